@@ -1,0 +1,136 @@
+"""The result of one analysis, as one frozen value that reports turn into text and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.compare import Comparison
+    from placement_advisor.devices import Cluster
+    from placement_advisor.measure import Interval, Measurement
+    from placement_advisor.placement import Placement
+    from placement_advisor.simulate.schedule import Schedule
+
+
+class FailureKind(StrEnum):
+    """Why a candidate has no result."""
+
+    CRASHED = "crashed"
+    TIMED_OUT = "timed-out"
+    OUT_OF_MEMORY = "out-of-memory"
+    NOT_APPLICABLE = "not-applicable"
+    DOES_NOT_FIT = "does-not-fit"
+    WRONG_RESULT = "wrong-result"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong with one candidate."""
+
+    kind: FailureKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One placement with what was predicted and what was measured.
+
+    ``comparison`` is None for the single device itself and where nothing was measured.
+    """
+
+    name: str
+    family: str
+    rationale: str
+    placement: Placement | None
+    predicted: Schedule | None
+    measured: Measurement | None
+    comparison: Comparison | None
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSummary:
+    """What was analysed."""
+
+    path: str
+    name: str
+    mode: str
+    batch_size: int | None
+    ops: int
+    edges: int
+    parameter_bytes: int
+    edge_bytes_known_share: float
+    chosen: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestbedSummary:
+    """Where candidates ran, or why they did not.
+
+    ``stand_in`` is True where the devices are CPU cores that stand in for accelerators.
+    ``not_run`` says why nothing ran, None if something did.
+    """
+
+    kind: str
+    stand_in: bool
+    description: str
+    cluster: Cluster
+    fingerprint: str
+    not_run: str | None
+
+
+class AdviceVerdict(StrEnum):
+    """The answer."""
+
+    STAY_SINGLE = "stay-single"
+    SPLIT = "split"
+    CANNOT_TELL = "cannot-tell"
+    CANNOT_FIT = "cannot-fit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The answer with its ground.
+
+    ``speedup`` is single over candidate (above 1 is faster), with its interval where measured.
+    ``applies_to`` says for which devices the answer holds.
+    """
+
+    verdict: AdviceVerdict
+    candidate: str | None
+    speedup: Interval | None
+    basis: str
+    applies_to: str
+    headline: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something to act on, found by one rule."""
+
+    code: str
+    finding: str
+    action: str
+    where: Mapping[str, str | int]
+    saving_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """Everything that one `advisor analyze` found out. ``timings_ns`` is wall time by stage."""
+
+    advisor_version: str
+    tensorflow_version: str
+    model: ModelSummary
+    testbed: TestbedSummary
+    as_is: tuple[int, ...] | None
+    candidates: tuple[Candidate, ...]
+    recommendation: Recommendation
+    findings: tuple[Finding, ...]
+    warnings: tuple[str, ...]
+    timings_ns: Mapping[str, int]

@@ -1,0 +1,1 @@
+"""Proposals for placements, one family per module."""

@@ -1,0 +1,50 @@
+"""What each op costs on one device, and where each figure comes from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class CostBasis(StrEnum):
+    """Where a cost comes from."""
+
+    MEASURED = "measured"
+    ROOFLINE = "roofline"
+    GUESSED = "guessed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpCost:
+    """Time of one run of an op."""
+
+    time_ns: int
+    basis: CostBasis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostTable:
+    """Cost of every op by name; an op that is missing has no known cost and must not be priced."""
+
+    costs: Mapping[str, OpCost]
+
+    def time_ns(self, op: str) -> int:
+        """Return the time of the op.
+
+        Raises:
+            KeyError: the op has no cost.
+        """
+        return self.costs[op].time_ns
+
+    def basis_shares(self) -> dict[CostBasis, float]:
+        """Return the share of the total time by basis."""
+        totals: Counter[CostBasis] = Counter()
+        for cost in self.costs.values():
+            totals[cost.basis] += cost.time_ns
+        whole = sum(totals.values()) or 1
+        return {basis: totals[basis] / whole for basis in CostBasis}

@@ -1,0 +1,34 @@
+"""What a user can cause and fix. Bugs stay ordinary exceptions."""
+
+
+class AdvisorError(Exception):
+    """A problem that the user can fix.
+
+    The message says what is wrong and where; ``hint`` says what to do next.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.hint)
+
+
+class ModelError(AdvisorError):
+    """The model file cannot be loaded, or holds nothing that can be analysed."""
+
+
+class PlacementError(AdvisorError):
+    """A placement does not fit the graph or the devices."""
+
+
+class TestbedError(AdvisorError):
+    """The devices that candidates are to run on cannot be set up."""
+
+    __test__ = False  # The name starts with "Test"; pytest must not collect it.
+
+
+def _rebuild(kind: type[AdvisorError], message: str, hint: str | None) -> AdvisorError:
+    return kind(message, hint=hint)

@@ -1,0 +1,122 @@
+"""A placement: which device each op runs on.
+
+Constants stand on every device that reads them, so they are not placed. An op that holds, reads
+or updates a variable or table runs where that variable is: TensorFlow moves it there silently
+otherwise, so a placement that says anything else is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.errors import PlacementError
+from placement_advisor.graph import Op, OpGraph, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SCHEMA_VERSION = 1
+NO_LAYER = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Device of every op that is not a constant, with the family and the reason of the choice."""
+
+    label: str
+    family: str
+    device_of: Mapping[str, str]
+    rationale: str
+
+    def check(self, graph: OpGraph, devices: tuple[str, ...]) -> None:
+        """Check that the placement fits.
+
+        Raises:
+            PlacementError: an op without a device, on an unknown device, or apart from its
+                variable.
+        """
+        variable_device: dict[str, str] = {}
+        for op in placed_ops(graph):
+            device = self.device_of.get(op.name)
+            if device is None:
+                raise PlacementError(f"{self.label}: op {op.name!r} has no device")
+            if device not in devices:
+                known = ", ".join(devices)
+                raise PlacementError(
+                    f"{self.label}: op {op.name!r} is placed on {device!r}; there are {known}"
+                )
+            if op.variable is None:
+                continue
+            home = variable_device.setdefault(op.variable, device)
+            if home != device:
+                raise PlacementError(
+                    f"{self.label}: op {op.name!r} is placed on {device!r}, "
+                    f"its variable {op.variable!r} on {home!r}"
+                )
+
+    def by_layer(self, graph: OpGraph) -> dict[str, str]:
+        """Return the device that holds most ops of each layer (ties: first in device name)."""
+        votes: dict[str, Counter[str]] = {}
+        for op in placed_ops(graph):
+            votes.setdefault(op.layer or NO_LAYER, Counter())[self.device_of[op.name]] += 1
+        return {
+            layer: min(count, key=lambda device: (-count[device], device))
+            for layer, count in votes.items()
+        }
+
+    def as_json(self, graph: OpGraph, devices: tuple[str, ...]) -> dict[str, Any]:
+        """Return the content of a placement file: layers, and the ops that differ from theirs."""
+        by_layer = self.by_layer(graph)
+        by_op = {
+            op.name: self.device_of[op.name]
+            for op in placed_ops(graph)
+            if self.device_of[op.name] != by_layer[op.layer or NO_LAYER]
+        }
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "label": self.label,
+            "family": self.family,
+            "rationale": self.rationale,
+            "graph_fingerprint": graph.fingerprint,
+            "devices": list(devices),
+            "by_layer": by_layer,
+            "by_op": by_op,
+        }
+
+    def save(self, path: Path, graph: OpGraph, devices: tuple[str, ...]) -> None:
+        """Write a placement file."""
+        path.write_text(json.dumps(self.as_json(graph, devices), indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path, graph: OpGraph) -> Placement:
+        """Read a placement file for this graph.
+
+        Raises:
+            PlacementError: the file was written for another graph.
+        """
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["graph_fingerprint"] != graph.fingerprint:
+            raise PlacementError(
+                f"{path}: written for graph {content['graph_fingerprint']}, "
+                f"this graph is {graph.fingerprint}",
+                hint="analyse the model again to write a placement that fits it",
+            )
+        device_of = {
+            op.name: content["by_op"].get(op.name) or content["by_layer"][op.layer or NO_LAYER]
+            for op in placed_ops(graph)
+        }
+        return cls(
+            label=content["label"],
+            family=content["family"],
+            device_of=device_of,
+            rationale=content["rationale"],
+        )
+
+
+def placed_ops(graph: OpGraph) -> tuple[Op, ...]:
+    """Return the ops that have a device: all but constants, which are copied to their readers."""
+    return tuple(op for op in graph.ops if op.role is not Role.CONSTANT)

@@ -1,0 +1,1 @@
+"""Reports: text, files and pictures from an analysis."""

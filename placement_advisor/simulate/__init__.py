@@ -1,0 +1,1 @@
+"""Simulation of one placed step."""

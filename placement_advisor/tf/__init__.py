@@ -1,0 +1,1 @@
+"""The only importer of TensorFlow and Keras. Its functions run in child processes."""

@@ -1,0 +1,1 @@
+"""Where candidates really run."""

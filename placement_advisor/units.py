@@ -1,0 +1,61 @@
+"""Text for people from integer nanoseconds and bytes. The only place where units change."""
+
+NS_PER_US = 1_000
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+_TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
+_BYTE_STEPS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+
+
+def format_ns(time_ns: float | None) -> str:
+    """Return a time with three significant digits, ``?`` if unknown.
+
+    >>> format_ns(41_234_000), format_ns(950), format_ns(None)
+    ('41.2 ms', '950 ns', '?')
+    """
+    if time_ns is None:
+        return "?"
+    for size, unit in _TIME_STEPS:
+        if abs(time_ns) >= size:
+            return f"{_three_digits(time_ns / size)} {unit}"
+    return f"{time_ns:.0f} ns"
+
+
+def format_bytes(size_bytes: float | None) -> str:
+    """Return a size in decimal units with three significant digits, ``?`` if unknown.
+
+    >>> format_bytes(81_000_000), format_bytes(12), format_bytes(None)
+    ('81.0 MB', '12 B', '?')
+    """
+    if size_bytes is None:
+        return "?"
+    for size, unit in _BYTE_STEPS:
+        if abs(size_bytes) >= size:
+            return f"{_three_digits(size_bytes / size)} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def format_bandwidth(bytes_per_s: float | None) -> str:
+    """Return a bandwidth.
+
+    >>> format_bandwidth(7_600_000_000)
+    '7.60 GB/s'
+    """
+    return "?" if bytes_per_s is None else f"{format_bytes(bytes_per_s)}/s"
+
+
+def format_share(share: float | None) -> str:
+    """Return a share as a whole percentage.
+
+    >>> format_share(0.204)
+    '20 %'
+    """
+    return "?" if share is None else f"{share * 100:.0f} %"
+
+
+def _three_digits(value: float) -> str:
+    magnitude = abs(value)
+    hundred, ten = 100, 10
+    digits = 0 if magnitude >= hundred else 1 if magnitude >= ten else 2
+    return f"{value:.{digits}f}"
