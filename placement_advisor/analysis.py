@@ -75,6 +75,8 @@ class TestbedSummary:
     ``not_run`` says why nothing ran, None if something did.
     """
 
+    __test__ = False  # The name starts with "Test"; pytest must not collect it.
+
     kind: str
     stand_in: bool
     description: str
