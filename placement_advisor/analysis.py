@@ -40,6 +40,7 @@ class Candidate:
     """One placement with what was predicted and what was measured.
 
     ``comparison`` is None for the single device itself and where nothing was measured.
+    ``by_layer`` is `Placement.by_layer`, in graph order, for reports that do not see the graph.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Candidate:
     measured: Measurement | None
     comparison: Comparison | None
     failure: Failure | None
+    by_layer: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

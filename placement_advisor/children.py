@@ -1,0 +1,250 @@
+"""Child processes in which TensorFlow and the user's code run.
+
+The command's own process never imports TensorFlow. A fork server imports it once, in the
+background, and every child is forked from there with TensorFlow ready. A child answers calls one
+after the other until it is closed. Whatever happens in it (a crash, a hang, too much memory, an
+exit) comes back as a `ChildFailure`; the command's process is never harmed.
+
+No child outlives the command: the fork server dies with the command and each child with the fork
+server, by the kernel's parent-death signal, also when the command is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import multiprocessing
+import os
+import pickle
+import resource
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+    from types import TracebackType
+
+_PRELOADED = "placement_advisor.tf.preload"
+_PR_SET_PDEATHSIG = 1
+# Often enough to stop a runaway allocation (some GB/s) before the machine swaps.
+_POLL_INTERVAL_S = 0.05
+# Leave room for the rest of the machine.
+_MEMORY_SHARE = 0.8
+_OUTPUT_TAIL_CHARS = 2_000
+_GRACE_S = 1.0
+
+
+class FailureCause(StrEnum):
+    """How a child ended without an answer."""
+
+    CRASHED = "crashed"
+    TIMED_OUT = "timed-out"
+    OUT_OF_MEMORY = "out-of-memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildFailure:
+    """A call that got no answer; the child is gone. ``output_tail`` is the end of what it printed."""
+
+    cause: FailureCause
+    message: str
+    output_tail: str
+
+
+class Child:
+    """A process forked from the fork server, which answers calls one after the other."""
+
+    def __init__(self, name: str, output: Path) -> None:
+        """Fork a child. What it prints goes to the file ``output``."""
+        self.name = name
+        self._output = output
+        self._memory_limit_bytes = round(_available_memory_bytes() * _MEMORY_SHARE)
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([_PRELOADED])
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(theirs, str(output)), name=name, daemon=True
+        )
+        with _without_main_module():
+            self._process.start()
+        theirs.close()
+        self._closed = False
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def call(self, function: str, *args: Any, time_limit_s: float | None = None) -> Any:
+        """Run ``function`` ("package.module:name") in the child and return what it returns.
+
+        Returns a `ChildFailure` if the child dies or breaks a limit.
+
+        Raises:
+            AdvisorError: raised by the function, passed on.
+            ChildBug: any other exception in the child, with its traceback.
+        """
+        self.start(function, *args)
+        return self.wait(time_limit_s=time_limit_s)
+
+    def start(self, function: str, *args: Any) -> None:
+        """Begin a call without waiting; `wait` must follow."""
+        # A broken pipe means that the child is gone; `wait` says how.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.send((function, args))
+
+    def wait(self, *, time_limit_s: float | None = None) -> Any:
+        """Return the answer to the call begun last; see `call`."""
+        deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
+        while not self._connection.poll(_POLL_INTERVAL_S):
+            if not self._process.is_alive() and not self._connection.poll():
+                return self._died()
+            if deadline is not None and time.monotonic() > deadline:
+                return self._stopped(FailureCause.TIMED_OUT, f"no answer within {time_limit_s:g} s")
+            if _resident_bytes(self.pid) > self._memory_limit_bytes:
+                limit = f"{self._memory_limit_bytes / 1e9:.1f} GB"
+                return self._stopped(
+                    FailureCause.OUT_OF_MEMORY, f"used more than {limit} of memory"
+                )
+        try:
+            outcome, value = self._connection.recv()
+        except (EOFError, ConnectionResetError):
+            return self._died()
+        if outcome == "returned":
+            return value
+        if isinstance(value, AdvisorError):
+            raise value
+        raise ChildBug(f"{self.name}: {value}")
+
+    def close(self) -> None:
+        """End the child and everything that it started."""
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self._process.join(_GRACE_S)
+        self._connection.close()
+
+    def output_tail(self) -> str:
+        """Return the end of what the child printed."""
+        with contextlib.suppress(OSError):
+            return self._output.read_text(errors="replace")[-_OUTPUT_TAIL_CHARS:]
+        return ""
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _stopped(self, cause: FailureCause, message: str) -> ChildFailure:
+        self.close()
+        return ChildFailure(cause=cause, message=message, output_tail=self.output_tail())
+
+    def _died(self) -> ChildFailure:
+        self._process.join(_GRACE_S)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            message = f"killed by {signal.Signals(-code).name}"
+        else:
+            message = f"exited with status {code}"
+        return self._stopped(FailureCause.CRASHED, message)
+
+
+class ChildBug(RuntimeError):
+    """An exception in a child that no user can cause, with the child's traceback."""
+
+
+def preload() -> None:
+    """Start the fork server, which begins to import TensorFlow in the background."""
+    from multiprocessing import forkserver
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([_PRELOADED])
+    with _without_main_module():
+        forkserver.ensure_running()
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the process that forked it ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _serve(connection: Connection, output: str) -> None:
+    """Answer calls until the other side hangs up. Runs in the child."""
+    die_with_parent()
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):  # Let the kernel end this process before the user's others.
+        Path("/proc/self/oom_score_adj").write_text("900")
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123 - open until the end
+    while True:
+        try:
+            name, args = connection.recv()
+        except (EOFError, ConnectionResetError):
+            os._exit(0)
+        connection.send(_answer(name, args))
+
+
+def _answer(name: str, args: tuple[Any, ...]) -> tuple[str, Any]:
+    try:
+        module, _, attribute = name.partition(":")
+        function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+        value = function(*args)
+        pickle.dumps(value)
+    except AdvisorError as error:
+        return "raised", error
+    except Exception:
+        return "raised", traceback.format_exc()
+    return "returned", value
+
+
+@contextlib.contextmanager
+def _without_main_module() -> Any:
+    """Keep multiprocessing from importing the command's main module again in each child."""
+    main = sys.modules["__main__"]
+    hidden = {name: main.__dict__[name] for name in ("__file__", "__spec__") if name in vars(main)}
+    for name in hidden:
+        setattr(main, name, None)
+    try:
+        yield
+    finally:
+        for name, value in hidden.items():
+            setattr(main, name, value)
+
+
+def _resident_bytes(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def _available_memory_bytes() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("no MemAvailable in /proc/meminfo")

@@ -1,0 +1,97 @@
+"""Op costs from the profile of one single-device run.
+
+Model: profile and graph are joined by op name. Every op of the step ran, so an op that the
+profile does not show was too short for it: it is priced like the cheapest kinds that it does
+show, and says so (`GUESSED`). What the profile holds beside the graph's ops (transfers, ops that
+TensorFlow added) is left out. Profiled ops are somewhat slower than unprofiled ones; nothing is
+taken off for that.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.errors import TestbedError
+from placement_advisor.graph import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.graph import OpGraph
+
+# The cheapest quarter of the kinds: enough of them that one odd kind does not decide, few enough
+# that kinds which compute are not among them.
+CHEAPEST_KINDS_SHARE = 0.25
+# Ops that TensorFlow runs inline as cheap (shape and control ops) take a few µs at most. The limit
+# matters where a profile shows expensive ops only.
+UNSEEN_OP_LIMIT_NS = 10_000
+
+# Roles that run nothing worth a guess; the simulator takes them as free.
+_FREE_ROLES = frozenset({Role.INPUT, Role.VARIABLE})
+
+
+def measured_costs(graph: OpGraph, op_ns: Mapping[str, int]) -> CostTable:
+    """Return what the ops of the graph took; ``op_ns`` is the time by op name of one step.
+
+    Constants have no cost: they are made once, before the step. Inputs and variables have one
+    only if the profile shows them.
+
+    Raises:
+        TestbedError: the profile shows none of the graph's ops.
+    """
+    unseen = OpCost(time_ns=unseen_op_ns(graph, op_ns), basis=CostBasis.GUESSED)
+    costs = {}
+    for op in graph.ops:
+        if op.role is Role.CONSTANT:
+            continue
+        if op.name in op_ns:
+            costs[op.name] = OpCost(time_ns=op_ns[op.name], basis=CostBasis.MEASURED)
+        elif op.role not in _FREE_ROLES:
+            costs[op.name] = unseen
+    return CostTable(costs=costs)
+
+
+def unseen_op_ns(graph: OpGraph, op_ns: Mapping[str, int]) -> int:
+    """Return the price of an op that ran but is not in the profile.
+
+    That is the median over the cheapest quarter of the kinds (at least one kind) of the median
+    time of the kind's ops, at most `UNSEEN_OP_LIMIT_NS`.
+
+    Raises:
+        TestbedError: the profile shows none of the graph's ops.
+    """
+    by_kind: dict[str, list[int]] = {}
+    for op in graph.ops:
+        if op.name in op_ns:
+            by_kind.setdefault(op.kind, []).append(op_ns[op.name])
+    if not by_kind:
+        raise TestbedError(
+            f"the profile of the single-device run shows none of the graph's {len(graph)} ops",
+            hint="run again; if it happens every time, the profiler does not work on this machine",
+        )
+    kind_ns = sorted(median(times) for times in by_kind.values())
+    cheapest = kind_ns[: max(1, int(len(kind_ns) * CHEAPEST_KINDS_SHARE))]
+    return min(round(median(cheapest)), UNSEEN_OP_LIMIT_NS)
+
+
+def dispatch_overhead_ns(
+    *, step_ns: int, compute_ns: int, step_overhead_ns: int, op_count: int
+) -> int:
+    """Return what a serial executor spends per op beside the op itself, at least 0.
+
+    On one device nothing runs at the same time, so the step is its ops, the round trip that
+    starts and ends it, and the executor's work between ops, here shared out evenly. As launch
+    overhead of the device it makes the simulated single-device step as long as the measured one.
+
+    ``step_ns`` is the median unprofiled step, ``compute_ns`` the sum of the cost table and
+    ``op_count`` the number of ops in it, so that the simulator charges what was shared out. Where
+    profiling made the ops longer than the unprofiled step, the answer is 0.
+
+    Raises:
+        ValueError: no ops.
+    """
+    if op_count <= 0:
+        raise ValueError("no ops to share the overhead")
+    return max(0, round((step_ns - compute_ns - step_overhead_ns) / op_count))

@@ -1,0 +1,208 @@
+"""From the ops and copies of recorded steps to one `StepProfile`.
+
+Model: compute time of a device is the time during which at least one op runs on it, however many
+threads or streams it has. A copy is exposed while the device that waits for it computes nothing.
+Figures per step are medians over the steps, rounded down to whole ns and bytes; rows of the
+activity table sum over all steps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.graph import CONTROL_PORT
+from placement_advisor.measure import Activity, Span, StepProfile, TransferTotal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Interval = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One run of an op; ``own_ns`` leaves out the ops that ran inline within it.
+
+    ``op`` is None for device work that belongs to no op. ``row`` is its line in the activity table.
+    """
+
+    device: str
+    op: str | None
+    row: str
+    start_ns: int
+    end_ns: int
+    own_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """One copy; ``waiting`` is the device whose compute can hide it."""
+
+    source: str
+    target: str
+    waiting: str
+    tensor: str
+    row: str
+    size_bytes: int | None
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedStep:
+    """All that ran within one step."""
+
+    start_ns: int
+    end_ns: int
+    work: tuple[Work, ...]
+    copies: tuple[Copy, ...]
+
+
+def summarise(steps: Sequence[RecordedStep], devices: Sequence[str]) -> StepProfile:
+    """Summarise at least one step that ran on these devices."""
+    busy = [_busy(step, devices) for step in steps]
+    return StepProfile(
+        step_ns=tuple(step.end_ns - step.start_ns for step in steps),
+        compute_ns={
+            device: int(median(length(of_step[device]) for of_step in busy)) for device in devices
+        },
+        transfers=_transfers(steps, busy),
+        activities=_activities(steps),
+        op_ns=_op_ns(steps),
+        timeline=_timeline(_median_step(steps)),
+    )
+
+
+def tensor_name(producer: str, port: int) -> str:
+    """Return the tensor's name as TensorFlow writes it: ``op:port``, ``^op`` for a control edge."""
+    return f"^{producer}" if port == CONTROL_PORT else f"{producer}:{port}"
+
+
+def merged(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the union of intervals as disjoint intervals in order."""
+    union: list[Interval] = []
+    for start, end in sorted(intervals):
+        if union and start <= union[-1][1]:
+            union[-1] = (union[-1][0], max(end, union[-1][1]))
+        else:
+            union.append((start, end))
+    return union
+
+
+def length(disjoint: Iterable[Interval]) -> int:
+    """Return the length of disjoint intervals together."""
+    return sum(end - start for start, end in disjoint)
+
+
+def _busy(step: RecordedStep, devices: Iterable[str]) -> dict[str, list[Interval]]:
+    intervals: dict[str, list[Interval]] = {device: [] for device in devices}
+    for work in step.work:
+        intervals[work.device].append((work.start_ns, work.end_ns))
+    return {device: merged(of_device) for device, of_device in intervals.items()}
+
+
+def _transfers(
+    steps: Sequence[RecordedStep], busy: Sequence[Mapping[str, list[Interval]]]
+) -> tuple[TransferTotal, ...]:
+    pairs = dict.fromkeys((copy.source, copy.target) for step in steps for copy in step.copies)
+    totals = []
+    for source, target in sorted(pairs):
+        per_step = [
+            [copy for copy in step.copies if (copy.source, copy.target) == (source, target)]
+            for step in steps
+        ]
+        sizes = [copy.size_bytes for copies in per_step for copy in copies]
+        totals.append(
+            TransferTotal(
+                source=source,
+                target=target,
+                count=int(median(len(copies) for copies in per_step)),
+                size_bytes=None
+                if None in sizes
+                else int(median(sum(copy.size_bytes or 0 for copy in c) for c in per_step)),
+                time_ns=int(median(sum(c.end_ns - c.start_ns for c in copies) for copies in per_step)),
+                exposed_ns=int(
+                    median(
+                        _exposed_ns(copies, of_step)
+                        for copies, of_step in zip(per_step, busy, strict=True)
+                    )
+                ),
+            )
+        )
+    return tuple(totals)
+
+
+def _exposed_ns(copies: Sequence[Copy], busy: Mapping[str, list[Interval]]) -> int:
+    """Time in which a copy of one pair is under way and the device that waits is idle."""
+    if not copies:
+        return 0
+    computing = busy[copies[0].waiting]
+    in_flight = merged((copy.start_ns, copy.end_ns) for copy in copies)
+    # Union of both, less the compute: what the copies cover alone.
+    return length(merged([*computing, *in_flight])) - length(computing)
+
+
+def _activities(steps: Iterable[RecordedStep]) -> tuple[Activity, ...]:
+    times: defaultdict[tuple[str, bool], list[int]] = defaultdict(list)
+    for step in steps:
+        for work in step.work:
+            times[work.row, False].append(work.own_ns)
+        for copy in step.copies:
+            times[copy.row, True].append(copy.end_ns - copy.start_ns)
+    rows = [
+        Activity(
+            name=name,
+            calls=len(of_row),
+            total_ns=sum(of_row),
+            min_ns=min(of_row),
+            max_ns=max(of_row),
+            is_copy=is_copy,
+        )
+        for (name, is_copy), of_row in times.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))
+
+
+def _op_ns(steps: Iterable[RecordedStep]) -> dict[str, int]:
+    """Median over the steps in which the op ran; runs within one step add up."""
+    times: defaultdict[str, list[int]] = defaultdict(list)
+    for step in steps:
+        of_step: defaultdict[str, int] = defaultdict(int)
+        for work in step.work:
+            if work.op is not None:
+                of_step[work.op] += work.own_ns
+        for op, time_ns in of_step.items():
+            times[op].append(time_ns)
+    return {op: int(median(of_op)) for op, of_op in sorted(times.items())}
+
+
+def _median_step(steps: Sequence[RecordedStep]) -> RecordedStep:
+    by_length = sorted(steps, key=lambda step: (step.end_ns - step.start_ns, step.start_ns))
+    return by_length[(len(steps) - 1) // 2]
+
+
+def _timeline(step: RecordedStep) -> tuple[Span, ...]:
+    spans = [
+        Span(
+            lane=work.device,
+            name=work.op or work.row,
+            start_ns=work.start_ns - step.start_ns,
+            end_ns=work.end_ns - step.start_ns,
+            is_copy=False,
+        )
+        for work in step.work
+    ]
+    spans += [
+        Span(
+            lane=f"{copy.source} → {copy.target}",
+            name=copy.tensor,
+            start_ns=copy.start_ns - step.start_ns,
+            end_ns=copy.end_ns - step.start_ns,
+            is_copy=True,
+        )
+        for copy in step.copies
+    ]
+    return tuple(sorted(spans, key=lambda span: (span.start_ns, span.lane, span.name)))

@@ -1,0 +1,192 @@
+"""An analysis as the public contract ``analysis.json``, and the schemas of the public contracts.
+
+Integer nanoseconds and bytes, per step. Null means: not measured, not known, or does not apply.
+Left out: text for people (headline, warnings) and the timelines.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.measure import Interval, bootstrap_median
+from placement_advisor.report.tables import BASELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from placement_advisor.analysis import Analysis, Candidate, Finding, Recommendation
+    from placement_advisor.analysis import TestbedSummary as Testbed
+    from placement_advisor.measure import StepProfile
+    from placement_advisor.simulate.schedule import Schedule
+
+SCHEMA_VERSION = 1
+SCHEMA_NAMES = ("analysis", "placement")
+# Stages of an analysis; one that did not happen (nothing runs with --no-run) is null.
+STAGES = ("import", "load", "trace", "calibrate", "simulate", "run", "profile", "report", "total")
+
+
+def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
+    """Return the content of ``analysis.json``, valid against ``load_schema("analysis")``."""
+    model = analysis.model
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "advisor_version": analysis.advisor_version,
+        "tensorflow_version": analysis.tensorflow_version,
+        "model": {
+            "path": model.path,
+            "mode": model.mode,
+            "batch_size": model.batch_size,
+            "ops": model.ops,
+            "edges": model.edges,
+            "parameter_bytes": model.parameter_bytes,
+            "edge_bytes_known_share": model.edge_bytes_known_share,
+        },
+        "testbed": _testbed(analysis.testbed),
+        "as_is": {"step_ns": _steps(analysis.as_is)} if analysis.as_is else None,
+        "candidates": [_candidate(candidate) for candidate in analysis.candidates],
+        "recommendation": _recommendation(analysis.recommendation),
+        "findings": [_finding(finding) for finding in analysis.findings],
+        "timings_ns": {stage: analysis.timings_ns.get(stage) for stage in STAGES},
+    }
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a public contract, one of `SCHEMA_NAMES`.
+
+    Raises:
+        ValueError: no such schema.
+    """
+    if name not in SCHEMA_NAMES:
+        raise ValueError(f"no schema {name!r}; there are {', '.join(SCHEMA_NAMES)}")
+    file = resources.files("placement_advisor.report") / "schemas" / f"{name}.schema.json"
+    schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return schema
+
+
+def _testbed(testbed: Testbed) -> dict[str, Any]:
+    return {
+        "kind": testbed.kind,
+        "stand_in": testbed.stand_in,
+        "devices": [{"name": device.name} for device in testbed.cluster.devices],
+        "links": [
+            {
+                "source": link.source,
+                "target": link.target,
+                "latency_ns": link.latency_ns,
+                "bandwidth_bytes_per_s": round(link.bandwidth_bytes_per_s),
+            }
+            for link in testbed.cluster.links
+        ],
+        "fingerprint": testbed.fingerprint,
+    }
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    failure = candidate.failure
+    return {
+        "name": candidate.name,
+        "family": candidate.family,
+        "placement_file": f"placements/{candidate.name}.json" if candidate.placement else None,
+        "predicted": _predicted(candidate.predicted) if candidate.predicted else None,
+        "measured": _measured(candidate),
+        "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
+    }
+
+
+def _predicted(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "step_ns": schedule.step_ns,
+        "compute_ns": dict(schedule.compute_ns),
+        "transfer_ns": schedule.transfer_ns,
+        "transfer_count": schedule.transfer_count,
+        "transfer_bytes": schedule.transfer_bytes,
+        "peak_memory_bytes": dict(schedule.peak_memory_bytes),
+    }
+
+
+def _measured(candidate: Candidate) -> dict[str, Any] | None:
+    measurement = candidate.measured
+    if measurement is None or not measurement.step_ns:
+        return None
+    return {
+        "step_ns": _steps(measurement.step_ns),
+        "warmup_ns": list(measurement.warmup_ns),
+        "ratio_to_single": _ratio_to_single(candidate),
+        **_profiled(measurement.profile),
+        "profiler_overhead": measurement.profiler_overhead,
+        "moved_ops": list(measurement.moved_ops),
+        "max_relative_difference": measurement.max_relative_difference,
+        "profile": measurement.profile_run,
+    }
+
+
+def _profiled(profile: StepProfile | None) -> Mapping[str, Any]:
+    if profile is None:
+        names = ("compute_ns", "transfer_ns", "transfer_count", "transfer_bytes", "transfers")
+        return dict.fromkeys(names)
+    return {
+        "compute_ns": dict(profile.compute_ns),
+        "transfer_ns": profile.transfer_ns,
+        "transfer_count": profile.transfer_count,
+        "transfer_bytes": profile.transfer_bytes,
+        "transfers": [
+            {
+                "source": total.source,
+                "target": total.target,
+                "count": total.count,
+                "bytes": total.size_bytes,
+                "time_ns": total.time_ns,
+                "exposed_ns": total.exposed_ns,
+            }
+            for total in profile.transfers
+        ],
+    }
+
+
+def _ratio_to_single(candidate: Candidate) -> dict[str, Any] | None:
+    if candidate.name == BASELINE:
+        return {"median": 1.0, "ci95": [1.0, 1.0]}
+    if candidate.comparison is None:
+        return None
+    ratio = candidate.comparison.ratio
+    return {"median": ratio.median, "ci95": [ratio.low, ratio.high]}
+
+
+def _steps(samples: Sequence[int]) -> dict[str, Any]:
+    interval = bootstrap_median(samples)
+    return {
+        "median": round(interval.median),
+        "ci95": [round(interval.low), round(interval.high)],
+        "samples": list(samples),
+    }
+
+
+def _recommendation(recommendation: Recommendation) -> dict[str, Any]:
+    return {
+        "verdict": recommendation.verdict.value,
+        "candidate": recommendation.candidate,
+        "speedup": _speedup(recommendation.speedup),
+        "basis": recommendation.basis,
+        "applies_to": recommendation.applies_to,
+        "reasons": list(recommendation.reasons),
+    }
+
+
+def _speedup(speedup: Interval | None) -> dict[str, Any] | None:
+    if speedup is None:
+        return None
+    return {"estimate": speedup.median, "ci95": [speedup.low, speedup.high]}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "code": finding.code,
+        "finding": finding.finding,
+        "action": finding.action,
+        "where": dict(finding.where),
+    }
+    if finding.saving_ns is not None:
+        content["saving_ns"] = finding.saving_ns
+    return content

@@ -1,0 +1,249 @@
+"""Rows that the terminal and the Markdown report share: figures of a step, in text.
+
+Predicted and measured steps have the same figures, so one type holds both; which of the two it
+is, the caller knows and says in the heading. Left out: markup, colours and widths.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.measure import Interval, bootstrap_median
+from placement_advisor.units import format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.analysis import Analysis, Candidate, Finding
+    from placement_advisor.measure import Activity, Measurement, StepProfile
+    from placement_advisor.simulate.schedule import Schedule
+
+# The candidate that all others are compared with.
+BASELINE = "single"
+# The user's step unmodified: a row of its own, not a candidate.
+AS_IS = "as-is"
+# nvprof's own summaries rarely need more rows to show what a step is made of.
+TOP_ACTIVITIES = 5
+NOTHING = "–"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFigures:
+    """One step in numbers, predicted or measured; what is not known is None.
+
+    ``bytes_are_a_floor`` is True where copies of unknown size are missing from the bytes.
+    """
+
+    step_ns: int
+    compute_ns: Mapping[str, int] | None
+    transfer_count: int | None
+    transfer_bytes: int | None
+    transfer_ns: int | None
+    exposed_ns: int | None
+    bytes_are_a_floor: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityRow:
+    """One line of the nvprof-style table, in nvprof's order of columns."""
+
+    cells: tuple[str, ...]
+    is_copy: bool
+
+
+ACTIVITY_HEADINGS = ("Time(%)", "Time", "Calls", "Avg", "Min", "Max", "Name")
+
+
+def predicted_figures(schedule: Schedule) -> StepFigures:
+    """Return the figures of a simulated step."""
+    return StepFigures(
+        step_ns=schedule.step_ns,
+        compute_ns=schedule.compute_ns,
+        transfer_count=schedule.transfer_count,
+        transfer_bytes=schedule.transfer_bytes,
+        transfer_ns=schedule.transfer_ns,
+        exposed_ns=schedule.exposed_ns,
+        bytes_are_a_floor=schedule.unknown_bytes > 0,
+    )
+
+
+def measured_figures(measurement: Measurement) -> StepFigures | None:
+    """Return the figures of a measured step (step: unprofiled median), None if none was timed."""
+    if not measurement.step_ns:
+        return None
+    profile = measurement.profile
+    return StepFigures(
+        step_ns=round(median(measurement.step_ns)),
+        compute_ns=profile.compute_ns if profile else None,
+        transfer_count=profile.transfer_count if profile else None,
+        transfer_bytes=profile.transfer_bytes if profile else None,
+        transfer_ns=profile.transfer_ns if profile else None,
+        exposed_ns=sum(t.exposed_ns for t in profile.transfers) if profile else None,
+        bytes_are_a_floor=False,
+    )
+
+
+def candidate_figures(candidate: Candidate) -> tuple[StepFigures | None, StepFigures | None]:
+    """Return what was predicted and what was measured."""
+    return (
+        predicted_figures(candidate.predicted) if candidate.predicted else None,
+        measured_figures(candidate.measured) if candidate.measured else None,
+    )
+
+
+def was_measured(analysis: Analysis) -> bool:
+    """Whether any step was timed, the user's own included."""
+    return bool(analysis.as_is) or any(
+        candidate.measured and candidate.measured.step_ns for candidate in analysis.candidates
+    )
+
+
+def as_is_interval(analysis: Analysis) -> Interval | None:
+    """Return the step time of the user's own step."""
+    return bootstrap_median(analysis.as_is) if analysis.as_is else None
+
+
+def speedup(candidate: Candidate) -> Interval | None:
+    """Return single over candidate as measured (above 1 is faster), None if not compared."""
+    if candidate.comparison is None:
+        return None
+    ratio = candidate.comparison.ratio
+    return Interval(median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low)
+
+
+def predicted_speedup(analysis: Analysis, candidate: Candidate) -> float | None:
+    """Return single over candidate as simulated."""
+    single = next((c for c in analysis.candidates if c.name == BASELINE), None)
+    if single is None or single.predicted is None or candidate.predicted is None:
+        return None
+    return single.predicted.step_ns / candidate.predicted.step_ns
+
+
+def figure_lines(figures: StepFigures | None) -> list[str]:
+    """Return step time, copies with their bytes, and the copy time that nothing hides."""
+    if figures is None:
+        return [NOTHING]
+    lines = [format_ns(figures.step_ns)]
+    if figures.transfer_count is None:
+        return [*lines, "not profiled"]
+    if not figures.transfer_count:
+        return [*lines, "no copies"]
+    return [
+        *lines,
+        f"{copies_text(figures.transfer_count)}, {bytes_text(figures)}",
+        f"{format_ns(figures.exposed_ns)} exposed",
+    ]
+
+
+def copies_text(count: int) -> str:
+    """Return a number of copies in words.
+
+    >>> copies_text(0), copies_text(1), copies_text(19)
+    ('no copies', '1 copy', '19 copies')
+    """
+    return "no copies" if not count else "1 copy" if count == 1 else f"{count} copies"
+
+
+def bytes_text(figures: StepFigures) -> str:
+    """Return the bytes across, with ≥ where copies of unknown size come on top."""
+    size = format_bytes(figures.transfer_bytes)
+    return f"≥ {size}" if figures.bytes_are_a_floor else size
+
+
+def times_text(factor: float | None) -> str:
+    """Return a speed-up.
+
+    >>> times_text(1.4234), times_text(None)
+    ('1.42×', '–')
+    """
+    return NOTHING if factor is None else f"{factor:.2f}×"
+
+
+def range_text(interval: Interval) -> str:
+    """Return the two ends of a 95 % interval."""
+    return f"{interval.low:.2f}–{interval.high:.2f}"
+
+
+def error_text(predicted: float | None, measured: float | None) -> str:
+    """Return how far a prediction lies from the measurement, in percent of the measurement.
+
+    >>> error_text(110, 100), error_text(0, 0), error_text(None, 100)
+    ('+10.0 %', '0.0 %', '–')
+    """
+    if predicted is None or measured is None:
+        return NOTHING
+    if predicted == measured:
+        return "0.0 %"
+    if not measured:
+        return NOTHING
+    return f"{(predicted - measured) / measured * 100:+.1f} %"
+
+
+def copy_share(profile: StepProfile) -> float | None:
+    """Return the share of copies in the time of all activities, None if there were none."""
+    total = sum(activity.total_ns for activity in profile.activities)
+    copies = sum(activity.total_ns for activity in profile.activities if activity.is_copy)
+    return copies / total if total else None
+
+
+def activity_rows(profile: StepProfile, top: int = TOP_ACTIVITIES) -> tuple[ActivityRow, ...]:
+    """Return the costliest activities as nvprof printed them, and every copy below those."""
+    total = sum(activity.total_ns for activity in profile.activities) or 1
+    ordered = sorted(profile.activities, key=lambda a: (-a.total_ns, a.name))
+    return tuple(
+        _activity_row(activity, total)
+        for place, activity in enumerate(ordered)
+        if place < top or activity.is_copy
+    )
+
+
+def _activity_row(activity: Activity, total_ns: int) -> ActivityRow:
+    return ActivityRow(
+        cells=(
+            f"{activity.total_ns / total_ns * 100:.2f}%",
+            format_ns(activity.total_ns),
+            str(activity.calls),
+            format_ns(activity.total_ns / activity.calls if activity.calls else None),
+            format_ns(activity.min_ns),
+            format_ns(activity.max_ns),
+            activity.name,
+        ),
+        is_copy=activity.is_copy,
+    )
+
+
+def layers_by_device(candidate: Candidate) -> dict[str, list[str]]:
+    """Return the layers of each device; the steps of no layer appear as ``(no layer)``."""
+    groups: dict[str, list[str]] = {}
+    for layer, device in (candidate.by_layer or {}).items():
+        groups.setdefault(device, []).append(layer or "(no layer)")
+    return groups
+
+
+def ops_by_device(candidate: Candidate) -> dict[str, int]:
+    """Return how many ops each device holds."""
+    counts = Counter(candidate.placement.device_of.values() if candidate.placement else ())
+    return dict(sorted(counts.items()))
+
+
+def where_text(finding: Finding) -> str:
+    """Return where a finding applies, with file and line together; empty if it is everywhere."""
+    where = dict(finding.where)
+    file, line = where.pop("file", None), where.pop("line", None)
+    parts = [f"{kind} {name}" for kind, name in where.items()]
+    if file is not None:
+        parts.append(str(file) if line is None else f"{file}:{line}")
+    return ", ".join(parts)
+
+
+def one_line(text: str) -> str:
+    """Return text from a model or a worker as one line that cannot drive a terminal.
+
+    >>> one_line("a" + chr(27) + "[31mb" + chr(10) + "c")
+    'a�[31mb c'
+    """
+    joined = " ".join(text.split())
+    return "".join(character if character.isprintable() else "�" for character in joined)

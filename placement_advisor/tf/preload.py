@@ -1,0 +1,27 @@
+"""Imported once by the fork server, so that every child is forked with TensorFlow ready.
+
+Only imports happen here: no device is touched and no thread of TensorFlow's starts, since neither
+survives a fork.
+"""
+
+import contextlib
+import os
+
+from placement_advisor.children import die_with_parent
+
+die_with_parent()
+os.setsid()  # A Ctrl-C in the terminal goes to the command alone, which then ends its children.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+# TensorFlow greets on stderr whatever the log level. A failed import is not hidden: the first
+# child imports again and reports it.
+_stderr = os.dup(2)
+with open(os.devnull, "wb") as _silence:  # noqa: PTH123 - a descriptor is needed
+    os.dup2(_silence.fileno(), 2)
+with contextlib.suppress(Exception):
+    import tensorflow as tf
+
+    tf.keras.Model  # noqa: B018 - Keras loads on first use and is most of the import time
+os.dup2(_stderr, 2)
+os.close(_stderr)

@@ -1,0 +1,394 @@
+"""A small analysis written by hand: two towers on two workers, and variations of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from placement_advisor.analysis import (
+    AdviceVerdict,
+    Analysis,
+    Candidate,
+    Failure,
+    FailureKind,
+    Finding,
+    ModelSummary,
+    Recommendation,
+)
+from placement_advisor.analysis import TestbedSummary as Testbed
+from placement_advisor.compare import compare
+from placement_advisor.devices import Basis, Cluster, Device, Link
+from placement_advisor.measure import (
+    Activity,
+    Interval,
+    Measurement,
+    Span,
+    StepProfile,
+    TransferTotal,
+)
+from placement_advisor.placement import Placement
+from placement_advisor.simulate.schedule import OpRun, Schedule, Transfer
+
+US = 1_000
+W0, W1 = "worker:0", "worker:1"
+HOSTILE = "<img onerror=x>|[bold]"
+
+# op, device, start, end; then producer, source, target, bytes, start, end. Microseconds.
+_SINGLE_RUNS = [
+    ("lookup", W0, 0, 2_000),
+    ("user_conv", W0, 2_000, 15_000),
+    ("item_conv", W0, 15_000, 28_000),
+    ("dot", W0, 28_000, 28_500),
+    ("user_conv_grad", W0, 28_500, 39_500),
+    ("item_conv_grad", W0, 39_500, 50_500),
+    ("adam", W0, 50_500, 52_000),
+]
+_TOWER_RUNS = [
+    ("lookup", W0, 0, 2_000),
+    ("user_conv", W0, 2_300, 15_300),
+    ("item_conv", W1, 2_300, 15_300),
+    ("dot", W0, 15_700, 16_200),
+    ("user_conv_grad", W0, 16_200, 27_200),
+    ("item_conv_grad", W1, 16_500, 27_500),
+    ("adam", W0, 28_600, 30_100),
+]
+_TOWER_COPIES = [
+    ("lookup", W0, W1, 160_000, 2_000, 2_300),
+    ("item_conv", W1, W0, 8_192, 15_300, 15_700),
+    ("dot", W0, W1, 8_192, 16_200, 16_500),
+    ("item_conv_grad", W1, W0, 1_240_000, 27_500, 28_600),
+]
+_ALTERNATING_RUNS = [
+    ("lookup", W0, 0, 2_000),
+    ("user_conv", W1, 4_000, 17_000),
+    ("item_conv", W0, 19_000, 32_000),
+    ("dot", W1, 34_000, 34_500),
+    ("user_conv_grad", W1, 34_500, 45_500),
+    ("item_conv_grad", W0, 36_500, 47_500),
+    ("adam", W1, 49_500, 51_000),
+]
+_ALTERNATING_COPIES = [
+    ("lookup", W0, W1, 3_200_000, 2_000, 4_000),
+    ("user_conv", W1, W0, 3_200_000, 17_000, 19_000),
+    ("item_conv", W0, W1, 3_200_000, 32_000, 34_000),
+    ("dot", W1, W0, 3_200_000, 34_500, 36_500),
+    ("item_conv_grad", W0, W1, 3_200_000, 47_500, 49_500),
+]
+_PROFILE_SLOWDOWN = 1.04
+
+
+def _schedule(label: str, runs: list, copies: list, exposed_us: int, peaks: dict) -> Schedule:
+    compute: dict[str, int] = dict.fromkeys(peaks, 0)
+    for _, device, start, end in runs:
+        compute[device] += (end - start) * US
+    return Schedule(
+        label=label,
+        runs=tuple(
+            OpRun(op=op, device=d, ready_ns=s * US, start_ns=s * US, end_ns=e * US)
+            for op, d, s, e in runs
+        ),
+        transfers=tuple(
+            Transfer(
+                producer=op,
+                port=0,
+                source=source,
+                target=target,
+                size_bytes=size,
+                start_ns=s * US,
+                end_ns=e * US,
+            )
+            for op, source, target, size, s, e in copies
+        ),
+        step_ns=max(run[3] for run in runs) * US,
+        compute_ns=compute,
+        exposed_ns=exposed_us * US,
+        peak_memory_bytes=peaks,
+        unknown_bytes=0,
+    )
+
+
+def _profile(schedule: Schedule) -> StepProfile:
+    """The schedule as the profiler would have seen it, a little slower."""
+
+    def slow(time_ns: int) -> int:
+        return round(time_ns * _PROFILE_SLOWDOWN)
+
+    spans = [
+        Span(
+            lane=run.device,
+            name=run.op,
+            start_ns=slow(run.start_ns),
+            end_ns=slow(run.end_ns),
+            is_copy=False,
+        )
+        for run in schedule.runs
+    ] + [
+        Span(
+            lane=f"{copy.source} → {copy.target}",
+            name=copy.producer,
+            start_ns=slow(copy.start_ns),
+            end_ns=slow(copy.end_ns),
+            is_copy=True,
+        )
+        for copy in schedule.transfers
+    ]
+    steps = 10
+    activities = [
+        Activity(
+            name=span.name,
+            calls=steps,
+            total_ns=steps * (span.end_ns - span.start_ns),
+            min_ns=round((span.end_ns - span.start_ns) * 0.9),
+            max_ns=round((span.end_ns - span.start_ns) * 1.3),
+            is_copy=False,
+        )
+        for span in spans
+        if not span.is_copy
+    ]
+    lanes = sorted({(copy.source, copy.target) for copy in schedule.transfers})
+    transfers = []
+    for source, target in lanes:
+        lane = [copy for copy in schedule.transfers if (copy.source, copy.target) == (source, target)]
+        times = [slow(copy.end_ns - copy.start_ns) for copy in lane]
+        transfers.append(
+            TransferTotal(
+                source=source,
+                target=target,
+                count=len(lane),
+                size_bytes=sum(copy.size_bytes for copy in lane),
+                time_ns=sum(times),
+                exposed_ns=round(sum(times) * 0.75),
+            )
+        )
+        activities.append(
+            Activity(
+                name=f"[gRPC copy {source} → {target}]",
+                calls=steps * len(lane),
+                total_ns=steps * sum(times),
+                min_ns=min(times),
+                max_ns=max(times),
+                is_copy=True,
+            )
+        )
+    return StepProfile(
+        step_ns=tuple(slow(schedule.step_ns) for _ in range(steps)),
+        compute_ns={device: slow(time) for device, time in schedule.compute_ns.items()},
+        transfers=tuple(transfers),
+        activities=tuple(activities),
+        op_ns={span.name: span.end_ns - span.start_ns for span in spans if not span.is_copy},
+        timeline=tuple(spans),
+    )
+
+
+def _measurement(schedule: Schedule, step_us: int, difference: float | None) -> Measurement:
+    """Six rounds of three steps around the given time."""
+    return Measurement(
+        warmup_ns=(3 * step_us * US, 2 * step_us * US),
+        rounds=tuple(
+            tuple((step_us + 100 * place + 40 * number) * US for place in range(-1, 2))
+            for number in range(6)
+        ),
+        moved_ops=(),
+        max_relative_difference=difference,
+        profile=_profile(schedule),
+        profile_run=f"{schedule.label}/plugins/profile/2026_01_01",
+    )
+
+
+def _placement(label: str, runs: list, rationale: str) -> Placement:
+    return Placement(
+        label=label,
+        family=label,
+        device_of={op: device for op, device, _, _ in runs},
+        rationale=rationale,
+    )
+
+
+def _links(devices: tuple[str, ...]) -> tuple[Link, ...]:
+    return tuple(
+        Link(
+            source=source,
+            target=target,
+            latency_ns=240 * US,
+            bandwidth_bytes_per_s=1.5e9,
+            basis=Basis.MEASURED,
+        )
+        for source in devices
+        for target in devices
+        if source != target
+    )
+
+
+def sample() -> Analysis:
+    """Three candidates: single and towers ran, alternating was killed."""
+    single_plan = _schedule(
+        "single", _SINGLE_RUNS, [], exposed_us=0, peaks={W0: 18_400_000, W1: 0}
+    )
+    towers_plan = _schedule(
+        "towers", _TOWER_RUNS, _TOWER_COPIES, exposed_us=1_800, peaks={W0: 12_100_000, W1: 8_200_000}
+    )
+    alternating_plan = _schedule(
+        "alternating",
+        _ALTERNATING_RUNS,
+        _ALTERNATING_COPIES,
+        exposed_us=8_000,
+        peaks={W0: 14_000_000, W1: 9_100_000},
+    )
+    single_run = _measurement(single_plan, 51_800, None)
+    towers_run = _measurement(towers_plan, 36_500, 2.5e-7)
+    layers = ("lookup", "user_conv", "item_conv", "dot", "adam")
+    candidates = tuple(
+        Candidate(
+            name=plan.label,
+            family=plan.label,
+            rationale=rationale,
+            placement=_placement(plan.label, runs, rationale),
+            predicted=plan,
+            measured=run,
+            comparison=comparison,
+            failure=failure,
+            by_layer={op: device for op, device, _, _ in runs if op in layers},
+        )
+        for plan, runs, rationale, run, comparison, failure in (
+            (single_plan, _SINGLE_RUNS, "everything on one device", single_run, None, None),
+            (
+                towers_plan,
+                _TOWER_RUNS,
+                "2 towers meet only at dot; one per device",
+                towers_run,
+                compare("single", "towers", single_run, towers_run),
+                None,
+            ),
+            (
+                alternating_plan,
+                _ALTERNATING_RUNS,
+                "the device changes at every layer, the worst case on purpose",
+                None,
+                None,
+                Failure(
+                    kind=FailureKind.CRASHED,
+                    message="worker:1 was ended by SIGKILL in round 3",
+                ),
+            ),
+        )
+    )
+    return Analysis(
+        advisor_version="0.1.0",
+        tensorflow_version="2.21.0",
+        model=ModelSummary(
+            path="sample_models/deepconn.py",
+            name="deepconn",
+            mode="train",
+            batch_size=32,
+            ops=412,
+            edges=587,
+            parameter_bytes=1_250_000,
+            edge_bytes_known_share=0.996,
+            chosen="the compiled Keras model `model`, training step",
+        ),
+        testbed=Testbed(
+            kind="workers",
+            stand_in=True,
+            description="2 CPU stand-ins (1 core each, gRPC)",
+            cluster=Cluster(
+                devices=(Device(name=W0, kind="CPU"), Device(name=W1, kind="CPU")),
+                links=_links((W0, W1)),
+                copies_occupy_devices=True,
+            ),
+            fingerprint="a1b2c3d4e5f60718",
+            not_run=None,
+        ),
+        as_is=tuple((31_200 + 50 * place) * US for place in range(-3, 4)),
+        candidates=candidates,
+        recommendation=Recommendation(
+            verdict=AdviceVerdict.SPLIT,
+            candidate="towers",
+            speedup=Interval(median=1.42, low=1.41, high=1.42),
+            basis="measured",
+            applies_to="2 CPU stand-ins (1 core each, gRPC)",
+            headline=(
+                "split: towers, 1.42× (95 % interval 1.41–1.42), measured on 2 CPU stand-ins "
+                "(1 core each, gRPC); as-is on all cores: 31.2 ms"
+            ),
+            reasons=(
+                "towers computes 25.5 ms on worker:0 and 25.0 ms on worker:1 at the same time; "
+                "single computes 54.1 ms on one device",
+                "copies take 2.18 ms of its 36.5 ms step, 1.64 ms of that exposed",
+            ),
+        ),
+        findings=(
+            Finding(
+                code="PA201",
+                finding="the gradient of the shared embedding crosses worker:1 → worker:0",
+                action="keep the item tower's part of the embedding on worker:1",
+                where={"layer": "item_conv", "file": "sample_models/deepconn.py", "line": 41},
+                saving_ns=1_100 * US,
+            ),
+        ),
+        warnings=("alternating was not measured: it crashed; the verdict rests on the others",),
+        timings_ns={
+            "import": 12_400_000_000,
+            "load": 900_000_000,
+            "trace": 2_100_000_000,
+            "calibrate": 1_200_000_000,
+            "simulate": 80_000_000,
+            "run": 21_000_000_000,
+            "profile": 3_400_000_000,
+            "report": 1_900_000_000,
+            "total": 43_100_000_000,
+        },
+    )
+
+
+def unmeasured() -> Analysis:
+    """The same with ``--no-run``."""
+    measured = sample()
+    return replace(
+        measured,
+        as_is=None,
+        candidates=tuple(
+            replace(candidate, measured=None, comparison=None, failure=None)
+            for candidate in measured.candidates
+        ),
+        testbed=replace(measured.testbed, not_run="no step was to be run (--no-run)"),
+        recommendation=Recommendation(
+            verdict=AdviceVerdict.SPLIT,
+            candidate="towers",
+            speedup=Interval(median=1.73, low=1.73, high=1.73),
+            basis="simulated",
+            applies_to="2 CPU stand-ins (1 core each, gRPC)",
+            headline="split: towers, 1.73×, simulated for 2 CPU stand-ins (1 core each, gRPC)",
+            reasons=("both towers compute at the same time, as simulated",),
+        ),
+        warnings=(),
+        timings_ns={"import": 12_400_000_000, "total": 16_000_000_000},
+    )
+
+
+def hostile() -> Analysis:
+    """Names that would be markup, or drive a terminal, if reports did not escape them."""
+    plain = sample()
+    towers = plain.candidates[1]
+    assert towers.measured is not None
+    assert towers.measured.profile is not None
+    profile = towers.measured.profile
+    named = replace(
+        profile,
+        activities=(replace(profile.activities[0], name=HOSTILE), *profile.activities[1:]),
+    )
+    return replace(
+        plain,
+        candidates=(
+            plain.candidates[0],
+            replace(
+                towers,
+                by_layer={HOSTILE: W0, "evil\x1b[31m`code`": W1},
+                measured=replace(towers.measured, profile=named),
+            ),
+            replace(
+                plain.candidates[2],
+                failure=Failure(kind=FailureKind.CRASHED, message=f"in layer {HOSTILE}\x1b[2J"),
+            ),
+        ),
+        findings=(replace(plain.findings[0], where={"layer": HOSTILE}),),
+        warnings=(f"layer {HOSTILE} is odd",),
+    )
