@@ -104,18 +104,24 @@ class Child:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._connection.send((function, args))
 
-    def wait(self, *, time_limit_s: float | None = None) -> Any:
-        """Return the answer to the call begun last; see `call`."""
+    def wait(self, *, time_limit_s: float | None = None, watch: tuple[Child, ...] = ()) -> Any:
+        """Return the answer to the call begun last; see `call`.
+
+        Where the answer needs other children too (``watch``), the death of one ends the wait.
+        """
         deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
         while not self._connection.poll(_POLL_INTERVAL_S):
             if not self._process.is_alive() and not self._connection.poll():
                 return self._died()
+            for other in watch:
+                if not other._process.is_alive():
+                    return other._died()
             if deadline is not None and time.monotonic() > deadline:
-                return self._stopped(FailureCause.TIMED_OUT, f"no answer within {time_limit_s:g} s")
+                return self._stopped(FailureCause.TIMED_OUT, f"{self.name} gave no answer within {time_limit_s:g} s")
             if _resident_bytes(self.pid) > self._memory_limit_bytes:
                 limit = f"{self._memory_limit_bytes / 1e9:.1f} GB"
                 return self._stopped(
-                    FailureCause.OUT_OF_MEMORY, f"used more than {limit} of memory"
+                    FailureCause.OUT_OF_MEMORY, f"{self.name} used more than {limit} of memory"
                 )
         try:
             outcome, value = self._connection.recv()
@@ -164,9 +170,9 @@ class Child:
         self._process.join(_GRACE_S)
         code = self._process.exitcode
         if code is not None and code < 0:
-            message = f"killed by {signal.Signals(-code).name}"
+            message = f"{self.name} was killed by {signal.Signals(-code).name}"
         else:
-            message = f"exited with status {code}"
+            message = f"{self.name} exited with status {code}"
         return self._stopped(FailureCause.CRASHED, message)
 
 

@@ -258,5 +258,6 @@ def _topological(ops: tuple[Op, ...], edges: tuple[Edge, ...]) -> tuple[Op, ...]
             for name in nx.lexicographical_topological_sort(graph, key=place.__getitem__)
         )
     except nx.NetworkXUnfeasible:
-        cycle = " → ".join(edge[0] for edge in nx.find_cycle(graph))
+        found = [edge[0] for edge in nx.find_cycle(graph)]
+        cycle = " → ".join([*found, found[0]])
         raise AdvisorError(f"the graph has a cycle: {cycle}") from None

@@ -17,8 +17,9 @@ def format_ns(time_ns: float | None) -> str:
     if time_ns is None:
         return "?"
     for size, unit in _TIME_STEPS:
-        if abs(time_ns) >= size:
-            return f"{_three_digits(time_ns / size)} {unit}"
+        value = _rounded(time_ns / size)
+        if abs(value) >= 1:
+            return f"{_three_digits(value)} {unit}"
     return f"{time_ns:.0f} ns"
 
 
@@ -31,8 +32,9 @@ def format_bytes(size_bytes: float | None) -> str:
     if size_bytes is None:
         return "?"
     for size, unit in _BYTE_STEPS:
-        if abs(size_bytes) >= size:
-            return f"{_three_digits(size_bytes / size)} {unit}"
+        value = _rounded(size_bytes / size)
+        if abs(value) >= 1:
+            return f"{_three_digits(value)} {unit}"
     return f"{size_bytes:.0f} B"
 
 
@@ -52,6 +54,11 @@ def format_share(share: float | None) -> str:
     '20 %'
     """
     return "?" if share is None else f"{share * 100:.0f} %"
+
+
+def _rounded(value: float) -> float:
+    """Round to three significant digits; the unit is chosen after that, so 999 999 ns is 1 ms."""
+    return float(f"{value:.3g}")
 
 
 def _three_digits(value: float) -> str:

@@ -123,7 +123,9 @@ def _transfers(
                 size_bytes=None
                 if None in sizes
                 else int(median(sum(copy.size_bytes or 0 for copy in c) for c in per_step)),
-                time_ns=int(median(sum(c.end_ns - c.start_ns for c in copies) for copies in per_step)),
+                time_ns=int(
+                    median(sum(c.end_ns - c.start_ns for c in copies) for copies in per_step)
+                ),
                 exposed_ns=int(
                     median(
                         _exposed_ns(copies, of_step)

@@ -1,8 +1,5 @@
 """Read and write the profiler's XSpace files with the protobuf runtime alone.
 
-The messages of TensorFlow's xplane.proto are declared here again, under a package name and in a
-descriptor pool of our own, so that TensorFlow is neither imported nor disturbed.
-
 Times are absolute nanoseconds. The profiler writes each line relative to the moment at which
 profiling began and keeps that moment in the plane "Task Environment"; a line that already counts
 from the epoch, or a file without that plane, is taken as it stands. Times below a nanosecond are
@@ -13,13 +10,12 @@ event names) and aggregated events, which have a count in place of a time.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.xplane_schema import new_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,72 +25,12 @@ StatValue = int | float | str | bytes
 
 TASK_PLANE = "Task Environment"
 PROFILE_START = "profile_start_time"
+PROFILE_STOP = "profile_stop_time"
 
 # Nanoseconds since the epoch passed 10^18 in 2001; no machine has been up for 30 years.
 _FIRST_ABSOLUTE_NS = 10**18
 _PS_PER_NS = 1_000
 _INT64_MAX = 2**63 - 1
-
-_PACKAGE = "placement_advisor.xplane"
-_SCALARS = {"double": 1, "int64": 3, "uint64": 4, "string": 9, "bytes": 12}
-_MESSAGE_TYPE = 11
-
-# (field, number, type): ``*`` repeated, ``|`` member of the message's one oneof, ``{}`` a map from
-# int64. Source: xplane.proto of TensorFlow 2.21.
-_SCHEMA: Mapping[str, tuple[tuple[str, int, str], ...]] = {
-    "XSpace": (
-        ("planes", 1, "XPlane*"),
-        ("errors", 2, "string*"),
-        ("warnings", 3, "string*"),
-        ("hostnames", 4, "string*"),
-    ),
-    "XPlane": (
-        ("id", 1, "int64"),
-        ("name", 2, "string"),
-        ("lines", 3, "XLine*"),
-        ("event_metadata", 4, "XEventMetadata{}"),
-        ("stat_metadata", 5, "XStatMetadata{}"),
-        ("stats", 6, "XStat*"),
-    ),
-    "XLine": (
-        ("id", 1, "int64"),
-        ("display_id", 10, "int64"),
-        ("name", 2, "string"),
-        ("display_name", 11, "string"),
-        ("timestamp_ns", 3, "int64"),
-        ("duration_ps", 9, "int64"),
-        ("events", 4, "XEvent*"),
-    ),
-    "XEvent": (
-        ("metadata_id", 1, "int64"),
-        ("offset_ps", 2, "int64|"),
-        ("num_occurrences", 5, "int64|"),
-        ("duration_ps", 3, "int64"),
-        ("stats", 4, "XStat*"),
-    ),
-    "XStat": (
-        ("metadata_id", 1, "int64"),
-        ("double_value", 2, "double|"),
-        ("uint64_value", 3, "uint64|"),
-        ("int64_value", 4, "int64|"),
-        ("str_value", 5, "string|"),
-        ("bytes_value", 6, "bytes|"),
-        ("ref_value", 7, "uint64|"),
-    ),
-    "XEventMetadata": (
-        ("id", 1, "int64"),
-        ("name", 2, "string"),
-        ("display_name", 4, "string"),
-        ("metadata", 3, "bytes"),
-        ("stats", 5, "XStat*"),
-        ("child_id", 6, "int64*"),
-    ),
-    "XStatMetadata": (
-        ("id", 1, "int64"),
-        ("name", 2, "string"),
-        ("description", 3, "string"),
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +72,7 @@ def read_planes(path: Path) -> tuple[Plane, ...]:
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
     """
-    space = _message("XSpace")
+    space = new_space()
     try:
         space.ParseFromString(path.read_bytes())
     except OSError as error:
@@ -158,7 +94,7 @@ def write_planes(path: Path, planes: Iterable[Plane]) -> None:
     """
     planes = tuple(planes)
     base_ns = _profile_start_ns(planes)
-    space = _message("XSpace")
+    space = new_space()
     for number, plane in enumerate(planes):
         _write_plane(space.planes.add(), number, plane, base_ns)
     path.write_bytes(space.SerializeToString(deterministic=True))
@@ -257,44 +193,3 @@ def _write_stats(message: Any, stats: Mapping[str, StatValue], ids: dict[str, in
 def _id_of(name: str, ids: dict[str, int]) -> int:
     # Viewers take the id 0 for "not set".
     return ids.setdefault(name, len(ids) + 1)
-
-
-def _message(name: str) -> Any:
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))()
-
-
-@cache
-def _pool() -> descriptor_pool.DescriptorPool:
-    file = descriptor_pb2.FileDescriptorProto(
-        name="placement_advisor/xplane.proto", package=_PACKAGE, syntax="proto3"
-    )
-    for name, fields in _SCHEMA.items():
-        message = file.message_type.add(name=name)
-        if any(spec.endswith("|") for _, _, spec in fields):
-            message.oneof_decl.add(name="value")
-        for field_name, number, spec in fields:
-            _add_field(message, field_name, number, spec)
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return pool
-
-
-def _add_field(message: Any, name: str, number: int, spec: str) -> None:
-    added = message.field.add(name=name, number=number, label=1)
-    kind = spec.rstrip("*|{}")
-    if spec.endswith("{}"):
-        entry_name = "".join(word.capitalize() for word in name.split("_")) + "Entry"
-        entry = message.nested_type.add(name=entry_name)
-        entry.options.map_entry = True
-        _add_field(entry, "key", 1, "int64")
-        _add_field(entry, "value", 2, kind)
-        kind = f"{message.name}.{entry_name}"
-    if spec.endswith(("*", "{}")):
-        added.label = 3
-    if spec.endswith("|"):
-        added.oneof_index = 0
-    if kind in _SCALARS:
-        added.type = _SCALARS[kind]
-    else:
-        added.type = _MESSAGE_TYPE
-        added.type_name = f".{_PACKAGE}.{kind}"

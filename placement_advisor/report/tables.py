@@ -27,7 +27,8 @@ BASELINE = "single"
 AS_IS = "as-is"
 # nvprof's own summaries rarely need more rows to show what a step is made of.
 TOP_ACTIVITIES = 5
-NOTHING = "–"
+_DASH = "\N{EN DASH}"
+NOTHING = _DASH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,24 +155,20 @@ def bytes_text(figures: StepFigures) -> str:
 
 
 def times_text(factor: float | None) -> str:
-    """Return a speed-up.
-
-    >>> times_text(1.4234), times_text(None)
-    ('1.42×', '–')
-    """
-    return NOTHING if factor is None else f"{factor:.2f}×"
+    """Return a factor with the sign for times."""
+    return NOTHING if factor is None else f"{factor:.2f}\N{MULTIPLICATION SIGN}"
 
 
-def range_text(interval: Interval) -> str:
-    """Return the two ends of a 95 % interval."""
-    return f"{interval.low:.2f}–{interval.high:.2f}"
+def range_text(interval: Interval, digits: int = 2) -> str:
+    """Return the two ends of a 95 % interval of factors."""
+    return f"{interval.low:.{digits}f}{_DASH}{interval.high:.{digits}f}"
 
 
 def error_text(predicted: float | None, measured: float | None) -> str:
     """Return how far a prediction lies from the measurement, in percent of the measurement.
 
-    >>> error_text(110, 100), error_text(0, 0), error_text(None, 100)
-    ('+10.0 %', '0.0 %', '–')
+    >>> error_text(110, 100), error_text(0, 0), error_text(None, 100) == NOTHING
+    ('+10.0 %', '0.0 %', True)
     """
     if predicted is None or measured is None:
         return NOTHING

@@ -26,35 +26,32 @@ through shared caches or memory; a later start of remote partitions.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import Role
+from placement_advisor.simulate.exposure import exposed_ns
 from placement_advisor.simulate.memory import peak_memory_bytes
 from placement_advisor.simulate.schedule import OpRun, Schedule, Transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster, Link
     from placement_advisor.graph import OpGraph
     from placement_advisor.placement import Placement
 
-# What a device works on, or what an event tells; the order settles ties of one op.
+# What a device works on or an event tells, in the order that settles ties of one op.
 _OP, _SEND, _RECEIVE, _ARRIVAL = range(4)
+# The device of a constant.
+_NOWHERE = -1
 
 # Roles that may lack a cost: a handle or a fed tensor is there, nothing computes it.
 _FREE_ROLES = frozenset({Role.VARIABLE, Role.INPUT})
 
-_Span = tuple[int, int]
 
-
-def simulate(
-    graph: OpGraph, placement: Placement, costs: CostTable, cluster: Cluster
-) -> Schedule:
+def simulate(graph: OpGraph, placement: Placement, costs: CostTable, cluster: Cluster) -> Schedule:
     """Return the schedule of one step; equal arguments give equal schedules.
 
     ``Schedule.compute_ns`` sums what ops cost, without launch overheads and copy work, as a
@@ -70,7 +67,7 @@ def simulate(
     simulation = _Simulation(graph, placement, costs, cluster)
     simulation.run()
     runs, transfers = simulation.runs(), simulation.transfers()
-    compute_ns: Counter[str] = Counter(dict.fromkeys(names, 0))
+    compute_ns = dict.fromkeys(names, 0)
     for run in runs:
         compute_ns[run.device] += simulation.cost_ns[graph.index(run.op)]
     return Schedule(
@@ -78,8 +75,8 @@ def simulate(
         runs=runs,
         transfers=transfers,
         step_ns=max((run.end_ns for run in runs), default=0) + cluster.step_overhead_ns,
-        compute_ns=dict(compute_ns),
-        exposed_ns=_exposed_ns(runs, transfers),
+        compute_ns=compute_ns,
+        exposed_ns=exposed_ns(runs, transfers),
         peak_memory_bytes=peak_memory_bytes(graph, runs, transfers, names),
         unknown_bytes=sum(crossing.size_bytes is None for crossing in simulation.crossings),
     )
@@ -115,12 +112,12 @@ class _Simulation:
         self.cluster = cluster
         self.device_names = cluster.device_names()
         device_index = {name: i for i, name in enumerate(self.device_names)}
-        self.device_of: list[int | None] = []
+        self.device_of: list[int] = []
         self.cost_ns: list[int] = []
         self.duration_ns: list[int] = []
         for op in graph.ops:
             if op.role is Role.CONSTANT:
-                self.device_of.append(None)
+                self.device_of.append(_NOWHERE)
                 self.cost_ns.append(0)
                 self.duration_ns.append(0)
                 continue
@@ -134,11 +131,15 @@ class _Simulation:
             self.cost_ns.append(cost_ns)
             self.duration_ns.append(cost_ns + overhead_ns)
         self.missing_inputs = [
-            sum(self.device_of[graph.index(e.producer)] is not None for e in graph.inputs_of(op.name))
+            sum(
+                self.device_of[graph.index(edge.producer)] != _NOWHERE
+                for edge in graph.inputs_of(op.name)
+            )
             for op in graph.ops
         ]
         count = len(graph)
         self.ready_ns, self.start_ns, self.end_ns = [0] * count, [0] * count, [0] * count
+        self.started: list[int] = []
         self.crossings: list[_Crossing] = []
         self.links: dict[tuple[int, int], Link] = {}
         self.link_free_ns: defaultdict[tuple[int, int], int] = defaultdict(int)
@@ -149,7 +150,7 @@ class _Simulation:
     def run(self) -> None:
         for op, missing in enumerate(self.missing_inputs):
             device = self.device_of[op]
-            if device is not None and not missing:
+            if device != _NOWHERE and not missing:
                 heappush(self.queues[device], (0, op, _OP, op))
         self._start_work(0)
         while self.events:
@@ -173,6 +174,7 @@ class _Simulation:
                 continue
             _, op, what, number = heappop(queue)
             if what == _OP:
+                self.started.append(op)
                 self.start_ns[op] = now
                 length_ns = self.duration_ns[op]
             elif what == _SEND:
@@ -185,14 +187,13 @@ class _Simulation:
 
     def _end_op(self, op: int, now: int) -> None:
         device = self.device_of[op]
-        assert device is not None
         self.is_busy[device] = False
         self.end_ns[op] = now
         outbound: dict[tuple[int, int], _Crossing] = {}
         for edge in self.graph.outputs_of(self.graph.ops[op].name):
             reader = self.graph.index(edge.consumer)
             target = self.device_of[reader]
-            if target is None:
+            if target == _NOWHERE:
                 continue
             if target == device:
                 self._deliver(reader, now)
@@ -267,24 +268,20 @@ class _Simulation:
         """Note that one more input of ``reader`` is there; queue the reader with its last one."""
         self.missing_inputs[reader] -= 1
         if not self.missing_inputs[reader]:
-            device = self.device_of[reader]
-            assert device is not None
             self.ready_ns[reader] = now
-            heappush(self.queues[device], (now, reader, _OP, reader))
+            heappush(self.queues[self.device_of[reader]], (now, reader, _OP, reader))
 
     def runs(self) -> tuple[OpRun, ...]:
-        """Return the runs by start, then in topological order."""
-        placed = [(op, device) for op, device in enumerate(self.device_of) if device is not None]
-        placed.sort(key=lambda pair: (self.start_ns[pair[0]], pair[0]))
+        """Return the runs in the order in which they started."""
         return tuple(
             OpRun(
                 op=self.graph.ops[op].name,
-                device=self.device_names[device],
+                device=self.device_names[self.device_of[op]],
                 ready_ns=self.ready_ns[op],
                 start_ns=self.start_ns[op],
                 end_ns=self.end_ns[op],
             )
-            for op, device in placed
+            for op in self.started
         )
 
     def transfers(self) -> tuple[Transfer, ...]:
@@ -305,41 +302,3 @@ class _Simulation:
 
 def _send_ns(crossing: _Crossing) -> int:
     return crossing.bytes_ns // 2
-
-
-def _exposed_ns(runs: Sequence[OpRun], transfers: Sequence[Transfer]) -> int:
-    """Return the time in which a target waits for a transfer and computes nothing.
-
-    Transfers that are on their way to one target at the same moment count once; targets add up.
-    """
-    computing: defaultdict[str, list[_Span]] = defaultdict(list)
-    for run in runs:
-        computing[run.device].append((run.start_ns, run.end_ns))
-    in_flight: defaultdict[str, list[_Span]] = defaultdict(list)
-    for transfer in transfers:
-        in_flight[transfer.target].append((transfer.start_ns, transfer.end_ns))
-    return sum(_outside_ns(_union(spans), computing[target]) for target, spans in in_flight.items())
-
-
-def _union(spans: Iterable[_Span]) -> list[_Span]:
-    merged: list[_Span] = []
-    for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def _outside_ns(spans: Sequence[_Span], covers: Sequence[_Span]) -> int:
-    """Return how much of ``spans`` lies outside ``covers``; both sorted and without overlap."""
-    outside_ns, first = 0, 0
-    for start, end in spans:
-        outside_ns += end - start
-        while first < len(covers) and covers[first][1] <= start:
-            first += 1
-        here = first
-        while here < len(covers) and covers[here][0] < end:
-            outside_ns -= min(end, covers[here][1]) - max(start, covers[here][0])
-            here += 1
-    return outside_ns

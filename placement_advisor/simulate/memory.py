@@ -83,16 +83,13 @@ def _resident_bytes(
             resident[device_of[op.name]] += op.parameter_bytes
         elif op.role is Role.CONSTANT:
             known_bytes = sum(size for size in op.output_bytes if size is not None)
-            readers = {device_of.get(edge.consumer) for edge in graph.outputs_of(op.name)}
-            for device in readers - {None}:
-                assert device is not None
+            readers = {edge.consumer for edge in graph.outputs_of(op.name)} & device_of.keys()
+            for device in {device_of[reader] for reader in readers}:
                 resident[device] += known_bytes
     return resident
 
 
-def _buffers(
-    graph: OpGraph, runs: Sequence[OpRun], transfers: Sequence[Transfer]
-) -> list[_Buffer]:
+def _buffers(graph: OpGraph, runs: Sequence[OpRun], transfers: Sequence[Transfer]) -> list[_Buffer]:
     run_of = {run.op: run for run in runs}
     sent: defaultdict[str, list[Transfer]] = defaultdict(list)
     for transfer in transfers:

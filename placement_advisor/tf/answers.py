@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from placement_advisor.graph import OpGraph
+    from placement_advisor.profile.steps import Crossing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,3 +22,27 @@ class Traced:
     chosen: str
     batch_size: int | None
     tensorflow_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A candidate that is ready to run: what moved, and which tensors cross."""
+
+    moved_ops: tuple[str, ...]
+    crossings: tuple[Crossing, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailure:
+    """TensorFlow refused or failed to run a candidate."""
+
+    out_of_memory: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Copies as (bytes, ns) by (source, target), and the time of an empty step."""
+
+    links: Mapping[tuple[str, str], Sequence[tuple[int, int]]]
+    step_overhead_ns: int

@@ -1,0 +1,75 @@
+# Needs make and Python 3.11 to 3.13, nothing else. `make help` lists the targets.
+
+PYTHON ?= python3
+SUPPORTED_PYTHONS := 3.11 3.12 3.13
+# Resolves the lock file; pinned so that two people get the same file.
+UV_VERSION := 0.13.8
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+VERSION := $(or $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' \
+	2>/dev/null),missing)
+# A stamp is written last, so an interrupted installation is never taken for a
+# finished one. Its name holds the version: another PYTHON makes another .venv.
+LOCKED := $(VENV)/.locked-$(VERSION)
+INSTALLED := $(VENV)/.installed-$(VERSION)
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-slow lint lock build clean check-python
+
+help:  ## show this list
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: $(INSTALLED)  ## analyze the sample model: should it be split over two devices?
+	$(BIN)/advisor analyze sample_models/deepconn.py
+
+test: $(INSTALLED)  ## run the tests, except the slow ones
+	$(BIN)/python -m pytest
+
+test-slow: $(INSTALLED)  ## run the slow tests only
+	$(BIN)/python -m pytest -m slow
+
+lint: $(INSTALLED)  ## check style, types and import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+build: $(INSTALLED)  ## build the wheel and the source archive into dist/
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+
+# Existing pins stay unless pyproject.toml forbids them; `make lock UV_FLAGS=--upgrade`
+# takes the newest versions.
+lock: check-python  ## resolve requirements.lock anew from pyproject.toml
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && \
+	$(PYTHON) -m venv "$$tmp" && \
+	"$$tmp/bin/python" -m pip --disable-pip-version-check install --quiet uv==$(UV_VERSION) && \
+	"$$tmp/bin/uv" --no-config pip compile --quiet --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-emit-find-links \
+		--custom-compile-command "make lock" --group dev $(UV_FLAGS) \
+		pyproject.toml --output-file requirements.lock
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) dist advisor-out
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+check-python:
+	@case " $(SUPPORTED_PYTHONS) " in *" $(VERSION) "*) ;; *) \
+		echo "placement-advisor needs Python 3.11 to 3.13; $(PYTHON) is $(VERSION)." >&2; \
+		echo "Name another one, for example: make demo PYTHON=python3.12" >&2; exit 1;; esac
+
+$(LOCKED): requirements.lock | check-python
+	@echo "Installing TensorFlow and the rest into $(VENV); this takes some minutes the first time."
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --require-hashes --requirement requirements.lock
+	touch $@
+
+# The lock is resolved apart from pyproject.toml; `pip check` tells when it is out of date.
+$(INSTALLED): pyproject.toml $(LOCKED)
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	$(PIP) check
+	touch $@

@@ -1,0 +1,149 @@
+"""The numbers behind an answer, each as one plain sentence.
+
+Copies against compute per candidate, what the step would be if copies were free, prediction
+against measurement, the unmodified step, and what the answer does not cover.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis import FailureKind
+from placement_advisor.compare import Verdict
+from placement_advisor.units import format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from placement_advisor.analysis import Candidate
+    from placement_advisor.compare import Comparison
+    from placement_advisor.measure import Interval, StepProfile
+
+_VERDICT_WORDS = {
+    Verdict.FASTER: "faster",
+    Verdict.SLOWER: "not faster by the 3 % that a split must win",
+    Verdict.INCONCLUSIVE: "too uncertain to decide",
+}
+
+
+def speedup_text(speedup: Interval) -> str:
+    """Return a speedup with its interval."""
+    return f"{speedup.median:.2f}× (95 % interval {speedup.low:.2f}–{speedup.high:.2f})"
+
+
+def measured_reasons(candidate: Candidate, single: Candidate) -> list[str]:
+    """Return what was measured of one split, beside the single device."""
+    reasons = []
+    if candidate.comparison is not None:
+        reasons.append(_ratio_reason(candidate.name, candidate.comparison))
+    if candidate.measured is None:
+        return reasons
+    profile = candidate.measured.profile
+    if profile is not None:
+        reasons.append(_copies_against_compute(candidate.name, profile))
+        if single.measured is not None and single.measured.profile is not None:
+            reasons.append(_free_copies(candidate.name, profile, single.measured.profile))
+    if candidate.predicted is not None and candidate.measured.step_ns:
+        step_ns = median(candidate.measured.step_ns)
+        reasons.append(_prediction_error(candidate.name, candidate.predicted.step_ns, step_ns))
+    if candidate.measured.moved_ops:
+        moved = candidate.measured.moved_ops
+        reasons.append(
+            f"{candidate.name}: TensorFlow ran {len(moved)} ops elsewhere than planned, "
+            f"{moved[0]!r} among them"
+        )
+    return reasons
+
+
+def simulated_reasons(candidate: Candidate, single: Candidate) -> list[str]:
+    """Return what was simulated of one split, beside the single device."""
+    ours, theirs = candidate.predicted, single.predicted
+    if ours is None or theirs is None:
+        return [f"{candidate.name}: not simulated"]
+    return [
+        f"{candidate.name} (simulated): step {format_ns(ours.step_ns)} against "
+        f"{format_ns(theirs.step_ns)} for {single.name}; {ours.transfer_count} copies per step, "
+        f"{format_bytes(ours.transfer_bytes)}, {format_ns(ours.transfer_ns)}, of which "
+        f"{format_ns(ours.exposed_ns)} behind no compute; compute {_by_device(ours.compute_ns)}"
+    ]
+
+
+def failure_reason(candidate: Candidate) -> str | None:
+    """Return why a candidate has no result, and that the answer does not cover it."""
+    failure = candidate.failure
+    if failure is None:
+        return None
+    if failure.kind is FailureKind.NOT_APPLICABLE:
+        return f"{candidate.name}: not applicable: {failure.message}"
+    kind = failure.kind.value.replace("-", " ")
+    return f"{candidate.name}: {kind}: {failure.message}; the answer does not cover it"
+
+
+def as_is_reason(as_is: Sequence[int], candidate: Candidate, *, stand_in: bool) -> str | None:
+    """Return how the unmodified step compares; None if there is nothing to compare with."""
+    if candidate.measured is None or not candidate.measured.step_ns:
+        return None
+    as_is_ns, step_ns = median(as_is), median(candidate.measured.step_ns)
+    line = (
+        f"as-is, with all of the machine, a step takes {format_ns(as_is_ns)}; "
+        f"{candidate.name} takes {format_ns(step_ns)}"
+    )
+    if stand_in:
+        line += (
+            ": the stand-ins have fewer cores each, so they compare placements; "
+            "they do not say how fast this machine can be"
+        )
+    return line
+
+
+def _ratio_reason(name: str, comparison: Comparison) -> str:
+    ratio = comparison.ratio
+    return (
+        f"{name}: {ratio.median:.2f} of the step time of {comparison.baseline} "
+        f"(95 % interval {ratio.low:.2f}–{ratio.high:.2f}, {comparison.rounds} rounds): "
+        f"{_VERDICT_WORDS[comparison.verdict]}"
+    )
+
+
+def _copies_against_compute(name: str, profile: StepProfile) -> str:
+    compute = _by_device(profile.compute_ns)
+    if not profile.transfers:
+        return f"{name}: no copies; compute {compute}"
+    line = (
+        f"{name}: {profile.transfer_count} copies per step, "
+        f"{format_bytes(profile.transfer_bytes)}, {format_ns(profile.transfer_ns)} of copying"
+    )
+    waits_ns: Counter[str] = Counter()
+    for total in profile.transfers:
+        waits_ns[total.target] += total.exposed_ns
+    waiting = max(waits_ns, key=waits_ns.__getitem__)
+    share = waits_ns[waiting] / median(profile.step_ns) if profile.step_ns else None
+    return (
+        f"{line}; {waiting} computes nothing during {format_ns(waits_ns[waiting])} of it "
+        f"({format_share(share)} of the step); compute {compute}"
+    )
+
+
+def _free_copies(name: str, profile: StepProfile, single: StepProfile) -> str:
+    """Return the floor that compute sets; copies that slow the cores down are still in it."""
+    ours = max(profile.compute_ns.values(), default=None)
+    theirs = max(single.compute_ns.values(), default=None)
+    return (
+        f"if copies were free, {name} would still need {format_ns(ours)}, the compute of its "
+        f"busiest device; single computes for {format_ns(theirs)}"
+    )
+
+
+def _prediction_error(name: str, predicted_ns: int, measured_ns: float) -> str:
+    error = predicted_ns / measured_ns - 1
+    side = "low" if error < 0 else "high"
+    return (
+        f"{name}: predicted {format_ns(predicted_ns)}, measured {format_ns(measured_ns)}: "
+        f"the prediction is {format_share(abs(error))} too {side}"
+    )
+
+
+def _by_device(compute_ns: Mapping[str, int]) -> str:
+    return ", ".join(f"{format_ns(time_ns)} on {device}" for device, time_ns in compute_ns.items())

@@ -1,0 +1,64 @@
+"""The device changes at every layer: bad on purpose.
+
+With it one sees what copies cost on a testbed. The study that this copies (the seed of the
+project) changed the device at every layer, down one tower, then down the next. So layers are
+taken depth first, each tower to its end, and not in the order of the trace, which may interleave
+towers: two towers in turn on two devices would be the tower split.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.candidates.by_layer import place_by_layer
+from placement_advisor.candidates.layers import LayerGraph, layer_graph
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.placement import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.graph import OpGraph
+
+FAMILY = "alternating"
+MIN_LAYERS = 2
+
+
+def propose(graph: OpGraph, costs: CostTable, devices: Sequence[str]) -> Placement | NotApplicable:
+    """Return the placement that changes device at every layer; variables with their first reader.
+
+    Not applicable to a step of fewer than two layers.
+    """
+    view = layer_graph(graph, costs)
+    if len(view.layers) < MIN_LAYERS:
+        return NotApplicable(
+            family=FAMILY, reason="the step has no two layers between which the device could change"
+        )
+    layer_device = {layer: devices[i % len(devices)] for i, layer in enumerate(_depth_first(view))}
+    return Placement(
+        label=FAMILY,
+        family=FAMILY,
+        device_of=place_by_layer(graph, layer_device, {}, devices[0], member=view.membership),
+        rationale=f"the device changes at each of {len(view.layers)} layers: "
+        "bad on purpose, to show what copies cost",
+    )
+
+
+def _depth_first(view: LayerGraph) -> list[str]:
+    """Return the layers so that each comes after its feeders, and right after the last of them."""
+    feeders = view.feeders()
+    fed = {source for source, _ in view.edges}
+    ends = [layer for layer in view.layers if layer not in fed]
+    order: dict[str, None] = {}
+    entered: set[str] = set()
+    stack = [(layer, False) for layer in reversed([*ends, *view.layers])]
+    while stack:
+        layer, done = stack.pop()
+        if done:
+            order[layer] = None
+        elif layer not in entered:
+            entered.add(layer)
+            stack.append((layer, True))
+            stack.extend((feeder, False) for feeder in reversed(feeders[layer]))
+    return list(order)

@@ -1,0 +1,237 @@
+"""From a device per layer to a device per op.
+
+What follows what: a variable or table sits with the first layer that reads it, and every op that
+holds, reads or updates it sits there too; forward and backward ops sit with their layer; optimizer
+slots and update ops sit with the variable that they change. What an update computes from variables
+alone (learning rate, step counter, bias corrections) stays where those variables are, so that one
+number crosses instead of each of its terms. Ops that read a whole variable from another device
+move to it where that crosses fewer bytes (a gather from a large embedding table). What then has
+no device yet sits beside an op that it exchanges tensors with.
+
+Left out: the choice is local; no op moves because its neighbour moved.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from placement_advisor.candidates.layers import (
+    Membership,
+    data_inputs,
+    data_outputs,
+    membership,
+    total_bytes,
+    variable_of,
+)
+from placement_advisor.graph import Role
+from placement_advisor.placement import placed_ops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from placement_advisor.graph import Edge, Op, OpGraph
+
+
+def place_by_layer(
+    graph: OpGraph,
+    layer_device: Mapping[str, str],
+    variable_device: Mapping[str, str],
+    default_device: str,
+    *,
+    member: Membership | None = None,
+) -> dict[str, str]:
+    """Return the device of every placed op.
+
+    Layers are named as in `layers.membership`; one that has no device, and ops that serve no
+    layer, go to ``default_device``. ``variable_device`` overrides where a variable sits. Pass
+    ``member`` where it is already at hand.
+    """
+    placing = _Placing(graph, member or membership(graph), layer_device, default_device)
+    placing.settle_variables(variable_device)
+    placing.place_layers()
+    placing.place_updates()
+    placing.move_to_variables()
+    placing.place_rest()
+    return {op.name: placing.device_of[op.name] for op in placed_ops(graph)}
+
+
+class _Placing:
+    """A placement in the making; the methods run in the order in which they stand."""
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        member: Membership,
+        layer_device: Mapping[str, str],
+        default_device: str,
+    ) -> None:
+        self.graph = graph
+        self.member = member
+        self.layer_device = layer_device
+        self.default_device = default_device
+        self.home_of: dict[str, str] = {}
+        self.layer_homes: dict[str, set[str]] = defaultdict(set)
+        self.device_of: dict[str, str] = {}
+
+    def settle_variables(self, variable_device: Mapping[str, str]) -> None:
+        """Give variables and tables a home: first those that layers read, then the slots."""
+        owner: dict[str, str | None] = {}
+        for op in self.graph.ops:
+            variable = variable_of(op)
+            if variable is not None and (op.role is Role.VARIABLE or variable not in owner):
+                owner[variable] = op.layer
+        for variable, layer in owner.items():
+            readers = self.member.readers.get(variable)
+            if variable in variable_device:
+                home = variable_device[variable]
+            elif readers:
+                home = self.layer_device.get(readers[0], self.default_device)
+            else:
+                continue
+            self.home_of[variable] = home
+            if layer is not None:
+                self.layer_homes[layer].add(home)
+
+        aims = self._aims()
+        slot_aims: dict[str, set[str]] = defaultdict(set)
+        for op in self.graph.ops:
+            variable = variable_of(op)
+            if variable is not None and variable not in self.home_of:
+                slot_aims[variable] |= aims[op.name]
+        for variable, devices in slot_aims.items():
+            self.home_of[variable] = _only(devices) or self._layer_home(owner[variable])
+
+    def place_layers(self) -> None:
+        """Place what is bound to a variable, then forward and backward ops with their layer."""
+        for op in placed_ops(self.graph):
+            variable = variable_of(op)
+            layer = self.member.layer_of.get(op.name)
+            if op.role is Role.BACKWARD:
+                layer = op.layer
+            if variable is not None:
+                self.device_of[op.name] = self.home_of[variable]
+            elif layer is not None:
+                self.device_of[op.name] = self.layer_device.get(layer, self.default_device)
+
+    def place_updates(self) -> None:
+        """Place update ops, and backward ops that serve no layer."""
+        aims = self._aims()
+        constant_from: dict[str, set[str]] = {}
+        for op in self.graph.ops:
+            if op.role not in (Role.UPDATE, Role.BACKWARD):
+                continue
+            producers = [self.graph.op(edge.producer) for edge in data_inputs(self.graph, op.name)]
+            constant = all(
+                producer.role in (Role.CONSTANT, Role.VARIABLE)
+                or producer.name in constant_from
+                or producer.name in self.member.free
+                for producer in producers
+            )
+            known = {p.name: constant_from.get(p.name) or self._device(p) for p in producers}
+            if constant:
+                constant_from[op.name] = (
+                    {self.home_of[op.variable]}
+                    if op.variable is not None
+                    else set().union(*known.values())
+                )
+            if op.name in self.device_of:
+                continue
+            forward = (known[p.name] for p in producers if p.role is Role.FORWARD)
+            chosen = (
+                _only(constant_from.get(op.name, set()))
+                or _only(aims[op.name])
+                or _only(set().union(*forward))
+            )
+            if chosen is None and not constant:
+                chosen = self._layer_home(op.layer)
+            if chosen is not None:
+                self.device_of[op.name] = chosen
+
+    def move_to_variables(self) -> None:
+        """Move ops that read a whole variable from another device, where that crosses less."""
+        for read in self.graph.ops:
+            if read.variable is None or read.name not in self.member.free:
+                continue
+            home = self.device_of[read.name]
+            abroad: dict[str, set[str]] = defaultdict(set)
+            size_bytes = None
+            for edge in data_outputs(self.graph, read.name):
+                consumer = self.graph.op(edge.consumer)
+                device = self.device_of.get(consumer.name, home)
+                if device != home and consumer.role in (Role.FORWARD, Role.BACKWARD):
+                    abroad[device].add(consumer.name)
+                    size_bytes = edge.size_bytes
+            for users in abroad.values():
+                crossing = self._crossing_bytes(users, home)
+                if size_bytes is None or crossing is None or crossing >= size_bytes:
+                    continue
+                if all(self.graph.op(user).variable is None for user in users):
+                    self.device_of.update(dict.fromkeys(users, home))
+
+    def place_rest(self) -> None:
+        """Place inputs with their first reader, and other ops beside a neighbour."""
+        for op in reversed(placed_ops(self.graph)):
+            if op.name in self.device_of:
+                continue
+            if op.role is Role.INPUT and op.layer is not None and op.layer in self.layer_device:
+                self.device_of[op.name] = self.layer_device[op.layer]
+                continue
+            near = [edge.producer for edge in data_inputs(self.graph, op.name)]
+            consumers = [self.graph.op(e.consumer) for e in data_outputs(self.graph, op.name)]
+            near += [c.name for c in sorted(consumers, key=lambda c: c.role is not Role.FORWARD)]
+            placed = (self.device_of[name] for name in near if name in self.device_of)
+            self.device_of[op.name] = next(placed, self.default_device)
+
+    def _aims(self) -> dict[str, set[str]]:
+        """Return the homes of the variables whose update each op leads to."""
+        aims: dict[str, set[str]] = {}
+        for op in reversed(self.graph.ops):
+            if op.role is Role.UPDATE and op.variable in self.home_of:
+                aims[op.name] = {self.home_of[op.variable]}
+                continue
+            aims[op.name] = set().union(
+                *(
+                    aims[edge.consumer]
+                    for edge in data_outputs(self.graph, op.name)
+                    if self.graph.op(edge.consumer).role in (Role.UPDATE, Role.BACKWARD)
+                )
+            )
+        return aims
+
+    def _layer_home(self, layer: str | None) -> str:
+        """Return where the variables of the layer sit, else the layer itself."""
+        if layer is None:
+            return self.default_device
+        home = _only(self.layer_homes.get(layer, set()))
+        return home or self.layer_device.get(layer, self.default_device)
+
+    def _device(self, op: Op) -> set[str]:
+        return {self.device_of[op.name]} if op.name in self.device_of else set()
+
+    def _crossing_bytes(self, moved: set[str], home: str) -> int | None:
+        """Return what crosses if ops move to ``home``: their inputs and their outputs."""
+
+        def is_there(name: str) -> bool:
+            return name in moved or self.device_of.get(name) == home
+
+        tensors: dict[tuple[str, int], Edge] = {}
+        for name in moved:
+            for edge in data_inputs(self.graph, name):
+                source = self.graph.op(edge.producer)
+                comes_along = source.role is Role.CONSTANT or (
+                    source.role is Role.INPUT
+                    and all(is_there(e.consumer) for e in data_outputs(self.graph, source.name))
+                )
+                if not comes_along and not is_there(source.name):
+                    tensors[edge.producer, edge.port] = edge
+            for edge in data_outputs(self.graph, name):
+                if not is_there(edge.consumer):
+                    tensors[edge.producer, edge.port] = edge
+        return total_bytes(edge.size_bytes for edge in tensors.values())
+
+
+def _only(devices: Iterable[str]) -> str | None:
+    """Return the one device, None if there are none or several."""
+    found = set(devices)
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,150 @@
+"""What ran in each profiled step of worker processes on one machine.
+
+The workers' profiles share the machine's clock, so that the steps of the client cut all of them.
+Ops are the events of their kernels, wherever they ran: a thread that receives a tensor may run
+the ops that waited for it inline. Sends and receives are copies, not compute.
+
+Left out: kernels that complete asynchronously (loops, calls, collectives) have no event of their
+own, only the ops that they run; clocks of several hosts are not aligned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.graph import CONTROL_PORT
+from placement_advisor.profile.summary import Copy, Work, summarise, tensor_name
+from placement_advisor.profile.windows import OP_EVENT, host_lines, step_windows
+from placement_advisor.profile.xplane import read_planes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from placement_advisor.measure import StepProfile
+    from placement_advisor.profile.windows import OpenStep, StepWindows
+    from placement_advisor.profile.xplane import Event, Line
+
+COPY_ROW = "[gRPC memcpy PtoP]"
+
+_ARRIVAL = "ExecutorState::ProcessAsync::Done"
+_SEND_KINDS = frozenset({"_Send", "_HostSend"})
+_RECEIVE_KINDS = frozenset({"_Recv", "_HostRecv"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """One planned copy, from the partition graphs that were executed.
+
+    ``tensor_name`` is the rendezvous edge name (the fourth part of a ``_Send`` key), ``send_node``
+    and ``recv_node`` the nodes that TensorFlow put in. Port -1 is a control edge, which carries
+    no bytes.
+    """
+
+    tensor_name: str
+    send_node: str
+    recv_node: str
+    producer: str
+    port: int
+    source: str
+    target: str
+    size_bytes: int | None
+
+
+def read_worker_steps(
+    worker_files: Mapping[str, Path], client_file: Path, crossings: Sequence[Crossing]
+) -> StepProfile:
+    """Read the profiles of the workers, one per device; the steps are those of the client.
+
+    A copy lasts from the start of its ``_Send`` to the moment at which the receiving executor
+    goes on: the way through both processes and the wait for a busy core are part of it. Steps in
+    which no op ran, or which a worker's profile covers only in part, are skipped.
+
+    Raises:
+        AdvisorError: a file is missing or corrupt, no complete step is left, or none of the
+            planned copies was seen.
+    """
+    windows = step_windows(read_planes(client_file), client_file)
+    for device, path in worker_files.items():
+        planes = read_planes(path)
+        windows = windows.covered_by(planes)
+        for line in host_lines(planes):
+            _gather_ops(device, line, windows)
+            _gather_arrivals(device, line, windows)
+    steps = windows.with_work(client_file)
+    for step in steps:
+        step.copies.extend(_copies(step, crossings))
+    if crossings and not any(step.copies for step in steps):
+        paths = ", ".join(str(path) for path in worker_files.values())
+        raise AdvisorError(
+            f"none of the {len(crossings)} planned copies is in the profiles {paths}"
+        )
+    return summarise([step.closed() for step in steps], tuple(worker_files))
+
+
+def _gather_ops(device: str, line: Line, windows: StepWindows) -> None:
+    matches = ((event, OP_EVENT.fullmatch(event.name)) for event in line.events)
+    ops = [(event, match.group(1), match.group(2)) for event, match in matches if match]
+    ops.sort(key=lambda op: (op[0].start_ns, -op[0].end_ns))
+    own = _own_ns([event for event, _, _ in ops])
+    for (event, name, kind), own_ns in zip(ops, own, strict=True):
+        step = windows.at(event.start_ns)
+        if step is None or kind in _RECEIVE_KINDS:
+            continue
+        if kind in _SEND_KINDS:
+            step.sends[device, name].append(event.start_ns)
+            continue
+        step.work.append(
+            Work(
+                device=device,
+                op=name,
+                row=kind,
+                start_ns=event.start_ns,
+                end_ns=event.end_ns,
+                own_ns=own_ns,
+            )
+        )
+
+
+def _own_ns(events: Sequence[Event]) -> list[int]:
+    """Return each duration less that of events within; events of one thread, outer ones first."""
+    own = [event.duration_ns for event in events]
+    around: list[int] = []
+    for place, event in enumerate(events):
+        while around and events[around[-1]].end_ns <= event.start_ns:
+            around.pop()
+        if around:
+            own[around[-1]] -= event.duration_ns
+        around.append(place)
+    return own
+
+
+def _gather_arrivals(device: str, line: Line, windows: StepWindows) -> None:
+    for event in line.events:
+        if event.name != _ARRIVAL or event.stats.get("kernel_type") not in _RECEIVE_KINDS:
+            continue
+        step = windows.at(event.start_ns)
+        if step is not None:
+            step.arrivals[device, str(event.stats.get("name"))].append(event.start_ns)
+
+
+def _copies(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[Copy]:
+    """Pair the sends of each crossing with its arrivals, in order of time."""
+    for crossing in crossings:
+        sends = sorted(step.sends.get((crossing.source, crossing.send_node), ()))
+        arrivals = sorted(step.arrivals.get((crossing.target, crossing.recv_node), ()))
+        for start_ns, arrival_ns in zip(sends, arrivals, strict=False):
+            yield Copy(
+                source=crossing.source,
+                target=crossing.target,
+                waiting=crossing.target,
+                tensor=tensor_name(crossing.producer, crossing.port),
+                row=COPY_ROW,
+                size_bytes=0 if crossing.port == CONTROL_PORT else crossing.size_bytes,
+                start_ns=start_ns,
+                # Both processes read the machine's clock, which may be set back in between; a
+                # copy cannot arrive before it was sent.
+                end_ns=max(start_ns, arrival_ns),
+            )

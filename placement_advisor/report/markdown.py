@@ -1,0 +1,206 @@
+"""An analysis as ``report.md``, for a reader who was not there.
+
+Names come from models: whatever Markdown or HTML would interpret is escaped. Tables use GitHub's
+dialect. Pictures are named relative to the report, which lies beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from placement_advisor.report import markdown_evidence as evidence
+from placement_advisor.report.markdown_syntax import bullets, escape, section, table
+from placement_advisor.report.tables import (
+    AS_IS,
+    BASELINE,
+    NOTHING,
+    as_is_interval,
+    candidate_figures,
+    figure_lines,
+    layers_by_device,
+    ops_by_device,
+    predicted_speedup,
+    range_text,
+    speedup,
+    times_text,
+    was_measured,
+    where_text,
+)
+from placement_advisor.units import format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from placement_advisor.analysis import Analysis, Candidate, Finding
+
+# Beyond this a list of layers is not read; the placement file has all of them.
+MAX_LAYERS = 20
+
+
+def render_markdown(analysis: Analysis) -> str:
+    """Return the whole report."""
+    parts = [
+        f"# {escape(analysis.model.name)}: placement report",
+        f"**{escape(analysis.recommendation.headline)}**",
+        _subject(analysis),
+        _candidate_table(analysis),
+        section("Why", bullets(analysis.recommendation.reasons)),
+        _pictures(analysis),
+        section("Placements", *(_placement(c) for c in analysis.candidates if c.placement)),
+        section("Copies", *evidence.copies(analysis)),
+        section("Copies against compute, measured", *evidence.activities(analysis)),
+        section("Prediction against measurement", *evidence.errors(analysis)),
+        section("Testbed", *evidence.testbed(analysis)),
+        section("How it was measured", *evidence.method(analysis)),
+        section("Findings", *map(_finding, analysis.findings)),
+        section("Warnings", bullets(analysis.warnings)),
+        section("Limits", bullets(_limits(analysis))),
+        section("Files", _files(analysis)),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _subject(analysis: Analysis) -> str:
+    model = analysis.model
+    batch = "unknown batch size" if model.batch_size is None else f"batch {model.batch_size}"
+    return (
+        f"{escape(model.path)} ({escape(model.chosen)}), {escape(model.mode)}, {batch}: "
+        f"{model.ops} ops, {model.edges} edges ({_share_known(model.edge_bytes_known_share)} of "
+        f"known size), {format_bytes(model.parameter_bytes)} of parameters. All figures are per "
+        "step."
+    )
+
+
+def _share_known(share: float) -> str:
+    """Return a share rounded down: 100 % means all."""
+    return format_share(math.floor(share * 100) / 100)
+
+
+def _candidate_table(analysis: Analysis) -> str:
+    measured = was_measured(analysis)
+    headings = ["Candidate", "Predicted (simulated)"]
+    if measured:
+        headings += ["Measured", "Ratio to single, 95 %", "Speed-up, 95 %"]
+    else:
+        headings += ["Speed-up (simulated)"]
+    headings += ["Peak memory (simulated)"]
+    rows = [_candidate_row(analysis, candidate, measured) for candidate in analysis.candidates]
+    as_is = as_is_interval(analysis)
+    if as_is is not None:
+        rows.append([AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING, NOTHING])
+    text = table(headings, rows)
+    if as_is is None:
+        return text
+    return (
+        f"{text}\n\n*{AS_IS}* is your own step, unmodified, with all of the machine: "
+        "for honesty, not a candidate."
+    )
+
+
+def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> list[str]:
+    predicted, ran = candidate_figures(candidate)
+    failure = _failure(candidate)
+    cells = [escape(candidate.name)]
+    if measured:
+        outcome = [*(figure_lines(ran) if ran or not failure else []), *failure]
+        cells += ["<br>".join(figure_lines(predicted)), "<br>".join(outcome), *_ratio(candidate)]
+    else:
+        cells += [
+            "<br>".join([*figure_lines(predicted), *failure]),
+            times_text(predicted_speedup(analysis, candidate)),
+        ]
+    return [*cells, _peak_memory(candidate)]
+
+
+def _failure(candidate: Candidate) -> list[str]:
+    if candidate.failure is None:
+        return []
+    return [f"**{candidate.failure.kind.value}**: {escape(candidate.failure.message)}"]
+
+
+def _ratio(candidate: Candidate) -> tuple[str, str]:
+    if candidate.name == BASELINE:
+        return "1", "baseline"
+    factor = speedup(candidate)
+    if candidate.comparison is None or factor is None:
+        return NOTHING, NOTHING
+    ratio = candidate.comparison.ratio
+    return (
+        f"{ratio.median:.3f} ({range_text(ratio, digits=3)})",
+        f"{times_text(factor.median)} ({range_text(factor)})",
+    )
+
+
+def _peak_memory(candidate: Candidate) -> str:
+    if candidate.predicted is None:
+        return NOTHING
+    peaks = candidate.predicted.peak_memory_bytes
+    return "<br>".join(f"{escape(device)} {format_bytes(size)}" for device, size in peaks.items())
+
+
+def _pictures(analysis: Analysis) -> str:
+    shown = "simulated above measured" if was_measured(analysis) else "simulated"
+    return (
+        f"![Timeline: a lane per device and link, {shown}](timeline.png)\n\n"
+        f"![Comparison: compute, copies and step time, {shown}](comparison.png)"
+    )
+
+
+def _placement(candidate: Candidate) -> str:
+    layers = layers_by_device(candidate)
+    lines = [f"**{escape(candidate.name)}**: {escape(candidate.rationale)}.", ""]
+    for device, count in ops_by_device(candidate).items():
+        names = layers.get(device, [])
+        text = ", ".join(escape(name) for name in names[:MAX_LAYERS])
+        if len(names) > MAX_LAYERS:
+            text += f" and {len(names) - MAX_LAYERS} more"
+        lines.append(f"- {escape(device)}, {count} ops: {text or 'parts of layers only'}")
+    return "\n".join(lines)
+
+
+def _finding(finding: Finding) -> str:
+    lines = [
+        f"**{escape(finding.code)}** {escape(finding.finding)}",
+        "",
+        f"- do: {escape(finding.action)}",
+    ]
+    if where := where_text(finding):
+        lines.append(f"- where: {escape(where)}")
+    if finding.saving_ns is not None:
+        lines.append(f"- saves: {format_ns(finding.saving_ns)} per step (simulated)")
+    return "\n".join(lines)
+
+
+def _limits(analysis: Analysis) -> Iterable[str]:
+    yield f"The verdict holds for: {analysis.recommendation.applies_to}."
+    if analysis.testbed.stand_in:
+        yield (
+            "CPU cores stand in for accelerators: on those, compute and copies cost other times, "
+            "and the verdict can differ."
+        )
+    yield (
+        "Peak memory is simulated from the sizes of tensors and variables; workspace of kernels "
+        "and fragmentation come on top."
+    )
+    unknown = [c.name for c in analysis.candidates if c.predicted and c.predicted.unknown_bytes]
+    if unknown:
+        yield (
+            f"Some copied tensors of {', '.join(unknown)} have no known size: they are priced at "
+            "latency alone, and bytes are at least those shown (≥)."
+        )
+    yield "The simulator runs one op at a time on a device; copies on one link queue."
+    if was_measured(analysis):
+        yield "The profiler slows steps down (overhead above), so measured compute is an upper end."
+
+
+def _files(analysis: Analysis) -> str:
+    lines = [
+        "`analysis.json` holds every number of this report, `placements/` the device of each op."
+    ]
+    if any(c.measured and c.measured.profile_run for c in analysis.candidates):
+        lines.append(
+            "For the profiles, run this in the folder of this report and open the Profile tab; "
+            "each candidate is a run:\n\n```sh\ntensorboard --logdir tensorboard\n```"
+        )
+    return "\n\n".join(lines)

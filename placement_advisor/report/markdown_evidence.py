@@ -1,0 +1,215 @@
+"""The evidence in ``report.md``: copies, activities, prediction errors, testbed and method.
+
+Each function yields the parts of one section; a candidate without the evidence yields nothing.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.report.markdown_syntax import escape, table
+from placement_advisor.report.tables import (
+    ACTIVITY_HEADINGS,
+    NOTHING,
+    activity_rows,
+    bytes_text,
+    candidate_figures,
+    copies_text,
+    copy_share,
+    error_text,
+    times_text,
+)
+from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from placement_advisor.analysis import Analysis
+    from placement_advisor.measure import Measurement, StepProfile
+    from placement_advisor.report.tables import StepFigures
+    from placement_advisor.simulate.schedule import Schedule
+
+# Rows of the nvprof-style table: enough to see what lies behind the top five of the terminal.
+REPORT_ACTIVITIES = 15
+MAX_MOVED_OPS = 10
+_METHOD_HEADINGS = (
+    "Candidate",
+    "Rounds",
+    "Steps",
+    "Warm-ups apart",
+    "Step min / median / max",
+    "Profiler overhead",
+    "Largest relative difference from single",
+    "Ops moved by TensorFlow",
+)
+
+
+def copies(analysis: Analysis) -> Iterable[str]:
+    """Yield a matrix of source against target, measured where there is a profile."""
+    devices = analysis.testbed.cluster.device_names()
+    for candidate in analysis.candidates:
+        profile = candidate.measured.profile if candidate.measured else None
+        if profile is not None:
+            basis, cells = "measured", _measured_cells(profile)
+        elif candidate.predicted is not None:
+            basis, cells = "simulated", _simulated_cells(candidate.predicted)
+        else:
+            continue
+        title = f"**{escape(candidate.name)}** ({basis})"
+        if not cells:
+            yield f"{title}: no copies."
+            continue
+        rows = [
+            [escape(source), *(cells.get((source, target), NOTHING) for target in devices)]
+            for source in devices
+        ]
+        yield f"{title}, from row to column:\n\n" + table(["From", *map(escape, devices)], rows)
+
+
+def _measured_cells(profile: StepProfile) -> dict[tuple[str, str], str]:
+    return {
+        (total.source, total.target): (
+            f"{copies_text(total.count)}, {format_bytes(total.size_bytes)}<br>"
+            f"{format_ns(total.time_ns)}, {format_ns(total.exposed_ns)} exposed"
+        )
+        for total in profile.transfers
+    }
+
+
+def _simulated_cells(schedule: Schedule) -> dict[tuple[str, str], str]:
+    pairs = sorted({(transfer.source, transfer.target) for transfer in schedule.transfers})
+    floor = "≥ " if schedule.unknown_bytes else ""
+    cells = {}
+    for pair in pairs:
+        copies = [t for t in schedule.transfers if (t.source, t.target) == pair]
+        size = format_bytes(sum(copy.size_bytes for copy in copies))
+        time = format_ns(sum(copy.end_ns - copy.start_ns for copy in copies))
+        cells[pair] = f"{copies_text(len(copies))}, {floor}{size}<br>{time}"
+    return cells
+
+
+def activities(analysis: Analysis) -> Iterable[str]:
+    """Yield compute against copies and the nvprof-style table of each profiled candidate."""
+    for candidate in analysis.candidates:
+        if candidate.measured is None or candidate.measured.profile is None:
+            continue
+        profile = candidate.measured.profile
+        share = copy_share(profile)
+        if share is None:
+            yield f"**{escape(candidate.name)}**: the profile is empty."
+            continue
+        rows = [
+            [f"**{escape(cell)}**" if row.is_copy else escape(cell) for cell in row.cells]
+            for row in activity_rows(profile, REPORT_ACTIVITIES)
+        ]
+        yield (
+            f"**{escape(candidate.name)}**: compute {format_share(1 - share)}, copies "
+            f"{format_share(share)} of all activity in {len(profile.step_ns)} profiled steps "
+            "(copies in bold):\n\n" + table(ACTIVITY_HEADINGS, rows)
+        )
+
+
+def errors(analysis: Analysis) -> Iterable[str]:
+    """Yield predicted against measured figures of each candidate that has both."""
+    headings = ["Per step", "Predicted (simulated)", "Measured", "Error"]
+    for candidate in analysis.candidates:
+        predicted, ran = candidate_figures(candidate)
+        if predicted is not None and ran is not None:
+            rows = table(headings, _error_rows(predicted, ran))
+            yield f"**{escape(candidate.name)}**\n\n{rows}"
+
+
+def _error_rows(predicted: StepFigures, ran: StepFigures) -> Iterable[list[str]]:
+    yield _times("step", predicted.step_ns, ran.step_ns)
+    compute_ns = ran.compute_ns or {}
+    for device, time_ns in (predicted.compute_ns or {}).items():
+        yield _times(f"compute {escape(device)}", time_ns, compute_ns.get(device))
+    yield _times("copy time", predicted.transfer_ns, ran.transfer_ns)
+    yield _times("exposed copy time", predicted.exposed_ns, ran.exposed_ns)
+    yield [
+        "copies",
+        _count(predicted.transfer_count),
+        _count(ran.transfer_count),
+        error_text(predicted.transfer_count, ran.transfer_count),
+    ]
+    yield [
+        "bytes across",
+        bytes_text(predicted),
+        bytes_text(ran),
+        error_text(predicted.transfer_bytes, ran.transfer_bytes),
+    ]
+
+
+def _times(label: str, predicted_ns: int | None, measured_ns: int | None) -> list[str]:
+    return [
+        label,
+        format_ns(predicted_ns),
+        format_ns(measured_ns),
+        error_text(predicted_ns, measured_ns),
+    ]
+
+
+def _count(count: int | None) -> str:
+    return "?" if count is None else str(count)
+
+
+def testbed(analysis: Analysis) -> Iterable[str]:
+    """Yield devices, links and versions."""
+    bed = analysis.testbed
+    devices = ", ".join(f"{escape(d.name)} ({escape(d.kind)})" for d in bed.cluster.devices)
+    yield (
+        f"{escape(bed.description)}: {devices}; testbed {escape(bed.kind)}, "
+        f"fingerprint {escape(bed.fingerprint)}."
+    )
+    if bed.cluster.links:
+        rows = [
+            [
+                f"{escape(link.source)} → {escape(link.target)}",
+                format_ns(link.latency_ns),
+                format_bandwidth(link.bandwidth_bytes_per_s),
+                link.basis.value,
+            ]
+            for link in bed.cluster.links
+        ]
+        yield table(["Link", "Latency", "Bandwidth", "Basis"], rows)
+    yield (
+        f"TensorFlow {escape(analysis.tensorflow_version)}, "
+        f"placement-advisor {escape(analysis.advisor_version)}."
+    )
+
+
+def method(analysis: Analysis) -> Iterable[str]:
+    """Yield how steps were timed, and what the profiler did to them."""
+    runs = [(c.name, c.measured) for c in analysis.candidates if c.measured and c.measured.step_ns]
+    if not runs:
+        reason = analysis.testbed.not_run or "no candidate ran"
+        yield f"No step was timed: {escape(reason)}. Every time above is simulated."
+        return
+    yield (
+        "Timing rounds of all candidates are interleaved and run without the profiler; warm-up "
+        "steps are kept apart. Ratios are paired by round, intervals are 95 % bootstrap "
+        "intervals of the median. Copies and compute come from separate, profiled steps."
+    )
+    yield table(_METHOD_HEADINGS, [_method_row(name, run) for name, run in runs])
+
+
+def _method_row(name: str, run: Measurement) -> list[str]:
+    difference = run.max_relative_difference
+    return [
+        escape(name),
+        str(len(run.rounds)),
+        str(len(run.step_ns)),
+        f"{len(run.warmup_ns)} (longest {format_ns(max(run.warmup_ns, default=None))})",
+        " / ".join(format_ns(pick(run.step_ns)) for pick in (min, median, max)),
+        times_text(run.profiler_overhead),
+        NOTHING if difference is None else f"{difference:.1e}",
+        _moved(run.moved_ops),
+    ]
+
+
+def _moved(ops: Sequence[str]) -> str:
+    if not ops:
+        return "none"
+    shown = ", ".join(escape(op) for op in ops[:MAX_MOVED_OPS])
+    return shown if len(ops) <= MAX_MOVED_OPS else f"{shown} and {len(ops) - MAX_MOVED_OPS} more"

@@ -1,0 +1,256 @@
+"""An analysis as text for a terminal: verdict, one table, reasons, copies against compute.
+
+Readable at 80 columns and without colour: colour only repeats what words say. The verdict is one
+unbroken line however long, so that it can be searched and copied; so is the
+TensorBoard command. All text is added as `Text`,
+never as markup, because names come from models.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from placement_advisor.analysis import AdviceVerdict
+from placement_advisor.report.tables import (
+    ACTIVITY_HEADINGS,
+    AS_IS,
+    BASELINE,
+    NOTHING,
+    activity_rows,
+    as_is_interval,
+    candidate_figures,
+    copy_share,
+    figure_lines,
+    one_line,
+    predicted_speedup,
+    range_text,
+    speedup,
+    times_text,
+    was_measured,
+    where_text,
+)
+from placement_advisor.units import format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from rich.console import RenderableType
+
+    from placement_advisor.analysis import Analysis, Candidate, Finding
+    from placement_advisor.measure import StepProfile
+
+_VERDICT_STYLE = {
+    AdviceVerdict.SPLIT: "bold green",
+    AdviceVerdict.STAY_SINGLE: "bold green",
+    AdviceVerdict.CANNOT_TELL: "bold yellow",
+    AdviceVerdict.CANNOT_FIT: "bold red",
+}
+_COPY_STYLE = "yellow"
+_FAILURE_STYLE = "red"
+_HEADING_STYLE = "bold"
+_FILES = (
+    ("report.md", "all of this, with placements and copies in full"),
+    ("timeline.png", "devices and links over time"),
+    ("comparison.png", "compute against copies"),
+    ("analysis.json", "the same for programs"),
+    ("placements/", "which device each op runs on"),
+)
+
+
+def render_terminal(analysis: Analysis, *, width: int, color: bool, output_dir: Path) -> str:
+    """Return the report of an analysis whose files lie in ``output_dir``.
+
+    The text has no escape codes unless ``color`` is set.
+    """
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        color_system="standard" if color else None,
+        force_terminal=color,
+        no_color=not color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    verdict = analysis.recommendation.verdict
+    with console.capture() as capture:
+        headline = one_line(analysis.recommendation.headline)
+        console.print(Text(headline, style=_VERDICT_STYLE[verdict]), soft_wrap=True)
+        for part in _parts(analysis):
+            console.print()
+            console.print(part)
+        console.print()
+        console.print(_files(analysis, output_dir), soft_wrap=True)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+def _parts(analysis: Analysis) -> Iterable[RenderableType]:
+    yield _candidate_table(analysis)
+    yield _footnotes(analysis)
+    if analysis.recommendation.reasons:
+        yield _section("Why", _bullets(analysis.recommendation.reasons))
+    for candidate in analysis.candidates:
+        if candidate.measured and candidate.measured.profile:
+            yield _activities(candidate.name, candidate.measured.profile)
+    if analysis.findings:
+        yield _section("Findings, most valuable first", *map(_finding, analysis.findings))
+    if analysis.warnings:
+        yield _section("Warnings", _bullets(analysis.warnings))
+
+
+def _candidate_table(analysis: Analysis) -> Table:
+    measured = was_measured(analysis)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style=_HEADING_STYLE,
+    )
+    table.add_column("candidate", overflow="fold")
+    table.add_column("predicted\n(simulated)", overflow="fold")
+    if measured:
+        table.add_column("measured", overflow="fold")
+        table.add_column("speed-up\n(measured,\n95 %)", no_wrap=True)
+    else:
+        table.add_column("speed-up\n(simulated)", no_wrap=True)
+    table.add_column("peak memory\n(simulated)", overflow="fold")
+    for candidate in analysis.candidates:
+        table.add_row(*_candidate_cells(analysis, candidate, measured))
+    as_is = as_is_interval(analysis)
+    if as_is is not None:
+        table.add_section()
+        table.add_row(AS_IS, NOTHING, _stack([format_ns(as_is.median)]), NOTHING, NOTHING)
+    return table
+
+
+def _candidate_cells(
+    analysis: Analysis, candidate: Candidate, measured: bool
+) -> Iterable[RenderableType]:
+    predicted, ran = candidate_figures(candidate)
+    failure: list[RenderableType] = []
+    if candidate.failure is not None:
+        message = f"{candidate.failure.kind.value}: {one_line(candidate.failure.message)}"
+        failure = [Text(message, style=_FAILURE_STYLE)]
+    yield Text(one_line(candidate.name))
+    if measured:
+        yield _stack(figure_lines(predicted))
+        yield Group(*([] if ran is None and failure else [_stack(figure_lines(ran))]), *failure)
+        yield _speedup(candidate)
+    else:
+        yield Group(_stack(figure_lines(predicted)), *failure)
+        yield Text(times_text(predicted_speedup(analysis, candidate)))
+    yield _peak_memory(candidate)
+
+
+def _stack(lines: list[str]) -> Text:
+    """Return lines under one another, the first of them the one to look at."""
+    text = Text(lines[0], style="bold")
+    for line in lines[1:]:
+        text.append(f"\n{line}", style="not bold")
+    return text
+
+
+def _speedup(candidate: Candidate) -> Text:
+    if candidate.name == BASELINE:
+        return Text("baseline")
+    factor = speedup(candidate)
+    return (
+        Text(NOTHING) if factor is None else _stack([times_text(factor.median), range_text(factor)])
+    )
+
+
+def _peak_memory(candidate: Candidate) -> Text:
+    if candidate.predicted is None:
+        return Text(NOTHING)
+    peaks = candidate.predicted.peak_memory_bytes
+    return Text("\n".join(f"{device} {format_bytes(size)}" for device, size in peaks.items()))
+
+
+def _footnotes(analysis: Analysis) -> Text:
+    testbed = analysis.testbed
+    lines = [f"Per step, batch {analysis.model.batch_size or 'unknown'}, {analysis.model.mode}."]
+    if was_measured(analysis):
+        lines.append(
+            f"Measured on {testbed.description}; step: median without profiler, copies: profiled."
+        )
+    else:
+        lines.append(f"Nothing was measured: {testbed.not_run or 'no candidate ran'}.")
+    if analysis.as_is:
+        lines.append(f"{AS_IS}: your own step, unmodified, with all of the machine.")
+    return Text("\n".join(one_line(line) for line in lines), style="dim")
+
+
+def _activities(name: str, profile: StepProfile) -> Group:
+    share = copy_share(profile)
+    heading = Text(f"{one_line(name)}: ", style=_HEADING_STYLE)
+    if share is None:
+        heading.append("the profile is empty")
+        return Group(heading)
+    heading.append(
+        f"compute {format_share(1 - share)}, copies {format_share(share)} of all activity "
+        f"(measured, {len(profile.step_ns)} profiled steps)"
+    )
+    table = Table(
+        box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", collapse_padding=True
+    )
+    for column in ACTIVITY_HEADINGS[:-1]:
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column(ACTIVITY_HEADINGS[-1], no_wrap=True, overflow="ellipsis")
+    for row in activity_rows(profile):
+        table.add_row(
+            *(Text(one_line(cell)) for cell in row.cells),
+            style=_COPY_STYLE if row.is_copy else None,
+        )
+    return Group(heading, table)
+
+
+def _finding(finding: Finding) -> RenderableType:
+    body = Text(one_line(finding.finding))
+    body.append(f"\ndo: {one_line(finding.action)}")
+    where = where_text(finding)
+    if where:
+        body.append(f"\nwhere: {one_line(where)}")
+    if finding.saving_ns is not None:
+        body.append(f"\nsaves: {format_ns(finding.saving_ns)} per step (simulated)")
+    return _hanging([(Text(finding.code, style=_HEADING_STYLE), body)])
+
+
+def _files(analysis: Analysis, output_dir: Path) -> Text:
+    text = Text(f"Files in {output_dir}", style=_HEADING_STYLE)
+    for name, content in _FILES:
+        text.append(f"\n  {name:<15} {content}", style="not bold")
+    if any(c.measured and c.measured.profile_run for c in analysis.candidates):
+        command = f"tensorboard --logdir {shlex.quote(str(output_dir / 'tensorboard'))}"
+        text.append(f"\nProfiles: {command}", style="not bold")
+    return text
+
+
+def _section(title: str, *parts: RenderableType) -> Group:
+    return Group(
+        Text(title, style=_HEADING_STYLE), *(Padding(part, (0, 0, 0, 2)) for part in parts)
+    )
+
+
+def _bullets(texts: Iterable[str]) -> Table:
+    return _hanging([(Text("-"), Text(one_line(text))) for text in texts])
+
+
+def _hanging(rows: Iterable[tuple[Text, Text]]) -> Table:
+    """Return rows whose second part wraps beside the first, not under it."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    return grid

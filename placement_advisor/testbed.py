@@ -1,0 +1,317 @@
+"""Testbeds: the devices on which candidates really run, seen from the command's process.
+
+Every testbed has one client child that drives the steps. The `workers` testbed has one more child
+per device, pinned to a core of its own and joined to the client by gRPC; the others hold their
+devices in the client's own process. When any of these processes dies, the testbed is down: the
+call in flight gets a `ChildFailure`, and `start` builds it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.children import Child, ChildFailure
+from placement_advisor.devices import Device
+from placement_advisor.errors import TestbedError
+
+if TYPE_CHECKING:
+    from placement_advisor.graph import OpGraph
+
+_RUNNER = "placement_advisor.tf.runner"
+_WORKER = "placement_advisor.tf.worker"
+_NETWORK = "placement_advisor.tf.private_network"
+_FIRST_PORT = 20_000
+# Starting a server takes 0.1 s; anything near this is a hang.
+_START_LIMIT_S = 60.0
+
+
+class TestbedKind(StrEnum):
+    """Where candidates run."""
+
+    __test__ = False  # The name starts with "Test"; pytest must not collect it.
+
+    GPUS = "gpus"
+    WORKERS = "workers"
+    LOGICAL_CPUS = "logical-cpus"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestbedPlan:
+    """What was chosen for this machine; ``not_run`` says why nothing can run, if so."""
+
+    __test__ = False  # The name starts with "Test"; pytest must not collect it.
+
+    kind: TestbedKind
+    devices: tuple[Device, ...]
+    cores: tuple[int, ...]
+    stand_in: bool
+    description: str
+    not_run: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileFiles:
+    """Raw profiles of one window: the client's, and one per device where devices are processes."""
+
+    client: Path
+    devices: dict[str, Path]
+
+
+def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
+    """Choose a testbed of ``count`` devices for this machine.
+
+    Raises:
+        TestbedError: the kind asked for cannot be had here.
+    """
+    gpus = _gpu_count()
+    if kind is TestbedKind.GPUS and gpus < count:
+        raise TestbedError(
+            f"--testbed gpus: {count} devices asked for, {gpus} GPUs found",
+            hint="use --testbed workers, or fewer --devices",
+        )
+    if kind is None:
+        kind = TestbedKind.GPUS if gpus >= count else TestbedKind.WORKERS
+    if kind is TestbedKind.GPUS:
+        return TestbedPlan(
+            kind=kind,
+            devices=tuple(Device(name=f"GPU:{i}", kind="GPU") for i in range(count)),
+            cores=(),
+            stand_in=False,
+            description=f"{count} GPUs",
+            not_run=None,
+        )
+    if kind is TestbedKind.LOGICAL_CPUS:
+        return TestbedPlan(
+            kind=kind,
+            devices=tuple(Device(name=f"cpu:{i}", kind="CPU") for i in range(count)),
+            cores=(),
+            stand_in=True,
+            description=f"{count} logical CPUs of one process (shared cores, copies are pointers)",
+            not_run=None,
+        )
+    devices = tuple(Device(name=f"worker:{i}", kind="CPU") for i in range(count))
+    cores = usable_cores()
+    not_run = None
+    if kind is TestbedKind.NONE:
+        not_run = "--testbed none: nothing was run"
+    elif count > len(cores):
+        not_run = (
+            f"{count} devices need {count} cores of their own; this machine lets us use "
+            f"{len(cores)} (affinity, quota and physical cores counted)"
+        )
+    return TestbedPlan(
+        kind=TestbedKind.NONE if not_run else kind,
+        devices=devices,
+        cores=() if not_run else cores[:count],
+        stand_in=True,
+        description=f"{count} CPU stand-ins (1 core each, gRPC)",
+        not_run=not_run,
+    )
+
+
+class Testbed:
+    """Running devices. Start it, call it, close it; after a failed call start it again."""
+
+    __test__ = False  # The name starts with "Test"; pytest must not collect it.
+
+    def __init__(
+        self, plan: TestbedPlan, *, bundle: Path, graph: OpGraph, scratch: Path
+    ) -> None:
+        """Prepare a testbed that runs a bundle; ``scratch`` holds logs and raw profiles."""
+        self.plan = plan
+        self.warnings: tuple[str, ...] = ()
+        self._bundle, self._graph, self._scratch = bundle, graph, scratch
+        self._client: Child | None = None
+        self._workers: tuple[Child, ...] = ()
+        self._starts = 0
+
+    @property
+    def process_ids(self) -> dict[str, int]:
+        """Process ids by name, of what runs now."""
+        return {child.name: child.pid for child in self._children()}
+
+    def start(self) -> None:
+        """Start all processes, unless they run already.
+
+        Raises:
+            TestbedError: a process does not come up.
+        """
+        if self._client is not None:
+            return
+        self._starts += 1
+        client = self._fork("client")
+        self._client = client
+        count = len(self.plan.devices)
+        if self.plan.kind is TestbedKind.WORKERS:
+            addresses = self._start_workers(client)
+            devices = [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(count)]
+            target, host, logical = f"grpc://{addresses[0]}", devices[0], 0
+        else:
+            kind = self.plan.devices[0].kind
+            local = "/job:localhost/replica:0/task:0/device:"
+            devices = [f"{local}{kind}:{i}" for i in range(count)]
+            target, host = "", f"{local}CPU:0"
+            logical = count if kind == "CPU" else 0
+        names = dict(zip((d.name for d in self.plan.devices), devices, strict=True))
+        self._must(
+            client.call(
+                f"{_RUNNER}:open_runner",
+                str(self._bundle),
+                self._graph,
+                target,
+                names,
+                host,
+                logical,
+                time_limit_s=_START_LIMIT_S,
+            ),
+            client,
+        )
+
+    def call(self, function: str, *args: Any, time_limit_s: float) -> Any:
+        """Call a function of the runner; a `ChildFailure` means that the testbed is down."""
+        client = self._client
+        assert client is not None, "start comes first"
+        client.start(f"{_RUNNER}:{function}", *args)
+        answer = client.wait(time_limit_s=time_limit_s, watch=self._workers)
+        if isinstance(answer, ChildFailure):
+            self.close()
+        return answer
+
+    def profile(
+        self, label: str, steps: int, *, time_limit_s: float
+    ) -> ProfileFiles | ChildFailure | Any:
+        """Run steps with all profilers on; anything but files is what went wrong."""
+        client = self._client
+        assert client is not None, "start comes first"
+        folders = {child.name: self._scratch / f"profile-{label}-{child.name}" for child in self._children()}
+        for folder in folders.values():
+            shutil.rmtree(folder, ignore_errors=True)
+        for worker in self._workers:
+            failed = worker.call(
+                f"{_WORKER}:start_profiler", str(folders[worker.name]), time_limit_s=time_limit_s
+            )
+            if isinstance(failed, ChildFailure):
+                self.close()
+                return failed
+        answer = self.call(
+            "profile_steps", label, steps, str(folders[client.name]), time_limit_s=time_limit_s
+        )
+        for worker in self._workers:  # Stop them also after a failed step: others will follow.
+            failed = worker.call(f"{_WORKER}:stop_profiler", time_limit_s=time_limit_s)
+            if isinstance(failed, ChildFailure):
+                self.close()
+                return failed
+        if answer is not None:
+            return answer
+        files = {name: _only_profile(folder) for name, folder in folders.items()}
+        return ProfileFiles(client=files.pop(client.name), devices=files)
+
+    def close(self) -> None:
+        """End all processes."""
+        for child in self._children():
+            child.close()
+        self._client, self._workers = None, ()
+
+    def _children(self) -> tuple[Child, ...]:
+        return (*self._workers, self._client) if self._client else self._workers
+
+    def _fork(self, name: str) -> Child:
+        return Child(name, self._scratch / f"{name.replace(':', '-')}-{self._starts}.log")
+
+    def _start_workers(self, client: Child) -> tuple[str, ...]:
+        """Start one server per device in a network of their own; return their addresses."""
+        self._workers = tuple(self._fork(device.name) for device in self.plan.devices)
+        first = self._workers[0]
+        private = self._must(first.call(f"{_NETWORK}:create", time_limit_s=_START_LIMIT_S), first)
+        if private:
+            for child in (*self._workers[1:], client):
+                self._must(
+                    child.call(f"{_NETWORK}:join", first.pid, time_limit_s=_START_LIMIT_S), child
+                )
+            ports = [_FIRST_PORT + i for i in range(len(self._workers))]
+        else:
+            self.warnings = (
+                "this system lets us make no private network: while candidates run, TensorFlow's "
+                "workers listen on all interfaces without authentication",
+            )
+            ports = _free_ports(len(self._workers))
+        addresses = tuple(f"127.0.0.1:{port}" for port in ports)
+        for i, worker in enumerate(self._workers):
+            worker.start(f"{_WORKER}:serve", addresses, i, self.plan.cores[i])
+        for worker in self._workers:
+            self._must(worker.wait(time_limit_s=_START_LIMIT_S), worker)
+        return addresses
+
+    def _must(self, answer: Any, child: Child) -> Any:
+        if isinstance(answer, ChildFailure):
+            self.close()
+            raise TestbedError(
+                f"testbed {self.plan.kind}: {child.name} did not start: {answer.message}"
+                f"\n{answer.output_tail}".rstrip()
+            )
+        return answer
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Return one logical CPU per physical core that this process may use, quota respected."""
+    cores: dict[tuple[str, str], int] = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+        try:
+            key = (
+                (topology / "physical_package_id").read_text(),
+                (topology / "core_id").read_text(),
+            )
+        except OSError:
+            key = ("", str(cpu))
+        cores.setdefault(key, cpu)
+    return tuple(cores.values())[: _quota_cores()]
+
+
+def _quota_cores() -> int | None:
+    """Return the whole cores that a cgroup quota grants, None without one."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    except (OSError, ValueError):
+        folder = Path("/sys/fs/cgroup/cpu")
+        try:
+            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
+            period = (folder / "cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return None
+    if quota in ("max", "-1"):
+        return None
+    return max(int(quota) // int(period), 1)
+
+
+def _gpu_count() -> int:
+    """Count the GPUs that TensorFlow may see, without loading it."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([part for part in visible.split(",") if part.strip() not in ("", "-1")])
+    return sum(bool(re.fullmatch(r"nvidia\d+", path.name)) for path in Path("/dev").glob("nvidia*"))
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def _only_profile(folder: Path) -> Path:
+    found = sorted(folder.rglob("*.xplane.pb"))
+    if not found:
+        raise TestbedError(f"the profiler wrote nothing for {folder.name}")
+    return found[-1]

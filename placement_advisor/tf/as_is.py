@@ -1,0 +1,29 @@
+"""The user's step as it is: unmodified, with the whole machine and their own settings."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import tensorflow as tf
+
+from placement_advisor.tf.tracer import loaded_workload
+
+_function: Any = None
+
+
+def run_as_is(batch: int, steps: int) -> list[int]:
+    """Run and time steps of the loaded workload, each until its outputs are there."""
+    global _function
+    workload = loaded_workload()
+    if _function is None:
+        _function = tf.function(workload.step, autograph=not workload.keras_layers)
+    data = workload.batches[batch % len(workload.batches)]
+    times = []
+    for _ in range(steps):
+        start = time.perf_counter_ns()
+        for output in tf.nest.flatten(_function(data)):
+            if hasattr(output, "numpy"):
+                output.numpy()
+        times.append(time.perf_counter_ns() - start)
+    return times

@@ -1,0 +1,41 @@
+"""One device of the `workers` testbed: a process that serves TensorFlow's distributed runtime.
+
+Serial on purpose, as a GPU's stream is: one core, one thread for ops, one within an op.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from placement_advisor.tf.runner import profiler_options
+
+_server: Any = None
+
+
+def serve(addresses: tuple[str, ...], index: int, core: int) -> None:
+    """Pin this process to its core and start its server."""
+    global _server
+    os.sched_setaffinity(0, {core})
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=1, inter_op_parallelism_threads=1
+    )
+    _server = tf.distribute.Server(
+        {"worker": list(addresses)},
+        job_name="worker",
+        task_index=index,
+        protocol="grpc",
+        config=config,
+    )
+
+
+def start_profiler(folder: str) -> None:
+    """Begin to profile this worker."""
+    tf.profiler.experimental.start(folder, options=profiler_options())
+
+
+def stop_profiler() -> None:
+    """End the profile and write it."""
+    tf.profiler.experimental.stop()

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.cost.links import (
+    ASSUMED_LATENCY_NS,
+    MAX_BANDWIDTH_BYTES_PER_S,
+    assumed_cluster,
+    fit_link,
+    residuals,
+)
+from placement_advisor.devices import Basis
+from placement_advisor.errors import TestbedError
+
+Samples = list[tuple[int, int]]
+
+
+def test_two_samples_give_the_line_through_both_by_hand() -> None:
+    # 100 ns and then 2 ns per byte, that is 0.5 GB/s.
+    link = fit_link("a", "b", [(0, 100), (1_000, 2_100)])
+    assert (link.source, link.target, link.basis) == ("a", "b", Basis.MEASURED)
+    assert link.latency_ns == 100
+    assert link.bandwidth_bytes_per_s == pytest.approx(0.5e9)
+
+
+def test_a_large_copy_does_not_drown_the_small_ones() -> None:
+    # Plain least squares follows the last sample and ends with a latency of 0.
+    samples = [(1_000, 1_100), (2_000, 1_200), (1_000_000, 200_000)]
+    link = fit_link("a", "b", samples)
+    assert link.latency_ns == pytest.approx(1_000, rel=0.15)
+    assert max(map(abs, residuals(link, samples))) < 0.3
+
+
+def test_a_line_with_a_negative_latency_is_refitted_through_the_origin() -> None:
+    # The exact line is 3 ns per byte, minus 100 ns.
+    samples = [(100, 200), (1_000, 2_900)]
+    link = fit_link("a", "b", samples)
+    assert link.latency_ns == 0
+    assert 2.0 <= 1e9 / link.bandwidth_bytes_per_s <= 2.9
+
+
+def test_times_that_fall_with_the_size_give_the_largest_bandwidth_and_a_latency() -> None:
+    link = fit_link("a", "b", [(100, 2_000), (10_000, 1_000)])
+    assert link.bandwidth_bytes_per_s == pytest.approx(MAX_BANDWIDTH_BYTES_PER_S)
+    assert 1_000 <= link.latency_ns <= 2_000
+
+
+@pytest.mark.parametrize("samples", [[], [(100, 5)], [(100, 5), (100, 7)], [(100, 5), (200, 0)]])
+def test_fewer_than_two_usable_sizes_are_refused(samples: Samples) -> None:
+    with pytest.raises(TestbedError, match="a → b"):
+        fit_link("a", "b", samples)
+
+
+def test_residuals_are_relative_and_signed() -> None:
+    link = fit_link("a", "b", [(0, 100), (1_000, 2_100)])
+    assert residuals(link, [(0, 50), (1_000, 4_200)]) == (1.0, -0.5)
+
+
+def test_a_residual_of_a_sample_without_time_is_refused() -> None:
+    link = fit_link("a", "b", [(0, 100), (1_000, 2_100)])
+    with pytest.raises(ValueError, match="positive"):
+        residuals(link, [(0, 0)])
+
+
+@given(
+    latency_ns=st.integers(1_000, 10**6),
+    ns_per_kb=st.integers(10, 10**6),
+    sizes=st.lists(st.integers(0, 2**24), min_size=2, max_size=8, unique=True),
+)
+def test_samples_on_a_line_give_that_line_back(
+    latency_ns: int, ns_per_kb: int, sizes: list[int]
+) -> None:
+    samples = [(size, latency_ns + size * ns_per_kb // 1_000) for size in sizes]
+    link = fit_link("a", "b", samples)
+    # Times are whole ns, at least 1000 of them.
+    assert all(abs(residual) < 0.003 for residual in residuals(link, samples))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2**30), st.integers(1, 10**10)),
+        min_size=2,
+        max_size=12,
+        unique_by=lambda sample: sample[0],
+    )
+)
+def test_any_fit_has_a_latency_and_a_bandwidth_that_can_be(samples: Samples) -> None:
+    link = fit_link("a", "b", samples)
+    assert link.latency_ns >= 0
+    assert 0 < link.bandwidth_bytes_per_s <= MAX_BANDWIDTH_BYTES_PER_S * 1.000001
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**7), st.integers(1_000, 10**8)),
+        min_size=3,
+        max_size=8,
+        unique_by=lambda sample: sample[0],
+    ),
+    st.sampled_from([0.5, 0.9, 1.1, 2.0]),
+    st.sampled_from([0.5, 0.9, 1.1, 2.0]),
+)
+def test_no_other_allowed_line_has_smaller_squared_relative_errors(
+    samples: Samples, latency_factor: float, slope_factor: float
+) -> None:
+    link = fit_link("a", "b", samples)
+    slope = 1e9 / link.bandwidth_bytes_per_s
+
+    def error(latency_ns: float, ns_per_byte: float) -> float:
+        return sum(((latency_ns + ns_per_byte * size) / time - 1) ** 2 for size, time in samples)
+
+    least_slope = 1e9 / MAX_BANDWIDTH_BYTES_PER_S
+    other = error(link.latency_ns * latency_factor, max(slope * slope_factor, least_slope))
+    # The latency is rounded to whole ns of at least 1000.
+    assert error(link.latency_ns, slope) <= other + 0.01
+
+
+def test_assumed_workers_are_linked_both_ways_and_say_that_they_are_assumed() -> None:
+    cluster = assumed_cluster(3)
+    names = cluster.device_names()
+    assert names == ("worker:0", "worker:1", "worker:2")
+    assert {(link.source, link.target) for link in cluster.links} == set(permutations(names, 2))
+    assert {link.basis for link in cluster.links} == {Basis.ASSUMED}
+    assert cluster.link("worker:0", "worker:2").transfer_ns(0) == ASSUMED_LATENCY_NS
+    assert cluster.copies_occupy_devices

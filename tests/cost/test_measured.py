@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement_advisor.cost.measured import (
+    UNSEEN_OP_LIMIT_NS,
+    dispatch_overhead_ns,
+    measured_costs,
+    unseen_op_ns,
+)
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.devices import Cluster, Device
+from placement_advisor.errors import TestbedError
+from placement_advisor.graph import Op, OpGraph, Role
+from placement_advisor.placement import Placement
+from placement_advisor.simulate.engine import simulate
+
+
+def graph_of(*ops: tuple[str, str]) -> OpGraph:
+    return OpGraph([Op(name=name, kind=kind) for name, kind in ops], [])
+
+
+def test_a_profiled_op_costs_what_the_profile_says() -> None:
+    table = measured_costs(graph_of(("x", "MatMul")), {"x": 700, "not/in/the/graph": 9})
+    assert table.costs == {"x": OpCost(time_ns=700, basis=CostBasis.MEASURED)}
+
+
+def test_a_profiled_zero_is_measured_and_not_unknown() -> None:
+    table = measured_costs(graph_of(("x", "MatMul"), ("y", "Relu")), {"x": 0, "y": 5})
+    assert table.costs["x"] == OpCost(time_ns=0, basis=CostBasis.MEASURED)
+
+
+def test_an_op_that_the_profile_does_not_show_costs_as_much_as_the_cheapest_kind() -> None:
+    graph = graph_of(
+        ("m", "MatMul"),
+        ("r", "Relu"),
+        ("s1", "Shape"),
+        ("s2", "Shape"),
+        ("p", "Pack"),
+        ("x", "Sum"),
+    )
+    op_ns = {"m": 90_000, "r": 7_000, "s1": 400, "s2": 600, "p": 2_000}
+    # Kinds by median: Shape 500, Pack 2000, Relu 7000, MatMul 90000; a quarter of them is Shape.
+    assert measured_costs(graph, op_ns).costs["x"] == OpCost(time_ns=500, basis=CostBasis.GUESSED)
+
+
+def test_a_guess_stays_small_where_the_profile_shows_expensive_ops_only() -> None:
+    graph = graph_of(("m", "MatMul"), ("x", "Shape"))
+    assert unseen_op_ns(graph, {"m": 40_000_000}) == UNSEEN_OP_LIMIT_NS
+
+
+def test_constants_have_no_cost_and_inputs_and_variables_only_a_measured_one() -> None:
+    ops = [
+        Op(name="c", kind="Const", role=Role.CONSTANT),
+        Op(name="v", kind="VarHandleOp", role=Role.VARIABLE),
+        Op(name="fed", kind="Placeholder", role=Role.INPUT),
+        Op(name="shown", kind="Placeholder", role=Role.INPUT),
+        Op(name="x", kind="MatMul"),
+    ]
+    table = measured_costs(OpGraph(ops, []), {"c": 1, "shown": 3, "x": 700})
+    assert set(table.costs) == {"shown", "x"}
+
+
+def test_a_profile_of_something_else_is_refused() -> None:
+    with pytest.raises(TestbedError, match="none of the graph's 1 ops"):
+        measured_costs(graph_of(("x", "MatMul")), {"y": 700})
+
+
+def test_the_dispatch_overhead_is_what_the_ops_and_the_round_trip_leave_over() -> None:
+    # 1000 - 700 - 100 = 200 over 4 ops.
+    overhead = dispatch_overhead_ns(step_ns=1_000, compute_ns=700, step_overhead_ns=100, op_count=4)
+    assert overhead == 50
+
+
+def test_the_dispatch_overhead_is_never_negative() -> None:
+    assert dispatch_overhead_ns(step_ns=9, compute_ns=10, step_overhead_ns=0, op_count=1) == 0
+
+
+def test_the_dispatch_overhead_of_no_ops_is_a_bug() -> None:
+    with pytest.raises(ValueError, match="no ops"):
+        dispatch_overhead_ns(step_ns=1, compute_ns=0, step_overhead_ns=0, op_count=0)
+
+
+def test_with_its_dispatch_overhead_the_simulated_single_step_is_the_measured_one() -> None:
+    graph = graph_of(("x", "MatMul"), ("y", "Relu"), ("unseen", "Shape"))
+    table: CostTable = measured_costs(graph, {"x": 600, "y": 100})
+    overhead_ns = dispatch_overhead_ns(
+        step_ns=2_000,
+        compute_ns=sum(cost.time_ns for cost in table.costs.values()),
+        step_overhead_ns=500,
+        op_count=len(table.costs),
+    )
+    device = Device(name="a", kind="CPU")
+    schedule = simulate(
+        graph,
+        Placement(
+            label="single",
+            family="single",
+            device_of=dict.fromkeys("xy", "a") | {"unseen": "a"},
+            rationale="",
+        ),
+        table,
+        Cluster(
+            devices=(replace(device, launch_overhead_ns=overhead_ns),),
+            links=(),
+            copies_occupy_devices=True,
+            step_overhead_ns=500,
+        ),
+    )
+    # Shared out in whole ns, so up to half a ns per op is lost or gained.
+    assert abs(schedule.step_ns - 2_000) <= len(graph)

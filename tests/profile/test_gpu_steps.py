@@ -1,0 +1,171 @@
+"""Steps of a process with several GPUs, on profiles built by hand: no public profile of
+TensorFlow with copies between GPUs is known.
+"""
+
+import pytest
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.measure import Activity, StepProfile, TransferTotal
+from placement_advisor.profile.gpu_steps import read_gpu_steps
+from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
+
+EPOCH_NS = 1_795_257_210_000_000_000
+GPUS = {"GPU:0": 0, "GPU:1": 1}
+
+
+def event(name: str, start_ns: int, end_ns: int, **stats: str | int) -> Event:
+    return Event(
+        name=name, start_ns=EPOCH_NS + start_ns, duration_ns=end_ns - start_ns, stats=stats
+    )
+
+
+def read(tmp_path, gpu_lines: dict[int, list[Line]]) -> StepProfile:
+    """Read a profile with one step, from 0 to 1000 ns."""
+    path = tmp_path / "gpus.xplane.pb"
+    step = Line(name="python", events=(event("train", 0, 1_000, step_num=0, _r=1),))
+    gpus = [
+        Plane(name=f"/device:GPU:{number}", lines=tuple(lines))
+        for number, lines in gpu_lines.items()
+    ]
+    write_planes(path, [*gpus, Plane(name="/host:CPU", lines=(step,))])
+    return read_gpu_steps(path, GPUS)
+
+
+def stream(*events: Event, name: str = "Stream #13(Compute)", number: int = 13) -> Line:
+    return Line(name=name, id=number, events=events)
+
+
+def test_a_peer_copy_that_overlaps_compute_by_hand(tmp_path):
+    profile = read(
+        tmp_path,
+        {
+            0: [
+                stream(event("sgemm", 0, 100, tf_op="tower/MatMul:MatMul")),
+                stream(
+                    event(
+                        "MemcpyP2P",
+                        100,
+                        300,
+                        memcpy_details="kind_src:device kind_dst:device size:4096 dest:1 async:1",
+                        edge_name="edge_7_tower/MatMul",
+                    ),
+                    name="Stream #16(MemcpyP2P)",
+                    number=16,
+                ),
+            ],
+            1: [
+                stream(event("sgemm", 150, 250, tf_op="other/MatMul:MatMul")),
+                stream(event("relu", 240, 260, tf_op="other/Relu:Relu"), number=14),
+            ],
+        },
+    )
+
+    # GPU 1: from 150 to 260 on two streams.
+    assert profile.compute_ns == {"GPU:0": 100, "GPU:1": 110}
+    assert profile.transfers == (
+        TransferTotal(
+            source="GPU:0",
+            target="GPU:1",
+            count=1,
+            size_bytes=4096,
+            time_ns=200,
+            exposed_ns=200 - 110,
+        ),
+    )
+    assert profile.op_ns == {"tower/MatMul": 100, "other/MatMul": 100, "other/Relu": 20}
+    assert profile.activities == (
+        Activity(
+            name="[CUDA memcpy PtoP]", calls=1, total_ns=200, min_ns=200, max_ns=200, is_copy=True
+        ),
+        Activity(name="sgemm", calls=2, total_ns=200, min_ns=100, max_ns=100, is_copy=False),
+        Activity(name="relu", calls=1, total_ns=20, min_ns=20, max_ns=20, is_copy=False),
+    )
+    assert [(span.lane, span.name) for span in profile.timeline if span.is_copy] == [
+        ("GPU:0 → GPU:1", "edge_7_tower/MatMul")
+    ]
+
+
+def only_transfer(tmp_path, copy: Event) -> TransferTotal:
+    """Read a copy on GPU 0, which computes from 0 to 10."""
+    profile = read(tmp_path, {0: [stream(event("sgemm", 0, 10), copy)], 1: []})
+    assert profile.compute_ns == {"GPU:0": 10, "GPU:1": 0}
+    (total,) = profile.transfers
+    return total
+
+
+@pytest.mark.parametrize(
+    ("name", "details", "source", "target", "size_bytes"),
+    [
+        ("MemcpyP2P", "size:8 dest:1", "GPU:0", "GPU:1", 8),
+        ("MemcpyP2P", "size:8 dest:5", "GPU:0", "GPU:5", 8),
+        ("MemcpyP2P", "", "GPU:0", "unknown", None),
+        ("CopyDeviceToDevice", "size:8 dest:1", "GPU:0", "GPU:1", 8),
+        ("MemcpyH2D", "kind:pageable size:8 dest:0 async:1", "host", "GPU:0", 8),
+        ("MemcpyD2H", "num_bytes:8", "GPU:0", "host", 8),
+        ("MEMCPYHToH", "size:8", "host", "host", 8),
+        ("MemcpyOther", "size:8", "GPU:0", "unknown", 8),
+        ("ncclDevKernel_AllReduce", "", "GPU:0", "collective", None),
+    ],
+)
+def test_copies_go_from_where_to_where_their_name_and_details_say(
+    tmp_path, name, details, source, target, size_bytes
+):
+    total = only_transfer(tmp_path, event(name, 5, 25, memcpy_details=details))
+
+    assert (total.source, total.target, total.size_bytes) == (source, target, size_bytes)
+    # GPU 0 computes until 10, GPU 1 never.
+    assert (total.time_ns, total.exposed_ns) == (20, 20 if target == "GPU:1" else 15)
+
+
+@pytest.mark.parametrize("details", ["size:8 dest:0", "size:8"])
+def test_a_copy_within_a_card_is_its_own_work_and_no_transfer(tmp_path, details):
+    copy = event("MemcpyD2D", 20, 30, memcpy_details=details, tf_op="a:Identity")
+
+    profile = read(tmp_path, {0: [stream(copy)]})
+
+    assert profile.transfers == ()
+    assert profile.compute_ns["GPU:0"] == 10
+    assert profile.op_ns == {}
+    assert profile.activities == (
+        Activity(
+            name="[CUDA memcpy DtoD]", calls=1, total_ns=10, min_ns=10, max_ns=10, is_copy=False
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("TensorFlow Ops", 14),
+        ("Steps", 14),
+        ("XLA Modules", 14),
+        ("Stream #14", 0xDEADBEEF + 1),
+        ("Stream #14", -0x21524111),
+    ],
+)
+def test_derived_lines_do_not_count_again(tmp_path, name, number):
+    derived = stream(event("sgemm", 500, 900, tf_op="a:MatMul"), name=name, number=number)
+
+    profile = read(tmp_path, {0: [stream(event("sgemm", 0, 10, tf_op="a:MatMul")), derived]})
+
+    assert profile.op_ns == {"a": 10}
+
+
+def test_work_outside_the_step_or_on_other_devices_is_left_out(tmp_path):
+    profile = read(
+        tmp_path,
+        {
+            0: [
+                stream(event("sgemm", 0, 10), event("sgemm", -5, -1), event("sgemm", 1_000, 1_010))
+            ],
+            2: [stream(event("sgemm", 0, 500))],
+        },
+    )
+
+    assert profile.compute_ns == {"GPU:0": 10, "GPU:1": 0}
+    assert profile.activities[0].calls == 1
+
+
+def test_no_gpu_work_is_an_error_that_names_the_profile(tmp_path):
+    with pytest.raises(AdvisorError, match=r"no step of .*gpus\.xplane\.pb is complete"):
+        read(tmp_path, {0: [stream(event("sgemm", 0, 500), name="TensorFlow Ops")]})

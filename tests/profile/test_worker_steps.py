@@ -1,0 +1,337 @@
+"""Steps of worker processes, on profiles small enough to add up by hand."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.measure import Activity, Span, StepProfile, TransferTotal
+from placement_advisor.profile.steps import Crossing, read_worker_steps
+from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
+
+EPOCH_NS = 1_795_257_210_000_000_000
+CLIENT, WORKER_0, WORKER_1 = "client", "worker:0", "worker:1"
+
+A_TO_WORKER_1 = Crossing(
+    tensor_name="edge_1_a",
+    send_node="a_S1",
+    recv_node="a_S2",
+    producer="a",
+    port=0,
+    source=WORKER_0,
+    target=WORKER_1,
+    size_bytes=64,
+)
+
+
+@dataclass
+class Profiles:
+    """Profiles under construction; times count from one moment that all processes share."""
+
+    folder: Path
+    starts_ns: dict[str, int] = field(
+        # Each process began to profile at a moment of its own.
+        default_factory=lambda: {CLIENT: -40, WORKER_0: -300, WORKER_1: -100}
+    )
+    stops_ns: dict[str, int] = field(default_factory=dict)
+    events: dict[tuple[str, str], list[Event]] = field(default_factory=dict)
+
+    def add(self, process, name, start_ns, end_ns, *, thread="tf_Compute/1", stats=None):
+        event = Event(
+            name=name,
+            start_ns=EPOCH_NS + start_ns,
+            duration_ns=end_ns - start_ns,
+            stats=stats or {},
+        )
+        self.events.setdefault((process, thread), []).append(event)
+
+    def step(self, start_ns, end_ns):
+        self.add(CLIENT, "train", start_ns, end_ns, thread="python", stats={"step_num": 7})
+
+    def arrival(self, process, node, at_ns, *, kernel="_Recv"):
+        name = "ExecutorState::ProcessAsync::Done"
+        thread = "tf_GrpcWorkerEnvQueues/1"
+        # Its duration holds the ops that were waiting: it must not matter.
+        stats = {"name": node, "kernel_type": kernel}
+        self.add(process, name, at_ns, at_ns + 10_000, thread=thread, stats=stats)
+
+    def read(self, *crossings) -> StepProfile:
+        for process in (CLIENT, WORKER_0, WORKER_1):
+            lines = tuple(
+                Line(name=thread, events=tuple(events))
+                for (owner, thread), events in self.events.items()
+                if owner == process
+            )
+            task = {"profile_start_time": EPOCH_NS + self.starts_ns[process]}
+            if process in self.stops_ns:
+                task["profile_stop_time"] = EPOCH_NS + self.stops_ns[process]
+            write_planes(
+                self.file(process),
+                [Plane(name="/host:CPU", lines=lines), Plane(name="Task Environment", stats=task)],
+            )
+        return read_worker_steps(
+            {worker: self.file(worker) for worker in (WORKER_0, WORKER_1)},
+            self.file(CLIENT),
+            crossings,
+        )
+
+    def file(self, process: str) -> Path:
+        return self.folder / f"{process.replace(':', '')}.xplane.pb"
+
+
+@pytest.fixture
+def profiles(tmp_path):
+    return Profiles(tmp_path)
+
+
+def one_step(profiles, start_ns, end_ns):
+    """A step in which worker 1 computes during a part of the copy that it waits for."""
+    profiles.step(start_ns, end_ns)
+    profiles.add(WORKER_0, "a:MatMul", start_ns + 100, start_ns + 300)
+    profiles.add(WORKER_0, "b:Relu", start_ns + 300, start_ns + 400)
+    profiles.add(WORKER_0, "a_S1:_Send", start_ns + 400, start_ns + 410)
+    profiles.add(WORKER_1, "c:MatMul", start_ns + 500, start_ns + 550)
+    profiles.arrival(WORKER_1, "a_S2", start_ns + 600)
+    profiles.add(WORKER_1, "d:MatMul", start_ns + 600, start_ns + 800)
+
+
+def test_one_step_of_two_workers_by_hand(profiles):
+    one_step(profiles, 0, 1_000)
+
+    profile = profiles.read(A_TO_WORKER_1)
+
+    assert profile.step_ns == (1_000,)
+    # Worker 0: 200 + 100; worker 1: 50 + 200. The send is no compute.
+    assert profile.compute_ns == {WORKER_0: 300, WORKER_1: 250}
+    assert profile.transfers == (
+        TransferTotal(
+            source=WORKER_0,
+            target=WORKER_1,
+            count=1,
+            size_bytes=64,
+            time_ns=600 - 400,
+            exposed_ns=200 - 50,
+        ),
+    )
+    assert profile.op_ns == {"a": 200, "b": 100, "c": 50, "d": 200}
+    assert profile.activities == (
+        Activity(name="MatMul", calls=3, total_ns=450, min_ns=50, max_ns=200, is_copy=False),
+        Activity(
+            name="[gRPC memcpy PtoP]", calls=1, total_ns=200, min_ns=200, max_ns=200, is_copy=True
+        ),
+        Activity(name="Relu", calls=1, total_ns=100, min_ns=100, max_ns=100, is_copy=False),
+    )
+    assert profile.timeline == (
+        Span(lane=WORKER_0, name="a", start_ns=100, end_ns=300, is_copy=False),
+        Span(lane=WORKER_0, name="b", start_ns=300, end_ns=400, is_copy=False),
+        Span(lane="worker:0 → worker:1", name="a:0", start_ns=400, end_ns=600, is_copy=True),
+        Span(lane=WORKER_1, name="c", start_ns=500, end_ns=550, is_copy=False),
+        Span(lane=WORKER_1, name="d", start_ns=600, end_ns=800, is_copy=False),
+    )
+
+
+def test_figures_per_step_are_medians_and_the_timeline_shows_the_median_step(profiles):
+    for start_ns, length_ns, op_ns in ((0, 900, 10), (1_000, 5_000, 30), (10_000, 1_000, 90)):
+        profiles.step(start_ns, start_ns + length_ns)
+        profiles.add(WORKER_0, "a:MatMul", start_ns + 5, start_ns + 5 + op_ns)
+
+    profile = profiles.read()
+
+    assert profile.step_ns == (900, 5_000, 1_000)
+    assert profile.compute_ns == {WORKER_0: 30, WORKER_1: 0}
+    assert profile.op_ns == {"a": 30}
+    assert profile.activities[0].total_ns == 10 + 30 + 90
+    # The step of 1000 ns is the median one; its op takes 90.
+    assert profile.timeline == (
+        Span(lane=WORKER_0, name="a", start_ns=5, end_ns=95, is_copy=False),
+    )
+
+
+def test_ops_that_run_at_once_or_inline_count_once(profiles):
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "inner:Relu", 200, 250)
+    profiles.add(WORKER_0, "innermost:Mul", 210, 220)
+    profiles.add(WORKER_0, "outer:Call", 100, 400)
+    profiles.add(WORKER_0, "after:Add", 400, 410)
+    profiles.add(WORKER_0, "beside:Mul", 350, 500, thread="tf_GrpcWorkerEnvQueues/2")
+
+    profile = profiles.read()
+
+    assert profile.compute_ns[WORKER_0] == 500 - 100
+    assert profile.op_ns == {
+        "outer": 300 - 50,
+        "inner": 50 - 10,
+        "innermost": 10,
+        "after": 10,
+        "beside": 150,
+    }
+
+
+def test_runs_of_one_op_within_a_step_add_up(profiles):
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "loop/a:Mul", 100, 110)
+    profiles.add(WORKER_0, "loop/a:Mul", 200, 230)
+
+    profile = profiles.read()
+
+    assert profile.op_ns == {"loop/a": 40}
+    assert profile.activities[0].calls == 2
+
+
+def test_only_ops_within_a_step_count(profiles):
+    profiles.step(0, 1_000)
+    profiles.step(2_000, 3_000)
+    for start_ns in (-50, 0, 999, 1_000, 1_500, 2_000, 3_000):
+        profiles.add(WORKER_0, "a:MatMul", start_ns, start_ns + 1)
+    for name in ("RunStep/Server:108", "ThreadpoolListener::Record", "RunGraph", "train"):
+        profiles.add(WORKER_0, name, 100, 900)
+
+    profile = profiles.read()
+
+    assert profile.activities == (
+        Activity(name="MatMul", calls=3, total_ns=3, min_ns=1, max_ns=1, is_copy=False),
+    )
+
+
+def test_receives_are_no_compute(profiles):
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "a:MatMul", 100, 200)
+    profiles.add(WORKER_0, "b_S4:_Recv", 200, 900)
+
+    assert profiles.read().compute_ns[WORKER_0] == 100
+
+
+def test_steps_in_which_no_device_worked_are_skipped(profiles):
+    profiles.step(0, 500)
+    one_step(profiles, 1_000, 2_000)
+
+    assert profiles.read(A_TO_WORKER_1).step_ns == (1_000,)
+
+
+@pytest.mark.parametrize(
+    ("start_ns", "stop_ns"), [(5, 9_000), (-5, 2_500)], ids=["late start", "early stop"]
+)
+def test_steps_that_a_worker_profiled_in_part_are_skipped(profiles, start_ns, stop_ns):
+    one_step(profiles, 0, 1_000)
+    one_step(profiles, 1_000, 2_200)
+    one_step(profiles, 3_000, 4_100)
+    profiles.starts_ns[WORKER_1] = start_ns
+    profiles.stops_ns[WORKER_1] = stop_ns
+
+    steps_ns = profiles.read(A_TO_WORKER_1).step_ns
+
+    assert steps_ns == ((1_200, 1_100) if start_ns > 0 else (1_000, 1_200))
+
+
+def test_no_step_with_work_is_an_error_that_names_the_profile(profiles):
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "a:MatMul", 1_500, 1_600)
+
+    with pytest.raises(AdvisorError, match=r"no step of .*client\.xplane\.pb is complete"):
+        profiles.read()
+
+
+def test_a_client_without_steps_is_an_error(profiles):
+    profiles.add(CLIENT, "train", 0, 1_000)  # No step_num: somebody else's event.
+
+    with pytest.raises(AdvisorError, match=r"client\.xplane\.pb holds no step"):
+        profiles.read()
+
+
+def test_planned_copies_of_which_none_was_seen_are_an_error(profiles):
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "a:MatMul", 100, 200)
+
+    with pytest.raises(AdvisorError, match="none of the 1 planned copies"):
+        profiles.read(A_TO_WORKER_1)
+
+
+def crossing(name: str, *, port: int = 0, size_bytes: int | None = 64) -> Crossing:
+    return Crossing(
+        tensor_name=f"edge_{name}",
+        send_node=f"{name}_send",
+        recv_node=f"{name}_recv",
+        producer=name,
+        port=port,
+        source=WORKER_0,
+        target=WORKER_1,
+        size_bytes=size_bytes,
+    )
+
+
+def copied(profiles, name, sent_ns, arrived_ns):
+    profiles.add(WORKER_0, f"{name}_send:_Send", sent_ns, sent_ns + 1)
+    profiles.arrival(WORKER_1, f"{name}_recv", arrived_ns)
+
+
+@pytest.fixture
+def computing_profiles(profiles):
+    """One step of 1000 ns in which worker 1 computes from 300 to 400."""
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_1, "z:MatMul", 300, 400)
+    return profiles
+
+
+def test_copies_at_the_same_time_add_up_but_are_exposed_once(computing_profiles):
+    copied(computing_profiles, "x", 100, 350)
+    copied(computing_profiles, "y", 200, 500)
+
+    (total,) = computing_profiles.read(crossing("x"), crossing("y")).transfers
+
+    assert (total.count, total.size_bytes, total.time_ns) == (2, 128, 250 + 300)
+    # From 100 to 500 something is under way; from 300 to 400 worker 1 computes.
+    assert total.exposed_ns == 400 - 100
+
+
+def test_a_copy_behind_compute_is_not_exposed(computing_profiles):
+    copied(computing_profiles, "x", 310, 390)
+
+    (total,) = computing_profiles.read(crossing("x")).transfers
+
+    assert (total.time_ns, total.exposed_ns) == (80, 0)
+
+
+def test_a_copy_of_unknown_size_leaves_the_bytes_unknown(computing_profiles):
+    copied(computing_profiles, "x", 100, 200)
+    copied(computing_profiles, "y", 100, 200)
+
+    profile = computing_profiles.read(crossing("x"), crossing("y", size_bytes=None))
+
+    assert profile.transfers[0].size_bytes is None
+
+
+def test_a_control_edge_is_a_copy_without_bytes(computing_profiles):
+    copied(computing_profiles, "x", 100, 200)
+
+    profile = computing_profiles.read(crossing("x", port=-1, size_bytes=None))
+
+    assert (profile.transfers[0].count, profile.transfers[0].size_bytes) == (1, 0)
+    assert profile.timeline[0].name == "^x"
+
+
+def test_an_arrival_before_its_send_makes_a_copy_of_no_time(computing_profiles):
+    copied(computing_profiles, "x", 200, 190)
+
+    (total,) = computing_profiles.read(crossing("x")).transfers
+
+    assert (total.count, total.time_ns, total.exposed_ns) == (1, 0, 0)
+
+
+def test_repeated_sends_meet_their_arrivals_in_order(computing_profiles):
+    for thread, sent_ns, arrived_ns in (("one", 500, 530), ("two", 100, 120)):
+        computing_profiles.add(WORKER_0, "x_send:_Send", sent_ns, sent_ns + 1, thread=thread)
+        computing_profiles.arrival(WORKER_1, "x_recv", arrived_ns)
+
+    (total,) = computing_profiles.read(crossing("x")).transfers
+
+    assert (total.count, total.time_ns) == (2, 30 + 20)
+
+
+def test_only_receives_count_as_arrivals(computing_profiles):
+    copied(computing_profiles, "x", 100, 200)
+    computing_profiles.arrival(WORKER_1, "x_recv", 150, kernel="If")
+
+    (total,) = computing_profiles.read(crossing("x")).transfers
+
+    assert total.time_ns == 100

@@ -1,0 +1,173 @@
+"""XSpace files: what is written is read back, and what cannot be read is named."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.profile import xplane_schema
+from placement_advisor.profile.xplane import Event, Line, Plane, read_planes, write_planes
+
+EPOCH_NS = 1_795_257_210_000_000_000
+
+
+def task_plane(start_ns: int) -> Plane:
+    return Plane(name="Task Environment", stats={"profile_start_time": start_ns})
+
+
+def raw_space(timestamp_ns: int, *, with_task_plane: bool) -> Any:
+    """One event, 2.5 ns after the line's timestamp and 3.6 ns long."""
+    space = xplane_schema.new_space()
+    plane = space.planes.add(name="/host:CPU")
+    plane.event_metadata[7].name = "_Send"
+    plane.stat_metadata[1].name = "from"
+    plane.stat_metadata[2].name = "adam/Mul_1"
+    event = plane.lines.add(timestamp_ns=timestamp_ns).events.add(
+        metadata_id=7, offset_ps=2_500, duration_ps=3_600
+    )
+    event.stats.add(metadata_id=1, ref_value=2)
+    if with_task_plane:
+        task = space.planes.add(name="Task Environment")
+        task.stat_metadata[1].name = "profile_start_time"
+        task.stats.add(metadata_id=1, uint64_value=EPOCH_NS)
+    return space
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ns", "with_task_plane", "start_ns"),
+    [
+        (40, True, EPOCH_NS + 42),
+        (EPOCH_NS + 40, True, EPOCH_NS + 42),
+        (40, False, 42),
+    ],
+    ids=["relative to the profile's start", "absolute already", "no start known"],
+)
+def test_event_times_are_absolute_and_references_are_strings(
+    tmp_path, timestamp_ns, with_task_plane, start_ns
+):
+    path = tmp_path / "vm.xplane.pb"
+    space = raw_space(timestamp_ns, with_task_plane=with_task_plane)
+    path.write_bytes(space.SerializeToString())
+
+    event = read_planes(path)[0].lines[0].events[0]
+
+    # 2.5 ns to 6.1 ns: cut off to 2 and 6.
+    assert event == Event(
+        name="_Send", start_ns=start_ns, duration_ns=4, stats={"from": "adam/Mul_1"}
+    )
+    assert event.end_ns == start_ns + 4
+
+
+def test_aggregated_events_are_left_out(tmp_path):
+    path = tmp_path / "vm.xplane.pb"
+    space = raw_space(0, with_task_plane=False)
+    space.planes[0].lines[0].events[0].num_occurrences = 5
+    path.write_bytes(space.SerializeToString())
+
+    assert read_planes(path)[0].lines[0].events == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xff\xff\xff not protobuf", r"bad\.xplane\.pb is corrupt"),
+        (b"", r"bad\.xplane\.pb is corrupt: it holds no plane"),
+        (
+            raw_space(0, with_task_plane=True).SerializeToString()[:-5],
+            r"bad\.xplane\.pb is corrupt",
+        ),
+    ],
+    ids=["garbage", "empty", "cut short"],
+)
+def test_a_corrupt_file_is_named(tmp_path, content, message):
+    path = tmp_path / "bad.xplane.pb"
+    path.write_bytes(content)
+
+    with pytest.raises(AdvisorError, match=message):
+        read_planes(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(AdvisorError, match=r"cannot read .*gone\.xplane\.pb: No such file"):
+        read_planes(tmp_path / "gone.xplane.pb")
+
+
+names = st.text(st.characters(codec="utf-8"), max_size=8)
+stats = st.dictionaries(
+    names,
+    st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | names | st.binary(max_size=4),
+    max_size=3,
+)
+events = st.builds(
+    Event,
+    name=names,
+    start_ns=st.integers(EPOCH_NS - 10**9, EPOCH_NS + 10**12),
+    duration_ns=st.integers(0, 10**12),
+    stats=stats,
+)
+lines = st.builds(
+    Line, name=names, id=st.integers(-(2**63), 2**63 - 1), events=st.lists(events).map(tuple)
+)
+planes = st.builds(
+    Plane,
+    name=names.map(lambda name: f"/host:{name}"),
+    lines=st.lists(lines, max_size=3).map(tuple),
+    stats=stats,
+)
+
+
+@given(
+    planes=st.lists(planes, min_size=1, max_size=3).map(tuple),
+    task=st.just(()) | st.just((task_plane(EPOCH_NS),)),
+)
+def test_any_planes_are_read_as_they_were_written(tmp_path_factory, planes, task):
+    path = tmp_path_factory.mktemp("profile") / "vm.xplane.pb"
+
+    write_planes(path, planes + task)
+
+    assert read_planes(path) == planes + task
+
+
+def test_lines_are_written_relative_to_the_start_of_profiling(tmp_path):
+    path = tmp_path / "vm.xplane.pb"
+    event = Event(name="train", start_ns=EPOCH_NS + 40, duration_ns=1)
+    host = Plane(name="/host:CPU", lines=(Line(name="python", events=(event,)),))
+
+    write_planes(path, [host, task_plane(EPOCH_NS)])
+
+    space = xplane_schema.new_space()
+    space.ParseFromString(path.read_bytes())
+    assert space.planes[0].lines[0].timestamp_ns == 40
+
+
+def test_the_schema_is_that_of_the_installed_tensorflow():
+    spec = importlib.util.find_spec("tensorflow")
+    assert spec is not None
+    assert spec.origin is not None
+    # Loaded by its place, as importing it by name would import all of TensorFlow.
+    source = Path(spec.origin).parent / "tsl/profiler/protobuf/xplane_pb2.py"
+    module_spec = importlib.util.spec_from_file_location("installed_xplane_pb2", source)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    theirs = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(theirs)
+
+    assert _shape(xplane_schema.new_space().DESCRIPTOR) == _shape(theirs.XSpace.DESCRIPTOR)
+
+
+def _shape(message: Any) -> dict[str, Any]:
+    """Fields of a message and of those within it: number, type, repeated, in a oneof."""
+    return {
+        field.name: (
+            field.number,
+            field.type,
+            field.is_repeated,
+            field.containing_oneof is not None,
+            field.message_type and _shape(field.message_type),
+        )
+        for field in message.fields
+    }

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from placed_steps import diamond
+
+if TYPE_CHECKING:
+    from placement_advisor.simulate.schedule import Schedule
+
+
+def changed(schedule: Schedule, op: str, **times: int) -> Schedule:
+    runs = tuple(replace(run, **times) if run.op == op else run for run in schedule.runs)
+    return replace(schedule, runs=runs)
+
+
+@pytest.fixture
+def schedule() -> Schedule:
+    return diamond().simulate()
+
+
+def refuse(schedule: Schedule, message: str) -> None:
+    step = diamond()
+    with pytest.raises(ValueError, match=message):
+        schedule.check(step.graph, step.placement)
+
+
+def test_a_true_schedule_passes(schedule: Schedule) -> None:
+    step = diamond()
+    schedule.check(step.graph, step.placement)
+
+
+def test_an_op_that_never_ran_is_found(schedule: Schedule) -> None:
+    refuse(replace(schedule, runs=schedule.runs[:-1]), "exactly once.*sink")
+
+
+def test_an_op_that_ran_twice_is_found(schedule: Schedule) -> None:
+    refuse(replace(schedule, runs=(*schedule.runs, schedule.runs[0])), "exactly once")
+
+
+def test_an_op_on_another_device_than_planned_is_found(schedule: Schedule) -> None:
+    runs = tuple(replace(run, device="a") for run in schedule.runs)
+    refuse(replace(schedule, runs=runs), "'right' ran on 'a'")
+
+
+def test_an_op_that_overlaps_another_is_found(schedule: Schedule) -> None:
+    refuse(changed(schedule, "left", ready_ns=40, start_ns=40), "'left' overlaps")
+
+
+def test_an_op_that_started_before_it_was_ready_is_found(schedule: Schedule) -> None:
+    refuse(changed(schedule, "sink", ready_ns=371), "'sink' started before it was ready")
+
+
+def test_an_op_that_did_not_wait_for_a_transfer_is_found(schedule: Schedule) -> None:
+    refuse(changed(schedule, "right", ready_ns=150), "'right' did not wait for 'src'")
+
+
+def test_a_transfer_that_is_missing_is_found(schedule: Schedule) -> None:
+    refuse(replace(schedule, transfers=schedule.transfers[:1]), "'right':0 never reached 'a'")
+
+
+def test_a_transfer_made_twice_is_found(schedule: Schedule) -> None:
+    refuse(replace(schedule, transfers=schedule.transfers * 2), "twice")
+
+
+def test_a_transfer_that_left_too_early_is_found(schedule: Schedule) -> None:
+    first = replace(schedule.transfers[0], start_ns=49)
+    refuse(replace(schedule, transfers=(first, *schedule.transfers[1:])), "before it was there")
+
+
+def test_a_transfer_that_nobody_reads_is_found(schedule: Schedule) -> None:
+    idle = replace(schedule.transfers[0], port=1)
+    refuse(replace(schedule, transfers=(*schedule.transfers, idle)), "nobody reads")
+
+
+def test_totals_count_transfers_at_the_same_moment_twice(schedule: Schedule) -> None:
+    doubled = replace(schedule, transfers=schedule.transfers * 2)
+    assert (doubled.transfer_ns, doubled.transfer_count, doubled.transfer_bytes) == (440, 4, 400)

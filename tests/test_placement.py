@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.errors import PlacementError
+from placement_advisor.graph import Op, OpGraph, Role
+from placement_advisor.placement import Placement, placed_ops
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEVICES = ("worker:0", "worker:1")
+
+
+def graph_with_layers(*layers: str | None) -> OpGraph:
+    return OpGraph(
+        [Op(name=f"op{i}", kind="MatMul", layer=layer) for i, layer in enumerate(layers)], []
+    )
+
+
+def place(graph: OpGraph, *devices: int) -> Placement:
+    names = [op.name for op in placed_ops(graph)]
+    return Placement(
+        label="towers",
+        family="towers",
+        device_of={name: DEVICES[i] for name, i in zip(names, devices, strict=True)},
+        rationale="two towers",
+    )
+
+
+def variable_graph() -> OpGraph:
+    return OpGraph(
+        [
+            Op(name="v", kind="VarHandleOp", role=Role.VARIABLE, variable="v"),
+            Op(name="read", kind="ReadVariableOp", variable="v"),
+            Op(name="x", kind="MatMul"),
+        ],
+        [],
+    )
+
+
+def test_a_placement_that_fits_passes() -> None:
+    graph = variable_graph()
+    place(graph, 1, 1, 0).check(graph, DEVICES)
+
+
+def test_constants_need_no_device() -> None:
+    graph = OpGraph([Op(name="c", kind="Const", role=Role.CONSTANT)], [])
+    assert placed_ops(graph) == ()
+    place(graph).check(graph, DEVICES)
+
+
+def test_an_op_without_a_device_is_refused() -> None:
+    graph = graph_with_layers("a", "b")
+    placement = replace(place(graph, 0, 1), device_of={"op0": "worker:0"})
+    with pytest.raises(PlacementError, match="towers: op 'op1' has no device"):
+        placement.check(graph, DEVICES)
+
+
+def test_an_op_on_an_unknown_device_is_refused_with_the_known_ones() -> None:
+    graph = graph_with_layers("a")
+    placement = replace(place(graph, 0), device_of={"op0": "GPU:9"})
+    with pytest.raises(PlacementError, match="'GPU:9'; there are worker:0, worker:1"):
+        placement.check(graph, DEVICES)
+
+
+def test_an_op_apart_from_its_variable_is_refused() -> None:
+    graph = variable_graph()
+    with pytest.raises(PlacementError, match=r"'read' is placed on 'worker:1', its variable 'v'"):
+        place(graph, 0, 1, 0).check(graph, DEVICES)
+
+
+def test_a_layer_is_where_most_of_its_ops_are() -> None:
+    graph = graph_with_layers("a", "a", "a", "b", None)
+    assert place(graph, 1, 0, 1, 0, 1).by_layer(graph) == {
+        "a": "worker:1",
+        "b": "worker:0",
+        "": "worker:1",
+    }
+
+
+def test_a_layer_split_in_halves_goes_to_the_first_device_by_name() -> None:
+    graph = graph_with_layers("a", "a")
+    assert place(graph, 1, 0).by_layer(graph) == {"a": "worker:0"}
+
+
+def test_a_file_lists_layers_and_the_ops_that_differ_from_theirs(tmp_path: Path) -> None:
+    graph = graph_with_layers("a", "a", "a", "b")
+    path = tmp_path / "towers.json"
+    place(graph, 0, 0, 1, 1).save(path, graph, DEVICES)
+    assert json.loads(path.read_text(encoding="utf-8")) == {
+        "schema_version": 1,
+        "label": "towers",
+        "family": "towers",
+        "rationale": "two towers",
+        "graph_fingerprint": graph.fingerprint,
+        "devices": ["worker:0", "worker:1"],
+        "by_layer": {"a": "worker:0", "b": "worker:1"},
+        "by_op": {"op2": "worker:1"},
+    }
+
+
+@given(
+    layers_and_devices=st.lists(
+        st.tuples(st.sampled_from([None, "", "a", "b"]), st.integers(0, 1)), max_size=12
+    )
+)
+def test_a_placement_loads_back_equal(
+    tmp_path_factory: pytest.TempPathFactory, layers_and_devices: list[tuple[str | None, int]]
+) -> None:
+    graph = graph_with_layers(*(layer for layer, _ in layers_and_devices))
+    placement = place(graph, *(device for _, device in layers_and_devices))
+    path = tmp_path_factory.mktemp("placement") / "placement.json"
+    placement.save(path, graph, DEVICES)
+    assert Placement.load(path, graph) == placement
+
+
+def test_a_file_for_another_graph_is_refused(tmp_path: Path) -> None:
+    graph = graph_with_layers("a")
+    path = tmp_path / "towers.json"
+    place(graph, 0).save(path, graph, DEVICES)
+    with pytest.raises(PlacementError, match=r"towers\.json: written for graph") as caught:
+        Placement.load(path, graph_with_layers("b"))
+    assert caught.value.hint == "analyse the model again to write a placement that fits it"

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor import units
+from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "text"),
+    [
+        (0, "0 ns"),
+        (1, "1 ns"),
+        (950, "950 ns"),
+        (999.6, "1.00 µs"),
+        (1_000, "1.00 µs"),
+        (12_340, "12.3 µs"),
+        (9_999_000, "10.0 ms"),
+        (41_234_000, "41.2 ms"),
+        (999_999, "1.00 ms"),
+        (999_400_000, "999 ms"),
+        (999_999_999, "1.00 s"),
+        (3_600_000_000_000, "3600 s"),
+        (-41_234_000, "-41.2 ms"),
+        (None, "?"),
+    ],
+)
+def test_a_time_has_three_digits_and_the_unit_that_fits(time_ns: float | None, text: str) -> None:
+    assert format_ns(time_ns) == text
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (12, "12 B"),
+        (1_000, "1.00 kB"),
+        (81_000_000, "81.0 MB"),
+        (999_999, "1.00 MB"),
+        (2_500_000_000_000, "2.50 TB"),
+        (None, "?"),
+    ],
+)
+def test_a_size_is_decimal_and_has_three_digits(size_bytes: float | None, text: str) -> None:
+    assert format_bytes(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (format_bandwidth(7_600_000_000), "7.60 GB/s"),
+        (format_bandwidth(None), "?"),
+        (format_share(0.204), "20 %"),
+        (format_share(0.0), "0 %"),
+        (format_share(1.0), "100 %"),
+        (format_share(None), "?"),
+    ],
+)
+def test_bandwidths_and_shares(text: str, expected: str) -> None:
+    assert text == expected
+
+
+@given(st.integers(1, 999_000_000_000))
+def test_a_time_reads_back_within_its_three_digits(time_ns: int) -> None:
+    number, unit = format_ns(time_ns).split()
+    read_ns = float(number) * {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    assert read_ns == pytest.approx(time_ns, rel=0.0051)
+    assert 1 <= float(number) < 1_000
+
+
+def test_the_examples_in_the_docstrings_hold() -> None:
+    result = doctest.testmod(units)
+    assert result.attempted > 0
+    assert result.failed == 0
