@@ -30,7 +30,7 @@ _VERDICT_WORDS = {
 
 def speedup_text(speedup: Interval) -> str:
     """Return a speedup with its interval."""
-    return f"{speedup.median:.2f}× (95 % interval {speedup.low:.2f}–{speedup.high:.2f})"
+    return f"{speedup.median:.2f}\N{MULTIPLICATION SIGN} (95 % interval {speedup.low:.2f}\N{EN DASH}{speedup.high:.2f})"
 
 
 def measured_reasons(candidate: Candidate, single: Candidate) -> list[str]:
@@ -102,7 +102,7 @@ def _ratio_reason(name: str, comparison: Comparison) -> str:
     ratio = comparison.ratio
     return (
         f"{name}: {ratio.median:.2f} of the step time of {comparison.baseline} "
-        f"(95 % interval {ratio.low:.2f}–{ratio.high:.2f}, {comparison.rounds} rounds): "
+        f"(95 % interval {ratio.low:.2f}\N{EN DASH}{ratio.high:.2f}, {comparison.rounds} rounds): "
         f"{_VERDICT_WORDS[comparison.verdict]}"
     )
 

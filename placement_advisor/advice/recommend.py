@@ -2,8 +2,8 @@
 
 Measured: *split* if the best candidate's interval lies below the worthwhile ratio; *stay single*
 if every candidate that ran lies above it; else *cannot tell*, with what would settle it. Where the
-devices are no stand-ins a split must also beat the step as it is. Simulated: only ratios outside a
-margin decide, because the simulator's error is known to be large.
+devices are no stand-ins, a split must also beat the step as it is. Simulated: only ratios outside
+a margin decide, because the simulator's error is known to be large.
 
 *Stay single* always rests on at least one split that was tried. Where none was (no family applies,
 or all failed) the answer is *cannot tell*: that the advisor found no split does not show that none
@@ -12,6 +12,7 @@ would help. A candidate that failed is not covered by the verdict, and a reason 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
@@ -24,8 +25,8 @@ from placement_advisor.advice.reasons import (
     speedup_text,
 )
 from placement_advisor.analysis import AdviceVerdict, FailureKind, Recommendation
-from placement_advisor.candidates import single as single_family
-from placement_advisor.compare import MIN_ROUNDS, WORTHWHILE_RATIO, Verdict
+from placement_advisor.candidates import alternating, single
+from placement_advisor.compare import MIN_ROUNDS, WORTHWHILE_RATIO, Comparison, Verdict
 from placement_advisor.measure import Interval, bootstrap_median
 from placement_advisor.units import format_ns
 
@@ -33,15 +34,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.analysis import Candidate, TestbedSummary
-    from placement_advisor.compare import Comparison
+    from placement_advisor.measure import Measurement
 
 # Op times of the single run plus latency and bandwidth came out 30 % and 48 % below what workers
-# really took: a predicted gain must survive a third of error, and a predicted loss, which reality
+# really took: a predicted gain must survive a third of error, and a predicted loss, which the run
 # only makes worse, needs no margin.
 SIMULATED_SPLIT_RATIO = 0.7
 SIMULATED_STAY_RATIO = 1.0
-# Past this, more rounds buy little: the interval shrinks with the square root of their number.
+# The interval shrinks with the square root of the rounds: past this they buy next to nothing.
 MAX_ROUNDS_TO_ADVISE = 500
+
+_OPENINGS = {
+    AdviceVerdict.SPLIT: "split: ",
+    AdviceVerdict.STAY_SINGLE: "stay single: best split is ",
+    AdviceVerdict.CANNOT_TELL: "cannot tell: ",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ruling:
+    """A verdict on a split; ``says`` and ``settles`` go before and after the ground."""
+
+    verdict: AdviceVerdict
+    says: str
+    split: Candidate | None = None
+    speedup: Interval | None = None
+    settles: str = ""
+    because: str | None = None
 
 
 def recommend(
@@ -53,10 +72,181 @@ def recommend(
     the split that the verdict is about: the one to use, or the best that was tried. ``speedup``
     is None where nothing was measured.
     """
-    single = next((c for c in candidates if c.family == single_family.FAMILY), None)
-    splits = [c for c in candidates if c.family != single_family.FAMILY]
-    failures = [reason for c in candidates if (reason := failure_reason(c)) is not None]
-    judge = _measured if testbed.not_run is None else _simulated
-    answer = judge(single, splits, testbed, as_is or ())
-    limits = [_only_bad_on_purpose(splits)] if answer.verdict is AdviceVerdict.STAY_SINGLE else []
-    return answer
+    alone = next((c for c in candidates if c.family == single.FAMILY), None)
+    splits = [c for c in candidates if c.family != single.FAMILY]
+    if testbed.not_run is None:
+        ruling = _rule_measured(alone, splits, None if testbed.stand_in else as_is)
+        basis, ground = "measured", f"measured on {testbed.description}"
+        tell = measured_reasons
+    else:
+        ruling = _rule_simulated(alone, splits)
+        basis, ground = "simulated", f"simulated for {testbed.description}, {testbed.not_run}"
+        tell = simulated_reasons
+
+    headline = f"{_OPENINGS[ruling.verdict]}{ruling.says}, {ground}{ruling.settles}"
+    if as_is:
+        cores = " on all cores" if testbed.stand_in else ""
+        headline += f"; as-is{cores}: {format_ns(median(as_is))}"
+
+    told = [ruling.because]
+    if alone is not None:
+        told += [reason for c in splits if c.failure is None for reason in tell(c, alone)]
+    told += [failure_reason(candidate) for candidate in candidates]
+    if as_is:
+        shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
+        if shown is not None:
+            told.append(as_is_reason(as_is, shown, stand_in=testbed.stand_in))
+    caveat = "; accelerators compute and copy at other speeds" if testbed.stand_in else ""
+    return Recommendation(
+        verdict=ruling.verdict,
+        candidate=ruling.split.name if ruling.split is not None else None,
+        speedup=ruling.speedup,
+        basis=basis,
+        applies_to=f"{testbed.description}{caveat}",
+        headline=headline,
+        reasons=tuple(filter(None, told)),
+    )
+
+
+def _rule_measured(
+    alone: Candidate | None, splits: Sequence[Candidate], to_beat: Sequence[int] | None
+) -> _Ruling:
+    if alone is None or alone.failure is not None or alone.measured is None:
+        return _no_ground("single has no measurement to compare with")
+    tried = [
+        (c, c.measured, c.comparison)
+        for c in splits
+        if c.failure is None and c.measured is not None and c.comparison is not None
+    ]
+    if not tried:
+        return _nothing_tried(splits, "measured")
+    verdicts = {comparison.verdict for _, _, comparison in tried}
+    deciding = next(
+        v for v in (Verdict.FASTER, Verdict.INCONCLUSIVE, Verdict.SLOWER) if v in verdicts
+    )
+    best, run, comparison = min(
+        (entry for entry in tried if entry[2].verdict is deciding),
+        key=lambda entry: entry[2].ratio.median,
+    )
+    ratio = comparison.ratio
+    speedup = Interval(median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low)
+    if deciding is Verdict.FASTER:
+        if to_beat:
+            return _against_as_is(best, run, speedup, to_beat)
+        return _Ruling(
+            verdict=AdviceVerdict.SPLIT,
+            says=f"{best.name}, {speedup_text(speedup)}",
+            split=best,
+            speedup=speedup,
+        )
+    says = f"{best.name} at {speedup_text(speedup)}"
+    if deciding is Verdict.SLOWER:
+        return _Ruling(
+            verdict=AdviceVerdict.STAY_SINGLE,
+            says=says,
+            split=best,
+            speedup=speedup,
+            because=_only_bad_on_purpose([candidate for candidate, _, _ in tried]),
+        )
+    return _Ruling(
+        verdict=AdviceVerdict.CANNOT_TELL,
+        says=says,
+        split=best,
+        speedup=speedup,
+        settles=f"; {_what_settles(comparison)}",
+    )
+
+
+def _against_as_is(
+    best: Candidate, run: Measurement, speedup: Interval, as_is: Sequence[int]
+) -> _Ruling:
+    """Rule on a split that beats the single device: it must beat the unmodified step as well.
+
+    The two did not run in the same rounds, so only intervals far enough apart decide.
+    """
+    ours, theirs = bootstrap_median(run.step_ns), bootstrap_median(as_is)
+    says = f"{best.name}, {speedup_text(speedup)}"
+    if ours.high < WORTHWHILE_RATIO * theirs.low:
+        return _Ruling(verdict=AdviceVerdict.SPLIT, says=says, split=best, speedup=speedup)
+    if ours.low > WORTHWHILE_RATIO * theirs.high:
+        return _Ruling(
+            verdict=AdviceVerdict.STAY_SINGLE,
+            says=f"{says}, which does not beat the step as it is",
+            split=best,
+            speedup=speedup,
+            because=f"{best.name} beats single as the advisor runs it, "
+            "but not the unmodified step by the 3 % that a split must win",
+        )
+    return _Ruling(
+        verdict=AdviceVerdict.CANNOT_TELL,
+        says=f"{says} over single, but not clearly faster than the step as it is",
+        split=best,
+        speedup=speedup,
+        settles=f"; more rounds (--rounds {2 * len(run.rounds)}) or a quieter machine "
+        "would settle it",
+    )
+
+
+def _rule_simulated(alone: Candidate | None, splits: Sequence[Candidate]) -> _Ruling:
+    if alone is None or alone.predicted is None or not alone.predicted.step_ns:
+        return _no_ground("single has no prediction to compare with")
+    tried = [(c, c.predicted) for c in splits if c.failure is None and c.predicted is not None]
+    if not tried:
+        return _nothing_tried(splits, "simulated")
+    best, schedule = min(tried, key=lambda entry: entry[1].step_ns)
+    ratio = schedule.step_ns / alone.predicted.step_ns
+    speedup = f"{1 / ratio:.2f}\N{MULTIPLICATION SIGN}" if ratio else "?"
+    if ratio < SIMULATED_SPLIT_RATIO:
+        return _Ruling(verdict=AdviceVerdict.SPLIT, says=f"{best.name}, {speedup}", split=best)
+    says = f"{best.name} at {speedup}"
+    if ratio > SIMULATED_STAY_RATIO:
+        return _Ruling(
+            verdict=AdviceVerdict.STAY_SINGLE,
+            says=says,
+            split=best,
+            because=_only_bad_on_purpose([candidate for candidate, _ in tried]),
+        )
+    return _Ruling(
+        verdict=AdviceVerdict.CANNOT_TELL,
+        says=says,
+        split=best,
+        settles="; a real run would settle it",
+        because="the simulator has been 30 % to 48 % too low for splits: it decides only where a "
+        f"split takes under {SIMULATED_SPLIT_RATIO} or over {SIMULATED_STAY_RATIO} of single",
+    )
+
+
+def _no_ground(says: str) -> _Ruling:
+    return _Ruling(verdict=AdviceVerdict.CANNOT_TELL, says=says)
+
+
+def _nothing_tried(splits: Sequence[Candidate], done: str) -> _Ruling:
+    """Rule where there is no split to judge; see the module for why that is no *stay single*."""
+    none_applies = all(
+        c.failure is not None and c.failure.kind is FailureKind.NOT_APPLICABLE for c in splits
+    )
+    if splits and none_applies:
+        return _no_ground("no split of this graph was found to try")
+    return _no_ground(f"no split was {done} to compare with single")
+
+
+def _only_bad_on_purpose(tried: Sequence[Candidate]) -> str | None:
+    if all(candidate.family == alternating.FAMILY for candidate in tried):
+        return "the only split tried is alternating, which is bad on purpose"
+    return None
+
+
+def _what_settles(comparison: Comparison) -> str:
+    """Return how to get the interval to one side of the worthwhile ratio."""
+    if comparison.rounds < MIN_ROUNDS:
+        return f"at least {MIN_ROUNDS} rounds are needed (--rounds {MIN_ROUNDS})"
+    ratio = comparison.ratio
+    distance = abs(ratio.median - WORTHWHILE_RATIO)
+    reach = max(ratio.high - ratio.median, ratio.median - ratio.low)
+    if reach**2 * comparison.rounds > distance**2 * MAX_ROUNDS_TO_ADVISE:
+        return (
+            f"the ratio is too near {WORTHWHILE_RATIO} for more rounds to help: "
+            "only a quieter machine would settle it"
+        )
+    rounds = max(ceil(comparison.rounds * (reach / distance) ** 2), 2 * comparison.rounds)
+    return f"more rounds (--rounds {rounds}) or a quieter machine would settle it"

@@ -89,13 +89,14 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "name": candidate.name,
         "family": candidate.family,
         "placement_file": f"placements/{candidate.name}.json" if candidate.placement else None,
-        "predicted": _predicted(candidate.predicted) if candidate.predicted else None,
+        "predicted": predicted_as_json(candidate.predicted) if candidate.predicted else None,
         "measured": _measured(candidate),
         "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
     }
 
 
-def _predicted(schedule: Schedule) -> dict[str, Any]:
+def predicted_as_json(schedule: Schedule) -> dict[str, Any]:
+    """Return a prediction as the public contract has it."""
     return {
         "step_ns": schedule.step_ns,
         "compute_ns": dict(schedule.compute_ns),

@@ -1,63 +1,72 @@
 """Pictures of an analysis: ``timeline.png`` and ``comparison.png``.
 
 Simulated stands above measured. Matplotlib is imported when a picture is drawn, without pyplot,
-so no display and no global state is involved. Left out: names of ops in bars too narrow for them.
+so no display and no global state is involved. Left out: names of ops in bars too narrow for them,
+and messages of failures, which the other reports show.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.report.bars import Bar, Lanes, candidate_lanes
-from placement_advisor.report.tables import (
-    BASELINE,
-    StepFigures,
-    as_is_interval,
-    candidate_figures,
-    one_line,
-    range_text,
-    speedup,
-    times_text,
-    was_measured,
+from placement_advisor.report.canvas import (
+    BAND_COLOR,
+    COMPUTE_COLOR,
+    COPY_COLOR,
+    EXPOSED_COLOR,
+    FAINT,
+    FONT_SIZE,
+    INK,
+    SMALL_FONT_SIZE,
+    STEP_COLOR,
+    add_legend,
+    add_title,
+    drawable,
+    new_figure,
+    panel_title,
+    save,
 )
+from placement_advisor.report.tables import StepFigures, candidate_figures, was_measured
 from placement_advisor.units import NS_PER_MS, format_ns
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-    from placement_advisor.analysis import Analysis, Candidate
+    from placement_advisor.analysis import Analysis
 
-# Okabe & Ito's colours, told apart with every common colour blindness (jfly.uni-koeln.de/color).
-COMPUTE_COLOR = "#0072B2"
-COPY_COLOR = "#E69F00"
-EXPOSED_COLOR = "#D55E00"
-STEP_COLOR = "#4D4D4D"
-_INK = "#222222"
-_FAINT = "#767676"
-_BAND_COLOR = "#F3F4F6"
-
-_DPI = 130
-_WIDTH_IN = 12.0
-_LANE_IN = 0.27
-_FONT_SIZE = 9
-_SMALL_FONT_SIZE = 8
 # A character of the small font is about this wide on the picture; used to keep names in bars.
 _CHARACTER_IN = 0.068
 # Width of the lanes once labels are taken off, and pixels across it: less than this is invisible.
 _LANES_IN = 9.4
 _PIXELS_ACROSS = 1_200
-# Beside the lanes of a group: its heading; beside the groups of a candidate: title and axis.
+_LANE_IN = 0.27
+# Rows of a group beside its lanes: the heading above and the gap below.
 _HEADING_ROWS = 1.0
 _GAP_ROWS = 0.45
-_TITLE_IN = 0.85
-_LEGEND_IN = 0.75
+# An op wider than this many pixels is parted from the next by a hairline.
+_PARTED_PIXELS = 5
 
 _BAR_IN = 0.19
-# Characters that the font of the pictures is sure to have.
-_KNOWN_BELOW = 0x250
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One pair of bars of the comparison."""
+
+    label: str
+    color: str
+    simulated_ns: int | None
+    measured_ns: int | None
+
+    @property
+    def longest_ns(self) -> int:
+        """Length of the longer bar, 0 if there is none."""
+        return max(self.simulated_ns or 0, self.measured_ns or 0)
 
 
 def plot_timeline(analysis: Analysis, path: Path) -> None:
@@ -65,51 +74,61 @@ def plot_timeline(analysis: Analysis, path: Path) -> None:
 
     The measured lanes show the profiled step of median length.
     """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     panels = [(c, candidate_lanes(analysis, c, _PIXELS_ACROSS)) for c in analysis.candidates]
-    heights_in = [_TITLE_IN + _LANE_IN * _rows(groups) for _, groups in panels]
-    figure = _figure(sum(heights_in) + _LEGEND_IN)
-    axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights_in)
-    for (candidate, groups), ax in zip(panels, axes[:, 0], strict=True):
-        _panel_title(ax, candidate, analysis)
-        _draw_groups(ax, groups)
-    _title(figure, analysis, "one step over time")
-    _legend(figure, [("compute", COMPUTE_COLOR, False), ("copy", COPY_COLOR, False)])
-    _save(figure, path)
+    figure, axes = new_figure([_LANE_IN * _rows(groups) for _, groups in panels])
+    for (candidate, groups), ax in zip(panels, axes, strict=True):
+        panel_title(ax, candidate)
+        if groups:
+            _draw_groups(ax, groups)
+        else:
+            ax.set_axis_off()
+    add_title(figure, analysis, "one step over time")
+    add_legend(
+        figure,
+        [
+            Patch(label="compute", color=COMPUTE_COLOR),
+            Patch(label="copy", color=COPY_COLOR),
+            Line2D([], [], label="end of step", color=INK, linestyle="--", linewidth=1.2),
+        ],
+    )
+    save(figure, path)
 
 
 def plot_comparison(analysis: Analysis, path: Path) -> None:
     """Write a picture of compute per device, copies, exposed copies and step of each candidate."""
-    measured = was_measured(analysis)
+    from matplotlib.patches import Patch
+
     panels = [(c, _comparison_rows(*candidate_figures(c))) for c in analysis.candidates]
-    bars = 2 if measured else 1
-    heights_in = [_TITLE_IN + _BAR_IN * (bars + 0.6) * len(rows) for _, rows in panels]
-    figure = _figure(sum(heights_in) + _LEGEND_IN)
-    axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True, height_ratios=heights_in)
-    for (candidate, rows), ax in zip(panels, axes[:, 0], strict=True):
-        _panel_title(ax, candidate, analysis)
-        _draw_comparison(ax, rows, measured)
-    longest_ns = max(
-        (time_ns or 0 for _, rows in panels for _, _, *times in rows for time_ns in times),
-        default=0,
-    )
-    axes[-1, 0].set_xlim(0, 1.12 * max(longest_ns, 1) / NS_PER_MS)
-    axes[-1, 0].set_xlabel("ms per step")
-    _title(figure, analysis, "compute against copies")
-    entries = [("simulated", STEP_COLOR, True)]
-    _legend(figure, [*entries, ("measured", STEP_COLOR, False)] if measured else entries)
-    _save(figure, path)
+    bars = 2.6 if was_measured(analysis) else 1.6
+    figure, axes = new_figure([_BAR_IN * bars * max(len(rows), 1) for _, rows in panels])
+    longest_ns = max((row.longest_ns for _, rows in panels for row in rows), default=0)
+    for (candidate, rows), ax in zip(panels, axes, strict=True):
+        panel_title(ax, candidate)
+        if rows:
+            _draw_comparison(ax, rows, longest_ns or NS_PER_MS)
+        else:
+            ax.set_axis_off()
+    add_title(figure, analysis, "compute against copies")
+    handles: list[Artist] = [Patch(label="simulated", **_bar_style(STEP_COLOR, is_simulated=True))]
+    if was_measured(analysis):
+        handles.append(Patch(label="measured", **_bar_style(STEP_COLOR, is_simulated=False)))
+    add_legend(figure, handles)
+    save(figure, path)
 
 
 def _rows(groups: list[Lanes]) -> float:
-    return sum(_HEADING_ROWS + len(group.names) + _GAP_ROWS for group in groups) or 1
+    return sum(_HEADING_ROWS + len(group.names) + _GAP_ROWS for group in groups) or 1.0
 
 
 def _draw_groups(ax: Axes, groups: list[Lanes]) -> None:
     """Draw groups of lanes under one another over one time axis."""
-    end_ns = max((group.end_ns for group in groups), default=1)
-    ax.set_xlim(0, end_ns / NS_PER_MS)
+    end_ns = groups[0].end_ns
+    ax.set_xlim(0, 1.004 * end_ns / NS_PER_MS)  # The last dashed line in full.
     ax.set_ylim(_rows(groups), 0)
-    ax.set_xlabel("ms")
+    ax.set_xlabel("ms", fontsize=FONT_SIZE)
     ax.spines[["left", "right", "top"]].set_visible(False)
     ticks: list[float] = []
     labels: list[str] = []
@@ -118,19 +137,18 @@ def _draw_groups(ax: Axes, groups: list[Lanes]) -> None:
         _group_heading(ax, group, top)
         for place, name in enumerate(group.names):
             middle = top + _HEADING_ROWS + place + 0.5
-            ax.axhspan(middle - 0.42, middle + 0.42, color=_BAND_COLOR, linewidth=0, zorder=0)
+            ax.axhspan(middle - 0.42, middle + 0.42, color=BAND_COLOR, linewidth=0, zorder=0)
             _draw_lane(ax, group.bars[name], middle, end_ns)
             _beside(ax, middle, format_ns(group.busy_ns[name]))
             ticks.append(middle)
-            labels.append(_drawable(name))
+            labels.append(drawable(name))
         height = _HEADING_ROWS + len(group.names)
         step_ms = group.step_ns / NS_PER_MS
-        ax.plot(
-            [step_ms, step_ms], [top + _HEADING_ROWS, top + height], color=_INK, ls="--", lw=1.2
-        )
+        ax.plot([step_ms, step_ms], [top + _HEADING_ROWS, top + height], color=INK, ls="--", lw=1.2)
         top += height + _GAP_ROWS
     ax.set_yticks(ticks, labels)
     ax.tick_params(axis="y", length=0)
+    ax.tick_params(labelsize=FONT_SIZE)
 
 
 def _group_heading(ax: Axes, group: Lanes, top: float) -> None:
@@ -140,9 +158,9 @@ def _group_heading(ax: Axes, group: Lanes, top: float) -> None:
         (0, middle),
         xycoords=("axes fraction", "data"),
         va="center",
-        fontsize=_FONT_SIZE,
+        fontsize=FONT_SIZE,
         fontstyle="italic",
-        color=_INK,
+        color=INK,
     )
     _beside(ax, middle, "busy")
 
@@ -155,8 +173,8 @@ def _beside(ax: Axes, y: float, text: str) -> None:
         xycoords=("axes fraction", "data"),
         textcoords="offset points",
         va="center",
-        fontsize=_SMALL_FONT_SIZE,
-        color=_FAINT,
+        fontsize=SMALL_FONT_SIZE,
+        color=FAINT,
         annotation_clip=False,
     )
 
@@ -172,11 +190,10 @@ def _draw_lane(ax: Axes, bars: tuple[Bar, ...], middle: float, end_ns: int) -> N
         ]
         ax.broken_barh(spans, (middle - height / 2, height), facecolors=color, linewidth=0)
     for bar in bars:
-        # A hairline parts ops that follow one another without a pause.
-        if bar.end_ns - bar.start_ns > 5 * pixel_ns:
+        if bar.end_ns - bar.start_ns > _PARTED_PIXELS * pixel_ns:
             start_ms = bar.start_ns / NS_PER_MS
             ax.vlines(start_ms, middle - height / 2, middle + height / 2, color="white", lw=0.6)
-        name = _drawable(bar.name)
+        name = drawable(bar.name)
         room_in = (bar.end_ns - bar.start_ns) / end_ns * _LANES_IN
         if name and len(name) * _CHARACTER_IN < room_in - 0.1:
             ax.text(
@@ -185,128 +202,83 @@ def _draw_lane(ax: Axes, bars: tuple[Bar, ...], middle: float, end_ns: int) -> N
                 name,
                 ha="center",
                 va="center_baseline",
-                fontsize=_SMALL_FONT_SIZE,
-                color=_INK if bar.is_copy else "white",
-                parse_math=False,
+                fontsize=SMALL_FONT_SIZE,
+                color=INK if bar.is_copy else "white",
             )
 
 
-def _comparison_rows(
-    predicted: StepFigures | None, ran: StepFigures | None
-) -> list[tuple[str, str, int | None, int | None]]:
-    """Return label, colour, simulated and measured time of each bar."""
+def _comparison_rows(predicted: StepFigures | None, ran: StepFigures | None) -> list[_Row]:
+    if predicted is None and ran is None:
+        return []
 
-    def both(name: str) -> tuple[int | None, int | None]:
-        return (
-            getattr(predicted, name) if predicted else None,
-            getattr(ran, name) if ran else None,
+    def row(label: str, color: str, field: str) -> _Row:
+        return _Row(
+            label=label,
+            color=color,
+            simulated_ns=getattr(predicted, field, None),
+            measured_ns=getattr(ran, field, None),
         )
 
     simulated = (predicted.compute_ns if predicted else None) or {}
     measured = (ran.compute_ns if ran else None) or {}
-    rows = [("step", STEP_COLOR, *both("step_ns"))]
-    rows += [
-        (f"compute {device}", COMPUTE_COLOR, simulated.get(device), measured.get(device))
-        for device in dict.fromkeys([*simulated, *measured])
-    ]
-    rows.append(("copies", COPY_COLOR, *both("transfer_ns")))
-    rows.append(("copies, exposed", EXPOSED_COLOR, *both("exposed_ns")))
-    return rows
-
-
-def _draw_comparison(
-    ax: Axes, rows: list[tuple[str, str, int | None, int | None]], measured: bool
-) -> None:
-    height = 0.36 if measured else 0.6
-    shift = height / 2 if measured else 0
-    for place, (_, color, *times_ns) in enumerate(rows):
-        for time_ns, y, is_simulated in (
-            (times_ns[0], place - shift, True),
-            (times_ns[1], place + shift, False),
-        ):
-            if time_ns is None:
-                continue
-            width_ms = time_ns / NS_PER_MS
-            ax.barh(y, width_ms, height * 0.92, **_bar_style(color, is_simulated))
-            ax.annotate(
-                format_ns(time_ns),
-                (width_ms, y),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=_SMALL_FONT_SIZE,
-                color=_INK,
+    return [
+        row("step", STEP_COLOR, "step_ns"),
+        *(
+            _Row(
+                label=f"compute {device}",
+                color=COMPUTE_COLOR,
+                simulated_ns=simulated.get(device),
+                measured_ns=measured.get(device),
             )
-    ax.set_yticks(range(len(rows)), [_drawable(row[0]) for row in rows])
+            for device in dict.fromkeys([*simulated, *measured])
+        ),
+        row("copies", COPY_COLOR, "transfer_ns"),
+        row("copies, exposed", EXPOSED_COLOR, "exposed_ns"),
+    ]
+
+
+def _draw_comparison(ax: Axes, rows: list[_Row], longest_ns: int) -> None:
+    paired = any(row.measured_ns is not None for row in rows)
+    height = 0.36 if paired else 0.5
+    shift = height / 2 if paired else 0
+    for place, row in enumerate(rows):
+        _draw_bar(
+            ax, row.simulated_ns, place - shift, height, _bar_style(row.color, is_simulated=True)
+        )
+        _draw_bar(
+            ax, row.measured_ns, place + shift, height, _bar_style(row.color, is_simulated=False)
+        )
+    ax.set_yticks(range(len(rows)), [drawable(row.label) for row in rows])
     ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_xlim(0, 1.1 * longest_ns / NS_PER_MS)  # Room for the text behind the longest bar.
+    ax.set_xlabel("ms per step", fontsize=FONT_SIZE)
     ax.tick_params(axis="y", length=0)
+    ax.tick_params(labelsize=FONT_SIZE)
     ax.spines[["right", "top"]].set_visible(False)
     ax.grid(axis="x", color="#DDDDDD", linewidth=0.6)
     ax.set_axisbelow(True)
 
 
-def _bar_style(color: str, is_simulated: bool) -> dict[str, object]:
+def _draw_bar(
+    ax: Axes, time_ns: int | None, y: float, height: float, style: dict[str, Any]
+) -> None:
+    if time_ns is None:
+        return
+    width_ms = time_ns / NS_PER_MS
+    ax.barh(y, width_ms, height * 0.92, **style)
+    ax.annotate(
+        format_ns(time_ns),
+        (width_ms, y),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=SMALL_FONT_SIZE,
+        color=INK,
+    )
+
+
+def _bar_style(color: str, *, is_simulated: bool) -> dict[str, Any]:
     """Return an outline with hatching for simulated bars, a solid fill for measured ones."""
     if not is_simulated:
         return {"color": color}
     return {"facecolor": "white", "edgecolor": color, "hatch": "////", "linewidth": 1.0}
-
-
-def _panel_title(ax: Axes, candidate: Candidate, analysis: Analysis) -> None:
-    ax.set_title(_drawable(candidate.name), loc="left", fontsize=_FONT_SIZE + 2, fontweight="bold")
-    ax.set_title(_outcome(candidate, analysis), loc="right", fontsize=_FONT_SIZE, color=_INK)
-
-
-def _outcome(candidate: Candidate, analysis: Analysis) -> str:
-    if candidate.failure is not None:
-        return f"no result: {candidate.failure.kind.value}"
-    if candidate.measured is None or not candidate.measured.step_ns:
-        return "simulated only"
-    factor = speedup(candidate)
-    if candidate.name == BASELINE or factor is None:
-        return "measured baseline" if candidate.name == BASELINE else "measured"
-    return f"measured speed-up {times_text(factor.median)} (95 % {range_text(factor)})"
-
-
-def _title(figure: Figure, analysis: Analysis, what: str) -> None:
-    as_is = as_is_interval(analysis)
-    text = f"{_drawable(analysis.model.name)}: {what}"
-    if as_is is not None:
-        text += f"   (as-is, all of the machine: {format_ns(as_is.median)}, measured)"
-    figure.suptitle(text, x=0.01, ha="left", fontsize=_FONT_SIZE + 3, parse_math=False)
-
-
-def _legend(figure: Figure, entries: list[tuple[str, str, bool]]) -> None:
-    from matplotlib.patches import Patch
-
-    figure.legend(
-        handles=[
-            Patch(label=label, **_bar_style(color, hatched))  # type: ignore[arg-type]
-            for label, color, hatched in entries
-        ],
-        loc="outside lower left",
-        ncols=len(entries),
-        frameon=False,
-        fontsize=_FONT_SIZE,
-    )
-
-
-def _figure(height_in: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(_WIDTH_IN, height_in), dpi=_DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _save(figure: Figure, path: Path) -> None:
-    figure.savefig(path, format="png", facecolor="white")
-
-
-def _drawable(text: str) -> str:
-    """Return text with a question mark for what the font may lack, so that nothing warns."""
-    return "".join(
-        character if ord(character) < _KNOWN_BELOW or character == "→" else "?"
-        for character in one_line(text)
-    ).replace("$", r"\$")

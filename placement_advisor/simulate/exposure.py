@@ -18,12 +18,11 @@ def exposed_ns(runs: Sequence[OpRun], transfers: Sequence[Transfer]) -> int:
     """Return the time in which a target waits for a transfer and computes nothing.
 
     Transfers that are on their way to one target at the same moment count once; targets add up.
-    The runs are in the order of their starts.
+    The runs stand in the order in which each device made them.
     """
     computing: defaultdict[str, list[_Span]] = defaultdict(list)
     for run in runs:
-        if run.start_ns < run.end_ns:
-            computing[run.device].append((run.start_ns, run.end_ns))
+        computing[run.device].append((run.start_ns, run.end_ns))
     in_flight: defaultdict[str, list[_Span]] = defaultdict(list)
     for transfer in transfers:
         in_flight[transfer.target].append((transfer.start_ns, transfer.end_ns))

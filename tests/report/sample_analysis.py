@@ -446,3 +446,18 @@ def four_devices() -> Analysis:
             ),
         ),
     )
+
+
+def not_applicable() -> Analysis:
+    """The towers could not be proposed: neither predicted nor measured."""
+    plain = sample()
+    towers = replace(
+        plain.candidates[1],
+        placement=None,
+        predicted=None,
+        measured=None,
+        comparison=None,
+        failure=Failure(kind=FailureKind.NOT_APPLICABLE, message="the model has one tower"),
+        by_layer=None,
+    )
+    return replace(plain, candidates=(plain.candidates[0], towers))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from placed_steps import diamond
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from placement_advisor.simulate.schedule import Schedule
 
 
-def changed(schedule: Schedule, op: str, **times: int) -> Schedule:
+def changed(schedule: Schedule, op: str, **times: Any) -> Schedule:
     runs = tuple(replace(run, **times) if run.op == op else run for run in schedule.runs)
     return replace(schedule, runs=runs)
 

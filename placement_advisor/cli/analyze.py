@@ -1,0 +1,135 @@
+"""`advisor analyze`: the main job, from a model file to a verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placement_advisor.cli.progress import progress
+from placement_advisor.errors import AdvisorError, ModelError
+
+if TYPE_CHECKING:
+    from placement_advisor.analysis import Analysis
+
+DEFAULT_DEVICES = 2
+DEFAULT_STEPS = 4
+DEFAULT_ROUNDS = 15
+DEFAULT_TIME_LIMIT_S = 300.0
+
+
+class TestbedChoice(StrEnum):
+    """Where to run."""
+
+    GPUS = "gpus"
+    WORKERS = "workers"
+    LOGICAL_CPUS = "logical-cpus"
+    NONE = "none"
+
+
+class Mode(StrEnum):
+    """What to analyse."""
+
+    TRAIN = "train"
+    INFER = "infer"
+
+
+def analyze(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL.py[:NAME]", help="Python file that builds the model.")
+    ],
+    devices: Annotated[
+        int, typer.Option(min=2, help="How many devices to split over.")
+    ] = DEFAULT_DEVICES,
+    testbed: Annotated[
+        TestbedChoice | None,
+        typer.Option(help="Where candidates run. Default: GPUs if there are enough, else workers."),
+    ] = None,
+    candidates: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Families to try. Default: all. `single` always runs."),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Batch the model's `dataset` anew.")
+    ] = None,
+    mode: Annotated[
+        Mode | None, typer.Option(help="Default: train if the model is compiled.")
+    ] = None,
+    steps: Annotated[
+        int, typer.Option(min=1, help="Timed steps per candidate and round.")
+    ] = DEFAULT_STEPS,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Interleaved timing rounds; more are added if in doubt.")
+    ] = DEFAULT_ROUNDS,
+    run: Annotated[
+        bool, typer.Option("--run/--no-run", help="--no-run executes no step: simulated only.")
+    ] = True,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Output folder. Default: advisor-out/<model>/."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the analysis as JSON on stdout.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    time_limit: Annotated[
+        float,
+        typer.Option(min=1, metavar="SECONDS", help="For loading and for tracing the model file."),
+    ] = DEFAULT_TIME_LIMIT_S,
+) -> None:
+    """Trace a model, simulate and run candidate placements, and say whether to split."""
+    from placement_advisor import pipeline
+    from placement_advisor.testbed import TestbedKind
+
+    path, _, name = model.partition(":")
+    if not path:
+        raise ModelError(f"{model!r}: no file given", hint="advisor analyze model.py")
+    chosen = _split(candidates) if candidates is not None else pipeline.default_candidates()
+    options = pipeline.AnalyzeOptions(
+        path=path,
+        name=name or None,
+        devices=devices,
+        testbed=None if testbed is None else TestbedKind(testbed.value),
+        candidates=chosen,
+        batch_size=batch_size,
+        mode=None if mode is None else mode.value,
+        steps=steps,
+        rounds=rounds,
+        run=run,
+        output=output or Path("advisor-out") / Path(path).stem,
+        time_limit_s=time_limit,
+    )
+    with progress(quiet=quiet) as watcher:
+        analysis = pipeline.analyze(options, watcher)
+    _print(analysis, as_json=as_json, output=options.output)
+
+
+def _split(candidates: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in candidates.split(",") if name.strip())
+    if not names:
+        raise AdvisorError("--candidates names none", hint="e.g. --candidates towers,alternating")
+    return names
+
+
+def _print(analysis: Analysis, *, as_json: bool, output: Path) -> None:
+    if as_json:
+        from placement_advisor.report.analysis_json import analysis_as_json
+
+        print(json.dumps(analysis_as_json(analysis), indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    from placement_advisor.report.terminal import render_terminal
+
+    console = Console()
+    text = render_terminal(
+        analysis,
+        width=console.width,
+        color=console.color_system is not None,
+        output_dir=output,
+    )
+    sys.stdout.write(text)

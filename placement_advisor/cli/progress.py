@@ -1,0 +1,72 @@
+"""What goes on, on stderr: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.status import Status
+
+    from placement_advisor.trial import Watcher
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Watcher]:
+    """Show progress while the block runs."""
+    if quiet:
+        yield _Silent()
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines()
+        return
+    with console.status("starting") as status:
+        yield _Live(status)
+
+
+class _Silent:
+    def working(self, what: str, done: int, total: int) -> None:
+        """Say nothing."""
+
+
+class _Lines:
+    """One line when something new begins."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """Print the stage once."""
+        if what != self._last:
+            print(f"advisor: {what}", file=sys.stderr, flush=True)
+        self._last = what
+
+
+class _Live:
+    """One line that changes, with the time left in what can be counted."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+        self._what, self._since = "", 0.0
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """Show the stage, how far it is, and how long it will take."""
+        from rich.markup import escape
+
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._since = what, now
+        text = escape(what)
+        if total > 1:
+            text += f" {done + 1}/{total}"
+            if done:
+                left_s = (now - self._since) / done * (total - done)
+                text += f", about {left_s:.0f} s left"
+        self._status.update(text)

@@ -1,0 +1,35 @@
+"""The files that an analysis leaves behind."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from placement_advisor.report.analysis_json import analysis_as_json, predicted_as_json
+from placement_advisor.report.markdown import render_markdown
+from placement_advisor.report.plots import plot_comparison, plot_timeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.analysis import Analysis
+    from placement_advisor.simulate.schedule import Schedule
+
+
+def write_prediction(schedule: Schedule, path: Path) -> None:
+    """Write what was predicted for a candidate; it stays as it is, whatever is measured later."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(predicted_as_json(schedule), indent=2) + "\n", encoding="utf-8")
+
+
+def write_analysis(analysis: Analysis, folder: Path) -> None:
+    """Write analysis.json."""
+    text = json.dumps(analysis_as_json(analysis), indent=2, ensure_ascii=False)
+    (folder / "analysis.json").write_text(text + "\n", encoding="utf-8")
+
+
+def write_reports(analysis: Analysis, folder: Path) -> None:
+    """Write the report and its pictures."""
+    (folder / "report.md").write_text(render_markdown(analysis), encoding="utf-8")
+    plot_timeline(analysis, folder / "timeline.png")
+    plot_comparison(analysis, folder / "comparison.png")

@@ -1,0 +1,245 @@
+"""Candidates against each other on a testbed: prepared, verified, timed in turns, profiled.
+
+Rounds are interleaved (A B C, A B C, …) and run without the profiler. A turn begins with a step
+that is not counted, since the turn before has left its data in the caches. A candidate that fails
+is out; if its failure took the testbed down, the testbed is built anew and the others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any, Protocol
+
+from placement_advisor.analysis import Failure, FailureKind
+from placement_advisor.children import ChildFailure, FailureCause
+from placement_advisor.compare import Comparison, Verdict, compare
+from placement_advisor.errors import AdvisorError
+from placement_advisor.measure import Measurement
+from placement_advisor.profile.gpu_steps import read_gpu_steps
+from placement_advisor.profile.steps import read_worker_steps
+from placement_advisor.testbed import ProfileFiles, TestbedKind
+from placement_advisor.tf.answers import RunFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from placement_advisor.measure import StepProfile
+    from placement_advisor.placement import Placement
+    from placement_advisor.testbed import Testbed
+    from placement_advisor.tf.answers import Prepared
+
+BASELINE = "single"
+# Adam divides by gradients' own size, so rounding noise in a tiny gradient becomes a visible
+# step; anything wrong with a placement (a stale read, a lost update) is far above this.
+RESULT_TOLERANCE = 1e-3
+VERIFIED_STEPS = 4
+PROFILED_STEPS = 10
+_ADDED_ROUNDS = 10
+MAX_ROUNDS = 60
+# Past this, rounds stop once there are enough for an interval: a demo must not take an hour.
+_TIMING_BUDGET_S = 90.0
+_WARMUP_STEPS = 3
+_CALL_LIMIT_S = 300.0
+
+
+class Watcher(Protocol):
+    """Is told what goes on."""
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """Say what is under way, and how much of it is done."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One candidate's way through the trial."""
+
+    placement: Placement
+    prepared: Prepared | None = None
+    warmup_ns: list[int] = field(default_factory=list)
+    rounds: list[tuple[int, ...]] = field(default_factory=list)
+    difference: float | None = None
+    profile: StepProfile | None = None
+    files: ProfileFiles | None = None
+    failure: Failure | None = None
+
+    def measurement(self, profile_run: str | None) -> Measurement | None:
+        """Return what was measured, None if no step was timed."""
+        if not any(self.rounds) or self.prepared is None:
+            return None
+        return Measurement(
+            warmup_ns=tuple(self.warmup_ns),
+            rounds=tuple(self.rounds),
+            moved_ops=self.prepared.moved_ops,
+            max_relative_difference=self.difference,
+            profile=self.profile,
+            profile_run=profile_run,
+        )
+
+
+class Trial:
+    """Runs placements on a testbed; the first one entered is the reference for results."""
+
+    def __init__(self, testbed: Testbed, *, steps: int, watcher: Watcher) -> None:
+        """Use a testbed; ``steps`` are counted per turn."""
+        self.entries: dict[str, Entry] = {}
+        self._testbed, self._steps, self._watcher = testbed, steps, watcher
+
+    def enter(self, placement: Placement) -> Entry:
+        """Prepare a candidate, verify its results against the first one's, warm it up."""
+        entry = Entry(placement=placement)
+        self.entries[placement.label] = entry
+        self._prepare(entry)
+        if entry.failure is None:
+            self._verify(entry)
+        if entry.failure is None:
+            self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
+        return entry
+
+    def race(self, rounds: int, as_is: Callable[[int], None]) -> None:
+        """Time all candidates in rounds, adding rounds while a verdict is in doubt.
+
+        ``as_is`` is called once a round, to time the user's own step beside the candidates.
+        """
+        deadline = time.monotonic() + _TIMING_BUDGET_S
+        done, wanted = 0, rounds
+        while done < wanted:
+            self._watcher.working("timing", done, wanted)
+            for entry in self._running():
+                self._timed_turn(entry, done)
+            as_is(done)
+            done += 1
+            if time.monotonic() > deadline and done >= min(rounds, _ADDED_ROUNDS):
+                return
+            if done == wanted and wanted < MAX_ROUNDS and self._in_doubt():
+                wanted = min(wanted + _ADDED_ROUNDS, MAX_ROUNDS)
+
+    def comparisons(self) -> dict[str, Comparison]:
+        """Compare every candidate that has run with the baseline."""
+        baseline = self.entries[BASELINE].measurement(None)
+        found = {}
+        for label, entry in self.entries.items():
+            run = entry.measurement(None)
+            if label != BASELINE and baseline is not None and run is not None:
+                comparison = compare(BASELINE, label, baseline, run)
+                if comparison is not None:
+                    found[label] = comparison
+        return found
+
+    def profile(self, entry: Entry) -> None:
+        """Profile steps of one candidate."""
+        label = entry.placement.label
+        answer = self._testbed.profile(label, PROFILED_STEPS, time_limit_s=_CALL_LIMIT_S)
+        if not isinstance(answer, ProfileFiles):
+            self._fail(entry, answer)
+            return
+        entry.files = answer
+        entry.profile = self._read_profile(entry, answer)
+
+    def profile_all(self) -> None:
+        """Profile every candidate that is still in."""
+        running = self._running()
+        for i, entry in enumerate(running):
+            self._watcher.working("profiling", i, len(running))
+            if entry.failure is None:
+                self.profile(entry)
+
+    def _read_profile(self, entry: Entry, files: ProfileFiles) -> StepProfile | None:
+        assert entry.prepared is not None
+        kind = self._testbed.plan.kind
+        names = [device.name for device in self._testbed.plan.devices]
+        if kind is TestbedKind.GPUS:
+            return read_gpu_steps(files.client, {name: i for i, name in enumerate(names)})
+        if kind is TestbedKind.WORKERS:
+            return read_worker_steps(files.devices, files.client, entry.prepared.crossings)
+        # Logical CPUs share their threads: the profile cannot tell which device an op ran on,
+        # unless there is only one in use.
+        used = sorted(set(entry.placement.device_of.values()))
+        if len(used) > 1:
+            return None
+        return read_worker_steps({used[0]: files.client}, files.client, ())
+
+    def _running(self) -> list[Entry]:
+        return [entry for entry in self.entries.values() if entry.failure is None]
+
+    def _in_doubt(self) -> bool:
+        return any(c.verdict is Verdict.INCONCLUSIVE for c in self.comparisons().values())
+
+    def _prepare(self, entry: Entry) -> None:
+        label, device_of = entry.placement.label, dict(entry.placement.device_of)
+        answer = self._testbed.call("prepare", label, device_of, time_limit_s=_CALL_LIMIT_S)
+        if isinstance(answer, ChildFailure | RunFailure):
+            self._fail(entry, answer)
+        else:
+            entry.prepared = answer
+
+    def _verify(self, entry: Entry) -> None:
+        answer = self._testbed.call(
+            "verify", entry.placement.label, VERIFIED_STEPS, time_limit_s=_CALL_LIMIT_S
+        )
+        if isinstance(answer, ChildFailure | RunFailure):
+            self._fail(entry, answer)
+            return
+        entry.difference = answer
+        if answer is not None and not answer <= RESULT_TOLERANCE:
+            entry.failure = Failure(
+                kind=FailureKind.WRONG_RESULT,
+                message=(
+                    f"after {VERIFIED_STEPS} steps an output or a variable differs from the "
+                    f"single-device run by {answer:.2g} of its largest value "
+                    f"(tolerance {RESULT_TOLERANCE:g})"
+                ),
+            )
+
+    def _timed_turn(self, entry: Entry, number: int) -> None:
+        samples: list[int] = []
+        self._turn(entry, number, self._steps + 1, samples.extend)
+        entry.warmup_ns += samples[:1]
+        entry.rounds.append(tuple(samples[1:]))
+
+    def _turn(
+        self, entry: Entry, batch: int, steps: int, keep: Callable[[list[int]], None]
+    ) -> None:
+        if entry.failure is not None:
+            return
+        answer = self._testbed.call(
+            "run_steps", entry.placement.label, batch, steps, time_limit_s=_CALL_LIMIT_S
+        )
+        if isinstance(answer, ChildFailure | RunFailure):
+            self._fail(entry, answer)
+        else:
+            keep(answer)
+
+    def _fail(self, entry: Entry, answer: ChildFailure | RunFailure | Any) -> None:
+        entry.failure = failure_of(answer)
+        if not isinstance(answer, ChildFailure):
+            return
+        try:
+            self._testbed.start()
+        except AdvisorError as error:
+            for other in self._running():
+                other.failure = Failure(kind=FailureKind.CRASHED, message=error.message)
+            return
+        for other in self._running():
+            if other.prepared is not None:
+                self._prepare(other)
+
+
+def failure_of(answer: ChildFailure | RunFailure) -> Failure:
+    """Return what a candidate's report says about a failed call."""
+    if isinstance(answer, RunFailure):
+        kind = FailureKind.OUT_OF_MEMORY if answer.out_of_memory else FailureKind.CRASHED
+        return Failure(kind=kind, message=answer.message)
+    kinds: Mapping[FailureCause, FailureKind] = {
+        FailureCause.CRASHED: FailureKind.CRASHED,
+        FailureCause.TIMED_OUT: FailureKind.TIMED_OUT,
+        FailureCause.OUT_OF_MEMORY: FailureKind.OUT_OF_MEMORY,
+    }
+    return Failure(kind=kinds[answer.cause], message=answer.message)
+
+
+def typical_step_ns(entry: Entry) -> int:
+    """Return the median of the steps so far, warm-up included if there is nothing else."""
+    steps = [step for steps in entry.rounds for step in steps] or entry.warmup_ns
+    return round(median(steps))

@@ -1,0 +1,178 @@
+"""Training steps built by hand: forward, backward, slots and updates from a list of layer calls."""
+
+from dataclasses import dataclass
+
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of a layer; ``feeds`` names the calls and inputs (``in:…``) that it reads."""
+
+    name: str
+    feeds: tuple[str, ...]
+    out_bytes: int | None = 100
+    variables: tuple[tuple[str, int], ...] = ()
+    table: str | None = None
+    cost_ns: int = 100
+
+
+class _Builder:
+    def __init__(self):
+        self.ops, self.edges, self.sizes, self.cost_ns = {}, set(), {}, {}
+
+    def op(self, name, role, inputs=(), *, kind="Op", layer=None, variable=None, size=4, cost=0):
+        if name not in self.ops:
+            parameter_bytes = size if role is Role.VARIABLE and kind == "VarHandleOp" else 0
+            out = 0 if role is Role.VARIABLE else size
+            self.ops[name] = Op(
+                name=name, kind=kind, role=role, layer=layer, variable=variable,
+                output_bytes=(out,), parameter_bytes=parameter_bytes,
+            )  # fmt: skip
+            self.sizes[name] = out
+            self.cost_ns[name] = cost
+        for producer in inputs:
+            self.edges.add(
+                Edge(producer=producer, consumer=name, port=0, size_bytes=self.sizes[producer])
+            )
+        return name
+
+    def after(self, before, name):
+        self.edges.add(Edge(producer=before, consumer=name, port=CONTROL_PORT, size_bytes=0))
+
+
+def training_step(calls: list[Call]) -> tuple[OpGraph, CostTable]:
+    """Return the step with Adam-like updates, and a cost table; the last call is the loss.
+
+    The cost of a call is half in its forward op ``<call>/op``, half in ``grad/<call>``.
+    """
+    build = _Builder()
+    by_name = {call.name: call for call in calls}
+    found_in: dict[str, str] = {}
+    for call in calls:
+        _forward(build, call, found_in)
+    users: dict[str, list[str]] = {call.name: [] for call in calls}
+    for call in calls:
+        for feed in call.feeds:
+            if feed in users:
+                users[feed].append(call.name)
+    gradients: dict[str, list[str]] = {}
+    for call in reversed(calls):
+        if call.table is not None:
+            continue
+        reads = [f"{call.name}/read/{variable}" for variable, _ in call.variables]
+        forward = [f"{feed}/op" for feed in call.feeds if feed in by_name]
+        later = [f"grad/{user}" for user in users[call.name] if by_name[user].table is None]
+        gradient = build.op(
+            f"grad/{call.name}", Role.BACKWARD, [*later, *forward, *reads], layer=call.name,
+            size=sum(by_name[f].out_bytes or 0 for f in call.feeds if f in by_name),
+            cost=call.cost_ns - call.cost_ns // 2,
+        )  # fmt: skip
+        for variable, _ in call.variables:
+            gradients.setdefault(variable, []).append(gradient)
+    for variable, parts in gradients.items():
+        _update(build, variable, parts, found_in[variable])
+    _metric(build, f"{calls[-1].name}/op")
+    graph = OpGraph(build.ops.values(), build.edges)
+    costs = {
+        name: OpCost(time_ns=time_ns, basis=CostBasis.MEASURED)
+        for name, time_ns in build.cost_ns.items()
+    }
+    return graph, CostTable(costs=costs)
+
+
+def _forward(build, call, found_in):
+    inputs = []
+    for feed in call.feeds:
+        if feed.startswith("in:"):
+            inputs.append(build.op(feed, Role.INPUT, kind="Placeholder", size=10))
+        else:
+            inputs.append(f"{feed}/op")
+    for variable, size in call.variables:
+        found_in.setdefault(variable, call.name)
+        handle = build.op(
+            variable, Role.VARIABLE, kind="VarHandleOp", layer=found_in[variable],
+            variable=variable, size=size,
+        )  # fmt: skip
+        inputs.append(
+            build.op(
+                f"{call.name}/read/{variable}", Role.FORWARD, [handle], kind="ReadVariableOp",
+                layer=call.name, variable=variable, size=size,
+            )  # fmt: skip
+        )
+    if call.table is not None:
+        known = call.table in build.ops
+        handle = build.op(
+            call.table, Role.VARIABLE, kind="HashTableV2", layer=call.name, variable=call.table
+        )
+        inputs.append(handle)
+        if known:  # TensorFlow orders lookups in one table.
+            build.after(found_in[call.table], f"{call.name}/op")
+        found_in[call.table] = f"{call.name}/op"
+    build.op(
+        f"{call.name}/op", Role.FORWARD, inputs, layer=call.name, variable=call.table,
+        size=call.out_bytes, cost=call.cost_ns // 2,
+    )  # fmt: skip
+
+
+def _update(build, variable, gradients, layer):
+    """The shape of Keras' Adam: every variable reads the learning rate anew."""
+    size = build.ops[variable].parameter_bytes
+    rate = build.op("rate", Role.VARIABLE, kind="VarHandleOp", variable="rate")
+    read_rate = build.op(
+        f"{variable}/read_rate", Role.UPDATE, [rate], layer=layer, variable="rate"
+    )
+    scale = build.op(f"{variable}/scale", Role.UPDATE, [read_rate], layer=layer)
+    total = build.op(f"{variable}/total", Role.UPDATE, gradients, layer=layer, size=size)
+    slot = build.op(
+        f"{variable}/m", Role.VARIABLE, kind="VarHandleOp", layer=layer, variable=f"{variable}/m",
+        size=size,
+    )  # fmt: skip
+    old = build.op(
+        f"{variable}/read_m", Role.UPDATE, [slot], layer=layer, variable=slot, size=size
+    )
+    change = build.op(f"{variable}/change", Role.UPDATE, [old, total], layer=layer, size=size)
+    keep = build.op(f"{variable}/keep_m", Role.UPDATE, [slot, change], layer=layer, variable=slot)
+    again = build.op(
+        f"{variable}/again_m", Role.UPDATE, [slot], layer=layer, variable=slot, size=size
+    )
+    build.after(keep, again)
+    delta = build.op(f"{variable}/delta", Role.UPDATE, [again, scale], layer=layer, size=size)
+    assign = build.op(
+        f"{variable}/assign", Role.UPDATE, [variable, delta], layer=layer, variable=variable
+    )
+    build.op("done", Role.UPDATE, kind="NoOp")
+    build.after(assign, "done")
+
+
+def _metric(build, loss):
+    """A running sum of the loss, outside any layer."""
+    total = build.op("metric", Role.VARIABLE, kind="VarHandleOp", variable="metric")
+    old = build.op("metric/read", Role.FORWARD, [total], variable="metric")
+    new = build.op("metric/add", Role.FORWARD, [old, loss])
+    build.op("metric/assign", Role.FORWARD, [total, new], variable="metric")
+
+
+def deepconn(*, word_bytes: int = 400_000, vector_bytes: int = 64_000) -> list[Call]:
+    """Two towers that share one lookup table and one embedding, in the order of a real trace."""
+    calls = []
+    for side, again in (("item", ""), ("user", "@2")):
+        calls.append(
+            [
+                Call(name=f"lookup{again}", feeds=(f"in:{side}",), out_bytes=2_560, table="vocab"),
+                Call(name=f"embedding{again}", feeds=(f"lookup{again}",), out_bytes=vector_bytes,
+                     variables=(("words", word_bytes),)),
+                Call(name=f"{side}_conv", feeds=(f"embedding{again}",), out_bytes=12_000,
+                     variables=((f"{side}_kernel", 6_000), (f"{side}_bias", 40)), cost_ns=4_000),
+                Call(name=f"{side}_pool", feeds=(f"{side}_conv",), out_bytes=12_000, cost_ns=300),
+                Call(name=f"{side}_flat", feeds=(f"{side}_pool",), out_bytes=12_000, cost_ns=0),
+                Call(name=f"{side}_dense", feeds=(f"{side}_flat",), out_bytes=8_192,
+                     variables=((f"{side}_weights", 248_000),), cost_ns=1_000),
+            ]
+        )  # fmt: skip
+    return [
+        *(call for pair in zip(*calls, strict=True) for call in pair),
+        Call(name="rating", feeds=("user_dense", "item_dense"), out_bytes=128),
+        Call(name="loss", feeds=("rating", "in:label"), out_bytes=4),
+    ]

@@ -1,0 +1,243 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from step_graphs import Call, deepconn, training_step
+
+from placement_advisor.candidates.by_layer import place_by_layer
+from placement_advisor.candidates.families import FAMILIES, propose
+from placement_advisor.candidates.layers import layer_graph, membership
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.graph import Edge, Op, OpGraph, Role
+from placement_advisor.placement import Placement
+
+DEVICES = ("d0", "d1", "d2")
+
+
+def crossings(graph, device_of):
+    """The tensors that cross, each once per receiving device."""
+    return {
+        (e.producer, e.port, device_of[e.consumer])
+        for e in graph.edges
+        if not e.is_control
+        and e.producer in device_of
+        and device_of[e.producer] != device_of[e.consumer]
+    }
+
+
+def test_a_variable_its_reads_its_slots_and_its_update_sit_with_its_first_reader():
+    graph, _ = training_step(
+        [
+            Call(name="first", feeds=("in:x",), variables=(("v", 80),)),
+            Call(name="dense", feeds=("first",), variables=(("w", 80),)),
+            Call(name="loss", feeds=("dense",), out_bytes=4),
+        ]
+    )
+    device_of = place_by_layer(graph, {"dense": "d1"}, {}, "d0")
+    on_d1 = {name for name, device in device_of.items() if device == "d1"}
+    assert on_d1 == {
+        "w", "dense/read/w", "dense/op", "grad/dense", "w/total", "w/m", "w/read_m", "w/change",
+        "w/keep_m", "w/again_m", "w/delta", "w/assign",
+    }  # fmt: skip
+
+
+def test_the_learning_rate_of_the_only_variable_sits_with_it():
+    graph, _ = training_step(
+        [Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a",), variables=(("w", 80),))]
+    )
+    device_of = place_by_layer(graph, {"b": "d1"}, {}, "d0")
+    assert {device_of[name] for name in ("rate", "w/read_rate", "w/scale")} == {"d1"}
+
+
+def test_what_an_update_computes_from_the_learning_rate_alone_stays_beside_it():
+    graph, _ = training_step(
+        [
+            Call(name="a", feeds=("in:x",), variables=(("w", 80),)),
+            Call(name="b", feeds=("a",), variables=(("v", 80),)),
+        ]
+    )
+    device_of = place_by_layer(graph, {"b": "d1"}, {}, "d0")
+    assert {device_of[name] for name in ("rate", "v/read_rate", "v/scale")} == {"d0"}
+    assert {("v/scale", 0, "d1"), ("a/op", 0, "d1"), ("grad/b", 0, "d0")} <= crossings(
+        graph, device_of
+    )
+
+
+def test_a_running_metric_sits_with_the_loss_that_it_sums():
+    graph, _ = training_step([Call(name="a", feeds=("in:x",)), Call(name="loss", feeds=("a",))])
+    device_of = place_by_layer(graph, {"loss": "d1"}, {}, "d0")
+    metric = [name for name in device_of if name.startswith("metric")]
+    assert {device_of[name] for name in metric} == {"d1"}
+
+
+def test_an_input_goes_with_its_first_reader_unless_its_own_layer_has_a_device():
+    calls = [Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a", "in:x"))]
+    graph, _ = training_step(calls)
+    assert place_by_layer(graph, {"a": "d1"}, {}, "d0")["in:x"] == "d1"
+    named = OpGraph(
+        [
+            Op(name="x", kind="Placeholder", role=Role.INPUT, layer="feed"),
+            Op(name="y", kind="Relu", layer="a"),
+        ],
+        [Edge(producer="x", consumer="y", port=0, size_bytes=4)],
+    )
+    assert place_by_layer(named, {"a": "d1", "feed": "d2"}, {}, "d0")["x"] == "d2"
+
+
+def gather(table_bytes, rows_bytes):
+    """A gather on d1 from a variable on d0: 8 bytes of ids in, rows out to d1."""
+    ops = [
+        Op(name="ids", kind="Cast", layer="cast"),
+        Op(name="words", kind="VarHandleOp", role=Role.VARIABLE, variable="words"),
+        Op(name="read", kind="ReadVariableOp", layer="embed", variable="words"),
+        Op(name="gather", kind="GatherV2", layer="embed"),
+        Op(name="sum", kind="Sum", layer="top"),
+    ]
+    edges = [
+        ("ids", "gather", 8),
+        ("words", "read", 0),
+        ("read", "gather", table_bytes),
+        ("gather", "sum", rows_bytes),
+    ]
+    graph = OpGraph(
+        ops, [Edge(producer=a, consumer=b, port=0, size_bytes=size) for a, b, size in edges]
+    )
+    layers = dict.fromkeys(("cast", "embed", "top"), "d1")
+    return place_by_layer(graph, layers, {"words": "d0"}, "d0")["gather"]
+
+
+def test_a_gather_moves_to_a_variable_that_is_larger_than_its_ids_and_rows():
+    assert gather(table_bytes=109, rows_bytes=100) == "d0"
+
+
+def test_a_gather_stays_where_its_ids_and_rows_are_no_smaller_than_the_variable():
+    assert gather(table_bytes=108, rows_bytes=100) == "d1"
+
+
+def test_a_gather_of_unknown_size_stays():
+    assert gather(table_bytes=1_000_000, rows_bytes=None) == "d1"
+
+
+def test_the_layer_graph_of_a_chain_by_hand():
+    graph, costs = training_step(
+        [
+            Call(name="a", feeds=("in:x",), out_bytes=40, variables=(("w", 8),), cost_ns=11),
+            Call(name="b", feeds=("a",), out_bytes=20, cost_ns=7),
+        ]
+    )
+    view = layer_graph(graph, costs)
+    assert view.layers == ("a", "b")
+    assert view.edges == {("a", "b"): 40}
+    assert view.output_bytes == {"a": 40, "b": 0}
+    assert view.cost_ns == {"a": 11, "b": 7}
+    assert view.membership.readers == {"w": ("a",), "metric": ("b",)}
+
+
+def test_sharing_a_variable_a_table_or_an_input_makes_no_layer_depend_on_another():
+    graph, costs = training_step(
+        [
+            Call(name="find", feeds=("in:x",), table="vocab"),
+            Call(name="find@2", feeds=("in:x",), table="vocab"),
+            Call(name="d", feeds=("find",), variables=(("w", 80),)),
+            Call(name="d@2", feeds=("find@2",), variables=(("w", 80),)),
+        ]
+    )
+    assert set(layer_graph(graph, costs).edges) == {("find", "d"), ("find@2", "d@2")}
+
+
+def test_ops_outside_layers_join_the_layer_that_feeds_them_or_stand_alone():
+    ops = [
+        Op(name="x", kind="Placeholder", role=Role.INPUT),
+        Op(name="a", kind="MatMul", layer="A"),
+        Op(name="b", kind="MatMul", layer="B"),
+        Op(name="relu", kind="Relu"),
+        Op(name="shift", kind="Range"),
+        Op(name="add", kind="AddV2"),
+        Op(name="mean", kind="Mean"),
+    ]
+    pairs = ["x a", "x b", "a relu", "relu add", "b add", "shift add", "add mean"]
+    edges = [
+        Edge(producer=p.split()[0], consumer=p.split()[1], port=0, size_bytes=4) for p in pairs
+    ]
+    member = membership(OpGraph(ops, edges))
+    assert member.layer_of == {
+        "a": "A", "b": "B", "relu": "A", "add": "add", "mean": "add", "shift": "add",
+    }  # fmt: skip
+    assert member.free == {"shift"}
+
+
+@st.composite
+def models(draw):
+    """Layered models with shared variables, tables, unknown sizes and any number of joins."""
+    calls = []
+    for i in range(draw(st.integers(1, 9))):
+        earlier = [call.name for call in calls] + ["in:x", "in:y"]
+        feeds = draw(st.lists(st.sampled_from(earlier), min_size=1, max_size=3, unique=True))
+        names = draw(st.lists(st.sampled_from("uvw"), max_size=2, unique=True))
+        calls.append(
+            Call(
+                name=f"l{i}",
+                feeds=tuple(feeds),
+                out_bytes=draw(st.one_of(st.none(), st.integers(0, 500))),
+                variables=tuple((name, 40 * (1 + ord(name) % 5)) for name in names),
+                table=draw(st.sampled_from([None, None, "vocab"])),
+                cost_ns=draw(st.integers(0, 1_000)),
+            )
+        )
+    return calls
+
+
+@settings(deadline=None, max_examples=150)
+@given(models(), st.integers(2, 4), st.booleans())
+def test_every_proposal_for_any_model_fits_the_graph_and_keeps_variables_whole(
+    calls, count, priced
+):
+    graph, costs = training_step(calls)
+    devices = tuple(f"d{i}" for i in range(count))
+    proposals = propose(
+        tuple(FAMILIES), graph, costs if priced else CostTable(costs={}), devices
+    )
+    assert tuple(proposals) == ("single", "towers", "alternating")
+    for name, proposal in proposals.items():
+        if isinstance(proposal, Placement):
+            proposal.check(graph, devices)
+            assert proposal.family == name
+            assert "\n" not in proposal.rationale
+        else:
+            assert proposal.reason
+
+
+@settings(deadline=None, max_examples=80)
+@given(models(), st.data())
+def test_any_device_per_layer_and_per_variable_gives_a_placement_that_fits(calls, data):
+    graph, _ = training_step(calls)
+    device = st.sampled_from(DEVICES)
+    layers = data.draw(st.fixed_dictionaries({call.name: device for call in calls}))
+    variables = data.draw(st.fixed_dictionaries({}, optional={name: device for name in "uvw"}))
+    placement = Placement(
+        label="any",
+        family="any",
+        device_of=place_by_layer(graph, layers, variables, "d0"),
+        rationale="",
+    )
+    placement.check(graph, DEVICES)
+    for name, home in variables.items():
+        if name in graph:
+            assert placement.device_of[name] == home
+
+
+def test_deepconn_crosses_few_tensors_when_split_by_hand():
+    graph, _ = training_step(deepconn())
+    second = {call.name: "d1" for call in deepconn() if call.name.startswith("user_")}
+    device_of = place_by_layer(graph, second, {}, "d0")
+    crossed = {producer for producer, _, _ in crossings(graph, device_of)}
+    # The vectors there, their gradient back, the output and its gradient, and for each of three
+    # variables the scaled learning rate.
+    assert crossed == {
+        "embedding@2/op", "grad/user_conv", "user_dense/op", "grad/rating",
+        "user_kernel/scale", "user_bias/scale", "user_weights/scale",
+    }  # fmt: skip
+
+
+def test_an_op_without_a_known_cost_adds_nothing_to_its_layer():
+    graph, _ = training_step([Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a",))])
+    costs = CostTable(costs={"a/op": OpCost(time_ns=5, basis=CostBasis.MEASURED)})
+    assert layer_graph(graph, costs).cost_ns == {"a": 5, "b": 0}

@@ -1,0 +1,135 @@
+"""What a user gets who installs the built wheel, and what the lock file may say."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "placement_advisor"
+
+
+def distribution_name(requirement: str) -> str:
+    """Return the normalized name at the front of a requirement."""
+    name = re.match(r"[\w.-]+", requirement)
+    assert name is not None, requirement
+    return re.sub(r"[-_.]+", "-", name[0]).lower()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> set[str]:
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+def metadata_file(wheel: Path, filename: str) -> str:
+    archive = zipfile.ZipFile(wheel)
+    (path,) = (name for name in archive.namelist() if name.endswith(f".dist-info/{filename}"))
+    return archive.read(path).decode()
+
+
+def test_the_wheel_runs_on_any_platform(wheel):
+    assert wheel.name.startswith("placement_advisor-")
+    assert wheel.name.endswith("-py3-none-any.whl")
+
+
+def test_the_wheel_holds_every_module_and_says_that_it_is_typed(names):
+    modules = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py")}
+    assert modules | {"placement_advisor/py.typed"} <= names
+
+
+def test_the_wheel_holds_the_schemas_of_the_public_files(names):
+    schemas = "placement_advisor/report/schemas"
+    assert {f"{schemas}/analysis.schema.json", f"{schemas}/placement.schema.json"} <= names
+
+
+def test_the_wheel_holds_nothing_beside_the_package_and_its_metadata(names):
+    top_level = {name.split("/")[0] for name in names}
+    assert len(top_level) == 2
+    assert "placement_advisor" in top_level
+    assert not [name for name in names if "test_" in Path(name).name or "__pycache__" in name]
+
+
+def test_the_wheel_carries_the_licence(wheel):
+    assert "Apache License" in metadata_file(wheel, "licenses/LICENSE")
+    assert Parser().parsestr(metadata_file(wheel, "METADATA"))["License-Expression"] == "Apache-2.0"
+
+
+def test_the_wheel_installs_the_advisor_command(wheel):
+    assert metadata_file(wheel, "entry_points.txt").split("\n")[:2] == [
+        "[console_scripts]",
+        "advisor = placement_advisor.cli.app:main",
+    ]
+
+
+def test_every_package_that_the_code_imports_is_a_declared_dependency(wheel):
+    metadata = Parser().parsestr(metadata_file(wheel, "METADATA"))
+    declared = {distribution_name(line) for line in metadata.get_all("Requires-Dist", [])}
+    distributions = packages_distributions()
+
+    undeclared = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                modules = [node.module]
+            else:
+                continue
+            for top_level in {module.split(".")[0] for module in modules}:
+                if top_level in sys.stdlib_module_names or top_level == "placement_advisor":
+                    continue
+                providers = {distribution_name(name) for name in distributions[top_level]}
+                if not providers & declared:
+                    undeclared[top_level] = path.relative_to(ROOT).as_posix()
+    assert undeclared == {}
+
+
+def test_the_installed_wheel_answers_help_away_from_the_checkout(wheel, tmp_path):
+    site = tmp_path / "site"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run(
+        [*install, "--target", str(site), str(wheel)], check=True, capture_output=True, timeout=120
+    )
+    answer = subprocess.run(
+        [site / "bin" / "advisor", "--help"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "analyze" in answer.stdout
+
+
+def test_the_lock_pins_every_declared_dependency(wheel):
+    metadata = Parser().parsestr(metadata_file(wheel, "METADATA"))
+    declared = {distribution_name(line) for line in metadata.get_all("Requires-Dist", [])}
+    lock = (ROOT / "requirements.lock").read_text()
+    assert declared <= {distribution_name(line) for line in re.findall(r"^\S+==", lock, re.M)}
+
+
+def test_the_lock_has_a_hash_for_every_package_and_names_no_registry_or_path():
+    lock = (ROOT / "requirements.lock").read_text()
+    requirements = re.split(r"\n(?=\w)", re.sub(r"^ *#.*\n", "", lock, flags=re.M).strip())
+    assert len(requirements) > 50
+    for requirement in requirements:
+        assert re.match(r"[\w.-]+==\S+ ", requirement)
+        assert "--hash=sha256:" in requirement
+    assert not re.search(r"://|file:|--(extra-)?index|--find-links|^/", lock, re.M)
