@@ -54,7 +54,7 @@ class FailureCause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildFailure:
-    """A call that got no answer; the child is gone. ``output_tail`` is the end of what it printed."""
+    """A call without an answer; the child is gone. ``output_tail`` ends what it printed."""
 
     cause: FailureCause
     message: str
@@ -93,7 +93,7 @@ class Child:
 
         Raises:
             AdvisorError: raised by the function, passed on.
-            ChildBug: any other exception in the child, with its traceback.
+            ChildError: any other exception in the child, with its traceback.
         """
         self.start(function, *args)
         return self.wait(time_limit_s=time_limit_s)
@@ -117,7 +117,9 @@ class Child:
                 if not other._process.is_alive():
                     return other._died()
             if deadline is not None and time.monotonic() > deadline:
-                return self._stopped(FailureCause.TIMED_OUT, f"{self.name} gave no answer within {time_limit_s:g} s")
+                return self._stopped(
+                    FailureCause.TIMED_OUT, f"{self.name} gave no answer within {time_limit_s:g} s"
+                )
             if _resident_bytes(self.pid) > self._memory_limit_bytes:
                 limit = f"{self._memory_limit_bytes / 1e9:.1f} GB"
                 return self._stopped(
@@ -131,7 +133,7 @@ class Child:
             return value
         if isinstance(value, AdvisorError):
             raise value
-        raise ChildBug(f"{self.name}: {value}")
+        raise ChildError(f"{self.name}: {value}")
 
     def close(self) -> None:
         """End the child and everything that it started."""
@@ -176,7 +178,7 @@ class Child:
         return self._stopped(FailureCause.CRASHED, message)
 
 
-class ChildBug(RuntimeError):
+class ChildError(RuntimeError):
     """An exception in a child that no user can cause, with the child's traceback."""
 
 

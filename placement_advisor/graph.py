@@ -168,11 +168,11 @@ class OpGraph:
         """Return the layers in the order in which their first op stands."""
         return tuple(dict.fromkeys(op.layer for op in self.ops if op.layer is not None))
 
-    def as_networkx(self) -> nx.MultiDiGraph:
+    def as_networkx(self) -> nx.MultiDiGraph[str]:
         """Return a copy: op names as nodes with ``op=Op``, edges keyed by port with their bytes."""
         import networkx as nx
 
-        graph = nx.MultiDiGraph()
+        graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
         for op in self.ops:
             graph.add_node(op.name, op=op)
         for edge in self.edges:
@@ -223,7 +223,7 @@ def ancestor_cones(edges: Iterable[tuple[str, str]], nodes: Iterable[str]) -> di
     """
     import networkx as nx
 
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(nodes)
     graph.add_edges_from(edges)
     condensed = nx.condensation(graph)
@@ -247,7 +247,7 @@ def _topological(ops: tuple[Op, ...], edges: tuple[Edge, ...]) -> tuple[Op, ...]
     """Order ops so that producers come first, otherwise as given."""
     import networkx as nx
 
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[str] = nx.DiGraph()
     place = {op.name: i for i, op in enumerate(ops)}
     by_name = {op.name: op for op in ops}
     graph.add_nodes_from(place)

@@ -34,7 +34,8 @@ class Interval:
 class TransferTotal:
     """All copies from one device to another within a step (median over profiled steps).
 
-    ``exposed_ns`` is the part of ``time_ns`` during which the target computed nothing.
+    ``time_ns`` is the time in which at least one of them was under way: copies that overlap share
+    it. ``exposed_ns`` is the part during which the target computed nothing.
     """
 
     source: str
@@ -47,7 +48,11 @@ class TransferTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """One row of the nvprof-style table: all events of one name over all profiled steps."""
+    """One row of the nvprof-style table: all events of one name over all profiled steps.
+
+    Copies that overlap on their way between the same two devices share their time, each having
+    the moment in which it is the next to arrive, as on a link that serves one after the other.
+    """
 
     name: str
     calls: int
@@ -85,7 +90,7 @@ class StepProfile:
 
     @property
     def transfer_ns(self) -> int:
-        """Time of all copies in a step; copies at the same moment count twice."""
+        """Time in which a copy was under way, summed over pairs of source and target."""
         return sum(total.time_ns for total in self.transfers)
 
     @property

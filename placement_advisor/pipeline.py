@@ -40,7 +40,7 @@ from placement_advisor.placement import Placement
 from placement_advisor.report.write import write_analysis, write_prediction, write_reports
 from placement_advisor.simulate.engine import simulate
 from placement_advisor.testbed import Testbed, TestbedKind, TestbedPlan, plan_testbed
-from placement_advisor.trial import BASELINE, Entry, Trial, failure_of, typical_step_ns
+from placement_advisor.trial import BASELINE, Entry, Trial, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 _TRACER = "placement_advisor.tf.tracer"
 _AS_IS = "placement_advisor.tf.as_is"
 _CALIBRATION_LIMIT_S = 300.0
-# Steps of the single device before its costs are read: enough for a median.
-_COST_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +79,7 @@ class Clock:
 
     def __init__(self) -> None:
         self._start = time.perf_counter_ns()
-        self._spent: dict[str, int] = dict.fromkeys(
-            ("import", "load", "trace", "calibrate", "simulate", "run", "profile", "report"), 0
-        )
+        self._spent: dict[str, int] = {}
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -92,7 +88,8 @@ class Clock:
         try:
             yield
         finally:
-            self._spent[name] += time.perf_counter_ns() - start
+            spent = time.perf_counter_ns() - start
+            self._spent[name] = self._spent.get(name, 0) + spent
 
     def timings_ns(self) -> dict[str, int]:
         """Return the time of every stage so far, and the total."""
@@ -338,16 +335,17 @@ class _Study:
         assert isinstance(alone, Placement)
         self._watcher.working("measuring op times on one device", 0, 1)
         entry = self._trial.enter(alone)
+        step_ns = self._trial.settle(entry)
         if entry.failure is None:
             self._trial.profile(entry)
-        if entry.failure is not None or entry.profile is None:
+        if step_ns is None or entry.failure is not None or entry.profile is None:
             reason = entry.failure.message if entry.failure else "the profile shows no step"
             raise TestbedError(
                 f"the model does not run on one device of testbed {self._plan.kind}: {reason}"
             )
         costs = measured_costs(self._graph, entry.profile.op_ns)
         launch_ns = dispatch_overhead_ns(
-            step_ns=typical_step_ns(entry),
+            step_ns=step_ns,
             compute_ns=sum(cost.time_ns for cost in costs.costs.values()),
             step_overhead_ns=calibration.step_overhead_ns,
             op_count=len(costs.costs),
@@ -408,6 +406,7 @@ class _Study:
             family=proposal.family,
             rationale=proposal.rationale,
             placement=proposal,
+            by_layer=proposal.by_layer(self._graph),
             predicted=self._predicted.get(name),
             measured=entry.measurement(profile_run) if entry else None,
             comparison=comparisons.get(name),

@@ -122,9 +122,7 @@ class Testbed:
 
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
 
-    def __init__(
-        self, plan: TestbedPlan, *, bundle: Path, graph: OpGraph, scratch: Path
-    ) -> None:
+    def __init__(self, plan: TestbedPlan, *, bundle: Path, graph: OpGraph, scratch: Path) -> None:
         """Prepare a testbed that runs a bundle; ``scratch`` holds logs and raw profiles."""
         self.plan = plan
         self.warnings: tuple[str, ...] = ()
@@ -191,7 +189,10 @@ class Testbed:
         """Run steps with all profilers on; anything but files is what went wrong."""
         client = self._client
         assert client is not None, "start comes first"
-        folders = {child.name: self._scratch / f"profile-{label}-{child.name}" for child in self._children()}
+        folders = {
+            child.name: self._scratch / f"profile-{label}-{child.name}"
+            for child in self._children()
+        }
         for folder in folders.values():
             shutil.rmtree(folder, ignore_errors=True)
         for worker in self._workers:

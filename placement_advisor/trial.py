@@ -41,6 +41,7 @@ MAX_ROUNDS = 60
 # Past this, rounds stop once there are enough for an interval: a demo must not take an hour.
 _TIMING_BUDGET_S = 90.0
 _WARMUP_STEPS = 3
+_SETTLING_STEPS = 15
 _CALL_LIMIT_S = 300.0
 
 
@@ -96,6 +97,16 @@ class Trial:
         if entry.failure is None:
             self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
         return entry
+
+    def settle(self, entry: Entry) -> int | None:
+        """Run steps until they are steady and return their median time, None if one fails.
+
+        They stay among the warm-up: they ran alone, not in turns.
+        """
+        samples: list[int] = []
+        self._turn(entry, 0, _SETTLING_STEPS, samples.extend)
+        entry.warmup_ns += samples
+        return round(median(samples[_WARMUP_STEPS:])) if samples else None
 
     def race(self, rounds: int, as_is: Callable[[int], None]) -> None:
         """Time all candidates in rounds, adding rounds while a verdict is in doubt.
@@ -237,9 +248,3 @@ def failure_of(answer: ChildFailure | RunFailure) -> Failure:
         FailureCause.OUT_OF_MEMORY: FailureKind.OUT_OF_MEMORY,
     }
     return Failure(kind=kinds[answer.cause], message=answer.message)
-
-
-def typical_step_ns(entry: Entry) -> int:
-    """Return the median of the steps so far, warm-up included if there is nothing else."""
-    steps = [step for steps in entry.rounds for step in steps] or entry.warmup_ns
-    return round(median(steps))

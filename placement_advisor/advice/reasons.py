@@ -30,7 +30,8 @@ _VERDICT_WORDS = {
 
 def speedup_text(speedup: Interval) -> str:
     """Return a speedup with its interval."""
-    return f"{speedup.median:.2f}\N{MULTIPLICATION SIGN} (95 % interval {speedup.low:.2f}\N{EN DASH}{speedup.high:.2f})"
+    interval = f"{speedup.low:.2f}\N{EN DASH}{speedup.high:.2f}"
+    return f"{speedup.median:.2f}\N{MULTIPLICATION SIGN} (95 % interval {interval})"
 
 
 def measured_reasons(candidate: Candidate, single: Candidate) -> list[str]:

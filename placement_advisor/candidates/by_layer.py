@@ -128,7 +128,10 @@ class _Placing:
                 or producer.name in self.member.free
                 for producer in producers
             )
-            known = {p.name: constant_from.get(p.name) or self._device(p) for p in producers}
+            known = {
+                p.name: constant_from[p.name] if p.name in constant_from else self._device(p)
+                for p in producers
+            }
             if constant:
                 constant_from[op.name] = (
                     {self.home_of[op.variable]}
@@ -138,15 +141,14 @@ class _Placing:
             if op.name in self.device_of:
                 continue
             forward = (known[p.name] for p in producers if p.role is Role.FORWARD)
-            chosen = (
+            if constant and not constant_from[op.name]:
+                continue  # Nothing but constants: it sits beside what reads it.
+            self.device_of[op.name] = (
                 _only(constant_from.get(op.name, set()))
                 or _only(aims[op.name])
                 or _only(set().union(*forward))
+                or self._layer_home(op.layer)
             )
-            if chosen is None and not constant:
-                chosen = self._layer_home(op.layer)
-            if chosen is not None:
-                self.device_of[op.name] = chosen
 
     def move_to_variables(self) -> None:
         """Move ops that read a whole variable from another device, where that crosses less."""

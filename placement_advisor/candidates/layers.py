@@ -43,7 +43,7 @@ class Membership:
 class LayerGraph:
     """The forward pass by layer.
 
-    ``layers`` are in the order of their first op. ``edges`` holds the bytes that one layer sends
+    ``layers`` are in the order of their last op. ``edges`` holds the bytes that one layer sends
     to another and ``output_bytes`` the bytes that leave a layer, each tensor once; None where
     the size of any is unknown. ``cost_ns`` adds the known costs of a layer's forward, backward
     and update ops: a lower bound where an op has no known cost.
@@ -108,9 +108,9 @@ def membership(graph: OpGraph) -> Membership:
 def layer_graph(graph: OpGraph, costs: CostTable) -> LayerGraph:
     """Return the forward pass of the graph by layer."""
     member = membership(graph)
-    layers = tuple(
-        dict.fromkeys(member.layer_of[op.name] for op in graph.ops if op.name in member.layer_of)
-    )
+    # By last op: variables and constants can be read long before their layer's turn.
+    ending = [member.layer_of[op.name] for op in graph.ops if op.name in member.layer_of]
+    layers = tuple(dict.fromkeys(reversed(ending)))[::-1]
     sent: dict[tuple[str, str], dict[tuple[str, int], int | None]] = defaultdict(dict)
     left: dict[str, dict[tuple[str, int], int | None]] = {layer: {} for layer in layers}
     for edge in graph.edges:

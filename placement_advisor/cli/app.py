@@ -1,4 +1,4 @@
-"""The `advisor` command. Exit codes: 0 done, 1 a check failed, 2 usage or tool error, 130 Ctrl-C."""
+"""The `advisor` command, and the one place where errors become text and exit codes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ app.command()(analyze)
 def root(
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
+    """Options before a command."""
     if version:
         typer.echo(f"placement-advisor {__version__}")
         raise typer.Exit

@@ -8,8 +8,10 @@ as well as large ones, and `residuals` says how far off the line is.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import fsum
+from statistics import median
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from placement_advisor.cost.roofline import STAND_IN_CPU
 from placement_advisor.devices import Basis, Cluster, Link
@@ -37,10 +39,10 @@ ASSUMED_STEP_OVERHEAD_NS = 2 * ASSUMED_LATENCY_NS
 def fit_link(source: str, target: str, samples: Sequence[Sample]) -> Link:
     """Return the link that fits samples of (bytes, ns) best, with latency ≥ 0 and bandwidth > 0.
 
-    Least squares on (fit - measured) / measured. Where the best line has a negative latency, the
-    best one through the origin is taken; where larger copies are not slower, the best one at
-    `MAX_BANDWIDTH_BYTES_PER_S`. Samples that are not positive come from the noise of a
-    subtraction and are left out.
+    Least squares on (fit - measured) / measured of the median by size. Where the best line has a
+    negative latency, the best one through the origin is taken; where larger copies are not
+    slower, the best one at `MAX_BANDWIDTH_BYTES_PER_S`. Samples that are not positive come from
+    the noise of a subtraction and are left out.
 
     Raises:
         TestbedError: the samples have fewer than two distinct sizes.
@@ -53,19 +55,24 @@ def fit_link(source: str, target: str, samples: Sequence[Sample]) -> Link:
             f"a fit needs {MIN_SIZES}",
             hint="measure again on a quieter machine",
         )
+    # One point per size, its median: single copies are disturbed by whatever else runs.
+    points = [
+        (size, median(time_ns for other, time_ns in usable if other == size))
+        for size in sorted(sizes)
+    ]
     # With u = 1/t and v = x/t the relative error of latency + slope · x is latency·u + slope·v - 1.
-    u = [1 / time_ns for _, time_ns in usable]
-    v = [size_bytes / time_ns for size_bytes, time_ns in usable]
-    uu, uv, vv = _dot(u, u), _dot(u, v), _dot(v, v)
-    determinant = uu * vv - uv * uv
-    latency_ns = (fsum(u) * vv - fsum(v) * uv) / determinant
-    ns_per_byte = (fsum(v) * uu - fsum(u) * uv) / determinant
+    u = np.array([1 / time_ns for _, time_ns in points])
+    v = np.array([size_bytes / time_ns for size_bytes, time_ns in points])
+    # Columns of equal length keep the solver's rank decision free of units.
+    scale = np.array([np.linalg.norm(u), np.linalg.norm(v)])
+    solution = np.linalg.lstsq(np.column_stack([u, v]) / scale, np.ones(len(points)), rcond=None)[0]
+    latency_ns, ns_per_byte = (float(x) for x in solution / scale)
     if latency_ns < 0:
-        latency_ns, ns_per_byte = 0.0, fsum(v) / vv
+        latency_ns, ns_per_byte = 0.0, float(v.sum() / (v @ v))
     least_ns_per_byte = NS_PER_S / MAX_BANDWIDTH_BYTES_PER_S
     if ns_per_byte < least_ns_per_byte:
         ns_per_byte = least_ns_per_byte
-        latency_ns = max(0.0, (fsum(u) - ns_per_byte * uv) / uu)
+        latency_ns = max(0.0, float((u.sum() - ns_per_byte * (u @ v)) / (u @ u)))
     return Link(
         source=source,
         target=target,
@@ -107,7 +114,3 @@ def assumed_cluster(count: int) -> Cluster:
         copies_occupy_devices=True,
         step_overhead_ns=ASSUMED_STEP_OVERHEAD_NS,
     )
-
-
-def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    return fsum(a * b for a, b in zip(left, right, strict=True))

@@ -14,12 +14,13 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import CONTROL_PORT
+from placement_advisor.intervals import length, length_outside, merged, shares
 from placement_advisor.measure import Activity, Span, StepProfile, TransferTotal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    Interval = tuple[int, int]
+    from placement_advisor.intervals import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,22 +82,6 @@ def tensor_name(producer: str, port: int) -> str:
     return f"^{producer}" if port == CONTROL_PORT else f"{producer}:{port}"
 
 
-def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return the union of intervals as disjoint intervals in order."""
-    union: list[Interval] = []
-    for start, end in sorted(intervals):
-        if union and start <= union[-1][1]:
-            union[-1] = (union[-1][0], max(end, union[-1][1]))
-        else:
-            union.append((start, end))
-    return union
-
-
-def length(disjoint: Iterable[Interval]) -> int:
-    """Return the length of disjoint intervals together."""
-    return sum(end - start for start, end in disjoint)
-
-
 def _busy(step: RecordedStep, devices: Iterable[str]) -> dict[str, list[Interval]]:
     intervals: dict[str, list[Interval]] = {device: [] for device in devices}
     for work in step.work:
@@ -123,9 +108,7 @@ def _transfers(
                 size_bytes=None
                 if None in sizes
                 else int(median(sum(copy.size_bytes or 0 for copy in c) for c in per_step)),
-                time_ns=int(
-                    median(sum(c.end_ns - c.start_ns for c in copies) for copies in per_step)
-                ),
+                time_ns=int(median(sum(_link_ns(copies)) for copies in per_step)),
                 exposed_ns=int(
                     median(
                         _exposed_ns(copies, of_step)
@@ -137,14 +120,17 @@ def _transfers(
     return tuple(totals)
 
 
+def _link_ns(copies: Sequence[Copy]) -> list[int]:
+    """Return the time of each copy of one pair, with copies at the same moment sharing it."""
+    return shares([(copy.start_ns, copy.end_ns) for copy in copies])
+
+
 def _exposed_ns(copies: Sequence[Copy], busy: Mapping[str, list[Interval]]) -> int:
     """Time in which a copy of one pair is under way and the device that waits is idle."""
     if not copies:
         return 0
-    computing = busy[copies[0].waiting]
-    in_flight = merged((copy.start_ns, copy.end_ns) for copy in copies)
-    # Union of both, less the compute: what the copies cover alone.
-    return length(merged([*computing, *in_flight])) - length(computing)
+    in_flight = [(copy.start_ns, copy.end_ns) for copy in copies]
+    return length_outside(in_flight, busy[copies[0].waiting])
 
 
 def _activities(steps: Iterable[RecordedStep]) -> tuple[Activity, ...]:
@@ -152,8 +138,10 @@ def _activities(steps: Iterable[RecordedStep]) -> tuple[Activity, ...]:
     for step in steps:
         for work in step.work:
             times[work.row, False].append(work.own_ns)
-        for copy in step.copies:
-            times[copy.row, True].append(copy.end_ns - copy.start_ns)
+        for pair in sorted({(copy.source, copy.target) for copy in step.copies}):
+            copies = [copy for copy in step.copies if (copy.source, copy.target) == pair]
+            for copy, link_ns in zip(copies, _link_ns(copies), strict=True):
+                times[copy.row, True].append(link_ns)
     rows = [
         Activity(
             name=name,

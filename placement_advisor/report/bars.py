@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.intervals import length, merged
 from placement_advisor.measure import Span
 from placement_advisor.units import format_ns
 
@@ -104,12 +105,7 @@ def merge(spans: Iterable[Span], pixel_ns: float) -> tuple[Bar, ...]:
 
 def busy_ns(spans: Iterable[Span]) -> int:
     """Return the time during which at least one span runs."""
-    total = 0
-    reached = 0
-    for span in sorted(spans, key=lambda span: span.start_ns):
-        total += max(0, span.end_ns - max(span.start_ns, reached))
-        reached = max(reached, span.end_ns)
-    return total
+    return length(merged((span.start_ns, span.end_ns) for span in spans))
 
 
 def _joins(last: Bar, span: Span, pixel_ns: float) -> bool:

@@ -155,7 +155,10 @@ def _placement(candidate: Candidate) -> str:
         text = ", ".join(escape(name) for name in names[:MAX_LAYERS])
         if len(names) > MAX_LAYERS:
             text += f" and {len(names) - MAX_LAYERS} more"
-        lines.append(f"- {escape(device)}, {count} ops: {text or 'parts of layers only'}")
+        if candidate.by_layer is None:
+            lines.append(f"- {escape(device)}, {count} ops")
+        else:
+            lines.append(f"- {escape(device)}, {count} ops: {text or 'parts of layers only'}")
     return "\n".join(lines)
 
 

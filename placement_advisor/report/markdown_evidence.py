@@ -8,6 +8,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.intervals import length, merged
 from placement_advisor.report.markdown_syntax import escape, table
 from placement_advisor.report.tables import (
     ACTIVITY_HEADINGS,
@@ -84,7 +85,7 @@ def _simulated_cells(schedule: Schedule) -> dict[tuple[str, str], str]:
     for pair in pairs:
         copies = [t for t in schedule.transfers if (t.source, t.target) == pair]
         size = format_bytes(sum(copy.size_bytes for copy in copies))
-        time = format_ns(sum(copy.end_ns - copy.start_ns for copy in copies))
+        time = format_ns(length(merged((copy.start_ns, copy.end_ns) for copy in copies)))
         cells[pair] = f"{copies_text(len(copies))}, {floor}{size}<br>{time}"
     return cells
 
@@ -184,7 +185,7 @@ def method(analysis: Analysis) -> Iterable[str]:
     runs = [(c.name, c.measured) for c in analysis.candidates if c.measured and c.measured.step_ns]
     if not runs:
         reason = analysis.testbed.not_run or "no candidate ran"
-        yield f"No step was timed: {escape(reason)}. Every time above is simulated."
+        yield f"No step was timed ({escape(reason)}). Every step time above is simulated."
         return
     yield (
         "Timing rounds of all candidates are interleaved and run without the profiler; warm-up "

@@ -185,7 +185,7 @@ def _footnotes(analysis: Analysis) -> Text:
             f"Measured on {testbed.description}; step: median without profiler, copies: profiled."
         )
     else:
-        lines.append(f"Nothing was measured: {testbed.not_run or 'no candidate ran'}.")
+        lines.append(f"Nothing was measured ({testbed.not_run or 'no candidate ran'}).")
     if analysis.as_is:
         lines.append(f"{AS_IS}: your own step, unmodified, with all of the machine.")
     return Text("\n".join(one_line(line) for line in lines), style="dim")

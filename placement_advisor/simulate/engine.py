@@ -12,11 +12,11 @@ Model:
 - Where a copy engine moves the bytes, transfers on one directed link queue in the order of their
   readiness. Bytes over bandwidth occupy the link; the latency is pipelined, so a queued transfer
   waits for the bytes before it, not for their arrival.
-- Where the devices move the bytes themselves (``copies_occupy_devices``), a copy is work: half
-  of bytes over bandwidth on the sender (serialise and write), then the latency, then the other
-  half on the receiver (read and deserialise). Each half is one piece of work in its device's
-  ready order. So a copy between idle devices takes what the link's fit says, and beside compute
-  both slow down. A control signal has no bytes and occupies nobody.
+- Where the devices move the bytes themselves (``copies_occupy_devices``), a copy is work, its
+  latency too: between processes of one machine there is no wire to wait for, only calls, wake-ups
+  and serialising. Half of it is done by the sender, the other half by the receiver, each as one
+  piece of work in its device's ready order. So a copy between idle devices takes what the link's
+  fit says, and beside compute both slow down.
 - A tensor of unknown size is priced at latency alone and counted in ``Schedule.unknown_bytes``.
 
 Left out: TensorFlow's executor is nearer last-in-first-out within a thread; a real core shares
@@ -96,6 +96,11 @@ class _Crossing:
     bytes_ns: int
     start_ns: int = 0
     end_ns: int = 0
+
+    @property
+    def whole_ns(self) -> int:
+        """What the copy takes between idle devices."""
+        return self.latency_ns + self.bytes_ns
 
 
 class _Simulation:
@@ -181,7 +186,7 @@ class _Simulation:
                 self.crossings[number].start_ns = now
                 length_ns = _send_ns(self.crossings[number])
             else:
-                length_ns = self.crossings[number].bytes_ns - _send_ns(self.crossings[number])
+                length_ns = self.crossings[number].whole_ns - _send_ns(self.crossings[number])
             self.is_busy[device] = True
             heappush(self.events, (now + length_ns, op, what, number))
 
@@ -235,21 +240,17 @@ class _Simulation:
             self.link_free_ns[link] = crossing.start_ns + crossing.bytes_ns
             arrival_ns = self.link_free_ns[link] + crossing.latency_ns
             heappush(self.events, (arrival_ns, op, _ARRIVAL, number))
-        elif crossing.bytes_ns:
-            heappush(self.queues[crossing.source], (now, op, _SEND, number))
         else:
-            crossing.start_ns = now
-            heappush(self.events, (now + crossing.latency_ns, op, _ARRIVAL, number))
+            heappush(self.queues[crossing.source], (now, op, _SEND, number))
 
     def _end_send(self, number: int, now: int) -> None:
         crossing = self.crossings[number]
         self.is_busy[crossing.source] = False
-        arrival_ns = now + crossing.latency_ns
-        heappush(self.events, (arrival_ns, crossing.producer, _ARRIVAL, number))
+        heappush(self.events, (now, crossing.producer, _ARRIVAL, number))
 
     def _arrive(self, number: int, now: int) -> None:
         crossing = self.crossings[number]
-        if self.cluster.copies_occupy_devices and crossing.bytes_ns:
+        if self.cluster.copies_occupy_devices:
             heappush(self.queues[crossing.target], (now, crossing.producer, _RECEIVE, number))
         else:
             self._hand_over(crossing, now)
@@ -301,4 +302,4 @@ class _Simulation:
 
 
 def _send_ns(crossing: _Crossing) -> int:
-    return crossing.bytes_ns // 2
+    return crossing.whole_ns // 2

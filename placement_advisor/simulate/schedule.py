@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import Role
+from placement_advisor.intervals import length, merged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.graph import OpGraph
+    from placement_advisor.intervals import Interval
     from placement_advisor.placement import Placement
 
 
@@ -57,8 +60,11 @@ class Schedule:
 
     @property
     def transfer_ns(self) -> int:
-        """Time of all copies; copies at the same moment count twice."""
-        return sum(transfer.end_ns - transfer.start_ns for transfer in self.transfers)
+        """Time in which a copy was under way, summed over pairs of source and target."""
+        pairs: defaultdict[tuple[str, str], list[Interval]] = defaultdict(list)
+        for transfer in self.transfers:
+            pairs[transfer.source, transfer.target].append((transfer.start_ns, transfer.end_ns))
+        return sum(length(merged(spans)) for spans in pairs.values())
 
     @property
     def transfer_count(self) -> int:

@@ -17,7 +17,7 @@ def run_as_is(batch: int, steps: int) -> list[int]:
     global _function
     workload = loaded_workload()
     if _function is None:
-        _function = tf.function(workload.step, autograph=not workload.keras_layers)
+        _function = tf.function(workload.step, autograph=workload.model is None)
     data = workload.batches[batch % len(workload.batches)]
     times = []
     for _ in range(steps):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
 _GRAPH = "graph.pb"

@@ -36,6 +36,7 @@ class Workload:
 
     ``step`` takes one batch and returns what the user's step returns. ``batches`` are nested
     structures of tensors of equal shapes. ``input_names`` name the tensors of a flattened batch.
+    ``model`` is the Keras model, None for a step of the user's own.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Workload:
     batches: tuple[Any, ...]
     batch_size: int | None
     input_names: tuple[str, ...]
-    keras_layers: bool
+    model: Any | None
 
 
 def load(path: str, *, name: str | None, mode: str | None, batch_size: int | None) -> Workload:
@@ -73,7 +74,7 @@ def load(path: str, *, name: str | None, mode: str | None, batch_size: int | Non
         batches=tuple(b if isinstance(b, tuple) else (b,) for b in batches),
         batch_size=_leading_size(arguments),
         input_names=_argument_names(target, arguments),
-        keras_layers=False,
+        model=None,
     )
 
 
@@ -231,7 +232,7 @@ def _keras_workload(
         batches=batches,
         batch_size=_leading_size(features),
         input_names=_keras_input_names(model, batches[0], mode),
-        keras_layers=True,
+        model=model,
     )
 
 

@@ -111,7 +111,7 @@ def _parameter_bytes(op: Any) -> int:
     if op.type != "VarHandleOp":
         return 0
     shape, dtype = tf.TensorShape(op.get_attr("shape")), op.get_attr("dtype")
-    return (shape.num_elements() or 0) * dtype.size
+    return int((shape.num_elements() or 0) * dtype.size)
 
 
 def _flops(graph: Any, op: Any) -> int | None:
@@ -259,9 +259,7 @@ def _longest_prefix(name: str, scopes: dict[str, str]) -> str | None:
     return None
 
 
-def _layers_of_reads(
-    operations: list[Any], roles: dict[str, Role], layers: dict[str, str]
-) -> None:
+def _layers_of_reads(operations: list[Any], roles: dict[str, Role], layers: dict[str, str]) -> None:
     """A variable is read for the layer that uses it, whatever scope the read is named in."""
     for op in operations:
         if op.type != "ReadVariableOp" or roles[op.name] is not Role.FORWARD:
@@ -278,7 +276,7 @@ def _layers_of_state(
     variables: dict[str, str],
     layers: dict[str, str],
 ) -> None:
-    """Give variables the layer that reads them, update ops the layer of the variable they lead to."""
+    """Give variables the layer that reads them, update ops that of the variable they lead to."""
     for op in operations:
         owner = variables.get(op.name)
         if owner and owner not in layers and roles[op.name] is Role.FORWARD and op.name in layers:
@@ -290,22 +288,24 @@ def _layers_of_state(
         for op in reversed(operations):
             if roles[op.name] is not Role.UPDATE:
                 continue
-            found = {layer for t in op.outputs for c in t.consumers() for layer in reach.get(c.name, ())}
+            found = {
+                layer for t in op.outputs for c in t.consumers() for layer in reach.get(c.name, ())
+            }
             handle = variables.get(op.name)
             if handle in layers:
                 found.add(layers[handle])
             reach[op.name] = frozenset(found)
             if handle is not None and handle not in layers:
                 slots.setdefault(handle, set()).update(found)
-        for handle, found in slots.items():
-            if len(found) == 1:
-                layers[handle] = next(iter(found))
-    for name, found in reach.items():
+        for slot, leads_to in slots.items():
+            if len(leads_to) == 1:
+                layers[slot] = next(iter(leads_to))
+    for name, reached in reach.items():
         handle = variables.get(name)
         if handle in layers:
             layers[name] = layers[handle]
-        elif len(found) == 1:
-            layers[name] = next(iter(found))
+        elif len(reached) == 1:
+            layers[name] = next(iter(reached))
 
 
 def _layers_of_backward(

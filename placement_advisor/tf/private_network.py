@@ -29,9 +29,7 @@ def create() -> bool:
     with socket.socket() as probe:
         request = struct.pack(_INTERFACE_REQUEST, b"lo", 0)
         _, flags = struct.unpack(_INTERFACE_REQUEST, fcntl.ioctl(probe, _SIOCGIFFLAGS, request))
-        fcntl.ioctl(
-            probe, _SIOCSIFFLAGS, struct.pack(_INTERFACE_REQUEST, b"lo", flags | _IFF_UP)
-        )
+        fcntl.ioctl(probe, _SIOCSIFFLAGS, struct.pack(_INTERFACE_REQUEST, b"lo", flags | _IFF_UP))
     return True
 
 

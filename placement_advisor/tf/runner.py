@@ -200,9 +200,10 @@ def _calibrate_pair(one: str, other: str) -> list[tuple[int, int]]:
         for size, (crossing, local) in chains.items():
             there, here = session.make_callable([crossing]), session.make_callable([local])
             there(), here()
-            for _ in range(_CALIBRATION_REPEATS):
-                spent = (_timed(there) - _timed(here)) // _CALIBRATION_HOPS
-                samples.append((size, max(spent, 1)))
+            samples += [
+                (size, (_timed(there) - _timed(here)) // _CALIBRATION_HOPS)
+                for _ in range(_CALIBRATION_REPEATS)
+            ]
     return samples
 
 

@@ -78,7 +78,7 @@ def loaded_workload() -> Workload:
 def seed_everything() -> None:
     """Pin every source of randomness that a step can draw from."""
     random.seed(SEED)
-    np.random.seed(SEED)  # noqa: NPY002 - the user's code draws from the global generator
+    np.random.seed(SEED)
     tf.random.set_seed(SEED)
 
 
@@ -91,7 +91,7 @@ def traced_function(workload: Workload) -> Any:
     )
 
     def step(batch: Any) -> Any:
-        if not workload.keras_layers:
+        if workload.model is None:
             return workload.step(batch)
         from keras.src.backend.common.name_scope import current_path
 
@@ -103,7 +103,7 @@ def traced_function(workload: Workload) -> Any:
             return workload.step(batch)
 
     # A tf.function step of the user's own has its control flow converted like theirs would be.
-    return tf.function(step, autograph=not workload.keras_layers).get_concrete_function(spec)
+    return tf.function(step, autograph=workload.model is None).get_concrete_function(spec)
 
 
 def _identifier(name: str) -> str:
@@ -130,6 +130,7 @@ def _bundle(function: Any, workload: Workload) -> Bundle:
     names = _state_names(function, captured, workload, {n.name for n in graph_def.node})
     _rename(graph_def, names)
     _lift_control_inputs_of_constants(graph_def)
+    _drop_barriers(graph_def, {t.split(":")[0] for t in outputs}, set(targets))
     return Bundle(
         graph_def=graph_def,
         inputs=tuple(input_names),
@@ -138,8 +139,7 @@ def _bundle(function: Any, workload: Workload) -> Bundle:
         variables={names.get(name, name): value for name, value in variables.items()},
         tables={names.get(name, name): value for name, value in tables.items()},
         batches=tuple(
-            tuple(tensor.numpy() for tensor in tf.nest.flatten(batch))
-            for batch in workload.batches
+            tuple(tensor.numpy() for tensor in tf.nest.flatten(batch)) for batch in workload.batches
         ),
     )
 
@@ -235,14 +235,13 @@ def _state_names(
     labels: dict[int, str] = {}
     for variable in function.graph.variables:
         labels[id(variable.handle)] = variable.name.split(":")[0]
-    if workload.keras_layers:
-        model = workload.step.__closure__[0].cell_contents  # type: ignore[attr-defined]
-        optimizer = getattr(model, "optimizer", None)
+    if workload.model is not None:
+        model, optimizer = workload.model, getattr(workload.model, "optimizer", None)
         for owner in (model, optimizer):
             for variable in getattr(owner, "variables", ()):
-                value = getattr(variable, "value", None)
-                if hasattr(value, "handle"):
-                    labels[id(value.handle)] = variable.path
+                handle = getattr(variable.value, "handle", None)
+                if handle is not None:
+                    labels[id(handle)] = variable.path
     names: dict[str, str] = {}
     for name, outer in captured.items():
         label = labels.get(id(outer))
@@ -278,13 +277,28 @@ def _lift_control_inputs_of_constants(graph_def: Any) -> None:
     for node in graph_def.node:
         if node.op == "Const":
             continue
-        added = {
-            wait for reference in node.input for wait in waits.get(_parts(reference)[1], ())
-        }
+        added = {wait for reference in node.input for wait in waits.get(_parts(reference)[1], ())}
         kept = [r for r in node.input if not (r.startswith("^") and _parts(r)[1] in waits)]
         present = set(kept)
         del node.input[:]
         node.input.extend([*kept, *sorted(added - present)])
+
+
+def _drop_barriers(graph_def: Any, outputs: set[str], targets: set[str]) -> None:
+    """Let outputs go without waiting for updates that run anyway.
+
+    A tf.function makes its outputs wait for all its side effects, through one NoOp on one device:
+    a signal from every update on every other device. Runners wait for all targets themselves.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+    for name in outputs:
+        kept = [r for r in nodes[name].input if not r.startswith("^")]
+        del nodes[name].input[:]
+        nodes[name].input.extend(kept)
+    read = {_parts(reference)[1] for node in graph_def.node for reference in node.input}
+    for node in list(graph_def.node):
+        if node.op == "NoOp" and node.name not in read | targets | outputs:
+            graph_def.node.remove(node)
 
 
 def _parts(reference: str) -> tuple[str, str, str]:

@@ -97,9 +97,14 @@ def _forward(build, call, found_in):
         )  # fmt: skip
         inputs.append(
             build.op(
-                f"{call.name}/read/{variable}", Role.FORWARD, [handle], kind="ReadVariableOp",
-                layer=call.name, variable=variable, size=size,
-            )  # fmt: skip
+                f"{call.name}/read/{variable}",
+                Role.FORWARD,
+                [handle],
+                kind="ReadVariableOp",
+                layer=call.name,
+                variable=variable,
+                size=size,
+            )
         )
     if call.table is not None:
         known = call.table in build.ops
@@ -120,18 +125,16 @@ def _update(build, variable, gradients, layer):
     """The shape of Keras' Adam: every variable reads the learning rate anew."""
     size = build.ops[variable].parameter_bytes
     rate = build.op("rate", Role.VARIABLE, kind="VarHandleOp", variable="rate")
-    read_rate = build.op(
-        f"{variable}/read_rate", Role.UPDATE, [rate], layer=layer, variable="rate"
-    )
-    scale = build.op(f"{variable}/scale", Role.UPDATE, [read_rate], layer=layer)
+    read_rate = build.op(f"{variable}/read_rate", Role.UPDATE, [rate], layer=layer, variable="rate")
+    one = build.op(f"{variable}/one", Role.CONSTANT)
+    cast = build.op(f"{variable}/cast", Role.UPDATE, [one], layer=layer)
+    scale = build.op(f"{variable}/scale", Role.UPDATE, [read_rate, cast], layer=layer)
     total = build.op(f"{variable}/total", Role.UPDATE, gradients, layer=layer, size=size)
     slot = build.op(
         f"{variable}/m", Role.VARIABLE, kind="VarHandleOp", layer=layer, variable=f"{variable}/m",
         size=size,
     )  # fmt: skip
-    old = build.op(
-        f"{variable}/read_m", Role.UPDATE, [slot], layer=layer, variable=slot, size=size
-    )
+    old = build.op(f"{variable}/read_m", Role.UPDATE, [slot], layer=layer, variable=slot, size=size)
     change = build.op(f"{variable}/change", Role.UPDATE, [old, total], layer=layer, size=size)
     keep = build.op(f"{variable}/keep_m", Role.UPDATE, [slot, change], layer=layer, variable=slot)
     again = build.op(

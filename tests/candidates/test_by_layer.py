@@ -44,7 +44,7 @@ def test_the_learning_rate_of_the_only_variable_sits_with_it():
         [Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a",), variables=(("w", 80),))]
     )
     device_of = place_by_layer(graph, {"b": "d1"}, {}, "d0")
-    assert {device_of[name] for name in ("rate", "w/read_rate", "w/scale")} == {"d1"}
+    assert {device_of[name] for name in ("rate", "w/read_rate", "w/cast", "w/scale")} == {"d1"}
 
 
 def test_what_an_update_computes_from_the_learning_rate_alone_stays_beside_it():
@@ -55,7 +55,7 @@ def test_what_an_update_computes_from_the_learning_rate_alone_stays_beside_it():
         ]
     )
     device_of = place_by_layer(graph, {"b": "d1"}, {}, "d0")
-    assert {device_of[name] for name in ("rate", "v/read_rate", "v/scale")} == {"d0"}
+    assert {device_of[name] for name in ("rate", "v/read_rate", "v/cast", "v/scale")} == {"d0"}
     assert {("v/scale", 0, "d1"), ("a/op", 0, "d1"), ("grad/b", 0, "d0")} <= crossings(
         graph, device_of
     )
@@ -192,9 +192,7 @@ def test_every_proposal_for_any_model_fits_the_graph_and_keeps_variables_whole(
 ):
     graph, costs = training_step(calls)
     devices = tuple(f"d{i}" for i in range(count))
-    proposals = propose(
-        tuple(FAMILIES), graph, costs if priced else CostTable(costs={}), devices
-    )
+    proposals = propose(tuple(FAMILIES), graph, costs if priced else CostTable(costs={}), devices)
     assert tuple(proposals) == ("single", "towers", "alternating")
     for name, proposal in proposals.items():
         if isinstance(proposal, Placement):
@@ -211,7 +209,7 @@ def test_any_device_per_layer_and_per_variable_gives_a_placement_that_fits(calls
     graph, _ = training_step(calls)
     device = st.sampled_from(DEVICES)
     layers = data.draw(st.fixed_dictionaries({call.name: device for call in calls}))
-    variables = data.draw(st.fixed_dictionaries({}, optional={name: device for name in "uvw"}))
+    variables = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys("uvw", device)))
     placement = Placement(
         label="any",
         family="any",
@@ -241,3 +239,24 @@ def test_an_op_without_a_known_cost_adds_nothing_to_its_layer():
     graph, _ = training_step([Call(name="a", feeds=("in:x",)), Call(name="b", feeds=("a",))])
     costs = CostTable(costs={"a/op": OpCost(time_ns=5, basis=CostBasis.MEASURED)})
     assert layer_graph(graph, costs).cost_ns == {"a": 5, "b": 0}
+
+
+def test_a_constant_or_a_variable_read_early_does_not_bring_a_layers_turn_forward():
+    ops = [
+        Op(name="shape", kind="Const", role=Role.CONSTANT),
+        Op(name="cast", kind="Cast", layer="loss"),
+        Op(name="w", kind="VarHandleOp", role=Role.VARIABLE, variable="w"),
+        Op(name="read", kind="ReadVariableOp", layer="dense", variable="w"),
+        Op(name="x", kind="Placeholder", role=Role.INPUT),
+        Op(name="conv", kind="Conv2D", layer="conv"),
+        Op(name="mul", kind="MatMul", layer="dense"),
+        Op(name="div", kind="RealDiv", layer="loss"),
+    ]
+    pairs = [
+        *("shape cast", "w read", "x conv", "conv mul", "read mul", "mul div", "cast div"),
+    ]
+    edges = [
+        Edge(producer=p.split()[0], consumer=p.split()[1], port=0, size_bytes=4) for p in pairs
+    ]
+    view = layer_graph(OpGraph(ops, edges), CostTable(costs={}))
+    assert view.layers == ("conv", "dense", "loss")

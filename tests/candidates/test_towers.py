@@ -48,9 +48,9 @@ def test_deepconn_gradients_slots_and_updates_follow_their_tower():
     for role in (Role.BACKWARD, Role.UPDATE):
         for op in graph.ops:
             if op.role is role and "user_" in op.name and "rate" not in op.name:
-                expected = "d0" if op.name.endswith("/scale") else "d1"
+                expected = "d0" if op.name.endswith(("/scale", "/cast")) else "d1"
                 assert device_of[op.name] == expected, op.name
-    shared = [op.name for op in graph.ops if op.name.startswith("words") or op.name == "vocab"]
+    shared = [name for name in device_of if name.startswith("words") or name == "vocab"]
     assert {device_of[name] for name in shared} == {"d0"}
     assert {device_of[name] for name in ("in:user", "in:item", "in:label", "metric")} == {"d0"}
 
@@ -90,7 +90,7 @@ def test_a_shared_variable_sits_with_the_layers_that_read_it_at_most_cost():
 
 
 def test_three_towers_of_unequal_size_are_packed_longest_first_on_two_devices():
-    # 6 × 100 alone on d0; 3 × 100 and 2 × 100 on d1.
+    # 6 * 100 alone on d0; 3 * 100 and 2 * 100 on d1.
     calls = joined(*(chain(n, k, cost_ns=100) for n, k in (("b", 3), ("a", 6), ("c", 2))))
     placement, layers = split(calls)
     assert {layer[0] for layer, device in layers.items() if device == "d1"} == {"b", "c"}
@@ -113,17 +113,13 @@ def test_five_towers_fill_four_devices():
 
 
 def test_without_known_costs_towers_still_go_to_different_devices():
-    _, layers = split(
-        joined(chain("a", 2, cost_ns=1), chain("b", 2, cost_ns=1)), priced=False
-    )
+    _, layers = split(joined(chain("a", 2, cost_ns=1), chain("b", 2, cost_ns=1)), priced=False)
     assert layers["a_0"] != layers["b_0"]
 
 
 def test_an_auxiliary_head_goes_with_the_one_tower_that_it_needs():
     head = Call(name="head", feeds=("b_1",))
-    _, layers = split(
-        joined(chain("a", 3, cost_ns=100), chain("b", 2, cost_ns=100), rest=(head,))
-    )
+    _, layers = split(joined(chain("a", 3, cost_ns=100), chain("b", 2, cost_ns=100), rest=(head,)))
     assert layers["head"] == layers["b_0"] == "d1"
 
 

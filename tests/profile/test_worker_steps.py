@@ -273,13 +273,13 @@ def computing_profiles(profiles):
     return profiles
 
 
-def test_copies_at_the_same_time_add_up_but_are_exposed_once(computing_profiles):
+def test_copies_at_the_same_time_share_the_time_of_their_link(computing_profiles):
     copied(computing_profiles, "x", 100, 350)
     copied(computing_profiles, "y", 200, 500)
 
     (total,) = computing_profiles.read(crossing("x"), crossing("y")).transfers
 
-    assert (total.count, total.size_bytes, total.time_ns) == (2, 128, 250 + 300)
+    assert (total.count, total.size_bytes, total.time_ns) == (2, 128, 500 - 100)
     # From 100 to 500 something is under way; from 300 to 400 worker 1 computes.
     assert total.exposed_ns == 400 - 100
 

@@ -361,7 +361,7 @@ def unmeasured() -> Analysis:
             replace(candidate, measured=None, comparison=None, failure=None)
             for candidate in measured.candidates
         ),
-        testbed=replace(measured.testbed, not_run="no step was to be run (--no-run)"),
+        testbed=replace(measured.testbed, not_run="--no-run: no step was executed"),
         recommendation=Recommendation(
             verdict=AdviceVerdict.SPLIT,
             candidate="towers",

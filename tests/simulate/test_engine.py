@@ -48,9 +48,9 @@ def test_diamond_split_over_two_devices_by_hand() -> None:
 def test_diamond_on_devices_that_move_the_bytes_themselves_by_hand() -> None:
     schedule = diamond(copies_occupy_devices=True).simulate()
     left = next(run for run in schedule.runs if run.op == "left")
-    # Sending keeps a busy for half of the 100 ns of bytes, before left may start.
-    assert (left.ready_ns, left.start_ns) == (50, 50 + 50)
-    # The rest is idle devices: src 50, send 50, latency 10, receive 50, right 100, and back.
+    # Sending keeps a busy for half of the copy's 10 + 100 ns, before left may start.
+    assert (left.ready_ns, left.start_ns) == (50, 50 + 55)
+    # The rest is idle devices: src 50, send 55, receive 55, right 100, and back.
     assert schedule.step_ns == 50 + 110 + 100 + 110 + 20
     assert schedule.compute_ns == {"a": 50 + 80 + 20, "b": 100}
 
@@ -63,7 +63,7 @@ def test_receiving_waits_for_the_op_that_the_receiver_runs() -> None:
         cluster=pair(copies_occupy_devices=True),
     )
     # busy until 1000, then the receiving half of the copy, then y.
-    assert step.simulate().step_ns == 1_000 + 50 + 10
+    assert step.simulate().step_ns == 1_000 + 55 + 10
 
 
 def test_a_copy_engine_hides_the_copy_behind_the_op_that_the_receiver_runs() -> None:

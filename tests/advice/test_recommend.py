@@ -1,0 +1,282 @@
+from dataclasses import replace
+
+import pytest
+
+from placement_advisor.advice.recommend import recommend
+from placement_advisor.analysis import (
+    AdviceVerdict,
+    Candidate,
+    Failure,
+    FailureKind,
+    TestbedSummary,
+)
+from placement_advisor.compare import Comparison
+from placement_advisor.devices import Cluster
+from placement_advisor.measure import Interval, Measurement, StepProfile, TransferTotal
+from placement_advisor.simulate.schedule import Schedule
+
+TESTBED = TestbedSummary(
+    kind="workers",
+    stand_in=True,
+    description="2 CPU stand-ins (1 core each, gRPC)",
+    cluster=Cluster(devices=(), links=(), copies_occupy_devices=True),
+    fingerprint="f",
+    not_run=None,
+)
+GPUS = replace(TESTBED, kind="gpus", stand_in=False, description="2 GPUs")
+NOT_RUN = replace(TESTBED, not_run="not run (--no-run)")
+MS = 1_000_000
+
+
+def measurement(step_ms, profile=None):
+    return Measurement(
+        warmup_ns=(),
+        rounds=((round(step_ms * MS),),) * 20,
+        moved_ops=(),
+        max_relative_difference=None,
+        profile=profile,
+        profile_run=None,
+    )
+
+
+def schedule(step_ms):
+    return Schedule(
+        label="x",
+        runs=(),
+        transfers=(),
+        step_ns=round(step_ms * MS),
+        compute_ns={"w0": 2 * MS, "w1": MS},
+        exposed_ns=0,
+        peak_memory_bytes={},
+        unknown_bytes=0,
+    )
+
+
+def candidate(name, *, ms=None, ratio=None, rounds=20, predicted=None, failure=None, profile=None):
+    """A candidate; ``ratio`` is (median, low, high) of its step time over single's."""
+    comparison = ratio and Comparison(
+        baseline="single",
+        candidate=name,
+        ratio=Interval(median=ratio[0], low=ratio[1], high=ratio[2]),
+        rounds=rounds,
+    )
+    return Candidate(
+        name=name,
+        family=name,
+        rationale="",
+        placement=None,
+        predicted=schedule(predicted) if predicted is not None else None,
+        measured=measurement(ms, profile) if ms is not None else None,
+        comparison=comparison,
+        failure=failure and Failure(kind=failure, message="what happened"),
+    )
+
+
+SINGLE = candidate("single", ms=10)
+FAST = candidate("towers", ms=7, ratio=(0.7, 0.68, 0.72))
+SLOW = candidate("towers", ms=12, ratio=(1.25, 1.2, 1.3))
+SLOWEST = candidate("alternating", ms=16, ratio=(1.6, 1.5, 1.7))
+UNSURE = candidate("towers", ms=9.9, ratio=(0.99, 0.93, 1.05))
+ABSENT = candidate("towers", failure=FailureKind.NOT_APPLICABLE)
+CRASHED = candidate("alternating", failure=FailureKind.CRASHED)
+
+
+def test_a_split_whose_whole_interval_is_under_the_margin_wins():
+    answer = recommend([SINGLE, FAST, SLOWEST], TESTBED, [12_300_000])
+    assert answer.verdict is AdviceVerdict.SPLIT
+    assert (answer.candidate, answer.basis) == ("towers", "measured")
+    assert answer.headline == (
+        "split: towers, 1.43\N{MULTIPLICATION SIGN} (95 % interval 1.39\N{EN DASH}1.47), "
+        "measured on 2 CPU stand-ins (1 core each, gRPC); as-is on all cores: 12.3 ms"
+    )
+    assert answer.speedup == Interval(median=1 / 0.7, low=1 / 0.72, high=1 / 0.68)
+
+
+def test_of_two_faster_splits_the_one_with_the_lower_ratio_wins():
+    faster = candidate("alternating", ms=6, ratio=(0.6, 0.5, 0.69))
+    assert recommend([SINGLE, FAST, faster], TESTBED, None).candidate == "alternating"
+
+
+def test_when_every_split_is_slower_the_answer_is_to_stay_and_names_the_best():
+    answer = recommend([SINGLE, SLOW, SLOWEST], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.headline == (
+        "stay single: best split is towers at 0.80\N{MULTIPLICATION SIGN} "
+        "(95 % interval 0.77\N{EN DASH}0.83), measured on 2 CPU stand-ins (1 core each, gRPC)"
+    )
+    assert not any("bad on purpose" in reason for reason in answer.reasons)
+
+
+def test_one_split_of_unsure_gain_leaves_the_answer_open_and_says_what_would_settle_it():
+    answer = recommend([SINGLE, UNSURE, SLOWEST], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    # The interval reaches 0.06 from the median, the margin is 0.02 away: 20 * 3 * 3 rounds.
+    assert answer.headline.endswith(
+        "; more rounds (--rounds 180) or a quieter machine would settle it"
+    )
+    assert "towers at 1.01" in answer.headline
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rounds", "settles"),
+    [
+        ((0.6, 0.5, 0.7), 4, "at least 5 rounds are needed (--rounds 5)"),
+        ((0.971, 0.9, 1.0), 20, "only a quieter machine would settle it"),
+        ((0.97, 0.9, 1.0), 20, "only a quieter machine would settle it"),
+        ((0.95, 0.93, 0.97), 20, "(--rounds 40) or a quieter machine would settle it"),
+    ],
+)
+def test_what_would_settle_it(ratio, rounds, settles):
+    unsure = candidate("towers", ms=9, ratio=ratio, rounds=rounds)
+    assert recommend([SINGLE, unsure], TESTBED, None).headline.endswith(settles)
+
+
+@pytest.mark.parametrize(
+    "single",
+    [[], [candidate("single")], [replace(SINGLE, failure=CRASHED.failure)]],
+    ids=["absent", "unmeasured", "crashed"],
+)
+def test_without_a_measurement_of_single_nothing_can_be_told(single):
+    answer = recommend([*single, FAST], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert answer.headline.startswith("cannot tell: single has no measurement to compare with")
+    assert answer.speedup is None
+
+
+def test_a_crash_leaves_the_verdict_of_the_others_and_is_not_covered_by_it():
+    answer = recommend([SINGLE, SLOW, CRASHED], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert "alternating: crashed: what happened; the answer does not cover it" in answer.reasons
+
+
+def test_a_wrong_result_is_never_recommended_however_fast():
+    wrong = replace(FAST, failure=Failure(kind=FailureKind.WRONG_RESULT, message="off by 2"))
+    answer = recommend([SINGLE, wrong, SLOWEST], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.candidate == "alternating"
+
+
+def test_finding_nothing_to_split_does_not_show_that_no_split_helps():
+    answer = recommend([SINGLE, ABSENT], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert answer.headline.startswith("cannot tell: no split of this graph was found to try")
+    assert "towers: not applicable: what happened" in answer.reasons
+
+
+@pytest.mark.parametrize("others", [[], [CRASHED], [ABSENT, CRASHED]])
+def test_with_no_split_measured_nothing_can_be_told(others):
+    answer = recommend([SINGLE, *others], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert "no split was measured to compare with single" in answer.headline
+
+
+def test_staying_single_on_the_word_of_alternating_alone_is_said():
+    answer = recommend([SINGLE, ABSENT, SLOWEST], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.reasons[0] == "the only split tried is alternating, which is bad on purpose"
+
+
+@pytest.mark.parametrize(
+    ("as_is_ms", "verdict"),
+    [
+        (10, AdviceVerdict.SPLIT),
+        (7.25, AdviceVerdict.SPLIT),
+        (7.2, AdviceVerdict.STAY_SINGLE),
+        (5, AdviceVerdict.STAY_SINGLE),
+    ],
+)
+def test_on_real_devices_a_split_must_beat_the_step_as_it_is(as_is_ms, verdict):
+    answer = recommend([SINGLE, FAST], GPUS, [round(as_is_ms * MS)] * 9)
+    assert answer.verdict is verdict
+    assert ("does not beat the step as it is" in answer.headline) == (
+        verdict is AdviceVerdict.STAY_SINGLE
+    )
+
+
+def test_a_noisy_step_as_it_is_leaves_a_split_on_real_devices_open():
+    noisy = [5 * MS, 9 * MS] * 5
+    assert recommend([SINGLE, FAST], GPUS, noisy).verdict is AdviceVerdict.CANNOT_TELL
+
+
+def test_on_stand_ins_the_step_as_it_is_is_shown_but_decides_nothing():
+    answer = recommend([SINGLE, FAST], TESTBED, [3 * MS])
+    assert answer.verdict is AdviceVerdict.SPLIT
+    assert answer.headline.endswith("; as-is on all cores: 3.00 ms")
+    assert any("they do not say how fast this machine can be" in r for r in answer.reasons)
+
+
+@pytest.mark.parametrize(
+    ("towers_ms", "alternating_ms", "verdict"),
+    [
+        (6.9, 16, AdviceVerdict.SPLIT),
+        (7.0, 16, AdviceVerdict.CANNOT_TELL),
+        (10.0, 16, AdviceVerdict.CANNOT_TELL),
+        (10.1, 16, AdviceVerdict.STAY_SINGLE),
+        (16, 6.9, AdviceVerdict.SPLIT),
+    ],
+)
+def test_a_simulation_decides_only_outside_its_known_error(towers_ms, alternating_ms, verdict):
+    answer = recommend(
+        [
+            candidate("single", predicted=10),
+            candidate("towers", predicted=towers_ms),
+            candidate("alternating", predicted=alternating_ms),
+        ],
+        NOT_RUN,
+        None,
+    )
+    assert answer.verdict is verdict
+    assert (answer.basis, answer.speedup) == ("simulated", None)
+    assert answer.candidate == ("towers" if towers_ms < alternating_ms else "alternating")
+    assert "simulated for 2 CPU stand-ins" in answer.headline
+    assert "measured" not in answer.headline
+
+
+def test_without_a_prediction_for_single_a_simulation_tells_nothing():
+    answer = recommend([candidate("single"), candidate("towers", predicted=1)], NOT_RUN, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+
+
+def test_reasons_set_copies_against_compute_and_prediction_against_measurement():
+    alone = StepProfile(
+        step_ns=(10 * MS,), compute_ns={"w0": 9 * MS, "w1": 0}, transfers=(), activities=(),
+        op_ns={}, timeline=(),
+    )  # fmt: skip
+    there = TransferTotal(
+        source="w0", target="w1", count=4, size_bytes=900_000, time_ns=5 * MS, exposed_ns=3 * MS
+    )
+    back = TransferTotal(
+        source="w1", target="w0", count=3, size_bytes=100_000, time_ns=2 * MS, exposed_ns=MS
+    )
+    split = replace(
+        alone, step_ns=(12 * MS,), compute_ns={"w0": 6 * MS, "w1": 4 * MS}, transfers=(there, back)
+    )
+    answer = recommend(
+        [
+            candidate("single", ms=10, profile=alone),
+            candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3), predicted=9, profile=split),
+        ],
+        TESTBED,
+        None,
+    )
+    assert answer.reasons == (
+        "towers: 1.20 of the step time of single (95 % interval 1.10\N{EN DASH}1.30, 20 rounds): "
+        "not faster by the 3 % that a split must win",
+        "towers: 7 copies per step, 1.00 MB, 7.00 ms of copying; w1 computes nothing during "
+        "3.00 ms of it (25 % of the step); compute 6.00 ms on w0, 4.00 ms on w1",
+        "if copies were free, towers would still need 6.00 ms, the compute of its busiest device; "
+        "single computes for 9.00 ms",
+        "towers: predicted 9.00 ms, measured 12.0 ms: the prediction is 25 % too low",
+    )
+
+
+def test_ops_that_ran_elsewhere_than_planned_are_named():
+    moved = replace(FAST, measured=replace(FAST.measured, moved_ops=("a", "b")))
+    answer = recommend([SINGLE, moved], TESTBED, None)
+    assert any("ran 2 ops elsewhere than planned, 'a' among them" in r for r in answer.reasons)
+    assert not any("elsewhere" in r for r in recommend([SINGLE, FAST], TESTBED, None).reasons)
+
+
+def test_the_answer_for_stand_ins_does_not_speak_for_accelerators():
+    assert "accelerators" in recommend([SINGLE, FAST], TESTBED, None).applies_to
+    assert recommend([SINGLE, FAST], GPUS, None).applies_to == "2 GPUs"

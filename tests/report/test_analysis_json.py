@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from placement_advisor.graph import Edge, Op, OpGraph
+from placement_advisor.placement import Placement
+from placement_advisor.report.analysis_json import SCHEMA_NAMES, analysis_as_json, load_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from placement_advisor.analysis import Analysis
+
+
+def _validate(content: object, name: str) -> None:
+    schema = load_schema(name)
+    jsonschema.Draft202012Validator(schema).validate(content)
+
+
+def _objects(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        if "properties" in schema:
+            yield schema
+        for part in schema.values():
+            yield from _objects(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _objects(part)
+
+
+@pytest.fixture
+def content(analysis: Analysis) -> dict[str, Any]:
+    return analysis_as_json(analysis)
+
+
+def test_measured_analysis_fits_its_schema(content: dict[str, Any]) -> None:
+    _validate(json.loads(json.dumps(content, allow_nan=False)), "analysis")
+
+
+def test_unmeasured_analysis_fits_its_schema_and_measures_nothing(unmeasured: Analysis) -> None:
+    content = analysis_as_json(unmeasured)
+    _validate(content, "analysis")
+    assert [candidate["measured"] for candidate in content["candidates"]] == [None, None, None]
+    assert content["as_is"] is None
+    assert content["recommendation"]["basis"] == "simulated"
+    assert content["timings_ns"]["run"] is None
+
+
+def test_candidate_without_placement_fits_the_schema(not_applicable: Analysis) -> None:
+    content = analysis_as_json(not_applicable)
+    _validate(content, "analysis")
+    towers = content["candidates"][1]
+    assert (towers["placement_file"], towers["predicted"], towers["measured"]) == (None, None, None)
+    assert towers["failure"]["kind"] == "not-applicable"
+
+
+def test_top_level_has_the_fields_of_the_contract_in_order(content: dict[str, Any]) -> None:
+    assert list(content) == [
+        "schema_version",
+        "advisor_version",
+        "tensorflow_version",
+        "model",
+        "testbed",
+        "as_is",
+        "candidates",
+        "recommendation",
+        "findings",
+        "timings_ns",
+    ]
+
+
+def test_single_is_once_as_slow_as_itself(content: dict[str, Any]) -> None:
+    single, towers, alternating = content["candidates"]
+    assert single["measured"]["ratio_to_single"] == {"median": 1.0, "ci95": [1.0, 1.0]}
+    assert 0.5 < towers["measured"]["ratio_to_single"]["median"] < 0.7
+    assert alternating["measured"] is None
+    assert alternating["failure"]["kind"] == "crashed"
+    assert towers["placement_file"] == "placements/towers.json"
+
+
+def test_step_times_keep_every_sample_and_are_integers(content: dict[str, Any]) -> None:
+    steps = content["candidates"][0]["measured"]["step_ns"]
+    assert len(steps["samples"]) == 18
+    assert steps["samples"][0] == 50_300_000  # 51.0 - 0.6 - 0.1 ms
+    assert steps["ci95"][0] <= steps["median"] <= steps["ci95"][1]
+    assert all(type(time) is int for time in [steps["median"], *steps["ci95"]])
+
+
+def test_copies_are_listed_by_direction(content: dict[str, Any]) -> None:
+    forth, back = content["candidates"][1]["measured"]["transfers"]
+    assert (forth["source"], forth["target"]) == ("worker:0", "worker:1")
+    # 160,000 for the lookup and 8,192 for the dot
+    assert (forth["count"], forth["bytes"]) == (2, 168_192)
+    assert (back["count"], back["bytes"]) == (2, 8_192 + 1_240_000)
+
+
+def test_without_a_profile_its_figures_are_null(analysis: Analysis) -> None:
+    towers = analysis.candidates[1]
+    assert towers.measured is not None
+    bare = replace(towers, measured=replace(towers.measured, profile=None, profile_run=None))
+    content = analysis_as_json(replace(analysis, candidates=(bare,)))
+    _validate(content, "analysis")
+    measured = content["candidates"][0]["measured"]
+    for field in ("compute_ns", "transfer_ns", "transfers", "profiler_overhead", "profile"):
+        assert measured[field] is None
+
+
+def test_a_run_without_a_timed_step_is_not_a_measurement(analysis: Analysis) -> None:
+    towers = analysis.candidates[1]
+    assert towers.measured is not None
+    cut = replace(towers, measured=replace(towers.measured, rounds=()), comparison=None)
+    content = analysis_as_json(replace(analysis, candidates=(cut,)))
+    _validate(content, "analysis")
+    assert content["candidates"][0]["measured"] is None
+
+
+def test_saving_is_absent_where_it_is_not_known(analysis: Analysis) -> None:
+    finding = analysis.findings[0]
+    known, unknown = analysis_as_json(
+        replace(analysis, findings=(finding, replace(finding, saving_ns=None, where={})))
+    )["findings"]
+    assert known["saving_ns"] == 1_100_000
+    assert "saving_ns" not in unknown
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("schema_version",), 2),
+        (("model", "mode"), "predict"),
+        (("model", "edge_bytes_known_share"), 1.2),
+        (("testbed", "stand_in"), "yes"),
+        (("candidates", 0, "predicted", "step_ns"), 1.5),
+        (("candidates", 0, "predicted", "step_ns"), -1),
+        (("candidates", 0, "measured", "step_ns", "samples"), []),
+        (("candidates", 1, "measured", "ratio_to_single", "ci95"), [0.5]),
+        (("candidates", 2, "failure", "kind"), "exploded"),
+        (("recommendation", "verdict"), "maybe"),
+        (("recommendation", "basis"), "assumed"),
+        (("findings", 0, "code"), "201"),
+        (("timings_ns", "total"), "43 s"),
+    ],
+)
+def test_a_wrong_value_is_refused(
+    content: dict[str, Any], path: tuple[str | int, ...], wrong: object
+) -> None:
+    holder: Any = content
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = wrong
+    with pytest.raises(jsonschema.ValidationError):
+        _validate(content, "analysis")
+
+
+def test_a_missing_or_an_unknown_field_is_refused(content: dict[str, Any]) -> None:
+    for field in content:
+        short = {name: value for name, value in content.items() if name != field}
+        with pytest.raises(jsonschema.ValidationError, match=field):
+            _validate(short, "analysis")
+    long = deepcopy(content)
+    long["candidates"][0]["note"] = "fast"
+    with pytest.raises(jsonschema.ValidationError, match="note"):
+        _validate(long, "analysis")
+
+
+@pytest.mark.parametrize("name", SCHEMA_NAMES)
+def test_schemas_are_valid_strict_and_explain_every_field(name: str) -> None:
+    schema = load_schema(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    optional = {"layer", "op", "tensor", "file", "line", "saving_ns"}
+    for part in _objects(schema):
+        assert part["additionalProperties"] is False
+        assert set(part["properties"]) - set(part["required"]) <= optional
+        for field, content in part["properties"].items():
+            assert content.get("description"), field
+
+
+def test_an_unknown_schema_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="analysis, placement"):
+        load_schema("baseline")
+
+
+@pytest.fixture
+def placement_file() -> dict[str, Any]:
+    graph = OpGraph(
+        [
+            Op(name="a", kind="MatMul", layer="dense"),
+            Op(name="b", kind="Relu", layer="dense"),
+            Op(name="c", kind="Mul", layer="dense"),
+            Op(name="d", kind="NoOp"),
+        ],
+        [Edge(producer="a", consumer="b", port=0, size_bytes=4)],
+    )
+    placement = Placement(
+        label="towers",
+        family="towers",
+        device_of={"a": "GPU:0", "b": "GPU:0", "c": "GPU:1", "d": "GPU:0"},
+        rationale="by hand",
+    )
+    return placement.as_json(graph, ("GPU:0", "GPU:1"))
+
+
+def test_a_placement_file_fits_its_schema(placement_file: dict[str, Any]) -> None:
+    _validate(placement_file, "placement")
+    assert placement_file["by_layer"] == {"dense": "GPU:0", "": "GPU:0"}
+    assert placement_file["by_op"] == {"c": "GPU:1"}
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("schema_version", 2),
+        ("devices", []),
+        ("devices", ["GPU:0", "GPU:0"]),
+        ("graph_fingerprint", "today"),
+        ("by_layer", {"dense": 0}),
+        ("note", "unknown field"),
+    ],
+)
+def test_a_wrong_placement_file_is_refused(
+    placement_file: dict[str, Any], field: str, wrong: object
+) -> None:
+    placement_file[field] = wrong
+    with pytest.raises(jsonschema.ValidationError):
+        _validate(placement_file, "placement")
+
+
+def _fields(schema: dict[str, Any], definitions: dict[str, Any], prefix: str) -> Iterator[str]:
+    for name, content in schema["properties"].items():
+        yield prefix + name
+        inner = definitions[content["$ref"].rsplit("/", 1)[1]] if "$ref" in content else content
+        if "properties" in inner:
+            yield from _fields(inner, definitions, f"{prefix}{name}.")
+        elif "properties" in inner.get("items", {}):
+            yield from _fields(inner["items"], definitions, f"{prefix}{name}[].")
+
+
+@pytest.mark.parametrize("name", SCHEMA_NAMES)
+def test_the_documentation_has_a_row_for_every_field(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "contracts.md").read_text(encoding="utf-8")
+    schema = load_schema(name)
+    for field in _fields(schema, schema.get("$defs", {}), ""):
+        assert f"\n| `{field}` |" in page, field
+
+
+def test_the_examples_of_the_documentation_fit_the_schemas() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "contracts.md").read_text(encoding="utf-8")
+    examples = [block.split("```", 1)[0] for block in page.split("```json\n")[1:]]
+    assert len(examples) == len(SCHEMA_NAMES)
+    for name, example in zip(SCHEMA_NAMES, examples, strict=True):
+        _validate(json.loads(example), name)

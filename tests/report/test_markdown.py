@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import sample_analysis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.report.markdown import render_markdown
+from placement_advisor.report.markdown_syntax import escape
+
+if TYPE_CHECKING:
+    from placement_advisor.analysis import Analysis
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize("name", ["sample", "unmeasured"])
+def test_report_is_the_golden_one(name: str) -> None:
+    expected = (GOLDEN / f"report_{name}.md").read_text(encoding="utf-8")
+    assert render_markdown(getattr(sample_analysis, name)()) == expected
+
+
+def test_names_from_models_are_shown_not_interpreted(hostile: Analysis) -> None:
+    report = render_markdown(hostile)
+    assert "<img" not in report
+    assert r"&lt;img onerror=x&gt;\|\[bold\]" in report
+    assert "\x1b" not in report
+    assert r"\`code\`" in report
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_heading(hostile: Analysis) -> None:
+    cells = None
+    for line in render_markdown(hostile).splitlines():
+        if not line.startswith("|"):
+            cells = None
+            continue
+        count = line.replace(r"\|", "").count("|")
+        assert cells in (None, count), line
+        cells = count
+
+
+def test_nothing_is_called_measured_when_nothing_ran(unmeasured: Analysis) -> None:
+    report = render_markdown(unmeasured)
+    heading = next(line for line in report.splitlines() if line.startswith("| Candidate"))
+    assert "Measured" not in heading
+    assert "simulated" in heading
+    assert "## Prediction against measurement" not in report
+    assert "## Copies against compute, measured" not in report
+    assert "tensorboard" not in report
+
+
+def test_copies_of_a_candidate_that_failed_are_labelled_simulated(analysis: Analysis) -> None:
+    report = render_markdown(analysis)
+    assert "**towers** (measured), from row to column:" in report
+    assert "**alternating** (simulated), from row to column:" in report
+
+
+def test_long_lists_of_layers_are_cut_with_their_number(analysis: Analysis) -> None:
+    layers = {f"block_{number}": "worker:0" for number in range(25)}
+    single = replace(analysis.candidates[0], by_layer=layers)
+    report = render_markdown(replace(analysis, candidates=(single,)))
+    assert "block_19 and 5 more" in report
+    assert "block_20" not in report
+
+
+def test_without_layers_only_ops_are_counted(analysis: Analysis) -> None:
+    single = replace(analysis.candidates[0], by_layer=None)
+    report = render_markdown(replace(analysis, candidates=(single,)))
+    assert "\n- worker:0, 7 ops\n" in report
+
+
+def test_a_share_of_known_sizes_below_all_is_never_shown_as_all(analysis: Analysis) -> None:
+    model = replace(analysis.model, edge_bytes_known_share=0.999)
+    assert "(99 % of known size)" in render_markdown(replace(analysis, model=model))
+
+
+@given(st.text())
+def test_any_name_becomes_one_line_without_html_or_open_cells(name: str) -> None:
+    text = escape(name)
+    assert len(text.splitlines()) <= 1
+    assert "<" not in text
+    assert all(
+        place > 0 and text[place - 1] == "\\" for place, c in enumerate(text) if c in "|`[]*"
+    )
+
+
+@pytest.mark.parametrize("name", ["max_pooling1d_2", "worker:0 → worker:1", "a.b/c:0", "10 %"])
+def test_ordinary_names_stay_as_they_are(name: str) -> None:
+    assert escape(name) == name
