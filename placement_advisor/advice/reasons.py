@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import FailureKind
-from placement_advisor.compare import Verdict
+from placement_advisor.compare import WORTHWHILE_RATIO, Verdict
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 
 _VERDICT_WORDS = {
     Verdict.FASTER: "faster",
-    Verdict.SLOWER: "not faster by the 3 % that a split must win",
+    Verdict.SLOWER: f"a split is worth it below {WORTHWHILE_RATIO:g}×",
     Verdict.INCONCLUSIVE: "too uncertain to decide",
 }
 
 
 def speedup_text(speedup: Interval) -> str:
     """Return a speedup with its interval."""
-    interval = f"{speedup.low:.2f}\N{EN DASH}{speedup.high:.2f}"
-    return f"{speedup.median:.2f}\N{MULTIPLICATION SIGN} (95 % interval {interval})"
+    return f"{speedup.median:.2f}× (95 % interval {speedup.low:.2f}–{speedup.high:.2f})"
 
 
 def measured_reasons(candidate: Candidate, single: Candidate) -> list[str]:
@@ -102,8 +101,8 @@ def as_is_reason(as_is: Sequence[int], candidate: Candidate, *, stand_in: bool) 
 def _ratio_reason(name: str, comparison: Comparison) -> str:
     ratio = comparison.ratio
     return (
-        f"{name}: {ratio.median:.2f} of the step time of {comparison.baseline} "
-        f"(95 % interval {ratio.low:.2f}\N{EN DASH}{ratio.high:.2f}, {comparison.rounds} rounds): "
+        f"{name} takes {ratio.median:.2f}× the step time of {comparison.baseline} "
+        f"(95 % interval {ratio.low:.2f}–{ratio.high:.2f}, {comparison.rounds} rounds): "
         f"{_VERDICT_WORDS[comparison.verdict]}"
     )
 
@@ -111,10 +110,10 @@ def _ratio_reason(name: str, comparison: Comparison) -> str:
 def _copies_against_compute(name: str, profile: StepProfile) -> str:
     compute = _by_device(profile.compute_ns)
     if not profile.transfers:
-        return f"{name}: no copies; compute {compute}"
+        return f"{name}: no copies; compute: {compute}"
     line = (
-        f"{name}: {profile.transfer_count} copies per step, "
-        f"{format_bytes(profile.transfer_bytes)}, {format_ns(profile.transfer_ns)} of copying"
+        f"{name}: {profile.transfer_count} copies per step carry "
+        f"{format_bytes(profile.transfer_bytes)} in {format_ns(profile.transfer_ns)}"
     )
     waits_ns: Counter[str] = Counter()
     for total in profile.transfers:
@@ -122,18 +121,18 @@ def _copies_against_compute(name: str, profile: StepProfile) -> str:
     waiting = max(waits_ns, key=waits_ns.__getitem__)
     share = waits_ns[waiting] / median(profile.step_ns) if profile.step_ns else None
     return (
-        f"{line}; {waiting} computes nothing during {format_ns(waits_ns[waiting])} of it "
-        f"({format_share(share)} of the step); compute {compute}"
+        f"{line}; {waiting} has nothing to compute during {format_ns(waits_ns[waiting])} of it "
+        f"({format_share(share)} of the step); compute: {compute}"
     )
 
 
 def _free_copies(name: str, profile: StepProfile, single: StepProfile) -> str:
     """Return the floor that compute sets; copies that slow the cores down are still in it."""
-    ours = max(profile.compute_ns.values(), default=None)
-    theirs = max(single.compute_ns.values(), default=None)
+    busiest = max(profile.compute_ns, key=profile.compute_ns.__getitem__)
+    ours, theirs = profile.compute_ns[busiest], max(single.compute_ns.values())
     return (
-        f"if copies were free, {name} would still need {format_ns(ours)}, the compute of its "
-        f"busiest device; single computes for {format_ns(theirs)}"
+        f"if copies were free, {name} would still need the {format_ns(ours)} that {busiest} "
+        f"computes; single computes for {format_ns(theirs)}"
     )
 
 

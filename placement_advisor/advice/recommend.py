@@ -195,7 +195,7 @@ def _rule_simulated(alone: Candidate | None, splits: Sequence[Candidate]) -> _Ru
         return _nothing_tried(splits, "simulated")
     best, schedule = min(tried, key=lambda entry: entry[1].step_ns)
     ratio = schedule.step_ns / alone.predicted.step_ns
-    speedup = f"{1 / ratio:.2f}\N{MULTIPLICATION SIGN}" if ratio else "?"
+    speedup = f"{1 / ratio:.2f}×" if ratio else "?"
     if ratio < SIMULATED_SPLIT_RATIO:
         return _Ruling(verdict=AdviceVerdict.SPLIT, says=f"{best.name}, {speedup}", split=best)
     says = f"{best.name} at {speedup}"

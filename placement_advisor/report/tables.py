@@ -27,7 +27,7 @@ BASELINE = "single"
 AS_IS = "as-is"
 # nvprof's own summaries rarely need more rows to show what a step is made of.
 TOP_ACTIVITIES = 5
-_DASH = "\N{EN DASH}"
+_DASH = "–"
 NOTHING = _DASH
 
 
@@ -156,7 +156,7 @@ def bytes_text(figures: StepFigures) -> str:
 
 def times_text(factor: float | None) -> str:
     """Return a factor with the sign for times."""
-    return NOTHING if factor is None else f"{factor:.2f}\N{MULTIPLICATION SIGN}"
+    return NOTHING if factor is None else f"{factor:.2f}×"
 
 
 def range_text(interval: Interval, digits: int = 2) -> str:

@@ -63,6 +63,7 @@ _FILES = (
     ("comparison.png", "compute against copies"),
     ("analysis.json", "the same for programs"),
     ("placements/", "which device each op runs on"),
+    ("predictions/", "what was predicted, written before that candidate ran"),
 )
 
 

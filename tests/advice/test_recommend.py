@@ -260,11 +260,11 @@ def test_reasons_set_copies_against_compute_and_prediction_against_measurement()
         None,
     )
     assert answer.reasons == (
-        "towers: 1.20 of the step time of single (95 % interval 1.10\N{EN DASH}1.30, 20 rounds): "
-        "not faster by the 3 % that a split must win",
-        "towers: 7 copies per step, 1.00 MB, 7.00 ms of copying; w1 computes nothing during "
-        "3.00 ms of it (25 % of the step); compute 6.00 ms on w0, 4.00 ms on w1",
-        "if copies were free, towers would still need 6.00 ms, the compute of its busiest device; "
+        "towers takes 1.20× the step time of single (95 % interval 1.10–1.30, 20 rounds): "
+        "a split is worth it below 0.97×",
+        "towers: 7 copies per step carry 1.00 MB in 7.00 ms; w1 has nothing to compute during "
+        "3.00 ms of it (25 % of the step); compute: 6.00 ms on w0, 4.00 ms on w1",
+        "if copies were free, towers would still need the 6.00 ms that w0 computes; "
         "single computes for 9.00 ms",
         "towers: predicted 9.00 ms, measured 12.0 ms: the prediction is 25 % too low",
     )
