@@ -70,8 +70,9 @@ def read_worker_steps(
     for device, path in worker_files.items():
         planes = read_planes(path)
         windows = windows.covered_by(planes)
-        for line in host_lines(planes):
-            _gather_ops(device, line, windows)
+        lines = tuple(host_lines(planes))
+        _gather_ops(device, lines, windows)
+        for line in lines:
             _gather_arrivals(device, line, windows)
     steps = windows.with_work(client_file)
     for step in steps:
@@ -84,41 +85,64 @@ def read_worker_steps(
     return summarise([step.closed() for step in steps], tuple(worker_files))
 
 
-def _gather_ops(device: str, line: Line, windows: StepWindows) -> None:
-    matches = ((event, OP_EVENT.fullmatch(event.name)) for event in line.events)
-    ops = [(event, match.group(1), match.group(2)) for event, match in matches if match]
-    ops.sort(key=lambda op: (op[0].start_ns, -op[0].end_ns))
-    own = _own_ns([event for event, _, _ in ops])
-    for (event, name, kind), own_ns in zip(ops, own, strict=True):
-        step = windows.at(event.start_ns)
-        if step is None or kind in _RECEIVE_KINDS:
-            continue
-        if kind in _SEND_KINDS:
-            step.sends[device, name].append(event.start_ns)
-            continue
-        step.work.append(
-            Work(
-                device=device,
-                op=name,
-                row=kind,
-                start_ns=event.start_ns,
-                end_ns=event.end_ns,
-                own_ns=own_ns,
+def _gather_ops(device: str, lines: Sequence[Line], windows: StepWindows) -> None:
+    threads = [
+        [
+            (event, match.group(1), match.group(2))
+            for event in line.events
+            if (match := OP_EVENT.fullmatch(event.name))
+        ]
+        for line in lines
+    ]
+    own = _own_ns([[event for event, _, _ in thread] for thread in threads])
+    for thread, thread_own in zip(threads, own, strict=True):
+        for (event, name, kind), own_ns in zip(thread, thread_own, strict=True):
+            step = windows.at(event.start_ns)
+            if step is None or kind in _RECEIVE_KINDS:
+                continue
+            if kind in _SEND_KINDS:
+                step.sends[device, name].append(event.start_ns)
+                continue
+            step.work.append(
+                Work(
+                    device=device,
+                    op=name,
+                    row=kind,
+                    start_ns=event.start_ns,
+                    end_ns=event.end_ns,
+                    own_ns=own_ns,
+                )
             )
-        )
 
 
-def _own_ns(events: Sequence[Event]) -> list[int]:
-    """Return each duration less that of events within; events of one thread, outer ones first."""
-    own = [event.duration_ns for event in events]
-    around: list[int] = []
-    for place, event in enumerate(events):
-        while around and events[around[-1]].end_ns <= event.start_ns:
-            around.pop()
-        if around:
-            own[around[-1]] -= event.duration_ns
-        around.append(place)
-    return own
+def _own_ns(threads: Sequence[Sequence[Event]]) -> list[list[int]]:
+    """Return the core time of each event of a worker whose threads share one core.
+
+    Within a thread the innermost event runs; events that run in several threads at the same moment
+    have equal parts of it. So core times add up to the time in which anything ran.
+    """
+    own = [[0.0] * len(events) for events in threads]
+    changes = []
+    for thread, events in enumerate(threads):
+        for place, event in enumerate(events):
+            if event.duration_ns:
+                # At one moment ends come before starts, and of starts the outermost comes first.
+                changes.append((event.end_ns, 0, 0, thread, place))
+                changes.append((event.start_ns, 1, -event.end_ns, thread, place))
+    changes.sort()
+    running: dict[int, list[int]] = {}
+    before_ns = 0
+    for now_ns, is_start, _, thread, place in changes:
+        for other, stack in running.items():
+            own[other][stack[-1]] += (now_ns - before_ns) / len(running)
+        before_ns = now_ns
+        if is_start:
+            running.setdefault(thread, []).append(place)
+            continue
+        running[thread].remove(place)
+        if not running[thread]:
+            del running[thread]
+    return [[round(time_ns) for time_ns in of_thread] for of_thread in own]
 
 
 def _gather_arrivals(device: str, line: Line, windows: StepWindows) -> None:

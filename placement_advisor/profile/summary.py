@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One run of an op; ``own_ns`` leaves out the ops that ran inline within it.
+    """One run of an op; ``own_ns`` is its own time on its device, apart from all other ops.
 
     ``op`` is None for device work that belongs to no op. ``row`` is its line in the activity table.
     """

@@ -1,6 +1,7 @@
 """One device of the `workers` testbed: a process that serves TensorFlow's distributed runtime.
 
-Serial on purpose, as a GPU's stream is: one core, one thread for ops, one within an op.
+Serial on purpose, as a GPU's stream is: one core, and one thread within an op. Ops have several
+threads on that core, so that a tensor that is ready to leave can leave while ops compute.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ import tensorflow as tf
 
 from placement_advisor.tf.runner import profiler_options
 
+# With one thread the executor follows a chain of ops to its end before it sends what is ready: the
+# other device waits for work that it does not need. No accelerator does that: its host launches
+# copies while it computes. Four threads leave one free unless four chains compute at once.
+_OP_THREADS = 4
+
 _server: Any = None
 
 
@@ -20,7 +26,7 @@ def serve(addresses: tuple[str, ...], index: int, core: int) -> None:
     global _server
     os.sched_setaffinity(0, {core})
     config = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=1, inter_op_parallelism_threads=1
+        intra_op_parallelism_threads=1, inter_op_parallelism_threads=_OP_THREADS
     )
     _server = tf.distribute.Server(
         {"worker": list(addresses)},
