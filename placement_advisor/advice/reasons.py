@@ -92,7 +92,7 @@ def as_is_reason(as_is: Sequence[int], candidate: Candidate, *, stand_in: bool) 
     )
     if stand_in:
         line += (
-            ": the stand-ins have fewer cores each, so they compare placements; "
+            ": stand-ins are there to compare placements with one another; "
             "they do not say how fast this machine can be"
         )
     return line

@@ -44,6 +44,12 @@ SIMULATED_STAY_RATIO = 1.0
 # The interval shrinks with the square root of the rounds: past this they buy next to nothing.
 MAX_ROUNDS_TO_ADVISE = 500
 
+# Testbeds whose step times say nothing about a split.
+UNFIT_TESTBEDS = {
+    "logical-cpus": "logical CPUs share their cores and copy by pointer: they show that a "
+    "placement takes effect, not whether it pays",
+}
+
 _OPENINGS = {
     AdviceVerdict.SPLIT: "split: ",
     AdviceVerdict.STAY_SINGLE: "stay single: best split is ",
@@ -75,12 +81,17 @@ def recommend(
     alone = next((c for c in candidates if c.family == single.FAMILY), None)
     splits = [c for c in candidates if c.family != single.FAMILY]
     if testbed.not_run is None:
-        ruling = _rule_measured(alone, splits, None if testbed.stand_in else as_is)
+        unfit = UNFIT_TESTBEDS.get(testbed.kind)
+        ruling = (
+            _no_ground(unfit)
+            if unfit
+            else _rule_measured(alone, splits, None if testbed.stand_in else as_is)
+        )
         basis, ground = "measured", f"measured on {testbed.description}"
         tell = measured_reasons
     else:
         ruling = _rule_simulated(alone, splits)
-        basis, ground = "simulated", f"simulated for {testbed.description}, {testbed.not_run}"
+        basis, ground = "simulated", f"simulated for {testbed.description}, not run"
         tell = simulated_reasons
 
     headline = f"{_OPENINGS[ruling.verdict]}{ruling.says}, {ground}{ruling.settles}"
@@ -88,7 +99,7 @@ def recommend(
         cores = " on all cores" if testbed.stand_in else ""
         headline += f"; as-is{cores}: {format_ns(median(as_is))}"
 
-    told = [ruling.because]
+    told = [testbed.not_run, ruling.because]
     if alone is not None:
         told += [reason for c in splits if c.failure is None for reason in tell(c, alone)]
     told += [failure_reason(candidate) for candidate in candidates]

@@ -232,6 +232,24 @@ def test_a_simulation_decides_only_outside_its_known_error(towers_ms, alternatin
     assert "measured" not in answer.headline
 
 
+def test_logical_cpus_decide_nothing_however_clear_the_ratio():
+    shared = replace(TESTBED, kind="logical-cpus")
+    answer = recommend(
+        [candidate("single", ms=10), candidate("towers", ms=5, ratio=(0.5, 0.4, 0.6))], shared, None
+    )
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert "share their cores" in answer.headline
+
+
+def test_why_nothing_ran_is_the_first_reason_of_a_simulated_answer():
+    idle = replace(TESTBED, not_run="only 2 cores")
+    answer = recommend(
+        [candidate("single", predicted=10), candidate("towers", predicted=5)], idle, None
+    )
+    assert answer.headline.endswith("not run")
+    assert answer.reasons[0] == "only 2 cores"
+
+
 def test_without_a_prediction_for_single_a_simulation_tells_nothing():
     answer = recommend([candidate("single"), candidate("towers", predicted=1)], NOT_RUN, None)
     assert answer.verdict is AdviceVerdict.CANNOT_TELL
