@@ -6,17 +6,21 @@ after the other until it is closed. Whatever happens in it (a crash, a hang, too
 exit) comes back as a `ChildFailure`; the command's process is never harmed.
 
 No child outlives the command: the fork server dies with the command and each child with the fork
-server, by the kernel's parent-death signal, also when the command is killed.
+server, by the kernel's parent-death signal, also when the command is killed. Left out: a process
+that the user's code detaches from its child survives if the command is killed with SIGKILL.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import faulthandler
 import importlib
 import multiprocessing
 import os
 import pickle
+import re
 import resource
 import signal
 import sys
@@ -35,13 +39,24 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _PRELOADED = "placement_advisor.tf.preload"
+# Tells the fork server which process to die with.
+_COMMAND_VARIABLE = "PLACEMENT_ADVISOR_COMMAND_PID"
 _PR_SET_PDEATHSIG = 1
 # Often enough to stop a runaway allocation (some GB/s) before the machine swaps.
 _POLL_INTERVAL_S = 0.05
 # Leave room for the rest of the machine.
 _MEMORY_SHARE = 0.8
+# What a container is allowed, in the second and the first version of control groups.
+_CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 _OUTPUT_TAIL_CHARS = 2_000
 _GRACE_S = 1.0
+# A stack is written in under a millisecond, unless the machine is out of memory.
+_STACK_GRACE_S = 0.2
+_STACK_SIGNAL = signal.SIGUSR1
+_STACK_LINE = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in ')
 
 
 class FailureCause(StrEnum):
@@ -54,11 +69,16 @@ class FailureCause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildFailure:
-    """A call without an answer; the child is gone. ``output_tail`` ends what it printed."""
+    """A call without an answer; the child is gone.
+
+    ``output_tail`` ends what it printed. ``stack`` says where its Python code was, as file and
+    line, innermost first; empty if that is not known.
+    """
 
     cause: FailureCause
     message: str
     output_tail: str
+    stack: tuple[tuple[str, int], ...] = ()
 
 
 class Child:
@@ -68,12 +88,13 @@ class Child:
         """Fork a child. What it prints goes to the file ``output``."""
         self.name = name
         self._output = output
+        self._stacks = output.with_name(f"{output.name}.stacks")
         self._memory_limit_bytes = round(_available_memory_bytes() * _MEMORY_SHARE)
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([_PRELOADED])
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, str(output)), name=name, daemon=True
+            target=_serve, args=(theirs, str(output), str(self._stacks)), name=name, daemon=True
         )
         with _without_main_module():
             self._process.start()
@@ -114,17 +135,19 @@ class Child:
             if not self._process.is_alive() and not self._connection.poll():
                 return self._died()
             for other in watch:
-                if not other._process.is_alive():
-                    return other._died()
+                failure = other.failure()
+                if failure is not None:
+                    return failure
             if deadline is not None and time.monotonic() > deadline:
                 return self._stopped(
                     FailureCause.TIMED_OUT, f"{self.name} gave no answer within {time_limit_s:g} s"
                 )
-            if _resident_bytes(self.pid) > self._memory_limit_bytes:
-                limit = f"{self._memory_limit_bytes / 1e9:.1f} GB"
-                return self._stopped(
-                    FailureCause.OUT_OF_MEMORY, f"{self.name} used more than {limit} of memory"
-                )
+            for child in (self, *watch):
+                if _resident_bytes(child.pid) > child._memory_limit_bytes:
+                    limit = f"{child._memory_limit_bytes / 1e9:.1f} GB"
+                    return child._stopped(
+                        FailureCause.OUT_OF_MEMORY, f"{child.name} used more than {limit} of memory"
+                    )
         try:
             outcome, value = self._connection.recv()
         except (EOFError, ConnectionResetError):
@@ -134,6 +157,11 @@ class Child:
         if isinstance(value, AdvisorError):
             raise value
         raise ChildError(f"{self.name}: {value}")
+
+    def failure(self, *, within_s: float = 0.0) -> ChildFailure | None:
+        """Return how the child died, None if it still lives ``within_s`` seconds from now."""
+        self._process.join(within_s)
+        return None if self._process.is_alive() else self._died()
 
     def close(self) -> None:
         """End the child and everything that it started."""
@@ -165,8 +193,18 @@ class Child:
         self.close()
 
     def _stopped(self, cause: FailureCause, message: str) -> ChildFailure:
+        if self._process.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, _STACK_SIGNAL)
+            self._process.join(_STACK_GRACE_S)
         self.close()
-        return ChildFailure(cause=cause, message=message, output_tail=self.output_tail())
+        return ChildFailure(
+            cause=cause, message=message, output_tail=self.output_tail(), stack=self._stack()
+        )
+
+    def _stack(self) -> tuple[tuple[str, int], ...]:
+        text = self._stacks.read_text(errors="replace") if self._stacks.exists() else ""
+        return tuple((m["file"], int(m["line"])) for m in _STACK_LINE.finditer(text))
 
     def _died(self) -> ChildFailure:
         self._process.join(_GRACE_S)
@@ -184,22 +222,52 @@ class ChildError(RuntimeError):
 
 def preload() -> None:
     """Start the fork server, which begins to import TensorFlow in the background."""
-    from multiprocessing import forkserver
+    from multiprocessing import forkserver, resource_tracker
 
+    os.environ[_COMMAND_VARIABLE] = str(os.getpid())
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([_PRELOADED])
-    with _without_main_module():
-        forkserver.ensure_running()
+    resource_tracker.ensure_running()
+    # A Ctrl-C while the fork server starts is the command's to handle: it has a session of its own
+    # only once Python has started in it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with _without_main_module():
+            forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    atexit.unregister(_end_fork_server)  # Once is enough, however often this is called.
+    atexit.register(_end_fork_server)
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the process that forked it ends."""
+def _end_fork_server() -> None:
+    """End it before Python shuts down, which waits for processes that the fork server keeps."""
+    from multiprocessing import forkserver
+
+    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def follow_the_command() -> None:
+    """Make the fork server die with the command. Runs in the fork server, before anything else."""
+    _die_with_parent()
+    if os.getppid() != int(os.environ[_COMMAND_VARIABLE]):
+        os._exit(1)  # The command was gone before the kernel knew.
+    os.setsid()  # A Ctrl-C in the terminal goes to the command alone, which then ends its children.
+
+
+def _die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _serve(connection: Connection, output: str) -> None:
+def _serve(connection: Connection, output: str, stacks: str) -> None:
     """Answer calls until the other side hangs up. Runs in the child."""
-    die_with_parent()
+    _die_with_parent()
+    command = multiprocessing.parent_process()
+    if command is None or not command.is_alive():
+        os._exit(1)  # The command was gone before the kernel knew.
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -208,6 +276,11 @@ def _serve(connection: Connection, output: str) -> None:
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(file, 1)
     os.dup2(file, 2)
+    for stream in (sys.stdout, sys.stderr):  # A crash must not take with it what was printed.
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    where = open(stacks, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - open until the end
+    faulthandler.enable(where)
+    faulthandler.register(_STACK_SIGNAL, where)
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123 - open until the end
     while True:
         try:
@@ -252,7 +325,10 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _available_memory_bytes() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError("no MemAvailable in /proc/meminfo")
+    """Return what is free on the machine, or what a container allows if that is less."""
+    meminfo = Path("/proc/meminfo").read_text()
+    free = int(meminfo.partition("MemAvailable:")[2].split()[0]) * 1024
+    for limit in _CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # No such file, or no limit ("max").
+            free = min(free, int(limit.read_text()))
+    return free

@@ -1,8 +1,8 @@
 """One function per command; each wires the stages together.
 
 `analyze`: load -> trace -> testbed and its costs -> candidates -> simulate, written to disk ->
-run -> profile -> compare -> recommend -> reports. Everything is written into a folder beside the
-final one, which takes its place only when it is complete.
+run -> profile -> compare -> recommend -> reports. What is written appears in the output folder
+only when it is complete.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ from placement_advisor.cost.links import assumed_cluster, fit_link
 from placement_advisor.cost.measured import dispatch_overhead_ns, measured_costs
 from placement_advisor.cost.roofline import STAND_IN_CPU, roofline_costs
 from placement_advisor.devices import Cluster
-from placement_advisor.errors import AdvisorError, ModelError, TestbedError
+from placement_advisor.errors import ModelError, TestbedError
+from placement_advisor.output_folder import output_folder
 from placement_advisor.placement import Placement
 from placement_advisor.report.write import write_analysis, write_prediction, write_reports
 from placement_advisor.simulate.engine import simulate
 from placement_advisor.testbed import Testbed, TestbedKind, TestbedPlan, plan_testbed
+from placement_advisor.tf.answers import RunFailure
 from placement_advisor.trial import BASELINE, Entry, Trial, failure_of
+from placement_advisor.user_code import is_user_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -110,7 +113,7 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
         )
     clock = Clock()
     with ExitStack() as stack:
-        staging = stack.enter_context(_staging(options.output))
+        staging = stack.enter_context(output_folder(options.output))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-")))
         bundle = scratch / "bundle"
         bundle.mkdir()
@@ -133,7 +136,6 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
             write_reports(analysis, staging)
         analysis = replace(analysis, timings_ns=clock.timings_ns())
         write_analysis(analysis, staging)
-        _publish(staging, options.output)
     return analysis
 
 
@@ -149,40 +151,6 @@ def _check(options: AnalyzeOptions) -> None:
     if path.is_dir() or path.suffix != ".py":
         raise ModelError(f"{path}: not a Python file", hint="give a .py file that builds a model")
     check_names(options.candidates)
-    output = options.output
-    if output.exists() and not output.is_dir():
-        raise AdvisorError(f"{output}: is a file", hint="choose another folder with -o")
-    if output.is_dir() and any(output.iterdir()) and not (output / "analysis.json").exists():
-        raise AdvisorError(
-            f"{output}: not empty, and not the output of an earlier analysis",
-            hint="choose another folder with -o",
-        )
-
-
-@contextmanager
-def _staging(output: Path) -> Iterator[Path]:
-    """Make a folder beside the output, gone at the end unless it was published."""
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=output.parent))
-        staging.chmod(0o755)
-    except OSError as error:
-        raise AdvisorError(
-            f"{output}: cannot be written: {error.strerror}", hint="choose another folder with -o"
-        ) from None
-    try:
-        yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _publish(staging: Path, output: Path) -> None:
-    """Put the finished folder in place of an earlier one."""
-    old = staging.with_name(staging.name + "-old")
-    if output.exists():
-        output.rename(old)
-    staging.rename(output)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _trace(
@@ -214,15 +182,22 @@ def _trace(
 def _must_answer(answer: Any, options: AnalyzeOptions, stage: str) -> Any:
     if not isinstance(answer, ChildFailure):
         return answer
+    place = _place(answer, Path(options.path))
     hints = {
         "crashed": "the file's own code ended the process; run it with python to see why",
         "timed-out": "raise --time-limit, or look for a loop that does not end",
         "out-of-memory": "make the model or its example data smaller",
     }
     tail = f"\nIt last printed:\n{answer.output_tail.strip()}" if answer.output_tail.strip() else ""
-    raise ModelError(
-        f"{options.path}: {stage} failed: {answer.message}{tail}", hint=hints[answer.cause]
-    )
+    raise ModelError(f"{place}: {stage} failed: {answer.message}{tail}", hint=hints[answer.cause])
+
+
+def _place(failure: ChildFailure, path: Path) -> str:
+    """Return the file and line of the user's code that ran last, if known, else the model file."""
+    for file, line in failure.stack:
+        if is_user_code(file, path):
+            return f"{file}:{line}"
+    return str(path)
 
 
 class _Study:
@@ -247,6 +222,7 @@ class _Study:
         self._predicted: dict[str, Schedule] = {}
         self._trial: Trial | None = None
         self._as_is: list[int] = []
+        self._as_is_failed = False
         self._warnings: list[str] = []
 
     @property
@@ -362,15 +338,18 @@ class _Study:
         return costs
 
     def _time_as_is(self, loader: Child, number: int) -> None:
+        if self._as_is_failed:
+            return
         answer = loader.call(
             f"{_AS_IS}:run_as_is",
             number,
             self._options.steps,
             time_limit_s=self._options.time_limit_s,
         )
-        if isinstance(answer, ChildFailure):
-            if not any("as-is" in warning for warning in self._warnings):
-                self._warnings.append(f"as-is was not timed: {failure_of(answer).message}")
+        if isinstance(answer, ChildFailure | RunFailure):
+            self._as_is_failed = True
+            self._as_is = []  # Some rounds do not compare with candidates that ran in all.
+            self._warnings.append(f"as-is was not timed: {failure_of(answer).message}")
         elif number:  # The first call traces.
             self._as_is += answer
 
@@ -420,7 +399,7 @@ class _Study:
         folder = self._staging / run
         folder.mkdir(parents=True, exist_ok=True)
         for host, path in {**entry.files.devices, "client": entry.files.client}.items():
-            shutil.copyfile(path, folder / f"{host.replace(':', '-')}.xplane.pb")
+            shutil.copy2(path, folder / f"{host.replace(':', '-')}.xplane.pb")
         return str(run)
 
     def _model_summary(self) -> ModelSummary:

@@ -17,9 +17,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.children import Child, ChildFailure
+from placement_advisor.children import Child, ChildError, ChildFailure
 from placement_advisor.devices import Device
 from placement_advisor.errors import TestbedError
+from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
     from placement_advisor.graph import OpGraph
@@ -30,6 +31,8 @@ _NETWORK = "placement_advisor.tf.private_network"
 _FIRST_PORT = 20_000
 # Starting a server takes 0.1 s; anything near this is a hang.
 _START_LIMIT_S = 60.0
+# TensorFlow reports a lost connection a little before the kernel reports the dead process.
+_DEATH_GRACE_S = 0.5
 
 
 class TestbedKind(StrEnum):
@@ -178,7 +181,14 @@ class Testbed:
         client = self._client
         assert client is not None, "start comes first"
         client.start(f"{_RUNNER}:{function}", *args)
-        answer = client.wait(time_limit_s=time_limit_s, watch=self._workers)
+        try:
+            answer = client.wait(time_limit_s=time_limit_s, watch=self._workers)
+        except ChildError:
+            answer = self._dead_worker()
+            if answer is None:
+                raise
+        if isinstance(answer, RunFailure):
+            answer = self._dead_worker() or answer
         if isinstance(answer, ChildFailure):
             self.close()
         return answer
@@ -223,6 +233,14 @@ class Testbed:
 
     def _children(self) -> tuple[Child, ...]:
         return (*self._workers, self._client) if self._client else self._workers
+
+    def _dead_worker(self) -> ChildFailure | None:
+        """Return how a worker died, if one did: the client only sees a broken connection."""
+        for worker in self._workers:
+            failure = worker.failure(within_s=_DEATH_GRACE_S / len(self._workers))
+            if failure is not None:
+                return failure
+        return None
 
     def _fork(self, name: str) -> Child:
         return Child(name, self._scratch / f"{name.replace(':', '-')}-{self._starts}.log")

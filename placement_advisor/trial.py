@@ -175,20 +175,38 @@ class Trial:
         return [entry for entry in self.entries.values() if entry.failure is None]
 
     def _in_doubt(self) -> bool:
-        return any(c.verdict is Verdict.INCONCLUSIVE for c in self.comparisons().values())
+        """Say whether more rounds could settle a verdict: not that on a candidate which is out."""
+        if self.entries[BASELINE].failure is not None:
+            return False
+        return any(
+            comparison.verdict is Verdict.INCONCLUSIVE and self.entries[label].failure is None
+            for label, comparison in self.comparisons().items()
+        )
 
     def _prepare(self, entry: Entry) -> None:
-        label, device_of = entry.placement.label, dict(entry.placement.device_of)
-        answer = self._testbed.call("prepare", label, device_of, time_limit_s=_CALL_LIMIT_S)
+        answer = self._call_prepare(entry)
         if isinstance(answer, ChildFailure | RunFailure):
             self._fail(entry, answer)
         else:
             entry.prepared = answer
 
+    def _call_prepare(self, entry: Entry) -> Any:
+        label, device_of = entry.placement.label, dict(entry.placement.device_of)
+        return self._testbed.call("prepare", label, device_of, time_limit_s=_CALL_LIMIT_S)
+
+    @property
+    def _reference(self) -> Entry:
+        """The candidate whose results are the right ones: the first that was entered."""
+        return next(iter(self.entries.values()))
+
+    def _call_verify(self, entry: Entry) -> Any:
+        label = entry.placement.label
+        return self._testbed.call("verify", label, VERIFIED_STEPS, time_limit_s=_CALL_LIMIT_S)
+
     def _verify(self, entry: Entry) -> None:
-        answer = self._testbed.call(
-            "verify", entry.placement.label, VERIFIED_STEPS, time_limit_s=_CALL_LIMIT_S
-        )
+        if self._reference.failure is not None:
+            return  # There is nothing to compare with, and no verdict without it.
+        answer = self._call_verify(entry)
         if isinstance(answer, ChildFailure | RunFailure):
             self._fail(entry, answer)
             return
@@ -222,19 +240,30 @@ class Trial:
         else:
             keep(answer)
 
-    def _fail(self, entry: Entry, answer: ChildFailure | RunFailure | Any) -> None:
+    def _fail(self, entry: Entry, answer: ChildFailure | RunFailure) -> None:
         entry.failure = failure_of(answer)
-        if not isinstance(answer, ChildFailure):
-            return
+        if isinstance(answer, ChildFailure):
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Build the testbed anew, with the candidates that are still in and prepared."""
         try:
             self._testbed.start()
         except AdvisorError as error:
-            for other in self._running():
-                other.failure = Failure(kind=FailureKind.CRASHED, message=error.message)
+            for entry in self._running():
+                entry.failure = Failure(kind=FailureKind.CRASHED, message=error.message)
             return
-        for other in self._running():
-            if other.prepared is not None:
-                self._prepare(other)
+        for entry in self._running():
+            if entry.prepared is None:
+                continue
+            answer = self._call_prepare(entry)
+            if entry is self._reference and not isinstance(answer, ChildFailure | RunFailure):
+                answer = self._call_verify(entry)  # The new client knows no results yet.
+            if isinstance(answer, ChildFailure | RunFailure):
+                entry.failure = failure_of(answer)
+            if isinstance(answer, ChildFailure):
+                self._rebuild()  # Ends, since each time a candidate is out.
+                return
 
 
 def failure_of(answer: ChildFailure | RunFailure) -> Failure:

@@ -105,6 +105,9 @@ def analyze(
     )
     with progress(quiet=quiet) as watcher:
         analysis = pipeline.analyze(options, watcher)
+    if as_json and not quiet:  # The report for people has them; the one for programs has not.
+        for warning in analysis.warnings:
+            print(f"advisor: warning: {warning}", file=sys.stderr)
     _print(analysis, as_json=as_json, output=options.output)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import traceback
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placement_advisor import __version__
 from placement_advisor.cli.analyze import analyze
 from placement_advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 USAGE_OR_TOOL_ERROR = 2
 INTERRUPTED = 130
@@ -25,25 +31,47 @@ app = typer.Typer(
 app.command()(analyze)
 
 
-@app.callback()
-def root(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
-) -> None:
-    """Options before a command."""
-    if version:
+def _print_version(asked: bool) -> None:
+    if asked:
         typer.echo(f"placement-advisor {__version__}")
         raise typer.Exit
 
 
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Options before a command."""
+
+
 def main() -> None:
     """Run the command; errors that a user can fix become one message and exit code 2."""
+    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        app(standalone_mode=True)
+        app()
     except AdvisorError as error:
         print(f"advisor: error: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"advisor: hint: {error.hint}", file=sys.stderr)
         sys.exit(USAGE_OR_TOOL_ERROR)
-    except KeyboardInterrupt:
-        print("advisor: interrupted, nothing was written", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # Typer has made it of a KeyboardInterrupt.
+            print("advisor: interrupted", file=sys.stderr)
+        raise
+    except Exception:
+        traceback.print_exc()
+        print("advisor: this is a bug in advisor, please report it", file=sys.stderr)
+        sys.exit(USAGE_OR_TOOL_ERROR)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Stop at the first signal, and let no second one disturb the cleaning up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt

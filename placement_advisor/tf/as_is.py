@@ -7,13 +7,25 @@ from typing import Any
 
 import tensorflow as tf
 
+from placement_advisor.tf.answers import RunFailure
 from placement_advisor.tf.tracer import loaded_workload
 
 _function: Any = None
 
 
-def run_as_is(batch: int, steps: int) -> list[int]:
+def run_as_is(batch: int, steps: int) -> list[int] | RunFailure:
     """Run and time steps of the loaded workload, each until its outputs are there."""
+    try:
+        return _timed_steps(batch, steps)
+    except Exception as error:  # It is the user's code: anything can come out of it.
+        message = str(error).strip() or type(error).__name__
+        return RunFailure(
+            out_of_memory=isinstance(error, tf.errors.ResourceExhaustedError | MemoryError),
+            message=message.splitlines()[0],
+        )
+
+
+def _timed_steps(batch: int, steps: int) -> list[int]:
     global _function
     workload = loaded_workload()
     if _function is None:

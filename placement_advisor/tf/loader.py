@@ -8,6 +8,8 @@ code.
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import re
 import sys
 import traceback
 from dataclasses import dataclass
@@ -17,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
+from placement_advisor.user_code import is_ours, is_user_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 # Enough different batches to see state change from step to step, few enough to keep in memory.
 EXAMPLE_BATCHES = 4
+_FRAME_IN_MESSAGE = re.compile(r' *File "(?P<file>[^"]+)", line \d+, in .*\n.*\n')
 _STEP_NAMES = ("train_step", "training_step", "step")
 _CONTRACT = (
     "looked for a compiled keras.Model or a tf.function named train_step, training_step or step, "
@@ -79,11 +83,12 @@ def load(path: str, *, name: str | None, mode: str | None, batch_size: int | Non
 
 
 def _run(path: Path) -> dict[str, Any]:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # A name of its own: the user's file may be called like a module that something else imports.
+    spec = importlib.util.spec_from_file_location(f"_model_file_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ModelError(f"{path}: not a Python file", hint=_CONTRACT)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[spec.name] = module
     sys.path.insert(0, str(path.resolve().parent))
     sys.argv = [str(path)]
     try:
@@ -95,34 +100,31 @@ def _run(path: Path) -> dict[str, Any]:
             hint='put what should only run as a script under `if __name__ == "__main__":`',
         ) from None
     except SyntaxError as error:
-        raise ModelError(
-            f"{error.filename}:{error.lineno}: not valid Python: {error.msg}"
-        ) from None
+        where = f"{error.filename}:{error.lineno}" if error.filename else str(path)
+        raise ModelError(f"{where}: not valid Python: {error.msg}") from None
     except MemoryError as error:
         raise ModelError(f"{path}: out of memory while loading{_where(error, path)}") from None
     except UnicodeDecodeError as error:
         raise ModelError(f"{path}: not a Python file: {error}") from None
-    except Exception as error:
+    except BaseException as error:
         raise ModelError(f"{path}: {describe(error, path)}") from None
     return vars(module)
 
 
 def describe(error: BaseException, path: Path) -> str:
-    """Return the error with the part of its traceback that lies in the user's code."""
+    """Return the error with the part of its traceback that lies in the user's code.
+
+    TensorFlow writes the stack of a traced function into the message; our part is cut out.
+    """
     text = "".join(traceback.format_exception_only(error)).strip()
+    text = _FRAME_IN_MESSAGE.sub(lambda frame: "" if is_ours(frame["file"]) else frame[0], text)
     return f"{text}{_where(error, path)}"
 
 
 def _where(error: BaseException, path: Path) -> str:
     """Return the user's frames, outermost first: from the model file to the user's last line."""
     frames = traceback.extract_tb(error.__traceback__)
-    folder = str(path.resolve().parent)
-    own = [
-        frame
-        for frame in frames
-        if str(Path(frame.filename).resolve()).startswith(folder)
-        and "site-packages" not in frame.filename
-    ]
+    own = [frame for frame in frames if is_user_code(frame.filename, path)]
     if not own:
         return ""
     return "\n" + "".join(traceback.format_list(own)).rstrip()
@@ -172,16 +174,33 @@ def _batches(
             batches = tuple(_take(dataset))
         except Exception as error:
             raise ModelError(f"{path}: `dataset` fails: {describe(error, Path(path))}") from None
+        if not batches and batch_size is not None:
+            raise ModelError(f"{path}: `dataset` holds less than one batch of {batch_size}")
         if not batches:
             raise ModelError(f"{path}: `dataset` is empty")
+        _check_dense(path, batches[0])
         return batches, "`dataset`"
     if namespace.get("inputs") is not None:
         if batch_size is not None:
             raise ModelError(
                 f"{path}: --batch-size needs a `dataset`; `inputs` has the size it has"
             )
-        return (tf.nest.map_structure(tf.convert_to_tensor, namespace["inputs"]),), "`inputs`"
+        _check_dense(path, namespace["inputs"])
+        try:
+            batch = tf.nest.map_structure(tf.convert_to_tensor, namespace["inputs"])
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"{path}: `inputs` is not made of tensors: {error}") from None
+        return (batch,), "`inputs`"
     raise ModelError(f"{path}: no example batches", hint=_CONTRACT)
+
+
+def _check_dense(path: str, batch: Any) -> None:
+    for tensor in tf.nest.flatten(batch):
+        if isinstance(tensor, tf.RaggedTensor | tf.SparseTensor):
+            raise ModelError(
+                f"{path}: the example batches hold a {type(tensor).__name__}",
+                hint="hand it over as dense tensors (to_tensor, tf.sparse.to_dense)",
+            )
 
 
 def _take(dataset: tf.data.Dataset) -> Iterator[Any]:
@@ -254,8 +273,7 @@ def _as_one_argument(function: Any) -> Callable[..., Any]:
 
 
 def _argument_names(function: Any, arguments: tuple[Any, ...]) -> tuple[str, ...]:
-    code = getattr(function.python_function, "__code__", None)
-    given = code.co_varnames[: code.co_argcount] if code else ()
+    given = list(inspect.signature(function.python_function).parameters)
     names: list[str] = []
     for i, argument in enumerate(arguments):
         base = given[i] if i < len(given) else f"input_{i}"

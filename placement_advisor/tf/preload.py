@@ -7,10 +7,9 @@ survives a fork.
 import contextlib
 import os
 
-from placement_advisor.children import die_with_parent
+from placement_advisor.children import follow_the_command
 
-die_with_parent()
-os.setsid()  # A Ctrl-C in the terminal goes to the command alone, which then ends its children.
+follow_the_command()
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 

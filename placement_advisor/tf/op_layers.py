@@ -1,0 +1,221 @@
+"""To which call of a layer each op belongs.
+
+What Keras layers compute is traced with the layer's path on every op. Elsewhere the user's name
+scopes are the layers; in a step without Keras layers, an op outside all scopes is a layer of its
+own if it has a gradient or reads a variable. A second call of the same layer is numbered:
+``dense@2``. A gradient op belongs to the forward op after which TensorFlow named it, a variable to
+the layer that reads it first, an update to the variable that it leads to: so optimizer slots
+belong to their variable's layer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.graph import Role
+from placement_advisor.tf.roles import GRADIENT_SCOPE, GRADIENT_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+LAYER_ATTRIBUTE = "_placement_advisor_layer"
+_CALL_NUMBER = re.compile(r"_\d+$")
+_ANY_GRADIENT_SCOPE = re.compile(r"(?:^|(?<=/))(?:gradient_tape|gradients(?:_\d+)?)/")
+_FUNCTION_CALL_PART = re.compile(r"(?:^|(?<=/))(?:Stateful)?PartitionedCall(?:_\d+)?/")
+_FUNCTION_CALL = re.compile(rf"^.*{_FUNCTION_CALL_PART.pattern}")
+_NO_LAYER_KINDS = frozenset({"ReadVariableOp", "NoOp", "Identity"})
+
+
+def op_layers(
+    operations: list[Any], roles: dict[str, Role], variables: dict[str, str]
+) -> dict[str, str]:
+    """Return the layers of ops by name; ``operations`` stand in topological order."""
+    forward = [op for op in operations if roles[op.name] is Role.FORWARD]
+    served = _served_names(operations, roles)
+    scopes = _keras_calls(forward)
+    others = [op for op in forward if _longest_prefix(op.name, scopes) is None]
+    gradients = None if scopes else {n for names in served.values() for n in names}
+    scopes |= _name_scopes(others, variables, gradients)
+    layers: dict[str, str] = {}
+    for op in operations:
+        if roles[op.name] in (Role.FORWARD, Role.CONSTANT, Role.BACKWARD):
+            names = served.get(op.name, (op.name,))
+            found = (_longest_prefix(name, scopes) for name in names)
+            layer = next((layer for layer in found if layer is not None), None)
+            if layer is not None:
+                layers[op.name] = layer
+    _reads(forward, layers)
+    _state_and_updates(operations, roles, variables, layers)
+    _rest_of_backward(operations, roles, layers)
+    return layers
+
+
+def _served_names(operations: list[Any], roles: dict[str, Role]) -> dict[str, tuple[str, ...]]:
+    """Map gradient ops to names that may begin with that of the forward op that they serve.
+
+    The gradient of a called function is a function with a call of its own; it serves the call
+    whose tensors it reads.
+    """
+    named = {op.name: match for op in operations if (match := GRADIENT_SCOPE.match(op.name))}
+    own = {name: GRADIENT_SUFFIX.sub("", name[match.end() :]) for name, match in named.items()}
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for op in operations:
+        around = named[op.name].group(1) or "" if op.name in named else ""
+        for t in op.inputs if around else ():
+            call = _FUNCTION_CALL.match(t.op.name)
+            within = t.op.name[call.end() :] if call else None
+            if call and roles[t.op.name] is Role.FORWARD and own[op.name].startswith(within or "?"):
+                votes[around][call.group()] += 1
+    served: dict[str, tuple[str, ...]] = {}
+    for name, match in named.items():
+        around = match.group(1) or ""
+        if around in votes:
+            around = votes[around].most_common(1)[0][0]
+        around = _ANY_GRADIENT_SCOPE.sub("", around)
+        served[name] = (around + own[name], own[name]) if around else (own[name],)
+    return served
+
+
+def _keras_calls(forward: list[Any]) -> dict[str, str]:
+    """Map the name scope of each call of a Keras layer to the layer."""
+    calls: Counter[str] = Counter()
+    scopes: dict[str, str] = {}
+    for op in forward:
+        tag = _tag(op)
+        scope = _call_scope(op.name, tag) if tag else None
+        if tag and scope and scope not in scopes:
+            scopes[scope] = _numbered(tag, calls)
+    return scopes
+
+
+def _name_scopes(
+    forward: list[Any], variables: dict[str, str], gradients: Iterable[str] | None
+) -> dict[str, str]:
+    """Map name scopes to layers, and the names of ops outside all scopes if gradients are given."""
+    with_gradient = {start for name in gradients or () for start in _starts(name)}
+    calls: Counter[str] = Counter()
+    scopes: dict[str, str] = {}
+    with_variables: set[str] = set()
+    for op in forward:
+        scope = op.name.rpartition("/")[0]
+        reads = op.name in variables or any(t.op.name in variables for t in op.inputs)
+        if reads:
+            with_variables.add(scope)
+        if op.type in _NO_LAYER_KINDS or op.type.startswith("Assign") or scope in scopes:
+            continue
+        label = _FUNCTION_CALL_PART.sub("", f"{scope}/").rstrip("/")
+        if label:
+            scopes[scope] = _numbered(label, calls)
+        elif gradients is not None and (reads or op.name in with_gradient):
+            scopes[op.name] = _numbered(op.name.rpartition("/")[2], calls)
+    # A scope without variables inside another is a function of TensorFlow's, not a layer.
+    for scope in sorted(scopes, key=len):
+        outer = _longest_prefix(scope.rpartition("/")[0], scopes)
+        if outer is not None and scope not in with_variables:
+            scopes[scope] = outer
+    return scopes
+
+
+def _numbered(label: str, calls: Counter[str]) -> str:
+    calls[label] += 1
+    return label if calls[label] == 1 else f"{label}@{calls[label]}"
+
+
+def _tag(op: Any) -> str | None:
+    try:
+        return str(op.get_attr(LAYER_ATTRIBUTE).decode())
+    except ValueError:
+        return None
+
+
+def _call_scope(name: str, tag: str) -> str:
+    """Return the part of an op's name that stands for this call of its layer."""
+    parts, last = name.split("/"), tag.rpartition("/")[2]
+    for i in range(tag.count("/"), len(parts) - 1):
+        if parts[i] == last or _CALL_NUMBER.sub("", parts[i]) == last:
+            return "/".join(parts[: i + 1])
+    return name.rpartition("/")[0] or name
+
+
+def _starts(name: str) -> Iterator[str]:
+    """Yield the name and all scopes that it lies in, longest first."""
+    while name:
+        yield name
+        name = name.rpartition("/")[0]
+
+
+def _longest_prefix(name: str, scopes: dict[str, str]) -> str | None:
+    return next((scopes[start] for start in _starts(name) if start in scopes), None)
+
+
+def _reads(forward: list[Any], layers: dict[str, str]) -> None:
+    """A variable is read for the layer that uses it, whatever scope the read is named in."""
+    for op in forward:
+        if op.type == "ReadVariableOp":
+            layer = _first(layers, (c.name for c in op.outputs[0].consumers()))
+            if layer is not None:
+                layers[op.name] = layer
+
+
+def _state_and_updates(
+    operations: list[Any],
+    roles: dict[str, Role],
+    variables: dict[str, str],
+    layers: dict[str, str],
+) -> None:
+    """Give variables the layer that reads them, update ops that of the variable they lead to."""
+    for op in operations:
+        owner = variables.get(op.name)
+        if owner and owner not in layers and roles[op.name] is Role.FORWARD and op.name in layers:
+            layers[owner] = layers[op.name]
+    reach: dict[str, frozenset[str]] = {}
+    # Twice: a slot's layer shows only when the ops that read it are known.
+    for _ in range(2):
+        slots: dict[str, set[str]] = {}
+        for op in reversed(operations):
+            if roles[op.name] is not Role.UPDATE:
+                continue
+            found = {
+                layer for t in op.outputs for c in t.consumers() for layer in reach.get(c.name, ())
+            }
+            handle = variables.get(op.name)
+            if handle in layers:
+                found.add(layers[handle])
+            reach[op.name] = frozenset(found)
+            if handle is not None and handle not in layers:
+                slots.setdefault(handle, set()).update(found)
+        for slot, leads_to in slots.items():
+            if len(leads_to) == 1:
+                layers[slot] = next(iter(leads_to))
+    for name, reached in reach.items():
+        handle = variables.get(name)
+        if handle in layers:
+            layers[name] = layers[handle]
+        elif len(reached) == 1:
+            layers[name] = next(iter(reached))
+    for name, role in roles.items():  # Variables that stand with another one.
+        if role is Role.VARIABLE and variables[name] in layers:
+            layers[name] = layers[variables[name]]
+
+
+def _rest_of_backward(
+    operations: list[Any], roles: dict[str, Role], layers: dict[str, str]
+) -> None:
+    """Gradient ops without a forward name stand with the one that they wait for, or else serve."""
+    nameless = [
+        op for op in operations if roles[op.name] is Role.BACKWARD and op.name not in layers
+    ]
+    for op in nameless:
+        layer = _first(layers, (t.op.name for t in op.inputs))
+        if layer is not None:
+            layers[op.name] = layer
+    for op in reversed(nameless):
+        layer = _first(layers, (c.name for t in op.outputs for c in t.consumers()))
+        if layer is not None:
+            layers.setdefault(op.name, layer)
+
+
+def _first(layers: dict[str, str], names: Iterable[str]) -> str | None:
+    return next((layers[name] for name in names if name in layers), None)

@@ -1,0 +1,137 @@
+"""A placed step in a session of its own, with its own copy of the state.
+
+Grappler and its remapper are off for every candidate alike, since they fuse and move ops across
+devices: what runs is what was planned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from placement_advisor.tf.placer import RESIDENT_SUFFIX
+from placement_advisor.tf.results import Results
+
+if TYPE_CHECKING:
+    from placement_advisor.tf.bundle import Bundle
+
+v1 = tf.compat.v1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """Where sessions run: on workers (``address`` of one of them), or in this process if empty."""
+
+    address: str
+    logical_cpus: int
+
+    def session(self, graph: Any) -> Any:
+        """Return a session that runs a graph as it is."""
+        config = v1.ConfigProto(allow_soft_placement=False, isolate_session_state=True)
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = -1
+        config.gpu_options.allow_growth = True
+        if self.logical_cpus:
+            config.device_count["CPU"] = self.logical_cpus
+        return v1.Session(self.address, graph=graph, config=config)
+
+
+class PlacedStep:
+    """A candidate that is ready to run; ``partitions`` are the graphs that the devices execute."""
+
+    def __init__(self, bundle: Bundle, placed: Any, runtime: Runtime) -> None:
+        """Set up the state and run one step.
+
+        Raises:
+            OpError: TensorFlow refuses the placement, or the step fails.
+            ValueError: the graph is not valid.
+        """
+        self._bundle = bundle
+        graph = tf.Graph()
+        with graph.as_default():
+            tf.graph_util.import_graph_def(placed, name="")
+            handles = {name: graph.get_tensor_by_name(f"{name}:0") for name in bundle.variables}
+            residents = [graph.get_tensor_by_name(f"{i}{RESIDENT_SUFFIX}:0") for i in bundle.inputs]
+            self._assign = {
+                name: _assignment(handles[name], value) for name, value in bundle.variables.items()
+            }
+            self._put = [
+                _assignment(resident, value)
+                for resident, value in zip(residents, bundle.batches[0], strict=True)
+            ]
+            fill = [
+                _table_import(graph.get_tensor_by_name(f"{name}:0"), *content)
+                for name, content in bundle.tables.items()
+            ]
+            self._reads = {
+                name: _read(handles[name], value) for name, value in bundle.variables.items()
+            }
+        outputs = [graph.get_tensor_by_name(name) for name in bundle.outputs]
+        targets = [graph.get_operation_by_name(name) for name in bundle.targets]
+        ends = [*dict.fromkeys([*targets, *(tensor.op for tensor in outputs)])]
+        self._session = runtime.session(graph)
+        try:
+            for operation, feeds in fill:
+                self._session.run(operation, feeds)
+            self.reset()
+            self.put_batch(0)
+            metadata = v1.RunMetadata()
+            options = v1.RunOptions(output_partition_graphs=True)
+            self._session.run(ends, options=options, run_metadata=metadata)
+            self.partitions = tuple(metadata.partition_graphs)
+            self.run = self._session.make_callable(ends)
+            self._run_for_outputs = self._session.make_callable([outputs, targets])
+        except Exception:
+            self.close()
+            raise
+
+    def put_batch(self, number: int) -> None:
+        """Put an example batch in place; they are used in turn."""
+        batch = self._bundle.batches[number % len(self._bundle.batches)]
+        for (operation, feed), value in zip(self._put, batch, strict=True):
+            self._session.run(operation, {feed: value})
+
+    def reset(self) -> None:
+        """Give all variables their initial values."""
+        for name, value in self._bundle.variables.items():  # A message holds 2 GB at most.
+            operation, feed = self._assign[name]
+            self._session.run(operation, {feed: value})
+
+    def results(self, steps: int) -> Results:
+        """Run steps from the initial state, each on the next batch; the state is reset after."""
+        self.reset()
+        outputs: list[Any] = []
+        for i in range(steps):
+            self.put_batch(i)
+            outputs += self._run_for_outputs()[0]
+        state = self._session.run(self._reads)
+        self.reset()
+        return Results(outputs=tuple(outputs), state=state)
+
+    def close(self) -> None:
+        """Free the state."""
+        self._session.close()
+
+
+def _assignment(handle: Any, value: Any) -> tuple[Any, Any]:
+    with tf.device(handle.device):
+        feed = v1.placeholder(tf.as_dtype(value.dtype), value.shape)
+        return tf.raw_ops.AssignVariableOp(resource=handle, value=feed), feed
+
+
+def _read(handle: Any, value: Any) -> Any:
+    with tf.device(handle.device):
+        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.as_dtype(value.dtype))
+
+
+def _table_import(handle: Any, keys: Any, values: Any) -> tuple[Any, dict[Any, Any]]:
+    with tf.device(handle.device):
+        keys_feed, values_feed = (
+            v1.placeholder(tf.as_dtype(array.dtype), array.shape) for array in (keys, values)
+        )
+        operation = tf.raw_ops.LookupTableImportV2(
+            table_handle=handle, keys=keys_feed, values=values_feed
+        )
+    return operation, {keys_feed: keys, values_feed: values}

@@ -1,0 +1,324 @@
+"""`advisor analyze` on real workers, from a model of two towers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from command_runs import Ran, run_here
+from watched_testbed import Call, Watch, WatchedTestbed, kill
+
+from placement_advisor import pipeline
+from placement_advisor import testbed as testbed_module
+from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.testbed import Testbed, usable_cores
+from placement_advisor.trial import RESULT_TOLERANCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FEW = ("--rounds", "5", "--steps", "1")
+NAMES = ["single", "towers", "alternating"]
+needs_two_cores = pytest.mark.skipif(
+    len(usable_cores()) < 2, reason="real runs need two cores of their own"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysed:
+    """A run of the command, its output folder, and what the testbed saw."""
+
+    ran: Ran
+    folder: Path
+    calls: list[Call]
+
+    @property
+    def analysis(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.folder / "analysis.json").read_text())
+        return content
+
+    def candidate(self, name: str) -> dict[str, Any]:
+        return next(c for c in self.analysis["candidates"] if c["name"] == name)
+
+
+@pytest.fixture(scope="module")
+def analysed(
+    fork_server: None, two_towers: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Analysed:
+    """One complete run."""
+    folder = tmp_path_factory.mktemp("analysed")
+    watch = Watch(output=folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WatchedTestbed, "watch", watch, raising=False)
+        patch.setattr(pipeline, "Testbed", WatchedTestbed)
+        ran = run_here("analyze", str(two_towers), "-o", str(folder), *FEW)
+    return Analysed(ran=ran, folder=folder, calls=watch.calls)
+
+
+@pytest.fixture
+def broken_run(
+    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Analysed]:
+    """Runs the command and does something before one call of the runner."""
+
+    def run(function: str, label: str, count: int, act: Callable[[Testbed], None]) -> Analysed:
+        def before(call: Call, testbed: Testbed) -> None:
+            if (call.function, call.label, call.count) == (function, label, count):
+                act(testbed)
+
+        folder = tmp_path / "out"
+        watch = Watch(output=folder, before=before)
+        monkeypatch.setattr(WatchedTestbed, "watch", watch, raising=False)
+        monkeypatch.setattr(pipeline, "Testbed", WatchedTestbed)
+        ran = advisor("analyze", str(two_towers), "-o", str(folder), *FEW, "--json")
+        return Analysed(ran=ran, folder=folder, calls=watch.calls)
+
+    return run
+
+
+@needs_two_cores
+class TestACompleteRun:
+    def test_exits_with_zero_and_a_verdict(self, analysed: Analysed) -> None:
+        assert analysed.ran.code == 0, analysed.ran.err
+        assert analysed.ran.out.startswith(("split: ", "stay single: ", "cannot tell: "))
+        assert "measured on 2 CPU stand-ins (1 core each, gRPC)" in analysed.ran.out
+        assert analysed.analysis["recommendation"]["basis"] == "measured"
+
+    def test_says_what_it_does_on_stderr_line_by_line(self, analysed: Analysed) -> None:
+        lines = analysed.ran.err.splitlines()
+        assert all(line.startswith("advisor: ") for line in lines)
+        stages = ("importing", "loading", "tracing", "calibrating", "timing", "profiling")
+        found = [next(i for i, line in enumerate(lines) if stage in line) for stage in stages]
+        assert found == sorted(found)
+
+    def test_writes_an_analysis_that_keeps_the_public_contract(self, analysed: Analysed) -> None:
+        jsonschema.validate(analysed.analysis, load_schema("analysis"))
+        assert [c["name"] for c in analysed.analysis["candidates"]] == NAMES
+        assert all(value is not None for value in analysed.analysis["timings_ns"].values())
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_writes_placements_that_keep_the_public_contract(
+        self, analysed: Analysed, name: str
+    ) -> None:
+        content = json.loads((analysed.folder / "placements" / f"{name}.json").read_text())
+        jsonschema.validate(content, load_schema("placement"))
+        assert content["devices"] == ["worker:0", "worker:1"]
+
+    def test_puts_each_tower_on_a_device_of_its_own(self, analysed: Analysed) -> None:
+        content = json.loads((analysed.folder / "placements" / "towers.json").read_text())
+        device = content["by_layer"]
+        left = {device[layer] for layer in device if "left_" in layer}
+        right = {device[layer] for layer in device if "right_" in layer}
+        assert len(left) == len(right) == 1
+        assert left != right
+
+    def test_leaves_nothing_half_written(self, analysed: Analysed) -> None:
+        assert sorted(path.name for path in analysed.folder.iterdir()) == [
+            "analysis.json", "comparison.png", "placements", "predictions", "report.md",
+            "tensorboard", "timeline.png",
+        ]  # fmt: skip
+
+    def test_times_every_candidate_in_every_round(self, analysed: Analysed) -> None:
+        steps = [len(analysed.candidate(name)["measured"]["step_ns"]["samples"]) for name in NAMES]
+        assert steps[0] >= 5
+        assert steps == [steps[0]] * 3
+
+    def test_predicts_a_split_before_it_runs(self, analysed: Analysed) -> None:
+        first = {call.label: call for call in reversed(analysed.calls) if call.function == "prepare"}
+        assert "towers" in first["towers"].predictions
+        assert "alternating" in first["alternating"].predictions
+        # Single runs before that, for the costs that predictions are made of, but is not timed.
+        rounds = [c for c in analysed.calls if c.function == "run_steps" and c.label == "towers"]
+        assert "single" in rounds[0].predictions
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_leaves_a_prediction_that_is_older_than_the_profile(
+        self, analysed: Analysed, name: str
+    ) -> None:
+        candidate = analysed.candidate(name)
+        prediction = analysed.folder / "predictions" / f"{name}.json"
+        assert json.loads(prediction.read_text()) == candidate["predicted"]
+        profiles = list((analysed.folder / candidate["measured"]["profile"]).glob("*.xplane.pb"))
+        assert len(profiles) == 3
+        assert all(prediction.stat().st_mtime_ns < path.stat().st_mtime_ns for path in profiles)
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_runs_every_op_where_it_was_placed(self, analysed: Analysed, name: str) -> None:
+        assert analysed.candidate(name)["measured"]["moved_ops"] == []
+
+    @pytest.mark.parametrize("name", ["towers", "alternating"])
+    def test_gives_the_results_of_the_single_device(self, analysed: Analysed, name: str) -> None:
+        assert analysed.candidate(name)["measured"]["max_relative_difference"] <= RESULT_TOLERANCE
+
+    def test_copies_nothing_on_one_device(self, analysed: Analysed) -> None:
+        assert analysed.candidate("single")["measured"]["transfer_count"] == 0
+
+    @pytest.mark.parametrize("name", ["towers", "alternating"])
+    def test_copies_what_was_predicted(self, analysed: Analysed, name: str) -> None:
+        candidate = analysed.candidate(name)
+        predicted, measured = candidate["predicted"], candidate["measured"]
+        assert measured["transfer_count"] == predicted["transfer_count"] > 0
+        assert measured["transfer_bytes"] == predicted["transfer_bytes"] > 0
+
+    def test_its_workers_listen_in_a_network_of_their_own_alone(self, analysed: Analysed) -> None:
+        if "no private network" in analysed.ran.out:
+            pytest.skip("this system makes no private networks")
+        running = [call for call in analysed.calls if call.function == "run_steps"]
+        assert {call.listening_here for call in running} == {0}
+        assert {call.listening_there for call in running} == {2}
+
+
+@needs_two_cores
+def test_where_no_private_network_can_be_had_the_user_is_warned(
+    broken_run: Callable[..., Analysed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed_module, "_NETWORK", "failing_parts")
+    analysed = broken_run("", "", 0, lambda testbed: None)
+    assert analysed.ran.code == 0, analysed.ran.err
+    assert "advisor: warning: this system lets us make no private network" in analysed.ran.err
+    # The other test's control: here the workers do listen on the machine's own network.
+    running = [call for call in analysed.calls if call.function == "run_steps"]
+    assert {call.listening_here for call in running} == {2}
+
+
+@needs_two_cores
+def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(
+    broken_run: Callable[..., Analysed],
+) -> None:
+    def kill_soon(testbed: Testbed) -> None:
+        assert testbed._client is not None
+        # Two thousand steps more, so that the worker dies in the middle of one.
+        testbed._client.start("placement_advisor.tf.runner:run_steps", "towers", 0, 2_000)
+        kill(testbed, "worker:1")
+
+    analysed = broken_run("run_steps", "towers", 2, kill_soon)
+    assert analysed.ran.code == 0, analysed.ran.err
+    failure = analysed.candidate("towers")["failure"]
+    assert failure == {"kind": "crashed", "message": "worker:1 was killed by SIGKILL"}
+    for name in ("single", "alternating"):
+        candidate = analysed.candidate(name)
+        assert candidate["failure"] is None
+        assert len(candidate["measured"]["step_ns"]["samples"]) >= 5
+        assert candidate["measured"]["profile"] is not None
+    warning = "advisor: warning: towers has no result: crashed: worker:1 was killed by SIGKILL"
+    assert warning in analysed.ran.err
+    assert analysed.analysis["recommendation"]["candidate"] == "alternating"
+    assert json.loads(analysed.ran.out) == analysed.analysis
+    jsonschema.validate(analysed.analysis, load_schema("analysis"))
+
+
+@needs_two_cores
+def test_without_single_nothing_can_be_told(broken_run: Callable[..., Analysed]) -> None:
+    analysed = broken_run("run_steps", "single", 4, lambda testbed: kill(testbed, "worker:0"))
+    assert analysed.ran.code == 0, analysed.ran.err
+    assert analysed.candidate("single")["failure"]["kind"] == "crashed"
+    assert analysed.candidate("towers")["failure"] is None
+    assert analysed.analysis["recommendation"]["verdict"] == "cannot-tell"
+
+
+@needs_two_cores
+def test_a_killed_client_costs_the_candidate_that_it_ran(
+    broken_run: Callable[..., Analysed],
+) -> None:
+    analysed = broken_run("verify", "towers", 0, lambda testbed: kill(testbed, "client"))
+    assert analysed.ran.code == 0, analysed.ran.err
+    failure = analysed.candidate("towers")["failure"]
+    assert failure == {"kind": "crashed", "message": "client was killed by SIGKILL"}
+    measured = analysed.candidate("alternating")["measured"]
+    assert measured["max_relative_difference"] <= RESULT_TOLERANCE
+
+
+@needs_two_cores
+def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
+    broken_run: Callable[..., Analysed],
+) -> None:
+    analysed = broken_run("calibrate", "", 0, lambda testbed: kill(testbed, "worker:1"))
+    assert analysed.ran.code == 2
+    assert "calibration failed: worker:1 was killed by SIGKILL" in analysed.ran.err
+    assert "Traceback" not in analysed.ran.err
+    assert not analysed.folder.exists()
+
+
+@needs_two_cores
+def test_a_step_that_fails_as_it_is_costs_as_is_alone(
+    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, write_model: Callable[[str], Path]
+) -> None:
+    # Dies in the user's own process once the step has run some times there.
+    code = two_towers.read_text() + (
+        "import os\n"
+        "calls = []\n"
+        "class Fragile(keras.Model):\n"
+        "    def train_step(self, data):\n"
+        "        calls.append(data)\n"
+        "        if len(calls) > 1: os._exit(9)\n"
+        "        return super().train_step(data)\n"
+        "model = Fragile([left, right], score)\n"
+        "model.compile(optimizer='adam', loss='mean_squared_error')\n"
+    )
+    folder = tmp_path / "out"
+    ran = advisor("analyze", str(write_model(code)), "-o", str(folder), *FEW)
+    assert ran.code == 0, ran.err
+    assert " ".join(ran.out.split()).count("as-is was not timed: loader exited with status 9") == 1
+    analysis = json.loads((folder / "analysis.json").read_text())
+    assert analysis["as_is"] is None
+    assert all(c["failure"] is None for c in analysis["candidates"])
+
+
+class NoTestbed(Testbed):
+    __test__ = False  # The name of its base starts with "Test"; pytest must not collect it.
+
+    def __init__(self, *args: object, **options: object) -> None:
+        raise AssertionError("a testbed was set up")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--no-run",), "--no-run: no step was executed"),
+        (("--devices", "3"), "3 devices need 3 cores of their own"),
+        (("--testbed", "none"), "--testbed none: nothing was run"),
+    ],
+)
+def test_where_nothing_runs_everything_is_simulated_and_says_so(
+    advisor: Callable[..., Ran],
+    two_towers: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    reason: str,
+) -> None:
+    monkeypatch.setattr(testbed_module, "usable_cores", lambda: (0, 1))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(pipeline, "Testbed", NoTestbed)
+    folder = tmp_path / "out"
+    ran = advisor("analyze", str(two_towers), "-o", str(folder), "--quiet", *words)
+    assert ran.code == 0, ran.err
+    assert ran.err == ""
+    assert reason in ran.out.splitlines()[0]
+    analysis = json.loads((folder / "analysis.json").read_text())
+    jsonschema.validate(analysis, load_schema("analysis"))
+    assert analysis["recommendation"]["basis"] == "simulated"
+    assert analysis["as_is"] is None
+    assert [c["measured"] for c in analysis["candidates"]] == [None] * len(analysis["candidates"])
+    assert all(c["predicted"] is not None for c in analysis["candidates"] if not c["failure"])
+    assert not (folder / "tensorboard").exists()
+
+
+def test_one_family_can_be_asked_for_and_single_always_runs(
+    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
+) -> None:
+    words = ("--candidates", "towers", "--no-run", "--quiet", "--json", "-o", str(tmp_path / "out"))
+    ran = advisor("analyze", str(two_towers), *words)
+    assert [c["name"] for c in json.loads(ran.out)["candidates"]] == ["single", "towers"]
+
+
+def test_the_default_folder_is_named_after_the_model(
+    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert advisor("analyze", str(two_towers), "--no-run", "-q").code == 0
+    assert (tmp_path / "advisor-out" / "two_towers" / "analysis.json").is_file()

@@ -1,0 +1,152 @@
+"""Runs `advisor` for tests: in this process, or as a process of its own.
+
+In this process the fork server lives on between runs, so TensorFlow is imported once for all of
+them. Whatever a run starts is looked for afterwards: a child of the fork server, or a process with
+the run's own mark in its environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import psutil
+
+import placement_advisor
+from placement_advisor.cli.app import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ROOT = Path(placement_advisor.__file__).parents[1]
+_MARK = "ADVISOR_TEST_RUN"
+LAUNCH = "import sys; sys.argv[0] = 'advisor'; from placement_advisor.cli.app import main; main()"
+# What the issue allows for everything to end.
+ENDS_WITHIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a run answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_here(*words: str) -> Ran:
+    """Run the command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    code = 0
+    try:
+        with (
+            mock.patch.object(sys, "argv", ["advisor", *words]),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return Ran(code=code, out=out.getvalue(), err=err.getvalue())
+
+
+def children_left() -> list[psutil.Process]:
+    """Return the children of the fork server that do not end soon."""
+    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
+    if pid is None:
+        return []
+    return _left(lambda: psutil.Process(pid).children(recursive=True))
+
+
+class Command:
+    """The command as a process of its own, in a session of its own."""
+
+    def __init__(self, *words: str, temp: Path, cwd: Path | None = None) -> None:
+        """Start it; its temporary files go to ``temp``."""
+        self._mark = uuid.uuid4().hex
+        temp.mkdir(exist_ok=True)
+        self._err = temp.with_name(f"{temp.name}-stderr")
+        self._out = temp.with_name(f"{temp.name}-stdout")
+        with self._out.open("w") as out, self._err.open("w") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", LAUNCH, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=cwd,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(_ROOT),
+                    "TMPDIR": str(temp),
+                    _MARK: self._mark,
+                },
+            )
+
+    def wait_for_line(self, text: str, *, timeout_s: float = 120.0) -> None:
+        """Wait until stderr holds a text."""
+        wait_until(lambda: text in self.err or self.process.poll() is not None, timeout_s)
+        assert text in self.err, f"{text!r} never came:\n{self.err}"
+
+    def wait(self, *, timeout_s: float = 200.0) -> Ran:
+        """Wait for the end."""
+        code = self.process.wait(timeout_s)
+        return Ran(code=code, out=self._out.read_text(), err=self.err)
+
+    @property
+    def err(self) -> str:
+        """What it has said on stderr."""
+        return self._err.read_text()
+
+    def processes(self) -> list[psutil.Process]:
+        """Return every process with the mark of this run, wherever it stands in the tree."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                running = process.status() != psutil.STATUS_ZOMBIE
+                if running and process.environ().get(_MARK) == self._mark:
+                    found.append(process)
+        return found
+
+    def processes_left(self) -> list[psutil.Process]:
+        """Return the processes that do not end soon."""
+        return _left(self.processes)
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self.process.wait()
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
+    """Wait until something holds; return whether it did in time."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _left(processes: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
+    wait_until(lambda: not processes(), ENDS_WITHIN_S)
+    return processes()

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+from command_runs import Ran, children_left, run_here
+
+from placement_advisor.children import preload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+TWO_TOWERS = """
+import keras
+import numpy as np
+import tensorflow as tf
+
+keras.utils.set_random_seed(7)
+left, right = keras.Input((64,), 32, name="left"), keras.Input((64,), 32, name="right")
+
+def tower(inputs, name):
+    hidden = keras.layers.Dense(64, activation="relu", name=f"{name}_hidden")(inputs)
+    return keras.layers.Dense(16, name=f"{name}_top")(hidden)
+
+score = keras.layers.Dot(axes=1, name="score")([tower(left, "left"), tower(right, "right")])
+model = keras.Model([left, right], score, name="two_towers")
+model.compile(optimizer="adam", loss="mean_squared_error")
+values = np.random.default_rng(7).normal(size=(128, 64)).astype(np.float32)
+dataset = tf.data.Dataset.from_tensor_slices(((values, values[::-1]), values[:, :1])).batch(32)
+"""
+
+
+@pytest.fixture(scope="session")
+def two_towers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a small compiled model whose two towers meet in a dot product."""
+    path = tmp_path_factory.mktemp("models") / "two_towers.py"
+    path.write_text(TWO_TOWERS)
+    return path
+
+
+@pytest.fixture
+def write_model(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes the code of a model file."""
+
+    def write(code: str) -> Path:
+        path = tmp_path / "model.py"
+        path.write_text(code)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> None:
+    """Start the import of TensorFlow while the first tests that need it get ready."""
+    preload()
+
+
+@pytest.fixture
+def advisor(
+    fork_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Ran]]:
+    """Runs the command in this process; nothing may be left running or lying about afterwards."""
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    # Multiprocessing keeps its own folder from the first run to the end of this process.
+    monkeypatch.setattr(tempfile, "tempdir", str(temp))
+    yield run_here
+    assert children_left() == []
+    left = [path.name for path in temp.iterdir() if not path.name.startswith("pymp-")]
+    assert left == []

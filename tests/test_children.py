@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from command_runs import wait_until
+
+from placement_advisor import children
+from placement_advisor.children import Child, ChildError, ChildFailure, FailureCause
+from placement_advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def fork(fork_server: None, tmp_path: Path) -> Iterator[Callable[[str], Child]]:
+    """Forks children, which end with the test."""
+    forked: list[Child] = []
+
+    def fork(name: str) -> Child:
+        forked.append(Child(name, tmp_path / f"{name}.log"))
+        return forked[-1]
+
+    yield fork
+    for child in forked:
+        child.close()
+
+
+@pytest.fixture
+def child(fork: Callable[[str], Child]) -> Child:
+    return fork("loader")
+
+
+def test_a_child_answers_one_call_after_the_other_in_a_process_of_its_own(child: Child) -> None:
+    assert child.call("os:getpid") == child.pid
+    assert child.call("math:factorial", 5) == 120
+    assert child.pid != os.getpid()
+
+
+def test_a_child_has_tensorflow_already(child: Child) -> None:
+    assert child.call("builtins:eval", "'tensorflow' in __import__('sys').modules")
+
+
+def test_a_child_is_in_no_group_that_a_ctrl_c_in_the_terminal_reaches(child: Child) -> None:
+    assert child.call("os:getsid", 0) == child.pid
+
+
+def test_an_error_that_a_user_can_fix_is_passed_on(child: Child) -> None:
+    with pytest.raises(AdvisorError, match="unknown candidate 'diagonal'"):
+        child.call("placement_advisor.candidates.families:check_names", ("diagonal",))
+
+
+def test_any_other_exception_comes_with_the_childs_traceback(child: Child) -> None:
+    with pytest.raises(ChildError, match=r"loader: Traceback(.|\n)*ZeroDivisionError"):
+        child.call("operator:truediv", 1, 0)
+    assert child.call("math:factorial", 3) == 6
+
+
+def test_an_answer_that_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
+    with pytest.raises(ChildError, match="pickle"):
+        child.call("threading:Lock")
+    assert child.call("math:factorial", 3) == 6
+
+
+def test_a_child_that_dies_of_a_signal_says_which_and_where(child: Child) -> None:
+    failure = child.call("ctypes:string_at", 0)
+    assert isinstance(failure, ChildFailure)
+    assert failure.cause is FailureCause.CRASHED
+    assert failure.message == "loader was killed by SIGSEGV"
+    assert any(file.endswith("ctypes/__init__.py") for file, _ in failure.stack)
+
+
+def test_a_child_that_exits_says_its_status_and_what_it_printed_last(child: Child) -> None:
+    child.call("builtins:print", "almost there")
+    failure = child.call("os:_exit", 3)
+    assert failure.cause is FailureCause.CRASHED
+    assert failure.message == "loader exited with status 3"
+    assert failure.output_tail == "almost there\n"
+    assert failure.stack == ()
+
+
+def test_a_call_past_its_time_limit_is_stopped(child: Child) -> None:
+    failure = child.call("time:sleep", 60, time_limit_s=0.3)
+    assert failure.cause is FailureCause.TIMED_OUT
+    assert failure.message == "loader gave no answer within 0.3 s"
+    assert not psutil.pid_exists(child.pid)
+
+
+def test_a_child_past_its_memory_limit_is_stopped(
+    fork: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "_available_memory_bytes", lambda: 2_500_000_000)
+    slowly = "[(bytes([1]) * 50_000_000, __import__('time').sleep(0.01)) for _ in range(80)]"
+    failure = fork("worker").call("builtins:eval", slowly)
+    assert failure.cause is FailureCause.OUT_OF_MEMORY
+    assert failure.message == "worker used more than 2.0 GB of memory"
+
+
+def test_a_call_that_needs_another_child_ends_when_that_one_dies(
+    fork: Callable[[str], Child],
+) -> None:
+    client, worker = fork("client"), fork("worker:1")
+    client.start("time:sleep", 60)
+    os.kill(worker.pid, signal.SIGKILL)
+    failure = client.wait(watch=(worker,))
+    assert failure.message == "worker:1 was killed by SIGKILL"
+
+
+def test_a_child_that_lives_has_no_failure(child: Child) -> None:
+    assert child.failure() is None
+    os.kill(child.pid, signal.SIGKILL)
+    failure = child.failure(within_s=5)
+    assert failure is not None
+    assert failure.message == "loader was killed by SIGKILL"
+
+
+def test_closing_a_child_ends_what_it_started(child: Child) -> None:
+    started = child.call("os:spawnlp", os.P_NOWAIT, "sleep", "sleep", "600")
+    assert psutil.pid_exists(started)
+    child.close()
+    assert wait_until(lambda: not psutil.pid_exists(started), 2.0)
+
+
+def test_the_memory_of_a_container_limits_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = children._available_memory_bytes()
+    monkeypatch.setattr(children, "_CGROUP_LIMITS", (tmp_path / "memory.max",))
+    assert children._available_memory_bytes() == pytest.approx(free, rel=0.5)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert children._available_memory_bytes() == pytest.approx(free, rel=0.5)
+    (tmp_path / "memory.max").write_text("1000000\n")
+    assert children._available_memory_bytes() == 1_000_000

@@ -1,0 +1,64 @@
+"""Usage errors answer before anything slow is imported. Tested on `sys.modules`, not the clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from command_runs import _ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SLOW = ("tensorflow", "keras", "networkx", "matplotlib")
+# One process runs all command lines, from the ones that should import least to most. The fork
+# server counts too: it imports TensorFlow.
+SCRIPT = f"""
+import json, multiprocessing.forkserver, sys
+from placement_advisor.cli.app import main
+
+found = {{}}
+for line in json.loads(sys.argv[1]):
+    sys.argv = ["advisor", *line]
+    try:
+        main()
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    slow = [name for name in {SLOW!r} if name in sys.modules]
+    forked = multiprocessing.forkserver._forkserver._forkserver_pid is not None
+    found[" ".join(line)] = [code, slow, forked]
+json.dump(found, sys.stderr)
+"""
+
+
+def test_help_and_usage_errors_import_neither_tensorflow_nor_networkx_nor_matplotlib(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "model.py").write_text("")
+    (tmp_path / "notes.txt").write_text("")
+    lines = {
+        "--help": 0,
+        "--version": 0,
+        "analyze --help": 0,
+        "analyze model.py --devices 1": 2,
+        "analyze nowhere.py": 2,
+        "analyze notes.txt": 2,
+        "analyze model.py --candidates none": 2,
+        "analyze model.py --testbed gpus --devices 99": 2,
+        "analyze model.py -o notes.txt/sub": 2,
+        "analyze model.py -o .": 2,
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps([line.split() for line in lines])],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(ran.stderr.splitlines()[-1])
+    assert found == {line: [code, [], False] for line, code in lines.items()}

@@ -1,0 +1,274 @@
+"""A trial on a testbed that fails on cue. What really failing testbeds do is in test_analyze."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from placement_advisor import trial as trial_module
+from placement_advisor.analysis import FailureKind
+from placement_advisor.children import ChildFailure, FailureCause
+from placement_advisor.errors import TestbedError
+from placement_advisor.placement import Placement
+from placement_advisor.testbed import ProfileFiles, TestbedKind, TestbedPlan
+from placement_advisor.tf.answers import Prepared, RunFailure
+from placement_advisor.trial import MAX_ROUNDS, Entry, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run = Callable[..., tuple[dict[str, Entry], "FakeTestbed"]]
+
+DOWN = ChildFailure(
+    cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", output_tail=""
+)
+REFUSED = RunFailure(out_of_memory=False, message="no kernel")
+STEP_NS = {"single": 1_000, "towers": 700, "alternating": 2_000}
+
+
+class FakeTestbed:
+    """Answers as told: ``cues`` maps (function, label, how many times before) to an answer."""
+
+    plan = TestbedPlan(
+        kind=TestbedKind.GPUS,
+        devices=(),
+        cores=(),
+        stand_in=False,
+        description="",
+        not_run=None,
+    )
+
+    def __init__(self, cues: dict[tuple[str, str, int], Any], *, starts: int = 99) -> None:
+        self.cues, self.starts_left = cues, starts
+        self.calls: list[tuple[str, str]] = []
+        self.up = True
+        self.prepared: list[str] = []
+        self.reference: str | None = None
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def start(self) -> None:
+        if self.up:
+            return
+        if not self.starts_left:
+            raise TestbedError("worker:0 did not start")
+        self.starts_left -= 1
+        self.up, self.prepared, self.reference = True, [], None
+
+    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
+        assert self.up, "called while down"
+        self.calls.append((function, label))
+        count = self._seen[function, label]
+        self._seen[function, label] += 1
+        answer = self.cues.get((function, label, count))
+        if answer is not None:
+            self.up = not isinstance(answer, ChildFailure)
+            return answer
+        return getattr(self, f"_{function}")(label, *args)
+
+    def profile(self, label: str, steps: int, *, time_limit_s: float) -> Any:
+        return self.call("profile_steps", label, steps, time_limit_s=time_limit_s)
+
+    def _prepare(self, label: str, _: object) -> Prepared:
+        assert label not in self.prepared, "prepared twice"
+        self.prepared.append(label)
+        return Prepared(moved_ops=(), crossings=())
+
+    def _verify(self, label: str, _: int) -> float | None:
+        assert label in self.prepared
+        if self.reference is None:
+            self.reference = label
+            return None
+        assert self.reference == "single", f"compared with {self.reference}"
+        return 1e-7
+
+    def _run_steps(self, label: str, _: int, steps: int) -> list[int]:
+        assert label in self.prepared, f"{label} runs unprepared"
+        return [STEP_NS[label]] * steps
+
+    def _profile_steps(self, label: str, _: int) -> ProfileFiles:
+        assert label in self.prepared
+        return ProfileFiles(client=None, devices={})  # type: ignore[arg-type]
+
+
+class Silent:
+    def working(self, what: str, done: int, total: int) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def no_profile_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "read_gpu_steps", lambda *_: None)
+
+
+@pytest.fixture
+def run() -> Run:
+    """Runs three candidates in five rounds, then profiles them."""
+
+    def run(
+        cues: dict[tuple[str, str, int], Any] | None = None, *, starts: int = 99
+    ) -> tuple[dict[str, Entry], FakeTestbed]:
+        testbed = FakeTestbed(cues or {}, starts=starts)
+        trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+        for label in STEP_NS:
+            trial.enter(
+                Placement(label=label, family=label, device_of={"op": "GPU:0"}, rationale="")
+            )
+        trial.race(5, lambda number: testbed.calls.append(("as-is", str(number))))
+        trial.profile_all()
+        return trial.entries, testbed
+
+    return run
+
+
+def test_rounds_are_interleaved_and_the_first_step_of_a_turn_is_warm_up(
+    run: Run,
+) -> None:
+    entries, testbed = run()
+    turns = [call for call in testbed.calls if call[0] in ("run_steps", "as-is")]
+    one_round = [("run_steps", label) for label in STEP_NS]
+    assert turns[3:] == [
+        *one_round, ("as-is", "0"), *one_round, ("as-is", "1"), *one_round, ("as-is", "2"),
+        *one_round, ("as-is", "3"), *one_round, ("as-is", "4"),
+    ]  # fmt: skip
+    assert entries["towers"].rounds == [(700, 700)] * 5
+    # Three to warm up, and one at the start of each of five turns.
+    assert entries["towers"].warmup_ns == [700] * 8
+    assert all(entry.files is not None for entry in entries.values())
+
+
+def test_a_dead_worker_costs_the_candidate_that_ran_and_the_others_go_on(
+    run: Run,
+) -> None:
+    entries, testbed = run({("run_steps", "towers", 3): DOWN})
+    failure = entries["towers"].failure
+    assert failure is not None
+    assert failure.kind is FailureKind.CRASHED
+    assert failure.message == "worker:1 was killed by SIGKILL"
+    assert entries["single"].failure is None
+    assert len(entries["single"].rounds) == len(entries["alternating"].rounds) == 5
+    assert entries["alternating"].files is not None
+    assert "towers" not in testbed.prepared
+
+
+def test_a_refused_candidate_is_out_without_a_new_start(
+    run: Run,
+) -> None:
+    entries, testbed = run({("prepare", "towers", 0): REFUSED})
+    assert entries["towers"].failure is not None
+    assert entries["towers"].failure.message == "no kernel"
+    assert entries["towers"].measurement(None) is None
+    assert testbed.starts_left == 99
+
+
+def test_results_are_compared_with_single_also_after_a_new_start(
+    run: Run,
+) -> None:
+    # The new client has forgotten single's results; the fake refuses any other reference.
+    entries, _ = run({("verify", "towers", 0): DOWN})
+    assert entries["towers"].failure is not None
+    assert entries["alternating"].difference == 1e-7
+
+
+def test_nothing_is_compared_where_single_itself_failed(
+    run: Run,
+) -> None:
+    entries, _ = run({("verify", "single", 0): DOWN})
+    assert entries["single"].failure is not None
+    assert entries["towers"].difference is None
+    assert len(entries["towers"].rounds) == 5
+
+
+def test_a_candidate_that_cannot_be_prepared_again_is_out_and_the_others_go_on(
+    run: Run,
+) -> None:
+    entries, testbed = run({("run_steps", "towers", 2): DOWN, ("prepare", "single", 1): DOWN})
+    assert entries["towers"].failure is not None
+    assert entries["single"].failure is not None
+    assert entries["alternating"].failure is None
+    assert len(entries["alternating"].rounds) == 5
+    assert testbed.starts_left == 97
+
+
+def test_a_testbed_that_does_not_come_up_again_ends_the_trial_not_the_analysis(
+    run: Run,
+) -> None:
+    entries, _ = run({("run_steps", "single", 2): DOWN}, starts=0)
+    messages = {label: entry.failure and entry.failure.message for label, entry in entries.items()}
+    assert messages == {
+        "single": "worker:1 was killed by SIGKILL",
+        "towers": "worker:0 did not start",
+        "alternating": "worker:0 did not start",
+    }
+    assert entries["towers"].measurement(None) is not None  # What was measured is kept.
+
+
+def test_a_testbed_that_fails_while_it_is_built_anew_ends_as_well(
+    run: Run,
+) -> None:
+    cues = {("run_steps", "single", 2): DOWN, ("prepare", "towers", 1): DOWN}
+    entries, _ = run(cues, starts=1)
+    assert all(entry.failure is not None for entry in entries.values())
+
+
+def test_a_wrong_result_is_a_failure_that_names_the_difference(
+    run: Run,
+) -> None:
+    entries, _ = run({("verify", "towers", 0): 0.25})
+    failure = entries["towers"].failure
+    assert failure is not None
+    assert failure.kind is FailureKind.WRONG_RESULT
+    assert "0.25" in failure.message
+    assert entries["towers"].rounds == []
+
+
+def test_a_result_that_is_no_number_is_wrong(
+    run: Run,
+) -> None:
+    entries, _ = run({("verify", "towers", 0): float("nan")})
+    assert entries["towers"].failure is not None
+    assert entries["towers"].failure.kind is FailureKind.WRONG_RESULT
+
+
+def test_out_of_memory_and_time_are_told_apart(
+    run: Run,
+) -> None:
+    late = ChildFailure(cause=FailureCause.TIMED_OUT, message="late", output_tail="")
+    full = RunFailure(out_of_memory=True, message="OOM when allocating")
+    entries, _ = run({("prepare", "towers", 0): full, ("run_steps", "alternating", 1): late})
+    kinds = [entry.failure and entry.failure.kind for entry in entries.values()]
+    assert kinds == [None, FailureKind.OUT_OF_MEMORY, FailureKind.TIMED_OUT]
+
+
+def test_rounds_are_added_while_a_verdict_is_in_doubt(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STEP_NS, "towers", 970)  # The worthwhile ratio itself.
+    entries, _ = run()
+    assert len(entries["single"].rounds) == MAX_ROUNDS
+
+
+def test_no_rounds_are_added_for_a_candidate_that_is_out(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STEP_NS, "towers", 970)
+    entries, _ = run({("run_steps", "towers", 4): DOWN})
+    assert len(entries["single"].rounds) == 5
+
+
+def test_no_rounds_are_added_where_single_is_out(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STEP_NS, "towers", 970)
+    entries, _ = run({("run_steps", "single", 4): DOWN})
+    assert len(entries["towers"].rounds) == 5
+
+
+def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
+    run: Run,
+) -> None:
+    entries, _ = run({("profile_steps", "towers", 0): DOWN})
+    assert entries["towers"].failure is not None
+    assert entries["towers"].files is None
+    assert entries["alternating"].files is not None

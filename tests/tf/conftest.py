@@ -1,0 +1,57 @@
+"""Models traced once for all tests of TensorFlow's side. TensorFlow itself stays in children."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from traced_models import TracedModel, trace
+
+from placement_advisor import children
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from placement_advisor.children import Child
+
+MODELS = Path(__file__).parent / "models"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fork_server() -> None:
+    children.preload()
+
+
+@pytest.fixture(scope="session")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], TracedModel]:
+    """Return a function that traces one of the models beside these tests, or of the samples."""
+
+    @cache
+    def traced_model(name: str) -> TracedModel:
+        path = MODELS / f"{name}.py"
+        if not path.exists():
+            path = Path(__file__).parents[2] / "sample_models" / f"{name}.py"
+        return trace(path, tmp_path_factory.mktemp(name))
+
+    return traced_model
+
+
+@pytest.fixture
+def trace_source(tmp_path: Path) -> Callable[[str], TracedModel]:
+    """Return a function that traces a model file of that text."""
+
+    def traced_source(source: str) -> TracedModel:
+        path = tmp_path / "model_file.py"
+        path.write_text(source)
+        return trace(path, tmp_path)
+
+    return traced_source
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[Child]:
+    """Return a child of its own."""
+    with children.Child("child", tmp_path / "child.log") as own:
+        yield own

@@ -1,0 +1,101 @@
+"""Small graphs by hand, for children: ops as ``{name: (kind, inputs)}``, devices apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from placement_advisor.profile.steps import Crossing
+from placement_advisor.tf import placer, rewrites
+from placement_advisor.tf.bundle import Bundle
+
+Ops = Mapping[str, tuple[str, Sequence[str]]]
+
+
+def graph_def(ops: Ops, device_of: Mapping[str, str] | None = None) -> Any:
+    found = tf.compat.v1.GraphDef()
+    for name, (kind, inputs) in ops.items():
+        node = found.node.add()
+        node.name, node.op = name, kind
+        node.device = (device_of or {}).get(name, "")
+        node.input.extend(inputs)
+    return found
+
+
+def ops_of(found: Any) -> dict[str, tuple[str, list[str]]]:
+    return {node.name: (node.op, list(node.input)) for node in found.node}
+
+
+def rewritten(ops: Ops, rewrite: str, *args: Any) -> tuple[dict[str, tuple[str, list[str]]], Any]:
+    """Return the ops after a rewrite, and what the rewrite returns."""
+    found = graph_def(ops)
+    answer = getattr(rewrites, rewrite)(found, *args)
+    return ops_of(found), answer
+
+
+def placed(
+    ops: Ops, device_of: Mapping[str, str], inputs: Mapping[str, Sequence[int]]
+) -> dict[str, tuple[str, list[str], str]]:
+    """Return kind, inputs and device of each op of a placed graph; ``inputs`` give shapes."""
+    bundle = Bundle(
+        graph_def=graph_def(ops),
+        inputs=tuple(inputs),
+        outputs=(),
+        targets=(),
+        variables={},
+        tables={},
+        batches=(tuple(np.zeros(shape, np.float32) for shape in inputs.values()),),
+    )
+    found = placer.placed_graph(bundle, device_of, host="host")
+    return {node.name: (node.op, list(node.input), node.device) for node in found.node}
+
+
+def crossings(
+    partitions: Sequence[Sequence[tuple[str, str, Sequence[str], Mapping[str, str]]]],
+    device_names: Mapping[str, str],
+    size_of: Mapping[tuple[str, int], int],
+) -> tuple[Crossing, ...]:
+    """Return what crosses in partition graphs; ops as (name, kind, inputs, attributes).
+
+    The attribute ``client_terminated`` is true if it is there.
+    """
+    graphs = []
+    for ops in partitions:
+        found = graph_def({name: (kind, inputs) for name, kind, inputs, _ in ops})
+        for node, (_, _, _, attributes) in zip(found.node, ops, strict=True):
+            for key, value in attributes.items():
+                if key == "client_terminated":
+                    node.attr[key].b = True
+                else:
+                    node.attr[key].s = value.encode()
+        graphs.append(found)
+    return placer.crossings(graphs, device_names, size_of)
+
+
+def moved(executed: Mapping[str, str], planned: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the ops that stand elsewhere than planned, from devices by op."""
+    graphs = [graph_def({name: ("NoOp", ()) for name in ops}, ops) for ops in (executed, planned)]
+    return placer.moved_ops(graphs[:1], graphs[1])
+
+
+def saved_and_loaded(folder: str, again: str) -> tuple[bool, list[str]]:
+    """Load a bundle, save and load it again; return whether graphs are equal, and what differs."""
+    from pathlib import Path
+
+    one = Bundle.load(Path(folder))
+    one.save(Path(again))
+    two = Bundle.load(Path(again))
+    names = ("inputs", "outputs", "targets", "variables", "tables", "batches")
+    different = []
+    for name in names:
+        left, right = (tf.nest.flatten(getattr(bundle, name)) for bundle in (one, two))
+        same = len(left) == len(right) and all(
+            np.array_equal(a, b) and np.asarray(a).dtype == np.asarray(b).dtype
+            for a, b in zip(left, right, strict=True)
+        )
+        if not same:
+            different.append(name)
+    return one.graph_def == two.graph_def, different

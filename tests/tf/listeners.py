@@ -1,0 +1,20 @@
+"""A socket that listens in a child's network."""
+
+import socket
+
+_listening: list[socket.socket] = []
+
+
+def listen(port: int = 0) -> int:
+    """Listen on loopback; return the port."""
+    listener = socket.create_server(("127.0.0.1", port))
+    _listening.append(listener)
+    return int(listener.getsockname()[1])
+
+
+def can_connect(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

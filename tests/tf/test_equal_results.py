@@ -1,0 +1,199 @@
+"""The heart of it: wherever the ops of a step stand, it computes what the user's step computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from traced_models import STEPS, TracedModel, at_random, crossing_tensors
+
+from placement_advisor.candidates import alternating, single
+from placement_advisor.cost.table import CostTable
+from placement_advisor.placement import Placement
+from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
+from placement_advisor.tf.answers import Prepared
+from placement_advisor.tf.results import Results
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# The user's step runs with TensorFlow's fused kernels, a placed one without: they round
+# differently, in the seventh digit of a step. A lost update or a stale read shows in the first.
+TOLERANCE = 1e-5
+# Placements run the very same kernels; threads may add up in another order.
+TOLERANCE_BETWEEN_PLACEMENTS = 1e-6
+_LIMIT_S = 120.0
+
+MODELS = (
+    "two_tower",
+    "scoped_step",
+    "looping_step",
+    "norm_dropout",
+    "recurrent",
+    "nested",
+    "tf_gradients_step",
+)
+
+
+@pytest.mark.parametrize("kind", [TestbedKind.LOGICAL_CPUS, TestbedKind.WORKERS])
+@pytest.mark.parametrize("name", MODELS)
+def test_any_placement_computes_what_the_users_own_step_computes(
+    traced: Callable[[str], TracedModel], name: str, kind: TestbedKind, tmp_path: Path
+) -> None:
+    _check_placements(traced(name), kind, tmp_path)
+
+
+STEPS_OF_THEIR_OWN = {
+    "side effects of a function that is called twice, and of a loose control dependency": """
+import tensorflow as tf
+weight, count, log = tf.Variable(tf.ones((3, 3))), tf.Variable(0), tf.Variable("")
+inputs = tf.ones((4, 3))
+
+@tf.function
+def inner(x):
+    count.assign_add(1)
+    log.assign(tf.strings.as_string(count))
+    return x @ weight, count.read_value()
+
+@tf.function
+def step(x):
+    y, first = inner(x)
+    z, second = inner(y)
+    weight.assign_sub(0.01 * z[:3])
+    with tf.control_dependencies([count.assign_add(5)]):
+        five = tf.constant(5)
+        after = tf.constant(1) + five
+    return {"sum": tf.reduce_sum(z), "counts": [first, second, count.read_value()], "after": after}
+""",
+    "a table within a function and one within a loop": """
+import tensorflow as tf
+def table(keys, values):
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1)
+by_number = table(tf.constant([0, 1, 2], tf.int64), tf.constant([5, 6, 7], tf.int64))
+by_text = table(tf.constant(["5", "6"]), tf.constant([1, 2], tf.int64))
+inputs = tf.constant([0, 1, 2, 3], tf.int64)
+
+@tf.function
+def find(numbers):
+    return by_number.lookup(numbers)
+
+@tf.function
+def step(numbers):
+    found = find(numbers)
+    return found, tf.map_fn(lambda n: by_text.lookup(tf.strings.as_string(n)), found)
+""",
+    "random numbers of every sort": """
+import tensorflow as tf
+weight = tf.Variable(tf.zeros((3, 3)))
+generator = tf.random.Generator.from_seed(3)
+inputs = tf.ones((4, 3))
+
+@tf.function
+def step(x):
+    noise = tf.random.normal((3, 3)) + tf.random.stateless_normal((3, 3), [1, 2])
+    weight.assign_add(noise + generator.normal((3, 3)))
+    return x @ weight
+""",
+    "inputs of every type, one of them unused": """
+import numpy as np, tensorflow as tf
+inputs = {
+    "truth": np.array([True, False]), "byte": np.array([1, 2], np.uint8),
+    "text": np.array(["a", "bcd"]), "one_text": "ef", "half": tf.constant([1, 2], tf.bfloat16),
+    "complex": np.array([1j, 2]), "number": np.float32(3), "unused": np.array([1.0]),
+}
+
+@tf.function
+def step(given):
+    return {
+        "truth": tf.logical_not(given["truth"]), "byte": given["byte"] + tf.constant(1, tf.uint8),
+        "text": tf.strings.join([given["text"], given["one_text"]]), "same": given["byte"],
+        "half": given["half"] ** 2, "complex": given["complex"] ** 2, "number": -given["number"],
+    }
+""",
+    "a variable that grows": """
+import tensorflow as tf
+history = tf.Variable([0.0], shape=tf.TensorShape(None))
+inputs = tf.ones((3,))
+
+@tf.function
+def step(x):
+    history.assign(tf.concat([tf.reshape(history, [-1]), x], 0))
+    return tf.size(history)
+""",
+    "an assertion, a message and no output": """
+import tensorflow as tf
+weight = tf.Variable(tf.zeros((3,)))
+inputs = tf.ones((3,))
+
+@tf.function
+def step(x):
+    tf.debugging.assert_greater(tf.reduce_sum(x), 0.0)
+    tf.print("sum", tf.reduce_sum(x))
+    weight.assign_add(x)
+""",
+    "two updates with a forward pass between": """
+import numpy as np, tensorflow as tf
+random = np.random.default_rng(0)
+one, two = (tf.Variable(random.normal(size=(3, 3)).astype(np.float32)) for _ in range(2))
+inputs = random.normal(size=(4, 3)).astype(np.float32)
+
+@tf.function
+def step(x):
+    losses = []
+    for variable in (one, two):
+        with tf.GradientTape() as tape:
+            losses.append(tf.reduce_mean((x @ one @ two) ** 2))
+        variable.assign_sub(0.1 * tape.gradient(losses[-1], variable))
+    return losses
+""",
+}
+
+
+@pytest.mark.parametrize("what", STEPS_OF_THEIR_OWN)
+def test_a_placed_step_keeps(
+    trace_source: Callable[[str], TracedModel], what: str, tmp_path: Path
+) -> None:
+    _check_placements(trace_source(STEPS_OF_THEIR_OWN[what]), TestbedKind.LOGICAL_CPUS, tmp_path)
+
+
+def _check_placements(model: TracedModel, kind: TestbedKind, scratch: Path) -> None:
+    plan = plan_testbed(kind, 2)
+    if plan.not_run:
+        pytest.skip(plan.not_run)
+    testbed = Testbed(plan, bundle=model.bundle, graph=model.graph, scratch=scratch)
+    testbed.start()
+    try:
+        on_one_device = None
+        for placement in _placements(model, tuple(device.name for device in plan.devices)):
+            results = _check_placement(testbed, model, placement)
+            on_one_device = on_one_device or results
+            assert results.difference(on_one_device) <= TOLERANCE_BETWEEN_PLACEMENTS
+    finally:
+        testbed.close()
+
+
+def _check_placement(testbed: Testbed, model: TracedModel, placement: Placement) -> Results:
+    device_of = dict(placement.device_of)
+    prepared = testbed.call("prepare", placement.label, device_of, time_limit_s=_LIMIT_S)
+    assert isinstance(prepared, Prepared), prepared
+    assert prepared.moved_ops == ()
+    crossed = [(c.producer, c.port, c.source, c.target) for c in prepared.crossings]
+    assert len(crossed) == len(set(crossed))
+    assert set(crossed) == crossing_tensors(model.graph, placement)
+    results = testbed.call("results", placement.label, STEPS, time_limit_s=_LIMIT_S)
+    assert isinstance(results, Results), results
+    assert set(results.state) == set(model.reference.state)
+    assert results.difference(model.reference) <= TOLERANCE
+    return results
+
+
+def _placements(model: TracedModel, devices: tuple[str, ...]) -> list[Placement]:
+    """Return all on one device, the device changing at every layer, and two at random."""
+    no_costs = CostTable(costs={})
+    proposed = [f.propose(model.graph, no_costs, devices) for f in (single, alternating)]
+    placements = [found for found in proposed if isinstance(found, Placement)]
+    placements += [at_random(model.graph, devices, seed) for seed in (1, 2)]
+    for placement in placements:
+        placement.check(model.graph, devices)
+    return placements

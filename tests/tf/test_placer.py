@@ -1,0 +1,119 @@
+"""Placed graphs, moved ops and crossings of small graphs, by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.profile.steps import Crossing
+
+if TYPE_CHECKING:
+    from placement_advisor.children import Child
+
+_LIMIT_S = 60.0
+
+
+def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child: Child) -> None:
+    ops = child.call(
+        "graph_defs:placed",
+        {
+            "two": ("Const", []),
+            "unread": ("Const", []),
+            "a": ("Neg", ["two"]),
+            "b": ("Mul", ["two", "two:0"]),
+            "c": ("AddV2", ["a", "b"]),
+        },
+        {"a": "d0", "b": "d1", "c": "d1"},
+        {},
+        time_limit_s=_LIMIT_S,
+    )
+    assert ops == {
+        "two": ("Const", [], "d0"),
+        "two/copy_0": ("Const", [], "d1"),
+        "unread": ("Const", [], "host"),
+        "a": ("Neg", ["two"], "d0"),
+        "b": ("Mul", ["two/copy_0", "two/copy_0:0"], "d1"),
+        "c": ("AddV2", ["a", "b"], "d1"),
+    }
+
+
+def test_an_input_is_read_from_a_variable_on_its_device(child: Child) -> None:
+    ops = child.call(
+        "graph_defs:placed",
+        {"x": ("Placeholder", []), "y": ("Neg", ["x"])},
+        {"x": "d1", "y": "d0"},
+        {"x": (2, 3)},
+        time_limit_s=_LIMIT_S,
+    )
+    assert ops == {
+        "x": ("ReadVariableOp", ["x/resident"], "d1"),
+        "x/resident": ("VarHandleOp", [], "d1"),
+        "y": ("Neg", ["x"], "d0"),
+    }
+
+
+def test_an_op_without_a_gpu_kernel_goes_to_the_host(child: Child) -> None:
+    gpu = "/job:localhost/replica:0/task:0/device:GPU:1"
+    ops = child.call(
+        "graph_defs:placed",
+        {"ids": ("LookupTableFindV2", []), "product": ("MatMul", [])},
+        {"ids": gpu, "product": gpu},
+        {},
+        time_limit_s=_LIMIT_S,
+    )
+    assert ops["ids"][2] == "host"
+    assert ops["product"][2] == gpu
+
+
+def test_moved_ops_are_those_that_stand_elsewhere_than_planned(child: Child) -> None:
+    there = "/job:worker/replica:0/task:{}/device:CPU:0"
+    planned = {"stays": there.format(0), "moves": there.format(1), "not_run": there.format(1)}
+    executed = {"stays": there.format(0), "moves": there.format(0), "_send_1": there.format(1)}
+    moved = child.call("graph_defs:moved", executed, planned, time_limit_s=_LIMIT_S)
+    assert moved == ("moves: task 1 CPU:0 → task 0 CPU:0",)
+
+
+def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child: Child) -> None:
+    def ends(tensor: str) -> dict[str, str]:
+        return {"tensor_name": tensor, "send_device": "D0", "recv_device": "D1"}
+
+    crossings = child.call(
+        "graph_defs:crossings",
+        [
+            [
+                ("split", "Split", [], {}),
+                ("write", "AssignVariableOp", [], {}),
+                ("write/_1", "Const", ["^write"], {}),
+                ("send_signal", "_Send", ["write/_1"], ends("edge_1_write")),
+                ("send_part", "_Send", ["split:1"], ends("edge_2_split")),
+                ("send_out", "_Send", ["split"], {**ends("split:0"), "client_terminated": "yes"}),
+            ],
+            [
+                ("receive_signal", "_Recv", [], ends("edge_1_write")),
+                ("receive_part", "_HostRecv", [], ends("edge_2_split")),
+            ],
+        ],
+        {"D0": "worker:0", "D1": "worker:1"},
+        {("split", 0): 8, ("split", 1): 12},
+        time_limit_s=_LIMIT_S,
+    )
+    between = {"source": "worker:0", "target": "worker:1"}
+    assert crossings == (
+        Crossing(
+            tensor_name="edge_1_write",
+            send_node="send_signal",
+            recv_node="receive_signal",
+            producer="write",
+            port=-1,
+            size_bytes=0,
+            **between,
+        ),
+        Crossing(
+            tensor_name="edge_2_split",
+            send_node="send_part",
+            recv_node="receive_part",
+            producer="split",
+            port=1,
+            size_bytes=12,
+            **between,
+        ),
+    )

@@ -1,0 +1,46 @@
+"""A network of one's own, seen from inside and from outside."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from placement_advisor.children import Child
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NETWORK = "placement_advisor.tf.private_network"
+_LIMIT_S = 60.0
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator[Child]:
+    with Child("owner", tmp_path / "owner.log") as child:
+        if not child.call(f"{_NETWORK}:create", time_limit_s=_LIMIT_S):
+            pytest.skip("this system lets us make no private network")
+        yield child
+
+
+def test_a_private_network_has_loopback_and_nothing_else(owner: Child) -> None:
+    names = [name for _, name in owner.call("socket:if_nameindex", time_limit_s=_LIMIT_S)]
+    assert names == ["lo"]
+    port = owner.call("listeners:listen", time_limit_s=_LIMIT_S)
+    assert owner.call("listeners:can_connect", port, time_limit_s=_LIMIT_S)
+
+
+def test_who_joins_reaches_it_and_others_do_not(owner: Child, child: Child) -> None:
+    port = owner.call("listeners:listen", time_limit_s=_LIMIT_S)
+    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        pass
+    child.call(f"{_NETWORK}:join", owner.pid, time_limit_s=_LIMIT_S)
+    assert child.call("listeners:can_connect", port, time_limit_s=_LIMIT_S)
+
+
+def test_two_private_networks_use_the_same_port(owner: Child, child: Child) -> None:
+    port = owner.call("listeners:listen", time_limit_s=_LIMIT_S)
+    assert child.call(f"{_NETWORK}:create", time_limit_s=_LIMIT_S)
+    assert child.call("listeners:listen", port, time_limit_s=_LIMIT_S) == port

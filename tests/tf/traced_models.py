@@ -1,0 +1,79 @@
+"""A traced model with what its own step computes, and placements of it at random."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placement_advisor.children import Child
+from placement_advisor.graph import Role
+from placement_advisor.placement import Placement, placed_ops
+from placement_advisor.tf.answers import Traced
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.tf.results import Results
+
+# More steps than example batches would only repeat them.
+STEPS = 3
+_TIME_LIMIT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedModel:
+    """``reference`` is what the user's step computes when it runs as it is, for `STEPS` steps."""
+
+    traced: Traced
+    bundle: Path
+    reference: Results
+
+    @property
+    def graph(self) -> OpGraph:
+        return self.traced.graph
+
+
+def trace(path: Path, bundle: Path) -> TracedModel:
+    """Load and trace a model file in a child, then run its own step there.
+
+    Raises:
+        AdvisorError: the file cannot be loaded or traced.
+    """
+    tracer = "placement_advisor.tf.tracer"
+    with Child("loader", bundle / "loader.log") as loader:
+        loader.call(
+            f"{tracer}:load_workload", str(path), None, None, None, time_limit_s=_TIME_LIMIT_S
+        )
+        traced = loader.call(
+            f"{tracer}:trace_workload", str(path), str(bundle), time_limit_s=_TIME_LIMIT_S
+        )
+        assert isinstance(traced, Traced), traced
+        reference = loader.call("eager_reference:results", STEPS, time_limit_s=_TIME_LIMIT_S)
+    return TracedModel(traced=traced, bundle=bundle, reference=reference)
+
+
+def at_random(graph: OpGraph, devices: Sequence[str], seed: int) -> Placement:
+    """Place every op anywhere, but all that take a variable on one device."""
+    choose = random.Random(seed)
+    home: dict[str, str] = {}
+    device_of = {}
+    for op in placed_ops(graph):
+        device = choose.choice(devices)
+        device_of[op.name] = home.setdefault(op.variable, device) if op.variable else device
+    return Placement(
+        label=f"random-{seed}", family="random", device_of=device_of, rationale=f"seed {seed}"
+    )
+
+
+def crossing_tensors(graph: OpGraph, placement: Placement) -> set[tuple[str, int, str, str]]:
+    """Return (producer, port, source, target) of what must cross: once for each target."""
+    device_of = placement.device_of
+    return {
+        (edge.producer, edge.port, device_of[edge.producer], device_of[edge.consumer])
+        for edge in graph.edges
+        if graph.op(edge.producer).role is not Role.CONSTANT
+        and device_of[edge.producer] != device_of[edge.consumer]
+    }

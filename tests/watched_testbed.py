@@ -1,0 +1,103 @@
+"""A testbed that really runs, and that tests can watch and break."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from placement_advisor.testbed import Testbed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LISTEN = "0A"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call of the runner: what and which candidate, how often before, and the state then."""
+
+    function: str
+    label: str
+    count: int
+    predictions: frozenset[str]
+    listening_here: int
+    listening_there: int
+
+
+@dataclass(slots=True)
+class Watch:
+    """What was seen, and what is done before a call."""
+
+    output: Path
+    before: Callable[[Call, Testbed], None] = lambda call, testbed: None
+    calls: list[Call] = field(default_factory=list)
+
+
+class WatchedTestbed(Testbed):
+    """Notes every call of the runner."""
+
+    __test__ = False  # The name of its base starts with "Test"; pytest must not collect it.
+    watch: ClassVar[Watch]
+    _seen: Counter[tuple[str, str]]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._seen = Counter()
+
+    def call(self, function: str, *args: Any, time_limit_s: float) -> Any:
+        label = str(args[0]) if args else ""
+        written = self.watch.output.glob(".advisor-*/predictions/*.json")
+        here, there = listening(self)
+        call = Call(
+            function=function,
+            label=label,
+            count=self._seen[function, label],
+            predictions=frozenset(path.stem for path in written),
+            listening_here=here,
+            listening_there=there,
+        )
+        self._seen[function, label] += 1
+        self.watch.calls.append(call)
+        self.watch.before(call, self)
+        return super().call(function, *args, time_limit_s=time_limit_s)
+
+
+def kill(testbed: Testbed, name: str) -> None:
+    """Kill one process of a testbed."""
+    os.kill(testbed.process_ids[name], signal.SIGKILL)
+
+
+def listening(testbed: Testbed) -> tuple[int, int]:
+    """Count the sockets on which the workers listen, in this network and in their own."""
+    pids = [pid for name, pid in testbed.process_ids.items() if name.startswith("worker")]
+    owned = {inode for pid in pids for inode in _socket_inodes(pid)}
+    here = owned & _listening_inodes(Path("/proc/self/net"))
+    there = {inode for pid in pids for inode in owned & _listening_inodes(Path(f"/proc/{pid}/net"))}
+    return len(here), len(there)
+
+
+def _socket_inodes(pid: int) -> set[str]:
+    found = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = os.readlink(descriptor)
+        except OSError:  # Closed meanwhile.
+            continue
+        if target.startswith("socket:["):
+            found.add(target.removeprefix("socket:[").removesuffix("]"))
+    return found
+
+
+def _listening_inodes(net: Path) -> set[str]:
+    found = set()
+    for name in ("tcp", "tcp6"):
+        for line in (net / name).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == _LISTEN:
+                found.add(fields[9])
+    return found
