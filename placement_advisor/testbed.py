@@ -8,21 +8,20 @@ call in flight gets a `ChildFailure`, and `start` builds it anew.
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import socket
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.children import Child, ChildError, ChildFailure
 from placement_advisor.devices import Device
 from placement_advisor.errors import TestbedError
+from placement_advisor.machine import free_ports, gpu_count, usable_cores
 from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from placement_advisor.graph import OpGraph
 
 _RUNNER = "placement_advisor.tf.runner"
@@ -74,7 +73,7 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
     Raises:
         TestbedError: the kind asked for cannot be had here.
     """
-    gpus = _gpu_count()
+    gpus = gpu_count()
     if kind is TestbedKind.GPUS and gpus < count:
         raise TestbedError(
             f"--testbed gpus: {count} devices asked for, {gpus} GPUs found",
@@ -261,7 +260,7 @@ class Testbed:
                 "this system lets us make no private network: while candidates run, TensorFlow's "
                 "workers listen on all interfaces without authentication",
             )
-            ports = _free_ports(len(self._workers))
+            ports = free_ports(len(self._workers))
         addresses = tuple(f"127.0.0.1:{port}" for port in ports)
         for i, worker in enumerate(self._workers):
             worker.start(f"{_WORKER}:serve", addresses, i, self.plan.cores[i])
@@ -277,56 +276,6 @@ class Testbed:
                 f"\n{answer.output_tail}".rstrip()
             )
         return answer
-
-
-def usable_cores() -> tuple[int, ...]:
-    """Return one logical CPU per physical core that this process may use, quota respected."""
-    cores: dict[tuple[str, str], int] = {}
-    for cpu in sorted(os.sched_getaffinity(0)):
-        topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
-        try:
-            key = (
-                (topology / "physical_package_id").read_text(),
-                (topology / "core_id").read_text(),
-            )
-        except OSError:
-            key = ("", str(cpu))
-        cores.setdefault(key, cpu)
-    return tuple(cores.values())[: _quota_cores()]
-
-
-def _quota_cores() -> int | None:
-    """Return the whole cores that a cgroup quota grants, None without one."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-    except (OSError, ValueError):
-        folder = Path("/sys/fs/cgroup/cpu")
-        try:
-            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
-            period = (folder / "cpu.cfs_period_us").read_text().strip()
-        except OSError:
-            return None
-    if quota in ("max", "-1"):
-        return None
-    return max(int(quota) // int(period), 1)
-
-
-def _gpu_count() -> int:
-    """Count the GPUs that TensorFlow may see, without loading it."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return len([part for part in visible.split(",") if part.strip() not in ("", "-1")])
-    return sum(bool(re.fullmatch(r"nvidia\d+", path.name)) for path in Path("/dev").glob("nvidia*"))
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def _only_profile(folder: Path) -> Path:

@@ -15,6 +15,12 @@ def write(folder: Path, *, version: str) -> None:
         (staging / "placements" / f"{version}.json").write_text(version)
 
 
+def fail(folder: Path, error: BaseException) -> None:
+    with output_folder(folder) as staging:
+        (staging / "analysis.json").write_text("broken")
+        raise error
+
+
 def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
@@ -28,18 +34,16 @@ def test_content_appears_only_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_no_folder_behind(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), output_folder(tmp_path / "deep" / "out") as staging:
-        (staging / "analysis.json").write_text("{}")
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        fail(tmp_path / "deep" / "out", KeyboardInterrupt())
     assert names(tmp_path) == []
 
 
 def test_a_failure_leaves_an_earlier_analysis_as_it_was(tmp_path: Path) -> None:
     write(tmp_path / "out", version="first")
     before = names(tmp_path)
-    with pytest.raises(KeyError), output_folder(tmp_path / "out") as staging:
-        (staging / "analysis.json").write_text("second")
-        raise KeyError
+    with pytest.raises(KeyError):
+        fail(tmp_path / "out", KeyError())
     assert names(tmp_path) == before
     assert (tmp_path / "out" / "analysis.json").read_text() == "first"
 

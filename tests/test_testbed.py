@@ -161,7 +161,9 @@ def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
         graph=None,  # type: ignore[arg-type]
         scratch=tmp_path,
     )
-    with pytest.raises(TestbedError, match=r"worker:\d did not start: worker:\d exited with status 5"):
+    with pytest.raises(
+        TestbedError, match=r"worker:\d did not start: worker:\d exited with status 5"
+    ):
         testbed.start()
     assert testbed.process_ids == {}
     assert children_left() == []

@@ -257,9 +257,7 @@ def test_no_rounds_are_added_for_a_candidate_that_is_out(
     assert len(entries["single"].rounds) == 5
 
 
-def test_no_rounds_are_added_where_single_is_out(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_rounds_are_added_where_single_is_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STEP_NS, "towers", 970)
     entries, _ = run({("run_steps", "single", 4): DOWN})
     assert len(entries["towers"].rounds) == 5

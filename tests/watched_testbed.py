@@ -85,7 +85,7 @@ def _socket_inodes(pid: int) -> set[str]:
     found = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         try:
-            target = os.readlink(descriptor)
+            target = str(descriptor.readlink())
         except OSError:  # Closed meanwhile.
             continue
         if target.startswith("socket:["):

@@ -83,13 +83,14 @@ def analyze(
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
     from placement_advisor import pipeline
+    from placement_advisor.study import AnalyzeOptions
     from placement_advisor.testbed import TestbedKind
 
     path, _, name = model.partition(":")
     if not path:
         raise ModelError(f"{model!r}: no file given", hint="advisor analyze model.py")
     chosen = _split(candidates) if candidates is not None else pipeline.default_candidates()
-    options = pipeline.AnalyzeOptions(
+    options = AnalyzeOptions(
         path=path,
         name=name or None,
         devices=devices,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.tracer import loaded_workload
+
+if TYPE_CHECKING:
+    from placement_advisor.tf.answers import RunFailure
 
 _function: Any = None
 
@@ -18,11 +21,7 @@ def run_as_is(batch: int, steps: int) -> list[int] | RunFailure:
     try:
         return _timed_steps(batch, steps)
     except Exception as error:  # It is the user's code: anything can come out of it.
-        message = str(error).strip() or type(error).__name__
-        return RunFailure(
-            out_of_memory=isinstance(error, tf.errors.ResourceExhaustedError | MemoryError),
-            message=message.splitlines()[0],
-        )
+        return run_failure(error)
 
 
 def _timed_steps(batch: int, steps: int) -> list[int]:

@@ -244,7 +244,7 @@ def _keras_workload(
 
     state = "compiled" if compiled else "not compiled"
     return Workload(
-        name=label,
+        name=model.name,
         mode=mode,
         chosen=f"{label} ({state} {type(model).__name__}), batches from {origin}",
         step=train if mode == "train" else infer,

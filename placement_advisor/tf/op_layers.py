@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.graph import Role
-from placement_advisor.tf.roles import GRADIENT_SCOPE, GRADIENT_SUFFIX
+from placement_advisor.tf.roles import GRADIENT_SCOPE, GRADIENT_SUFFIX, data_readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,12 +32,13 @@ def op_layers(
     operations: list[Any], roles: dict[str, Role], variables: dict[str, str]
 ) -> dict[str, str]:
     """Return the layers of ops by name; ``operations`` stand in topological order."""
+    readers = data_readers(operations)
     forward = [op for op in operations if roles[op.name] is Role.FORWARD]
     served = _served_names(operations, roles)
     scopes = _keras_calls(forward)
     others = [op for op in forward if _longest_prefix(op.name, scopes) is None]
     gradients = None if scopes else {n for names in served.values() for n in names}
-    scopes |= _name_scopes(others, variables, gradients)
+    scopes |= _name_scopes(others, variables, readers, gradients)
     layers: dict[str, str] = {}
     for op in operations:
         if roles[op.name] in (Role.FORWARD, Role.CONSTANT, Role.BACKWARD):
@@ -46,9 +47,9 @@ def op_layers(
             layer = next((layer for layer in found if layer is not None), None)
             if layer is not None:
                 layers[op.name] = layer
-    _reads(forward, layers)
-    _state_and_updates(operations, roles, variables, layers)
-    _rest_of_backward(operations, roles, layers)
+    _reads(forward, readers, layers)
+    _state_and_updates(operations, readers, roles, variables, layers)
+    _rest_of_backward(operations, readers, roles, layers)
     return layers
 
 
@@ -91,7 +92,10 @@ def _keras_calls(forward: list[Any]) -> dict[str, str]:
 
 
 def _name_scopes(
-    forward: list[Any], variables: dict[str, str], gradients: Iterable[str] | None
+    forward: list[Any],
+    variables: dict[str, str],
+    readers: dict[str, list[Any]],
+    gradients: Iterable[str] | None,
 ) -> dict[str, str]:
     """Map name scopes to layers, and the names of ops outside all scopes if gradients are given."""
     with_gradient = {start for name in gradients or () for start in _starts(name)}
@@ -101,6 +105,7 @@ def _name_scopes(
     for op in forward:
         scope = op.name.rpartition("/")[0]
         reads = op.name in variables or any(t.op.name in variables for t in op.inputs)
+        counts = {reader.type.startswith("Assign") for reader in readers[op.name]} == {True}
         if reads:
             with_variables.add(scope)
         if op.type in _NO_LAYER_KINDS or op.type.startswith("Assign") or scope in scopes:
@@ -108,7 +113,7 @@ def _name_scopes(
         label = _FUNCTION_CALL_PART.sub("", f"{scope}/").rstrip("/")
         if label:
             scopes[scope] = _numbered(label, calls)
-        elif gradients is not None and (reads or op.name in with_gradient):
+        elif gradients is not None and (op.name in with_gradient or (reads and not counts)):
             scopes[op.name] = _numbered(op.name.rpartition("/")[2], calls)
     # A scope without variables inside another is a function of TensorFlow's, not a layer.
     for scope in sorted(scopes, key=len):
@@ -150,17 +155,18 @@ def _longest_prefix(name: str, scopes: dict[str, str]) -> str | None:
     return next((scopes[start] for start in _starts(name) if start in scopes), None)
 
 
-def _reads(forward: list[Any], layers: dict[str, str]) -> None:
+def _reads(forward: list[Any], readers: dict[str, list[Any]], layers: dict[str, str]) -> None:
     """A variable is read for the layer that uses it, whatever scope the read is named in."""
     for op in forward:
         if op.type == "ReadVariableOp":
-            layer = _first(layers, (c.name for c in op.outputs[0].consumers()))
+            layer = _first(layers, (reader.name for reader in readers[op.name]))
             if layer is not None:
                 layers[op.name] = layer
 
 
 def _state_and_updates(
     operations: list[Any],
+    readers: dict[str, list[Any]],
     roles: dict[str, Role],
     variables: dict[str, str],
     layers: dict[str, str],
@@ -177,9 +183,7 @@ def _state_and_updates(
         for op in reversed(operations):
             if roles[op.name] is not Role.UPDATE:
                 continue
-            found = {
-                layer for t in op.outputs for c in t.consumers() for layer in reach.get(c.name, ())
-            }
+            found = {layer for r in readers[op.name] for layer in reach.get(r.name, ())}
             handle = variables.get(op.name)
             if handle in layers:
                 found.add(layers[handle])
@@ -201,18 +205,30 @@ def _state_and_updates(
 
 
 def _rest_of_backward(
-    operations: list[Any], roles: dict[str, Role], layers: dict[str, str]
+    operations: list[Any],
+    readers: dict[str, list[Any]],
+    roles: dict[str, Role],
+    layers: dict[str, str],
 ) -> None:
-    """Gradient ops without a forward name stand with the one that they wait for, or else serve."""
+    """Gradient ops without a forward name serve one update, or stand with those next to them."""
     nameless = [
         op for op in operations if roles[op.name] is Role.BACKWARD and op.name not in layers
     ]
+    for_one_update: set[str] = set()
+    for op in reversed(nameless):
+        names = [reader.name for reader in readers[op.name]]
+        if all(roles[name] is Role.UPDATE or name in for_one_update for name in names):
+            found = {layers.get(name) for name in names}
+            layer = found.pop() if len(found) == 1 else None
+            if layer is not None:
+                layers[op.name] = layer
+                for_one_update.add(op.name)
     for op in nameless:
         layer = _first(layers, (t.op.name for t in op.inputs))
         if layer is not None:
-            layers[op.name] = layer
+            layers.setdefault(op.name, layer)
     for op in reversed(nameless):
-        layer = _first(layers, (c.name for t in op.outputs for c in t.consumers()))
+        layer = _first(layers, (reader.name for reader in readers[op.name]))
         if layer is not None:
             layers.setdefault(op.name, layer)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -65,18 +67,24 @@ def op_graph(bundle: Bundle) -> OpGraph:
 
 
 def _in_order(operations: list[Any]) -> list[Any]:
-    """Return operations with producers first; imported graphs come in any order."""
-    waiting = {op: len(op.inputs) + len(op.control_inputs) for op in operations}
-    ready = [op for op in operations if not waiting[op]]
-    for op in ready:  # The list grows while it is read.
-        followers = [c for t in op.outputs for c in t.consumers()]
-        followers += op._control_outputs
-        for follower in followers:
-            # A consumer that reads a tensor twice is listed twice for it, or once: count inputs.
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                ready.append(follower)
-    return ready
+    """Return operations with producers first, otherwise as given."""
+    readers: dict[str, set[int]] = defaultdict(set)
+    waiting: dict[int, int] = {}
+    for i, op in enumerate(operations):
+        before = {t.op.name for t in op.inputs} | {c.name for c in op.control_inputs}
+        waiting[i] = len(before)
+        for name in before:
+            readers[name].add(i)
+    ready = [i for i, count in waiting.items() if not count]
+    ordered = []
+    while ready:
+        op = operations[heappop(ready)]
+        ordered.append(op)
+        for i in readers[op.name]:
+            waiting[i] -= 1
+            if not waiting[i]:
+                heappush(ready, i)
+    return ordered
 
 
 def _tensor_bytes(tensor: Any) -> int | None:

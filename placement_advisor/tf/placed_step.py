@@ -29,7 +29,10 @@ class Runtime:
 
     def session(self, graph: Any) -> Any:
         """Return a session that runs a graph as it is."""
-        config = v1.ConfigProto(allow_soft_placement=False, isolate_session_state=True)
+        config = v1.ConfigProto(isolate_session_state=True)
+        # A kernel that a GPU lacks for one type shows only when it runs; what TensorFlow moves to
+        # the host then is reported as moved. On CPUs nothing lacks a kernel, so nothing may move.
+        config.allow_soft_placement = not self.address and not self.logical_cpus
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         config.graph_options.optimizer_options.opt_level = -1
         config.gpu_options.allow_growth = True

@@ -29,7 +29,8 @@ _RECV_KINDS = frozenset({"_Recv", "_HostRecv"})
 def placed_graph(bundle: Bundle, device_of: Mapping[str, str], host: str) -> Any:
     """Return the bundle's GraphDef with ``device_of`` (op name -> TensorFlow device) applied.
 
-    An op without a GPU kernel that is meant for a GPU goes to ``host``.
+    What is meant for a GPU goes to ``host`` if it is an input, for pipelines leave batches there,
+    or an op without a GPU kernel.
     """
     placed = tf.compat.v1.GraphDef()
     placed.CopyFrom(bundle.graph_def)
@@ -40,7 +41,8 @@ def placed_graph(bundle: Bundle, device_of: Mapping[str, str], host: str) -> Any
         if node.op == "Const":
             continue
         wanted = device_of[node.name]
-        node.device = wanted if _has_kernel(node.op, wanted) else host
+        on_host = ":GPU:" in wanted and (node.name in bundle.inputs or not _has_kernel(node.op))
+        node.device = host if on_host else wanted
         device[node.name] = node.device
     for function in placed.library.function:
         for node in function.node_def:
@@ -51,9 +53,8 @@ def placed_graph(bundle: Bundle, device_of: Mapping[str, str], host: str) -> Any
     return placed
 
 
-def _has_kernel(kind: str, device: str) -> bool:
-    if ":GPU:" not in device:
-        return True
+def _has_kernel(kind: str) -> bool:
+    """Return whether an op kind runs on GPUs, whatever its types; kinds without kernels do."""
     found = {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(kind).kernel}
     return not found or bool(found & {"GPU", "DEFAULT"})
 

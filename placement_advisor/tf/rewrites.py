@@ -33,7 +33,7 @@ def inline(graph_def: Any, keep: Iterable[str], tag: str) -> Any:
             holder.attr.pop(attribute, None)
     meta_graph = meta_graph_pb2.MetaGraphDef()
     meta_graph.graph_def.CopyFrom(graph_def)
-    meta_graph.collection_def["train_op"].node_list.value.extend(keep)
+    meta_graph.collection_def["train_op"].node_list.value.extend(sorted(keep))
     config = config_pb2.ConfigProto()
     rewrite = config.graph_options.rewrite_options
     rewrite.min_graph_nodes = -1

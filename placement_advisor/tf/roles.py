@@ -24,6 +24,18 @@ GRADIENT_SUFFIX = re.compile(r"_grad(?=/|$)")
 _ACCUMULATOR_KIND = "EmptyTensorList"
 
 
+def data_readers(operations: list[Any]) -> dict[str, list[Any]]:
+    """Return the operations that read each op's tensors, in the order of ``operations``.
+
+    TensorFlow's own list of them changes its order from run to run.
+    """
+    readers: dict[str, list[Any]] = {op.name: [] for op in operations}
+    for op in operations:
+        for name in dict.fromkeys(t.op.name for t in op.inputs):
+            readers[name].append(op)
+    return readers
+
+
 def variables(operations: Iterable[Any]) -> dict[str, str]:
     """Map each handle, and each op that takes one, to the variable or table that it stands with.
 
@@ -72,10 +84,11 @@ def roles(operations: list[Any], inputs: Collection[str]) -> dict[str, Role]:
             after_backward.add(op.name)
         else:
             found[op.name] = Role.FORWARD
-    _what_feeds_a_second_forward_pass(operations, found)
-    _sums_of_gradients(operations, found)
+    readers = data_readers(operations)
+    _what_feeds_a_second_forward_pass(operations, readers, found)
+    _sums_of_gradients(operations, readers, found)
     _what_writes_for_updates(operations, found)
-    _what_feeds_updates_alone(operations, found)
+    _what_feeds_updates_alone(operations, readers, found)
     _what_writes_for_updates(operations, found)
     return found
 
@@ -92,25 +105,31 @@ def _differentiated(operations: list[Any]) -> set[str]:
     return names
 
 
-def _what_feeds_a_second_forward_pass(operations: list[Any], found: dict[str, Role]) -> None:
+def _what_feeds_a_second_forward_pass(
+    operations: list[Any], readers: dict[str, list[Any]], found: dict[str, Role]
+) -> None:
     for op in reversed(operations):
-        if found[op.name] is Role.UPDATE and Role.FORWARD in _reader_roles(op, found):
+        if found[op.name] is Role.UPDATE and Role.FORWARD in _roles_of(readers[op.name], found):
             found[op.name] = Role.FORWARD
 
 
-def _sums_of_gradients(operations: list[Any], found: dict[str, Role]) -> None:
+def _sums_of_gradients(
+    operations: list[Any], readers: dict[str, list[Any]], found: dict[str, Role]
+) -> None:
     """A tensor that is used twice has a gradient that is added up, under no gradient's name."""
     for op in operations:
         given = {found[t.op.name] for t in op.inputs} - {Role.CONSTANT}
-        feeds_gradients = Role.BACKWARD in _reader_roles(op, found)
+        feeds_gradients = Role.BACKWARD in _roles_of(readers[op.name], found)
         if found[op.name] is Role.UPDATE and given == {Role.BACKWARD} and feeds_gradients:
             found[op.name] = Role.BACKWARD
 
 
-def _what_feeds_updates_alone(operations: list[Any], found: dict[str, Role]) -> None:
+def _what_feeds_updates_alone(
+    operations: list[Any], readers: dict[str, list[Any]], found: dict[str, Role]
+) -> None:
     """Learning rate, step counter and slot reads belong to the updates."""
     for op in reversed(operations):
-        if found[op.name] is Role.FORWARD and _reader_roles(op, found) == {Role.UPDATE}:
+        if found[op.name] is Role.FORWARD and _roles_of(readers[op.name], found) == {Role.UPDATE}:
             found[op.name] = Role.UPDATE
 
 
@@ -133,5 +152,5 @@ def _what_writes_for_updates(operations: list[Any], found: dict[str, Role]) -> N
                 found[op.name] = Role.UPDATE
 
 
-def _reader_roles(op: Any, found: dict[str, Role]) -> set[Role]:
-    return {found[c.name] for t in op.outputs for c in t.consumers()}
+def _roles_of(operations: list[Any], found: dict[str, Role]) -> set[Role]:
+    return {found[op.name] for op in operations}

@@ -14,6 +14,7 @@ import tensorflow as tf
 from placement_advisor.tf import calibration, placer
 from placement_advisor.tf.answers import Calibration, Prepared, RunFailure
 from placement_advisor.tf.bundle import Bundle
+from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.placed_step import PlacedStep, Runtime
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def prepare(label: str, device_of: Mapping[str, str]) -> Prepared | RunFailure:
         )
         _ready[label] = PlacedStep(_bundle, placed, _runtime)
     except (tf.errors.OpError, ValueError) as error:
-        return _failure(error)
+        return run_failure(error)
     partitions = _ready[label].partitions
     sizes = {
         (op.name, port): size for op in _graph.ops for port, size in enumerate(op.output_bytes)
@@ -76,7 +77,7 @@ def results(label: str, steps: int) -> Results | RunFailure:
     try:
         return _ready[label].results(steps)
     except tf.errors.OpError as error:
-        return _failure(error)
+        return run_failure(error)
 
 
 def verify(label: str, steps: int) -> float | RunFailure | None:
@@ -102,7 +103,7 @@ def run_steps(label: str, batch: int, steps: int) -> list[int] | RunFailure:
         ready.put_batch(batch)
         return [calibration.timed(ready.run) for _ in range(steps)]
     except tf.errors.OpError as error:
-        return _failure(error)
+        return run_failure(error)
 
 
 def profile_steps(label: str, steps: int, folder: str) -> RunFailure | None:
@@ -114,7 +115,7 @@ def profile_steps(label: str, steps: int, folder: str) -> RunFailure | None:
             with tf.profiler.experimental.Trace("train", step_num=i, _r=1):
                 ready.run()
     except tf.errors.OpError as error:
-        return _failure(error)
+        return run_failure(error)
     finally:
         tf.profiler.experimental.stop()
     return None
@@ -128,11 +129,3 @@ def profiler_options() -> Any:
 def calibrate() -> Calibration:
     """Time copies between every pair of devices, and an empty step."""
     return calibration.measure(_runtime, _devices)
-
-
-def _failure(error: Exception) -> RunFailure:
-    message = (getattr(error, "message", None) or str(error)).strip()
-    return RunFailure(
-        out_of_memory=isinstance(error, tf.errors.ResourceExhaustedError),
-        message=message.splitlines()[0] if message else type(error).__name__,
-    )

@@ -39,13 +39,13 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], TracedMo
 
 
 @pytest.fixture
-def trace_source(tmp_path: Path) -> Callable[[str], TracedModel]:
+def trace_source(tmp_path: Path) -> Callable[..., TracedModel]:
     """Return a function that traces a model file of that text."""
 
-    def traced_source(source: str) -> TracedModel:
+    def traced_source(source: str, *, run: bool = False) -> TracedModel:
         path = tmp_path / "model_file.py"
         path.write_text(source)
-        return trace(path, tmp_path)
+        return trace(path, tmp_path, run=run)
 
     return traced_source
 

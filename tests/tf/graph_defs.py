@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.profile.steps import Crossing
 from placement_advisor.tf import placer, rewrites
 from placement_advisor.tf.bundle import Bundle
+
+if TYPE_CHECKING:
+    from placement_advisor.profile.steps import Crossing
 
 Ops = Mapping[str, tuple[str, Sequence[str]]]
 
@@ -77,7 +79,7 @@ def crossings(
 
 def moved(executed: Mapping[str, str], planned: Mapping[str, str]) -> tuple[str, ...]:
     """Return the ops that stand elsewhere than planned, from devices by op."""
-    graphs = [graph_def({name: ("NoOp", ()) for name in ops}, ops) for ops in (executed, planned)]
+    graphs = [graph_def(dict.fromkeys(ops, ("NoOp", ())), ops) for ops in (executed, planned)]
     return placer.moved_ops(graphs[:1], graphs[1])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +16,7 @@ from placement_advisor.tf.results import Results
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 # The user's step runs with TensorFlow's fused kernels, a placed one without: they round
 # differently, in the seventh digit of a step. A lost update or a stale read shows in the first.
@@ -152,9 +152,10 @@ def step(x):
 
 @pytest.mark.parametrize("what", STEPS_OF_THEIR_OWN)
 def test_a_placed_step_keeps(
-    trace_source: Callable[[str], TracedModel], what: str, tmp_path: Path
+    trace_source: Callable[..., TracedModel], what: str, tmp_path: Path
 ) -> None:
-    _check_placements(trace_source(STEPS_OF_THEIR_OWN[what]), TestbedKind.LOGICAL_CPUS, tmp_path)
+    model = trace_source(STEPS_OF_THEIR_OWN[what], run=True)
+    _check_placements(model, TestbedKind.LOGICAL_CPUS, tmp_path)
 
 
 def _check_placements(model: TracedModel, kind: TestbedKind, scratch: Path) -> None:
@@ -183,6 +184,7 @@ def _check_placement(testbed: Testbed, model: TracedModel, placement: Placement)
     assert set(crossed) == crossing_tensors(model.graph, placement)
     results = testbed.call("results", placement.label, STEPS, time_limit_s=_LIMIT_S)
     assert isinstance(results, Results), results
+    assert model.reference is not None
     assert set(results.state) == set(model.reference.state)
     assert results.difference(model.reference) <= TOLERANCE
     return results

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ from placement_advisor.children import Child
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _NETWORK = "placement_advisor.tf.private_network"
 _LIMIT_S = 60.0
@@ -34,7 +34,10 @@ def test_a_private_network_has_loopback_and_nothing_else(owner: Child) -> None:
 
 def test_who_joins_reaches_it_and_others_do_not(owner: Child, child: Child) -> None:
     port = owner.call("listeners:listen", time_limit_s=_LIMIT_S)
-    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+    with (
+        pytest.raises(ConnectionRefusedError),
+        socket.create_connection(("127.0.0.1", port), timeout=1),
+    ):
         pass
     child.call(f"{_NETWORK}:join", owner.pid, time_limit_s=_LIMIT_S)
     assert child.call("listeners:can_connect", port, time_limit_s=_LIMIT_S)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from traced_models import TracedModel
 
 from placement_advisor.placement import placed_ops
 from placement_advisor.testbed import ProfileFiles, Testbed, TestbedKind, plan_testbed
@@ -16,6 +14,9 @@ from placement_advisor.tf.answers import Calibration, Prepared, RunFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from traced_models import TracedModel
 
     from placement_advisor.children import Child
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.children import Child
 from placement_advisor.graph import Role
 from placement_advisor.placement import Placement, placed_ops
 from placement_advisor.tf.answers import Traced
+from placement_advisor.tf.results import Results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from placement_advisor.graph import OpGraph
-    from placement_advisor.tf.results import Results
 
 # More steps than example batches would only repeat them.
 STEPS = 3
@@ -29,20 +29,21 @@ class TracedModel:
 
     traced: Traced
     bundle: Path
-    reference: Results
+    reference: Results | None
 
     @property
     def graph(self) -> OpGraph:
         return self.traced.graph
 
 
-def trace(path: Path, bundle: Path) -> TracedModel:
-    """Load and trace a model file in a child, then run its own step there.
+def trace(path: Path, bundle: Path, *, run: bool = True) -> TracedModel:
+    """Load and trace a model file in a child, then run its own step there if asked.
 
     Raises:
         AdvisorError: the file cannot be loaded or traced.
     """
     tracer = "placement_advisor.tf.tracer"
+    reference = None
     with Child("loader", bundle / "loader.log") as loader:
         loader.call(
             f"{tracer}:load_workload", str(path), None, None, None, time_limit_s=_TIME_LIMIT_S
@@ -51,7 +52,9 @@ def trace(path: Path, bundle: Path) -> TracedModel:
             f"{tracer}:trace_workload", str(path), str(bundle), time_limit_s=_TIME_LIMIT_S
         )
         assert isinstance(traced, Traced), traced
-        reference = loader.call("eager_reference:results", STEPS, time_limit_s=_TIME_LIMIT_S)
+        if run:
+            reference = loader.call("eager_reference:results", STEPS, time_limit_s=_TIME_LIMIT_S)
+            assert isinstance(reference, Results), reference
     return TracedModel(traced=traced, bundle=bundle, reference=reference)
 
 

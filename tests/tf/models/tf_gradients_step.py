@@ -1,4 +1,4 @@
-"""A step with tf.gradients instead of a tape, and one batch in `inputs`; SGD in a loop over pairs."""
+"""A step with tf.gradients instead of a tape, a device of its own, and one batch."""
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +14,9 @@ def step(batch):
         hidden = tf.nn.relu(batch @ first)
     with tf.name_scope("top"), tf.device("/CPU:0"):
         loss = tf.reduce_sum(hidden @ second)
-    for variable, gradient in zip((first, second), tf.gradients(loss, [first, second])):
+    for variable, gradient in zip(
+        (first, second), tf.gradients(loss, [first, second]), strict=True
+    ):
         variable.assign_sub(0.01 * gradient)
     return loss
 

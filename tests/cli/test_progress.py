@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import io
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from placement_advisor.cli import progress as progress_module
+from placement_advisor.cli.progress import progress
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_without_a_terminal_each_stage_is_one_plain_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with progress(quiet=False) as watcher:
+        watcher.working("timing", 0, 3)
+        watcher.working("timing", 1, 3)
+        watcher.working("profiling", 0, 1)
+    assert stderr.getvalue() == "advisor: timing\nadvisor: profiling\n"
+
+
+def test_quiet_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with progress(quiet=True) as watcher:
+        watcher.working("timing", 0, 3)
+    assert stderr.getvalue() == ""
+
+
+def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    clock = iter([10.0, 14.0])
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with progress(quiet=False) as watcher:
+        watcher.working("timing", 0, 6)
+        watcher.working("timing", 2, 6)
+    # Two of six took 4 s.
+    assert "timing 3/6, about 8 s left" in stderr.getvalue()
+
+
+def test_names_from_models_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with progress(quiet=False) as watcher:
+        watcher.working("loading [bold]model.py[/none]", 0, 1)
+    assert "loading [bold]model.py[/none]" in stderr.getvalue()

@@ -1,0 +1,146 @@
+"""The command as a process of its own: how it ends, and what it shares with others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from command_runs import ENDS_WITHIN_S, Command, Ran, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Says on stderr when it is at work, through no buffer of Python's.
+ENDLESS = "while True: pass\n"
+# The user's code prints in every way there is.
+TALKATIVE = """
+import os, subprocess, sys
+print("from print"); print("from print to stderr", file=sys.stderr)
+os.write(1, b"from the system\\n"); subprocess.run(["echo", "from another process"])
+"""
+FEW = ("--rounds", "5", "--steps", "1")
+MANY = ("--rounds", "10000", "--steps", "100")
+
+
+def interrupt_as_a_terminal_does(command: Command) -> None:
+    os.killpg(command.process.pid, signal.SIGINT)
+
+
+def assert_all_is_gone(command: Command, tmp_path: Path, *, began: float) -> None:
+    assert command.processes_left() == []
+    assert time.monotonic() - began < ENDS_WITHIN_S
+    assert not (tmp_path / "out").exists()
+
+
+def assert_interrupted(command: Command, tmp_path: Path) -> None:
+    began = time.monotonic()
+    interrupt_as_a_terminal_does(command)
+    ran = command.wait(timeout_s=ENDS_WITHIN_S)
+    assert_all_is_gone(command, tmp_path, began=began)
+    assert ran.code == 130
+    assert ran.out == ""
+    assert ran.err.splitlines()[-1] == "advisor: interrupted"
+    assert "Traceback" not in ran.err
+    assert list((tmp_path / "temp").iterdir()) == []
+
+
+# The first just after the start of the fork server, the others while TensorFlow is imported.
+@pytest.mark.parametrize("after_s", [0.01, 0.03, 0.06, 2.0])
+def test_ctrl_c_while_tensorflow_is_imported_ends_everything(
+    two_towers: Path, tmp_path: Path, after_s: float
+) -> None:
+    output = str(tmp_path / "out")
+    with Command("analyze", str(two_towers), "-o", output, temp=tmp_path / "temp") as command:
+        command.wait_for_line("importing TensorFlow")
+        time.sleep(after_s)
+        assert_interrupted(command, tmp_path)
+
+
+def test_ctrl_c_in_the_users_endless_loop_ends_everything(tmp_path: Path) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(ENDLESS)
+    output = str(tmp_path / "out")
+    with Command("analyze", str(model), "-o", output, temp=tmp_path / "temp") as command:
+        command.wait_for_line("loading")
+        time.sleep(0.3)
+        assert_interrupted(command, tmp_path)
+
+
+def test_ctrl_c_between_steps_of_workers_ends_everything(two_towers: Path, tmp_path: Path) -> None:
+    words = ("analyze", str(two_towers), "-o", str(tmp_path / "out"), *MANY)
+    with Command(*words, temp=tmp_path / "temp") as command:
+        command.wait_for_line("timing")
+        time.sleep(0.3)
+        assert len(command.processes()) >= 5  # It, the fork server, and at least three children.
+        assert_interrupted(command, tmp_path)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.2, 2.0])
+def test_a_command_killed_while_tensorflow_is_imported_leaves_no_process(
+    two_towers: Path, tmp_path: Path, after_s: float
+) -> None:
+    output = str(tmp_path / "out")
+    with Command("analyze", str(two_towers), "-o", output, temp=tmp_path / "temp") as command:
+        command.wait_for_line("importing TensorFlow")
+        time.sleep(after_s)
+        command.process.kill()
+        assert command.processes_left() == []
+
+
+def test_a_command_killed_between_steps_of_workers_leaves_no_process(
+    two_towers: Path, tmp_path: Path
+) -> None:
+    words = ("analyze", str(two_towers), "-o", str(tmp_path / "out"), *MANY)
+    with Command(*words, temp=tmp_path / "temp") as command:
+        command.wait_for_line("timing")
+        time.sleep(0.3)
+        command.process.kill()
+        assert command.processes_left() == []
+    assert not (tmp_path / "out" / "analysis.json").exists()
+
+
+@pytest.fixture(scope="module")
+def at_once(tmp_path_factory: pytest.TempPathFactory, two_towers: Path) -> tuple[Ran, Ran]:
+    """Two runs at the same time: one that answers in JSON, and a quiet one."""
+    folder = tmp_path_factory.mktemp("at_once")
+    model = folder / "talkative.py"
+    model.write_text(TALKATIVE + two_towers.read_text())
+    with (
+        Command("analyze", "talkative.py", "--json", *FEW, temp=folder / "a", cwd=folder) as one,
+        Command(
+            "analyze", "talkative.py", "--quiet", "-o", "other", *FEW,
+            temp=folder / "b", cwd=folder,
+        ) as other,
+    ):  # fmt: skip
+        answers = one.wait(), other.wait()
+        assert wait_until(lambda: not one.processes() and not other.processes(), ENDS_WITHIN_S)
+    assert [*(folder / "a").iterdir(), *(folder / "b").iterdir()] == []
+    return answers
+
+
+def test_two_runs_at_once_do_not_disturb_each_other(at_once: tuple[Ran, Ran]) -> None:
+    assert [ran.code for ran in at_once] == [0, 0], at_once[0].err + at_once[1].err
+    analysis = json.loads(at_once[0].out)
+    assert [c["failure"] for c in analysis["candidates"]] == [None] * 3
+    assert "measured on" in at_once[1].out
+
+
+def test_what_the_users_code_prints_is_in_no_output(at_once: tuple[Ran, Ran]) -> None:
+    json.loads(at_once[0].out)
+    for ran in at_once:
+        assert "from print" not in ran.out + ran.err
+        assert "from the system" not in ran.out + ran.err
+        assert "from another process" not in ran.out + ran.err
+
+
+def test_a_quiet_run_says_nothing_on_stderr(at_once: tuple[Ran, Ran]) -> None:
+    assert at_once[1].err == ""
+
+
+def test_a_loud_run_says_nothing_on_stderr_but_what_it_does(at_once: tuple[Ran, Ran]) -> None:
+    assert at_once[0].err != ""
+    assert all(line.startswith("advisor: ") for line in at_once[0].err.splitlines())

@@ -1,0 +1,51 @@
+"""Errors as TensorFlow raises them, for children."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from placement_advisor.tf.answers import RunFailure
+from placement_advisor.tf.failures import run_failure
+
+v1 = tf.compat.v1
+
+
+def of_a_session(rows: int) -> RunFailure:
+    """Run a graph whose matrix product does not take so many rows."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        given = v1.placeholder(tf.float32)
+        product = tf.matmul(given, tf.ones((3, 2)), name="product")
+        return _caught(lambda: session.run(product, {given: [[1.0]] * rows}))
+
+
+def of_a_function() -> RunFailure:
+    product = tf.function(lambda given: tf.matmul(given, tf.ones((3, 2)), name="product"))
+    concrete = product.get_concrete_function(tf.TensorSpec(None, tf.float32))
+    return _caught(lambda: concrete(tf.ones((1, 1))))
+
+
+def of_several_roots() -> RunFailure:
+    message = (
+        "Graph execution error:\n\nDetected at node 'a' defined at (most recent call last):\n"
+        "Node: 'a'\nDetected at node 'b' defined at (most recent call last):\nNode: 'b'\n"
+        "2 root error(s) found.\n  (0) INVALID_ARGUMENT:  first reason\n\t [[{{node a}}]]\n"
+        "  (1) INVALID_ARGUMENT:  second reason\n"
+    )
+    return run_failure(tf.errors.InvalidArgumentError(None, None, message))
+
+
+def of_memory() -> RunFailure:
+    return run_failure(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nmore"))
+
+
+def without_words() -> RunFailure:
+    return run_failure(KeyError())
+
+
+def _caught(call: Callable[[], Any]) -> RunFailure:
+    try:
+        call()
+    except Exception as error:
+        return run_failure(error)
+    raise AssertionError("it did not fail")

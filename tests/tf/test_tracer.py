@@ -1,0 +1,422 @@
+"""Traced steps as op graphs: sizes, roles, layers, state; and what cannot be traced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from placement_advisor.errors import ModelError
+from placement_advisor.graph import Op, OpGraph, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traced_models import TracedModel
+
+_FLOAT_BYTES = 4
+COMPUTING = (Role.FORWARD, Role.BACKWARD, Role.UPDATE)
+
+
+def _of(graph: OpGraph, **fields: object) -> list[Op]:
+    return [op for op in graph.ops if all(getattr(op, key) == fields[key] for key in fields)]
+
+
+def _readers(graph: OpGraph, name: str) -> list[Op]:
+    return [graph.op(edge.consumer) for edge in graph.outputs_of(name) if not edge.is_control]
+
+
+@pytest.mark.parametrize("name", ["deepconn", "two_tower", "norm_dropout", "recurrent", "nested"])
+def test_all_that_serves_a_layer_carries_it(
+    traced: Callable[[str], TracedModel], name: str
+) -> None:
+    graph = traced(name).graph
+    assert [op.name for op in _of(graph, role=Role.BACKWARD, layer=None)] == []
+    assert [op.name for op in _of(graph, role=Role.UPDATE, layer=None)] == []
+    # Forward ops without a layer are the loss and metrics of the step, after all layers.
+    for op in _of(graph, role=Role.FORWARD, layer=None):
+        readers = _readers(graph, op.name)
+        assert not [r.name for r in readers if r.role is Role.FORWARD and r.layer is not None]
+
+
+def test_layers_of_two_towers_with_shared_layers_numbered_by_call(
+    traced: Callable[[str], TracedModel],
+) -> None:
+    graph = traced("two_tower").graph
+    towers = {f"{t}_{kind}" for t in ("user", "item") for kind in ("conv", "pool", "flatten")}
+    shared = {"word_ids", "word_ids@2", "embedding", "embedding@2"}
+    top = {"user_dense", "item_dense", "rating", "compile_loss/mse"}
+    assert set(graph.layers()) == towers | shared | top
+    for layer in towers | {"embedding", "embedding@2", "rating", "user_dense", "item_dense"}:
+        assert _of(graph, layer=layer, role=Role.FORWARD)
+        assert _of(graph, layer=layer, role=Role.BACKWARD), layer
+
+
+def test_slots_and_their_updates_stand_with_the_layer_of_their_variable(
+    traced: Callable[[str], TracedModel],
+) -> None:
+    graph = traced("two_tower").graph
+    for weights in ("user_conv/kernel", "item_dense/bias", "embedding/embeddings"):
+        layer = weights.partition("/")[0]
+        names = [f"adam/{weights.replace('/', '_')}_{slot}" for slot in ("momentum", "velocity")]
+        for name in (weights, *names):
+            assert graph.op(name).layer == layer
+            writes = [op for op in _of(graph, variable=name) if op.kind.startswith("Assign")]
+            assert writes
+            assert {(op.role, op.layer) for op in writes} == {(Role.UPDATE, layer)}
+        read_forward = [op for op in _of(graph, variable=weights) if op.role is Role.FORWARD]
+        assert layer in {op.layer for op in read_forward}
+
+
+@pytest.mark.parametrize("name", ["deepconn", "two_tower", "norm_dropout", "nested"])
+def test_at_least_99_percent_of_tensors_have_a_known_size(
+    traced: Callable[[str], TracedModel], name: str
+) -> None:
+    assert traced(name).graph.edge_bytes_known_share >= 0.99
+
+
+def test_sizes_by_hand(traced: Callable[[str], TracedModel]) -> None:
+    graph = traced("two_tower").graph
+    # 4 pairs of 10 words, each w0 … w19 or "unseen": 2 to 6 letters.
+    (user_bytes,) = graph.op("user").output_bytes
+    assert user_bytes is not None
+    assert 4 * 10 * 2 <= user_bytes <= 4 * 10 * 6
+    gathers = _of(graph, kind="GatherV2", role=Role.FORWARD)
+    assert [op.output_bytes for op in gathers] == [(4 * 10 * 8 * _FLOAT_BYTES,)] * 2
+    assert graph.op("embedding/embeddings").parameter_bytes == 21 * 8 * _FLOAT_BYTES
+    conv = _of(graph, kind="Conv2D", layer="user_conv")
+    assert [op.output_bytes for op in conv] == [(4 * 8 * 4 * _FLOAT_BYTES,)]
+    assert conv[0].flops == 2 * (4 * 8 * 4) * (3 * 8)
+
+
+def test_layers_with_numbers_in_their_names_are_not_mixed_up(
+    traced: Callable[[str], TracedModel],
+) -> None:
+    graph = traced("norm_dropout").graph
+    products = Counter((op.layer, op.role) for op in _of(graph, kind="MatMul"))
+    # The first layer needs no gradient of its input.
+    assert products == {
+        ("sequential/dense", Role.FORWARD): 1,
+        ("sequential/dense", Role.BACKWARD): 1,
+        ("sequential/dense_1", Role.FORWARD): 1,
+        ("sequential/dense_1", Role.BACKWARD): 2,
+        ("sequential/dense_2", Role.FORWARD): 1,
+        ("sequential/dense_2", Role.BACKWARD): 2,
+    }
+
+
+def test_moving_averages_and_seeds_are_forward_state_of_their_layer(
+    traced: Callable[[str], TracedModel],
+) -> None:
+    graph = traced("norm_dropout").graph
+    norm = "sequential/batch_normalization"
+    for name, layer in {
+        f"{norm}/moving_mean": norm,
+        "seed_generator/seed_generator_state": "sequential/dropout",
+    }.items():
+        ops = _of(graph, variable=name)
+        assert {op.layer for op in ops} == {layer}
+        assert {op.role for op in ops if op.kind.startswith("Assign")} == {Role.FORWARD}
+
+
+def test_layers_of_nested_models_have_paths_and_calls_have_numbers(
+    traced: Callable[[str], TracedModel],
+) -> None:
+    graph = traced("nested").graph
+    assert set(graph.layers()) == {
+        "ranker/encoder/dense",
+        "ranker/encoder/dense@2",
+        "ranker/encoder/dense_1",
+        "ranker/encoder/dense_1@2",
+        "ranker/join",
+        "ranker/score",
+    }
+    sizes = {layer: graph.op(f"ranker/encoder/{layer}/kernel") for layer in ("dense", "dense_1")}
+    assert sizes["dense"].parameter_bytes == 5 * 6 * _FLOAT_BYTES
+    assert sizes["dense_1"].parameter_bytes == 6 * 6 * _FLOAT_BYTES
+
+
+def test_gradients_of_a_shared_layer_follow_their_call(
+    traced: Callable[[str], TracedModel],
+) -> None:
+    graph = traced("nested").graph
+    for layer in ("ranker/encoder/dense_1", "ranker/encoder/dense_1@2"):
+        backward = _of(graph, layer=layer, role=Role.BACKWARD, kind="MatMul")
+        assert len(backward) == 2
+        # They read what their own call has computed, or its input.
+        own = {op.name for op in _of(graph, role=Role.FORWARD) if op.layer is not None}
+        read = {e.producer for op in backward for e in graph.inputs_of(op.name)} & own
+        number = layer.partition("@")[1:]
+        sides = {str(graph.op(name).layer).partition("@")[1:] for name in read}
+        assert sides <= {number, ("", "")}
+        assert number in sides
+
+
+def test_name_scopes_are_layers_through_calls_of_functions(
+    traced: Callable[[str], TracedModel],
+) -> None:
+    graph = traced("scoped_step").graph
+    for layer in ("tower_a/dense", "tower_b/dense"):
+        counts = Counter((op.kind, op.role) for op in _of(graph, layer=layer))
+        assert counts["MatMul", Role.FORWARD] == 1
+        assert counts["TanhGrad", Role.BACKWARD] == 1
+        assert counts["MatMul", Role.BACKWARD] == 1
+        assert counts["AssignSubVariableOp", Role.UPDATE] == 1
+    # A function of TensorFlow's that opens a scope of its own is part of the layer around it.
+    assert {op.layer for op in _of(graph, kind="RandomUniform")} == {"head"}
+
+
+def test_calls_are_inlined_and_leave_no_ops_that_only_pass_on(
+    traced: Callable[[str], TracedModel],
+) -> None:
+    for name in ("scoped_step", "norm_dropout", "nested"):
+        kinds = {op.kind for op in traced(name).graph.ops}
+        assert not kinds & {"PartitionedCall", "StatefulPartitionedCall", "IdentityN"}
+
+
+def test_every_op_is_needed(traced: Callable[[str], TracedModel]) -> None:
+    graph = traced("scoped_step").graph
+    unread = [op for op in graph.ops if not graph.outputs_of(op.name) and op.role is not Role.INPUT]
+    # What nothing reads is an output or changes state.
+    assert {op.kind for op in unread} <= {
+        "Identity",
+        "NoOp",
+        "RandomUniform",
+        "ReadVariableOp",
+        "AssignVariableOp",
+        "AssignSubVariableOp",
+    }
+
+
+def test_a_loop_and_its_gradient_are_one_op_each(traced: Callable[[str], TracedModel]) -> None:
+    graph = traced("looping_step").graph
+    (loop,) = _of(graph, kind="While")
+    assert (loop.role, loop.layer) == (Role.FORWARD, "while")
+    gradients = _of(graph, kind="StatelessWhile") + _of(graph, kind="While", role=Role.BACKWARD)
+    assert {(op.role, op.layer) for op in gradients} == {(Role.BACKWARD, "while")}
+    assert _of(graph, kind="If")
+
+
+def test_variables_that_one_op_takes_stand_together(
+    traced: Callable[[str], TracedModel],
+) -> None:
+    graph = traced("looping_step").graph
+    taken = {
+        edge.producer
+        for op in graph.ops
+        if op.kind in ("While", "If")
+        for edge in graph.inputs_of(op.name)
+        if graph.op(edge.producer).role is Role.VARIABLE
+    }
+    # The loop takes matrix, offset and count; the branch takes total, and count again.
+    assert len(taken) == 4
+    assert len({graph.op(name).variable for name in taken}) == 1
+    alone = {op.variable for op in _of(graph, kind="ResourceApplyAdam")}
+    assert not alone & taken
+
+
+def test_a_recurrent_layer_goes_forward_before_it_goes_back(
+    traced: Callable[[str], TracedModel],
+) -> None:
+    graph = traced("recurrent").graph
+    (forward,) = _of(graph, kind="While", role=Role.FORWARD)
+    assert str(forward.layer).startswith("sequential/memory")
+    heads = _of(graph, kind="MatMul", layer="sequential/head", role=Role.FORWARD)
+    assert len(heads) == 1
+
+
+def test_tracing_twice_gives_the_same_graph(
+    traced: Callable[[str], TracedModel], trace_source: Callable[..., TracedModel]
+) -> None:
+    from conftest import MODELS
+
+    again = trace_source((MODELS / "two_tower.py").read_text())
+    assert again.graph.fingerprint == traced("two_tower").graph.fingerprint
+
+
+STEP = """
+import numpy as np, tensorflow as tf
+random = np.random.default_rng(0)
+weight = tf.Variable(random.normal(size=(3, 3)).astype(np.float32), name="weight")
+other = tf.Variable(random.normal(size=(3, 3)).astype(np.float32), name="other")
+inputs = random.normal(size=(4, 3)).astype(np.float32)
+"""
+
+
+def test_a_step_without_scopes_has_a_layer_for_each_use_of_a_variable(
+    trace_source: Callable[..., TracedModel],
+) -> None:
+    graph = trace_source(
+        STEP
+        + """
+@tf.function
+def tower(x, kernel):
+    return x @ kernel
+
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tower(x, weight) * tower(x, other))
+    for variable, gradient in zip((weight, other), tape.gradient(loss, [weight, other])):
+        variable.assign_sub(0.1 * gradient)
+    return loss
+"""
+    ).graph
+    by_variable = {name: graph.op(name).layer for name in ("weight", "other")}
+    assert sorted(map(str, by_variable.values())) == ["matmul", "matmul@2"]
+    for name, layer in by_variable.items():
+        gradients = _of(graph, layer=layer, kind="MatMul", role=Role.BACKWARD)
+        assert len(gradients) == 1
+        assert {op.layer for op in _of(graph, variable=name)} == {layer}
+
+
+def test_a_forward_pass_after_an_update_is_forward(
+    trace_source: Callable[..., TracedModel],
+) -> None:
+    graph = trace_source(
+        STEP
+        + """
+@tf.function
+def step(x):
+    for variable in (weight, other):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ weight @ other) ** 2)
+        variable.assign_sub(0.1 * tape.gradient(loss, variable))
+"""
+    ).graph
+    products = Counter(op.role for op in _of(graph, kind="MatMul"))
+    assert products[Role.FORWARD] == 4
+    assert products[Role.UPDATE] == 0
+
+
+def test_a_sum_of_gradients_on_their_way_is_backward(
+    trace_source: Callable[..., TracedModel],
+) -> None:
+    graph = trace_source(
+        STEP
+        + """
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        with tf.name_scope("bottom"):
+            hidden = tf.tanh(x @ weight)
+        with tf.name_scope("top"):
+            loss = tf.reduce_mean((hidden + tf.tanh(hidden @ other)) ** 2)
+    weight.assign_sub(0.1 * tape.gradient(loss, weight))
+"""
+    ).graph
+    sums = _of(graph, kind="AddN")
+    assert [op.role for op in sums] == [Role.BACKWARD]
+    assert sums[0].layer in ("bottom", "top")
+
+
+def test_weight_decay_is_an_update_of_its_layer(
+    trace_source: Callable[..., TracedModel],
+) -> None:
+    graph = trace_source(
+        """
+import keras, numpy as np
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="only")])
+model.compile(keras.optimizers.SGD(0.1, weight_decay=0.01), "mse", jit_compile=True)
+inputs = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
+"""
+    ).graph
+    writes = [
+        op for op in _of(graph, variable="sequential/only/kernel") if op.kind.startswith("Assign")
+    ]
+    assert len(writes) == 2
+    assert {(op.role, op.layer) for op in writes} == {(Role.UPDATE, "sequential/only")}
+
+
+def test_a_function_called_by_a_keras_layer_belongs_to_the_layer(
+    trace_source: Callable[..., TracedModel],
+) -> None:
+    graph = trace_source(
+        """
+import keras, numpy as np, tensorflow as tf
+class Squeeze(keras.layers.Layer):
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(3, 3), name="kernel")
+    @tf.function
+    def call(self, inputs):
+        return tf.tanh(inputs @ self.kernel)
+model = keras.Sequential([keras.Input((3,)), Squeeze(name="one"), Squeeze(name="two")])
+model.compile("sgd", "mse")
+inputs = np.ones((4, 3), np.float32), np.ones((4, 3), np.float32)
+"""
+    ).graph
+    for layer in ("sequential/one", "sequential/two"):
+        counts = Counter((op.kind, op.role) for op in _of(graph, layer=layer))
+        assert counts["MatMul", Role.FORWARD] == counts["Tanh", Role.FORWARD] == 1
+        assert counts["TanhGrad", Role.BACKWARD] == 1
+
+
+CANNOT_BE_TRACED = {
+    "a table that changes": (
+        """
+table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
+@tf.function
+def step(x):
+    table.insert(tf.constant([1], tf.int64), x[0, :1])
+    return table.lookup(tf.constant([1], tf.int64))
+""",
+        "cannot be moved to another device",
+    ),
+    "an iterator": (
+        """
+numbers = iter(tf.data.Dataset.range(100))
+@tf.function
+def step(x):
+    return tf.cast(next(numbers), tf.float32) + x
+""",
+        "used by IteratorGetNext",
+    ),
+    "a summary writer": (
+        """
+import tempfile
+writer = tf.summary.create_file_writer(tempfile.mkdtemp())
+@tf.function
+def step(x):
+    with writer.as_default():
+        tf.summary.scalar("sum", tf.reduce_sum(x), step=1)
+    return x
+""",
+        "cannot be moved to another device",
+    ),
+    "a call of Python": (
+        """
+@tf.function
+def step(x):
+    return tf.numpy_function(lambda a: a * 2, [x], tf.float32) + x
+""",
+        "calls back into Python",
+    ),
+    "nothing to do": (
+        """
+@tf.function
+def step(x):
+    x + 1
+""",
+        "returns nothing and changes nothing",
+    ),
+    "an error of the user's": (
+        """
+@tf.function
+def step(x):
+    return tf.matmul(x, tf.ones((7, 7)))
+""",
+        "cannot be traced: ValueError",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CANNOT_BE_TRACED)
+def test_a_step_that_cannot_be_traced_is_refused_for(
+    trace_source: Callable[..., TracedModel], what: str
+) -> None:
+    source, reason = CANNOT_BE_TRACED[what]
+    with pytest.raises(ModelError, match=reason) as caught:
+        trace_source(STEP + source)
+    assert "model_file.py" in caught.value.message
+    assert "Traceback" not in caught.value.message
