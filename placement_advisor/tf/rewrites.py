@@ -147,8 +147,7 @@ def bypass_identities(
         signals = [r for r in bypassed[target].input if r[0] == "^"] if target in bypassed else []
         effects = set().union(*map(stays, signals)) if target in bypassed else {target}
         kept += sorted(effects)
-    for node in bypassed.values():
-        graph_def.node.remove(node)
+    _remove(graph_def, bypassed)
     return tuple(dict.fromkeys(kept))
 
 
@@ -162,9 +161,7 @@ def prune(graph_def: Any, ends: Iterable[str]) -> None:
         if name not in needed:
             needed.add(name)
             waiting += [parts(reference)[1] for reference in nodes[name].input]
-    for name, node in nodes.items():
-        if name not in needed:
-            graph_def.node.remove(node)
+    _remove(graph_def, nodes.keys() - needed)
 
 
 def parts(reference: str) -> tuple[str, str, str]:
@@ -176,9 +173,14 @@ def parts(reference: str) -> tuple[str, str, str]:
 
 def _remove_unread(graph_def: Any, kind: str, keep: set[str]) -> None:
     read = {parts(reference)[1] for node in graph_def.node for reference in node.input}
-    for node in list(graph_def.node):
-        if node.op == kind and node.name not in read | keep:
-            graph_def.node.remove(node)
+    unread = {node.name for node in graph_def.node if node.op == kind} - read - keep
+    _remove(graph_def, unread)
+
+
+def _remove(graph_def: Any, names: Collection[str]) -> None:
+    for i in reversed(range(len(graph_def.node))):
+        if graph_def.node[i].name in names:
+            del graph_def.node[i]
 
 
 def _attribute_holders(graph_def: Any) -> Iterator[Any]:

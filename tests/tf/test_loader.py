@@ -44,7 +44,7 @@ def load(child: Child, tmp_path: Path) -> Callable[..., dict[str, Any]]:
 def test_a_compiled_model_is_trained_on_its_dataset(load: Callable[..., Any]) -> None:
     found = load("two_tower")
     assert found == {
-        "name": "model",
+        "name": "functional",
         "mode": "train",
         "chosen": "model (compiled Functional), batches from `dataset`",
         "batch_size": 4,
@@ -178,15 +178,18 @@ inputs = np.ones((2, 3), np.float32)
 
 
 def test_of_two_models_one_is_named(load: Callable[..., Any]) -> None:
-    assert load(TWO_MODELS, name="second")["name"] == "second"
+    assert load(TWO_MODELS, name="second")["chosen"].startswith("second (not compiled")
 
 
 def test_of_two_models_that_called_model_is_chosen(load: Callable[..., Any]) -> None:
-    assert load(TWO_MODELS + "model = second\n")["name"] == "model"
+    found = load(TWO_MODELS + "model = second\n")
+    assert found["chosen"].startswith("model (not compiled")
+    assert found["name"] == "sequential_1"
 
 
 def test_one_model_under_two_names_is_one_model(load: Callable[..., Any]) -> None:
-    assert load(TWO_MODELS + "first = second\n")["name"] == "first"
+    found = load(TWO_MODELS + "first = second\n")
+    assert found["chosen"].startswith("first (not compiled")
 
 
 REFUSED = {
@@ -201,9 +204,7 @@ REFUSED = {
         "`dataset` is empty",
     ),
     "a dataset that fails": (
-        STEP
-        + "dataset = tf.data.Dataset.range(3).map("
-        + "lambda i: tf.debugging.assert_equal(i, 7) or i)\n",
+        STEP + "dataset = tf.data.Dataset.range(3).map(lambda i: 7 // i)\n",
         {},
         "`dataset` fails",
     ),

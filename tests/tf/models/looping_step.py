@@ -1,4 +1,4 @@
-"""A raw step whose loop and branch use two variables each; Keras optimizer; no scopes at all."""
+"""A raw step whose loop and branch use two variables each, with a device of its own; no scopes."""
 
 import keras
 import numpy as np
@@ -11,14 +11,14 @@ count = tf.Variable(0)
 total = tf.Variable(0.0)
 head = tf.Variable(random.normal(size=(4, 1)).astype(np.float32))
 optimizer = keras.optimizers.Adam(1e-2)
-optimizer.build([matrix, offset, head])
 
 
 @tf.function
 def train_step(batch, target):
     def advance(i, state):
         count.assign_add(1)
-        return i + 1, tf.tanh(state @ matrix + offset)
+        with tf.device("/CPU:0"):
+            return i + 1, tf.tanh(state @ matrix + offset)
 
     with tf.GradientTape() as tape:
         state = tf.while_loop(lambda i, _: i < 3, advance, (0, batch))[1]
