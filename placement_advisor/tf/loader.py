@@ -60,8 +60,8 @@ def load(path: str, *, name: str | None, mode: str | None, batch_size: int | Non
         ModelError: the file fails or holds nothing that can be analysed.
     """
     namespace = _run(Path(path))
-    batches, origin = _batches(path, namespace, batch_size)
     target, label = _target(path, namespace, name)
+    batches, origin = _batches(path, namespace, batch_size)
     if isinstance(target, tf.keras.Model):
         return _keras_workload(path, target, label, batches, origin, mode)
     if mode == "infer":
