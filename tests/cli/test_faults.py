@@ -71,15 +71,15 @@ def test_an_exception_is_shown_with_the_users_own_lines_alone(
 ) -> None:
     (tmp_path / "sizes.py").write_text("def units():\n    return 1 // 0\n")
     error = failing("import sizes\n\nUNITS = sizes.units()\n")
-    assert error == (
-        "advisor: error: model.py: ZeroDivisionError: integer division or modulo by zero\n"
-        f'  File "{tmp_path}/model.py", line 3, in <module>\n'
-        "    UNITS = sizes.units()\n"
-        "            ^^^^^^^^^^^^^\n"
-        f'  File "{tmp_path}/sizes.py", line 2, in units\n'
-        "    return 1 // 0\n"
-        "           ~~^^~~\n"
-    )
+    # Pythons differ in what they underline with carets and tildes.
+    lines = [line for line in error.splitlines() if line.strip(" ^~")]
+    assert lines == [
+        "advisor: error: model.py: ZeroDivisionError: integer division or modulo by zero",
+        f'  File "{tmp_path}/model.py", line 3, in <module>',
+        "    UNITS = sizes.units()",
+        f'  File "{tmp_path}/sizes.py", line 2, in units',
+        "    return 1 // 0",
+    ]
 
 
 def test_an_exception_deep_in_keras_is_shown_at_the_users_line(
@@ -139,13 +139,13 @@ def test_a_file_without_a_model_is_told_what_was_looked_for(failing: Callable[..
 
 
 def test_a_model_without_batches_is_told_what_was_looked_for(failing: Callable[..., str]) -> None:
-    error = failing(MODEL.replace("dataset", "data"))
+    error = failing(MODEL.replace("dataset", "data") + "model = first\n")
     assert "no example batches" in error
     assert "`dataset` (a tf.data.Dataset) or `inputs`" in error
 
 
 def test_inputs_that_are_no_tensors_are_refused(failing: Callable[..., str]) -> None:
-    error = failing(MODEL.replace("dataset", "data") + "inputs = object()\n")
+    error = failing(MODEL.replace("dataset", "data") + "model = first\ninputs = object()\n")
     assert "`inputs` is not made of tensors" in error
 
 
