@@ -54,7 +54,7 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
             preload()
             loader = stack.enter_context(Child("loader", scratch / "loader.log"))
         traced = _trace(options, loader, bundle, clock, watcher)
-        study = Study(options, plan, traced, staging, scratch, clock, watcher)
+        study = Study(options, plan, traced, staging, clock, watcher)
         if plan.not_run is None:
             testbed = Testbed(plan, bundle=bundle, graph=traced.graph, scratch=scratch)
             stack.callback(testbed.close)

@@ -74,13 +74,11 @@ class Study:
         plan: TestbedPlan,
         traced: Traced,
         staging: Path,
-        scratch: Path,
         clock: Clock,
         watcher: Watcher,
     ) -> None:
         self._options, self._plan, self._traced = options, plan, traced
-        self._staging, self._scratch = staging, scratch
-        self._clock, self._watcher = clock, watcher
+        self._staging, self._clock, self._watcher = staging, clock, watcher
         self._devices = tuple(device.name for device in plan.devices)
         self._cluster: Cluster | None = None
         self._proposed: dict[str, Placement | NotApplicable] = {}
@@ -112,13 +110,14 @@ class Study:
             self._trial = Trial(testbed, steps=self._options.steps, watcher=self._watcher)
             costs = self._measure_costs(testbed)
         self._propose(costs)
-        entries = []
         for i, (label, placement) in enumerate(self._placements().items()):
             self._predict(label, costs)
-            self._watcher.working(f"preparing {label}", i, len(self._placements()))
+            self._watcher.working("preparing", i, len(self._placements()), label)
             if label != BASELINE:
-                entries.append(self._trial.enter(placement))
+                self._trial.enter(placement)
         with self._clock.stage("run"):
+            self._time_as_is(loader, 0)
+            self._as_is.clear()  # The first call traces.
             self._trial.race(self._options.rounds, lambda number: self._time_as_is(loader, number))
         loader.close()
         with self._clock.stage("profile"):
@@ -215,7 +214,7 @@ class Study:
             self._as_is_failed = True
             self._as_is = []  # Some rounds do not compare with candidates that ran in all.
             self._warnings.append(f"as-is was not timed: {failure_of(answer).message}")
-        elif number:  # The first call traces.
+        else:
             self._as_is += answer
 
     def _candidates(self) -> tuple[Candidate, ...]:

@@ -48,8 +48,8 @@ _CALL_LIMIT_S = 300.0
 class Watcher(Protocol):
     """Is told what goes on."""
 
-    def working(self, what: str, done: int, total: int) -> None:
-        """Say what is under way, and how much of it is done."""
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
+        """Say what is under way, how much of it is done, and which candidate is at work."""
 
 
 @dataclass(slots=True)
@@ -116,8 +116,8 @@ class Trial:
         deadline = time.monotonic() + _TIMING_BUDGET_S
         done, wanted = 0, rounds
         while done < wanted:
-            self._watcher.working("timing", done, wanted)
             for entry in self._running():
+                self._watcher.working("timing rounds", done, wanted, entry.placement.label)
                 self._timed_turn(entry, done)
             as_is(done)
             done += 1
@@ -152,7 +152,7 @@ class Trial:
         """Profile every candidate that is still in."""
         running = self._running()
         for i, entry in enumerate(running):
-            self._watcher.working("profiling", i, len(running))
+            self._watcher.working("profiling", i, len(running), entry.placement.label)
             if entry.failure is None:
                 self.profile(entry)
 

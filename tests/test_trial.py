@@ -93,7 +93,7 @@ class FakeTestbed:
 
 
 class Silent:
-    def working(self, what: str, done: int, total: int) -> None:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
         pass
 
 

@@ -32,7 +32,7 @@ def progress(*, quiet: bool) -> Iterator[Watcher]:
 
 
 class _Silent:
-    def working(self, what: str, done: int, total: int) -> None:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
         """Say nothing."""
 
 
@@ -42,7 +42,7 @@ class _Lines:
     def __init__(self) -> None:
         self._last = ""
 
-    def working(self, what: str, done: int, total: int) -> None:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
         """Print the stage once."""
         if what != self._last:
             print(f"advisor: {what}", file=sys.stderr, flush=True)
@@ -56,7 +56,7 @@ class _Live:
         self._status = status
         self._what, self._since = "", 0.0
 
-    def working(self, what: str, done: int, total: int) -> None:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
         """Show the stage, how far it is, and how long it will take."""
         from rich.markup import escape
 
@@ -66,7 +66,9 @@ class _Live:
         text = escape(what)
         if total > 1:
             text += f" {done + 1}/{total}"
-            if done:
-                left_s = (now - self._since) / done * (total - done)
-                text += f", about {left_s:.0f} s left"
+        if candidate:
+            text += f", {escape(candidate)}"
+        if done:
+            left_s = (now - self._since) / done * (total - done)
+            text += f", about {left_s:.0f} s left"
         self._status.update(text)

@@ -47,9 +47,9 @@ def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes(
     monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     with progress(quiet=False) as watcher:
         watcher.working("timing", 0, 6)
-        watcher.working("timing", 2, 6)
+        watcher.working("timing", 2, 6, "towers")
     # Two of six took 4 s.
-    assert "timing 3/6, about 8 s left" in stderr.getvalue()
+    assert "timing 3/6, towers, about 8 s left" in stderr.getvalue()
 
 
 def test_names_from_models_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
