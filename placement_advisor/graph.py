@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.work.signature import WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,6 +49,12 @@ class Op:
     whose forward op it serves, an update op the layer of its variable. ``variable`` names the
     variable or table that the op holds, reads or updates; such ops run on one device.
     ``output_bytes`` has one entry per output port, None where the size is unknown.
+
+    ``flops`` and ``bytes_accessed`` (reads plus writes of memory) are those of one run of the op,
+    None where unknown; ``work_basis`` says where they come from, None if both are unknown.
+    ``device_kinds`` are those with a kernel for the op's types. ``host_outputs`` are the ports
+    whose tensor the GPU kernel leaves in host memory. A loop or conditional is one *composite*
+    op; ``trips`` is how often a loop's body runs, where that is known.
     """
 
     name: str
@@ -56,9 +63,13 @@ class Op:
     layer: str | None = None
     variable: str | None = None
     flops: int | None = None
+    bytes_accessed: int | None = None
+    work_basis: WorkBasis | None = None
+    trips: int | None = None
     output_bytes: tuple[int | None, ...] = ()
     parameter_bytes: int = 0
     device_kinds: frozenset[str] = frozenset({"CPU"})
+    host_outputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +214,9 @@ class OpGraph:
                 **{
                     **fields,
                     "role": Role(fields["role"]),
+                    "work_basis": fields["work_basis"] and WorkBasis(fields["work_basis"]),
                     "output_bytes": tuple(fields["output_bytes"]),
+                    "host_outputs": tuple(fields["host_outputs"]),
                     "device_kinds": frozenset(fields["device_kinds"]),
                 }
             )
