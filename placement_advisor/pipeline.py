@@ -1,8 +1,8 @@
 """One function per command; each wires the stages together.
 
 `analyze`: load -> trace -> testbed and its costs -> candidates -> simulate, written to disk ->
-run -> profile -> compare -> recommend -> reports. What is written appears in the output folder
-only when it is complete.
+run -> profile -> compare -> recommend -> reports. `trace`: load -> trace -> graph file.
+`draw_graph`: graph file -> picture. What is written appears only when it is complete.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from placement_advisor.candidates.families import FAMILIES, check_names
 from placement_advisor.children import Child, ChildFailure, preload
 from placement_advisor.clock import Clock
 from placement_advisor.errors import ModelError
+from placement_advisor.graph import OpGraph
+from placement_advisor.model_source import source_kind
+from placement_advisor.output_file import output_file
 from placement_advisor.output_folder import output_folder
+from placement_advisor.placement import Placement
 from placement_advisor.report.write import write_analysis, write_reports
 from placement_advisor.study import AnalyzeOptions, Study
 from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
@@ -25,10 +29,12 @@ from placement_advisor.user_code import is_user_code
 
 if TYPE_CHECKING:
     from placement_advisor.analysis import Analysis
+    from placement_advisor.model_source import ModelSource
     from placement_advisor.tf.answers import Traced
     from placement_advisor.trial import Watcher
 
 _TRACER = "placement_advisor.tf.tracer"
+BUNDLE = "bundle"
 
 
 def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
@@ -47,16 +53,14 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
     with ExitStack() as stack:
         staging = stack.enter_context(output_folder(options.output))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-")))
-        bundle = scratch / "bundle"
-        bundle.mkdir()
         with clock.stage("import"):
             watcher.working("importing TensorFlow", 0, 1)
             preload()
             loader = stack.enter_context(Child("loader", scratch / "loader.log"))
-        traced = _trace(options, loader, bundle, clock, watcher)
+        traced = traced_model(options.source, scratch, loader, clock, watcher)
         study = Study(options, plan, traced, staging, clock, watcher)
         if plan.not_run is None:
-            testbed = Testbed(plan, bundle=bundle, graph=traced.graph, scratch=scratch)
+            testbed = Testbed(plan, bundle=scratch / BUNDLE, graph=traced.graph, scratch=scratch)
             stack.callback(testbed.close)
             study.run(testbed, loader)
         else:
@@ -71,50 +75,91 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
     return analysis
 
 
+def traced_model(
+    source: ModelSource, scratch: Path, loader: Child, clock: Clock, watcher: Watcher
+) -> Traced:
+    """Load and trace a model in the child; what is needed to run it goes to ``scratch``/bundle.
+
+    Raises:
+        ModelError: it cannot be loaded or traced.
+    """
+    bundle = scratch / BUNDLE
+    bundle.mkdir()
+    with clock.stage("load"):
+        watcher.working(f"loading {source.path}", 0, 1)
+        answer = loader.call(
+            f"{_TRACER}:load_workload",
+            source.path,
+            source.name,
+            source.mode,
+            source.batch_size,
+            source.outputs,
+            time_limit_s=source.time_limit_s,
+        )
+        watcher.note(f"{source.path}: {_must_answer(answer, source, 'loading')}")
+    with clock.stage("trace"):
+        watcher.working("tracing", 0, 1)
+        answer = loader.call(
+            f"{_TRACER}:trace_workload",
+            source.path,
+            str(bundle),
+            time_limit_s=source.time_limit_s,
+        )
+        traced: Traced = _must_answer(answer, source, "tracing")
+    return traced
+
+
+def trace(source: ModelSource, output: Path, watcher: Watcher) -> Traced:
+    """Trace a model and write its graph file.
+
+    Raises:
+        AdvisorError: anything that the user can fix; nothing is written then.
+    """
+    model = Path(source.path)
+    source_kind(model)
+    clock = Clock()
+    with ExitStack() as stack:
+        put = stack.enter_context(output_file(output, option="-o", read=model))
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-")))
+        watcher.working("importing TensorFlow", 0, 1)
+        preload()
+        loader = stack.enter_context(Child("loader", scratch / "loader.log"))
+        traced = traced_model(source, scratch, loader, clock, watcher)
+        watcher.working(f"writing {output}", 0, 1)
+        put(traced.graph.save)
+    return traced
+
+
+def draw_graph(file: Path, png: Path, placement: Path | None, depth: int | None) -> None:
+    """Draw the layers of a graph file, in the colours of a placement's devices if there is one.
+
+    Raises:
+        AdvisorError: a file cannot be read, does not fit the other, or cannot be written.
+    """
+    from placement_advisor.report.layer_boxes import layer_boxes
+    from placement_advisor.report.layer_picture import draw_layers
+
+    with output_file(png, option="--png", read=file) as put:
+        graph = OpGraph.load(file)
+        placed = None if placement is None else Placement.load(placement, graph)
+        boxes = layer_boxes(graph, file.name, depth=depth, placement=placed)
+        put(lambda path: draw_layers(boxes, path))
+
+
 def _check(options: AnalyzeOptions) -> None:
     """Refuse what cannot work before anything is started.
 
     Raises:
         AdvisorError: what is wrong, and what to do.
     """
-    path = Path(options.path)
-    if not path.exists():
-        raise ModelError(f"{path}: no such file")
-    if path.is_dir() or path.suffix != ".py":
-        raise ModelError(f"{path}: not a Python file", hint="give a .py file that builds a model")
+    source_kind(Path(options.source.path))
     check_names(options.candidates)
 
 
-def _trace(
-    options: AnalyzeOptions, loader: Child, bundle: Path, clock: Clock, watcher: Watcher
-) -> Traced:
-    with clock.stage("load"):
-        watcher.working(f"loading {options.path}", 0, 1)
-        answer = loader.call(
-            f"{_TRACER}:load_workload",
-            options.path,
-            options.name,
-            options.mode,
-            options.batch_size,
-            time_limit_s=options.time_limit_s,
-        )
-        _must_answer(answer, options, "loading")
-    with clock.stage("trace"):
-        watcher.working("tracing", 0, 1)
-        answer = loader.call(
-            f"{_TRACER}:trace_workload",
-            options.path,
-            str(bundle),
-            time_limit_s=options.time_limit_s,
-        )
-        traced: Traced = _must_answer(answer, options, "tracing")
-    return traced
-
-
-def _must_answer(answer: Any, options: AnalyzeOptions, stage: str) -> Any:
+def _must_answer(answer: Any, source: ModelSource, stage: str) -> Any:
     if not isinstance(answer, ChildFailure):
         return answer
-    place = _place(answer, Path(options.path))
+    place = _place(answer, Path(source.path))
     hints = {
         "crashed": "the file's own code ended the process; run it with python to see why",
         "timed-out": "raise --time-limit, or look for a loop that does not end",

@@ -13,6 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import PlacementError
+from placement_advisor.foreign_json import (
+    MisfitError,
+    as_object,
+    check_version,
+    content,
+    field,
+    parse,
+    shown,
+    text,
+    within,
+)
 from placement_advisor.graph import Op, OpGraph, Role
 
 if TYPE_CHECKING:
@@ -95,26 +106,43 @@ class Placement:
     def load(cls, path: Path, graph: OpGraph) -> Placement:
         """Read a placement file for this graph.
 
+        The file is not trusted. Whether its devices exist is for `check` to say.
+
         Raises:
-            PlacementError: the file was written for another graph.
+            PlacementError: the file cannot be read, is no placement file, was written for another
+                graph, or leaves a layer without a device.
         """
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["graph_fingerprint"] != graph.fingerprint:
+        try:
+            document = as_object(parse(content(path)))
+            check_version(document, SCHEMA_VERSION)
+            label, family, rationale, fingerprint = (
+                within(key, text, field(document, key))
+                for key in ("label", "family", "rationale", "graph_fingerprint")
+            )
+            by_layer, by_op = (
+                within(key, _devices, field(document, key)) for key in ("by_layer", "by_op")
+            )
+        except MisfitError as misfit:
             raise PlacementError(
-                f"{path}: written for graph {content['graph_fingerprint']}, "
-                f"this graph is {graph.fingerprint}",
+                f"{path}: {misfit}", hint="`advisor analyze` writes placement files"
+            ) from None
+        if fingerprint != graph.fingerprint:
+            raise PlacementError(
+                f"{path}: written for graph {fingerprint}, this graph is {graph.fingerprint}",
                 hint="analyse the model again to write a placement that fits it",
             )
-        device_of = {
-            op.name: content["by_op"].get(op.name) or content["by_layer"][op.layer or NO_LAYER]
-            for op in placed_ops(graph)
-        }
-        return cls(
-            label=content["label"],
-            family=content["family"],
-            device_of=device_of,
-            rationale=content["rationale"],
-        )
+        device_of: dict[str, str] = {}
+        for op in placed_ops(graph):
+            device = by_op.get(op.name, by_layer.get(op.layer or NO_LAYER))
+            if device is None:
+                raise PlacementError(f"{path}: by_layer: no device for layer {op.layer!r}")
+            device_of[op.name] = device
+        return cls(label=label, family=family, device_of=device_of, rationale=rationale)
+
+
+def _devices(value: object) -> dict[str, str]:
+    """Return a map of names to devices."""
+    return {name: within(shown(name), text, device) for name, device in as_object(value).items()}
 
 
 def placed_ops(graph: OpGraph) -> tuple[Op, ...]:

@@ -21,7 +21,7 @@ from placement_advisor.candidates.families import propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import Child, ChildFailure
 from placement_advisor.cost.links import assumed_cluster, fit_link
-from placement_advisor.cost.measured import dispatch_overhead_ns, measured_costs
+from placement_advisor.cost.measured import dispatch_overhead_ns, measured_costs, with_members
 from placement_advisor.cost.roofline import STAND_IN_CPU, roofline_costs
 from placement_advisor.cost.table import CostTable
 from placement_advisor.devices import Cluster
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.clock import Clock
     from placement_advisor.graph import OpGraph
+    from placement_advisor.model_source import ModelSource
     from placement_advisor.simulate.schedule import Schedule
     from placement_advisor.tf.answers import Traced
     from placement_advisor.trial import Watcher
@@ -51,18 +52,14 @@ _CALIBRATION_LIMIT_S = 300.0
 class AnalyzeOptions:
     """What `advisor analyze` was asked."""
 
-    path: str
-    name: str | None
+    source: ModelSource
     devices: int
     testbed: TestbedKind | None
     candidates: tuple[str, ...]
-    batch_size: int | None
-    mode: str | None
     steps: int
     rounds: int
     run: bool
     output: Path
-    time_limit_s: float
 
 
 class Study:
@@ -183,7 +180,8 @@ class Study:
             raise TestbedError(
                 f"the model does not run on one device of testbed {self._plan.kind}: {reason}"
             )
-        costs = measured_costs(self._graph, entry.profile.op_ns)
+        op_ns = with_members(entry.profile.op_ns, self._traced.members)
+        costs = measured_costs(self._graph, op_ns)
         launch_ns = dispatch_overhead_ns(
             step_ns=step_ns,
             compute_ns=sum(cost.time_ns for cost in costs.costs.values()),
@@ -208,7 +206,7 @@ class Study:
             f"{_AS_IS}:run_as_is",
             number,
             self._options.steps,
-            time_limit_s=self._options.time_limit_s,
+            time_limit_s=self._options.source.time_limit_s,
         )
         if isinstance(answer, ChildFailure | RunFailure):
             self._as_is_failed = True
@@ -268,7 +266,7 @@ class Study:
 
     def _model_summary(self) -> ModelSummary:
         return ModelSummary(
-            path=self._options.path,
+            path=self._options.source.path,
             name=self._traced.name,
             mode=self._traced.mode,
             batch_size=self._traced.batch_size,

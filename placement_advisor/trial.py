@@ -51,6 +51,9 @@ class Watcher(Protocol):
     def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
         """Say what is under way, how much of it is done, and which candidate is at work."""
 
+    def note(self, what: str) -> None:
+        """Say something that should stay to be read."""
+
 
 @dataclass(slots=True)
 class Entry:

@@ -6,6 +6,7 @@ NS_PER_S = 1_000_000_000
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
 _BYTE_STEPS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+_FLOP_STEPS = ((10**12, "Tflop"), (10**9, "Gflop"), (10**6, "Mflop"), (10**3, "kflop"))
 
 
 def format_ns(time_ns: float | None) -> str:
@@ -36,6 +37,21 @@ def format_bytes(size_bytes: float | None) -> str:
         if abs(value) >= 1:
             return f"{_three_digits(value)} {unit}"
     return f"{size_bytes:.0f} B"
+
+
+def format_flops(flops: float | None) -> str:
+    """Return a number of floating-point operations with three significant digits.
+
+    >>> format_flops(81_200_000), format_flops(12), format_flops(None)
+    ('81.2 Mflop', '12 flop', '?')
+    """
+    if flops is None:
+        return "?"
+    for size, unit in _FLOP_STEPS:
+        value = _rounded(flops / size)
+        if abs(value) >= 1:
+            return f"{_three_digits(value)} {unit}"
+    return f"{flops:.0f} flop"
 
 
 def format_bandwidth(bytes_per_s: float | None) -> str:

@@ -20,7 +20,7 @@ ones from a fixed seed, with the word frequencies of a language (Zipf's law).
 Left out of the study's input pipeline: reading records from files, and a
 shuffle of finished batches (the pairs made here are in random order already).
 
-Set DEEPCONN_SIZE=full for the study's sizes; the default, small, keeps a step
+Set SAMPLE_SIZE=full for the study's sizes; the default, small, keeps a step
 short enough to try many on two CPU cores.
 
 Source: Zheng, Noroozi, Yu: Joint Deep Modeling of Users and Items Using
@@ -53,9 +53,9 @@ SIZES = {
     # words and 1,000 of each are our assumption.
     "full": Size(review_words=800, vocabulary_words=50_000, writers=1_000, pairs=26_352),
 }
-SIZE_NAME = os.environ.get("DEEPCONN_SIZE", "small")
+SIZE_NAME = os.environ.get("SAMPLE_SIZE", "small")
 if SIZE_NAME not in SIZES:
-    raise ValueError(f"DEEPCONN_SIZE is {SIZE_NAME!r}; choose one of {', '.join(SIZES)}")
+    raise ValueError(f"SAMPLE_SIZE is {SIZE_NAME!r}; choose one of {', '.join(SIZES)}")
 SIZE = SIZES[SIZE_NAME]
 
 BATCH_SIZE = 32

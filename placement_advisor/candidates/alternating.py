@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.candidates.layers import LayerGraph, layer_graph
+from placement_advisor.candidates.layers import layer_graph
 from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.layer_view import depth_first
 from placement_advisor.placement import Placement
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ def propose(graph: OpGraph, costs: CostTable, devices: Sequence[str]) -> Placeme
         return NotApplicable(
             family=FAMILY, reason="the step has no two layers between which the device could change"
         )
-    layer_device = {layer: devices[i % len(devices)] for i, layer in enumerate(_depth_first(view))}
+    layer_device = {
+        layer: devices[i % len(devices)] for i, layer in enumerate(depth_first(view.view))
+    }
     return Placement(
         label=FAMILY,
         family=FAMILY,
@@ -43,22 +46,3 @@ def propose(graph: OpGraph, costs: CostTable, devices: Sequence[str]) -> Placeme
         rationale=f"the device changes at each of {len(view.layers)} layers: "
         "bad on purpose, to show what copies cost",
     )
-
-
-def _depth_first(view: LayerGraph) -> list[str]:
-    """Return the layers so that each comes after its feeders, and right after the last of them."""
-    feeders = view.feeders()
-    fed = {source for source, _ in view.edges}
-    ends = [layer for layer in view.layers if layer not in fed]
-    order: dict[str, None] = {}
-    entered: set[str] = set()
-    stack = [(layer, False) for layer in reversed([*ends, *view.layers])]
-    while stack:
-        layer, done = stack.pop()
-        if done:
-            order[layer] = None
-        elif layer not in entered:
-            entered.add(layer)
-            stack.append((layer, True))
-            stack.extend((feeder, False) for feeder in reversed(feeders[layer]))
-    return list(order)

@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.layers import (
+from placement_advisor.graph import Role
+from placement_advisor.layer_view import total_bytes
+from placement_advisor.membership import (
     Membership,
     data_inputs,
     data_outputs,
     membership,
-    total_bytes,
     variable_of,
 )
-from placement_advisor.graph import Role
 from placement_advisor.placement import placed_ops
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def place_by_layer(
 ) -> dict[str, str]:
     """Return the device of every placed op.
 
-    Layers are named as in `layers.membership`; one that has no device, and ops that serve no
+    Layers are named as in `membership`; one that has no device, and ops that serve no
     layer, go to ``default_device``. ``variable_device`` overrides where a variable sits. Pass
     ``member`` where it is already at hand.
     """

@@ -1,9 +1,8 @@
 """Towers: parts of the model that do not need one another, each on a device of its own.
 
-A *join* is a layer whose feeders fall into groups without a common ancestor; each group with all
-that leads to it is a tower. Reading the same input, variable or table does not tie towers, a
-common layer does. A layer that depends on one tower alone (an auxiliary head) goes with it. The
-rest is the *trunk*. Towers are packed on devices, longest first, each on the least loaded device.
+What towers are, and the joins where they meet, says `structure.joins`; here a group of layers
+counts as one if any of it costs time or reads a variable. The rest of the model is the *trunk*.
+Towers are packed on devices, longest first, each on the least loaded device.
 
 The trunk goes to the first device, beside the heaviest tower: it waits for that tower last, so
 that tower's output crosses nothing and the copies of lighter towers hide behind it. Of several
@@ -25,15 +24,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.candidates.layers import (
-    LayerGraph,
-    data_inputs,
-    layer_graph,
-    total_bytes,
-)
+from placement_advisor.candidates.layers import LayerGraph, layer_graph
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.graph import Role, ancestor_cones
+from placement_advisor.graph import Role
+from placement_advisor.layer_view import total_bytes
+from placement_advisor.membership import data_inputs
 from placement_advisor.placement import Placement
+from placement_advisor.structure.joins import common_ancestor, towers
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
@@ -46,7 +43,6 @@ FAMILY = "towers"
 # Any join with a label or a sample weight looks like two towers, one of them a cast. What moves
 # less than 1 % of the compute cannot be told from the single device in any measurement.
 MAX_SHARE_ON_ONE_DEVICE = 0.99
-MIN_TOWERS = 2
 # A rationale is one line.
 MAX_NAMES = 3
 
@@ -67,10 +63,9 @@ def propose(graph: OpGraph, costs: CostTable, devices: Sequence[str]) -> Placeme
     Not applicable where no layer joins two of them, or where nearly all compute stays together.
     """
     view = layer_graph(graph, costs)
-    cones = ancestor_cones(view.edges, view.layers)
-    splits = _splits(view, cones)
+    splits = _splits(view)
     if not splits:
-        return NotApplicable(family=FAMILY, reason=_why_none(view, cones))
+        return NotApplicable(family=FAMILY, reason=_why_none(view))
     packed = [(split, _pack(split.costs_ns, len(devices))) for split in splits]
     split, bins = min(packed, key=lambda pair: pair[0].trunk_ns + _fullest_ns(*pair))
 
@@ -98,65 +93,32 @@ def propose(graph: OpGraph, costs: CostTable, devices: Sequence[str]) -> Placeme
     )
 
 
-def _splits(view: LayerGraph, cones: Mapping[str, set[str]]) -> list[_Split]:
+def _splits(view: LayerGraph) -> list[_Split]:
     """Return every way to split, in layer order of the joins."""
-    reading = {layer for layers in view.membership.readers.values() for layer in layers}
+    counting = {layer for layers in view.membership.readers.values() for layer in layers}
+    counting |= {layer for layer, cost_ns in view.cost_ns.items() if cost_ns > 0}
+    total_ns = sum(view.cost_ns.values())
     splits = []
-    for join, feeders in view.feeders().items():
-        groups = [
-            group
-            for group in _disjoint(cones, feeders)
-            if join not in group
-            and any(layer in reading or view.cost_ns[layer] > 0 for layer in group)
-        ]
-        if len(groups) < MIN_TOWERS:
-            continue
-        towers = [set(group) for group in groups]
-        for layer in view.layers:
-            needed = [i for i, group in enumerate(groups) if group & cones[layer]]
-            if len(needed) == 1:
-                towers[needed[0]].add(layer)
-        costs_ns = tuple(sum(view.cost_ns[layer] for layer in tower) for tower in towers)
+    for join in towers(view.view, counting):
+        costs_ns = tuple(sum(view.cost_ns[layer] for layer in tower) for tower in join.towers)
         splits.append(
             _Split(
-                join=join,
-                towers=tuple(map(frozenset, towers)),
+                join=join.layer,
+                towers=tuple(map(frozenset, join.towers)),
                 costs_ns=costs_ns,
-                trunk_ns=sum(view.cost_ns.values()) - sum(costs_ns),
+                trunk_ns=total_ns - sum(costs_ns),
             )
         )
     return splits
 
 
-def _disjoint(cones: Mapping[str, set[str]], feeders: Sequence[str]) -> list[set[str]]:
-    """Return the cones of the feeders, those that share a layer as one."""
-    groups: list[set[str]] = []
-    for feeder in feeders:
-        merged = set(cones[feeder])
-        apart = []
-        first = len(groups)
-        for i, group in enumerate(groups):
-            if group & merged:
-                merged |= group
-                first = min(first, i)
-            else:
-                apart.append(group)
-        groups = [*apart[:first], merged, *apart[first:]]
-    return groups
-
-
-def _why_none(view: LayerGraph, cones: Mapping[str, set[str]]) -> str:
+def _why_none(view: LayerGraph) -> str:
     """Return why there are no towers, with the branches that come nearest to being some."""
     reason = "no layer joins two independent towers"
-    place = {layer: i for i, layer in enumerate(view.layers)}
-    for join, feeders in view.feeders().items():
-        for i, one in enumerate(feeders):
-            for other in feeders[i + 1 :]:
-                common = cones[one] & cones[other]
-                if common:
-                    last = max(common, key=place.__getitem__)
-                    return f"{reason}: the branches into {join!r} both come from {last!r}"
-    return f"{reason}: every layer feeds the next"
+    tied = common_ancestor(view.view)
+    if tied is None:
+        return f"{reason}: every layer feeds the next"
+    return f"{reason}: the branches into {tied[0]!r} both come from {tied[1]!r}"
 
 
 def _pack(costs_ns: Sequence[int], devices: int) -> list[list[int]]:

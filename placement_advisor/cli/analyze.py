@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotation
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placement_advisor.cli.progress import progress
-from placement_advisor.errors import AdvisorError, ModelError
+from placement_advisor.errors import AdvisorError
+from placement_advisor.model_source import ModelSource, split_name
 
 if TYPE_CHECKING:
     from placement_advisor.analysis import Analysis
@@ -40,7 +41,12 @@ class Mode(StrEnum):
 
 def analyze(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL.py[:NAME]", help="Python file that builds the model.")
+        str,
+        typer.Argument(
+            metavar="PATH[:NAME]",
+            help="Python file (NAME: what in it), .keras file, SavedModel directory (NAME: its "
+            "signature) or frozen graph (.pb).",
+        ),
     ],
     devices: Annotated[
         int, typer.Option(min=2, help="How many devices to split over.")
@@ -54,10 +60,14 @@ def analyze(
         typer.Option(metavar="A,B,C", help="Families to try. Default: all. `single` always runs."),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Batch the model's `dataset` anew.")
+        int | None, typer.Option(min=1, help="Samples per step. Default: the examples', else 32.")
     ] = None,
     mode: Annotated[
         Mode | None, typer.Option(help="Default: train if the model is compiled.")
+    ] = None,
+    outputs: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Ops or tensors that a frozen graph is asked for."),
     ] = None,
     steps: Annotated[
         int, typer.Option(min=1, help="Timed steps per candidate and round.")
@@ -86,23 +96,29 @@ def analyze(
     from placement_advisor.study import AnalyzeOptions
     from placement_advisor.testbed import TestbedKind
 
-    path, _, name = model.partition(":")
-    if not path:
-        raise ModelError(f"{model!r}: no file given", hint="advisor analyze model.py")
-    chosen = _split(candidates) if candidates is not None else pipeline.default_candidates()
-    options = AnalyzeOptions(
+    path, name = split_name(model)
+    source = ModelSource(
         path=path,
-        name=name or None,
+        name=name,
+        mode=None if mode is None else mode.value,
+        batch_size=batch_size,
+        outputs=split_names("--outputs", outputs) if outputs is not None else (),
+        time_limit_s=time_limit,
+    )
+    chosen = (
+        split_names("--candidates", candidates)
+        if candidates is not None
+        else pipeline.default_candidates()
+    )
+    options = AnalyzeOptions(
+        source=source,
         devices=devices,
         testbed=None if testbed is None else TestbedKind(testbed.value),
         candidates=chosen,
-        batch_size=batch_size,
-        mode=None if mode is None else mode.value,
         steps=steps,
         rounds=rounds,
         run=run,
-        output=output or Path("advisor-out") / Path(path).stem,
-        time_limit_s=time_limit,
+        output=output or source.default_output,
     )
     with progress(quiet=quiet) as watcher:
         analysis = pipeline.analyze(options, watcher)
@@ -112,10 +128,15 @@ def analyze(
     _print(analysis, as_json=as_json, output=options.output)
 
 
-def _split(candidates: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in candidates.split(",") if name.strip())
+def split_names(option: str, words: str) -> tuple[str, ...]:
+    """Split the value of an option that takes names with commas between them.
+
+    Raises:
+        AdvisorError: there is no name in it.
+    """
+    names = tuple(name.strip() for name in words.split(",") if name.strip())
     if not names:
-        raise AdvisorError("--candidates names none", hint="e.g. --candidates towers,alternating")
+        raise AdvisorError(f"{option} names none", hint=f"e.g. {option} first,second")
     return names
 
 

@@ -11,6 +11,8 @@ import typer
 
 from placement_advisor import __version__
 from placement_advisor.cli.analyze import analyze
+from placement_advisor.cli.graph import graph
+from placement_advisor.cli.trace import trace
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ app = typer.Typer(
     "130 interrupted.",
 )
 app.command()(analyze)
+app.command()(trace)
+app.command()(graph)
 
 
 def _print_version(asked: bool) -> None:

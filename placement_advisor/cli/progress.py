@@ -35,6 +35,9 @@ class _Silent:
     def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
         """Say nothing."""
 
+    def note(self, what: str) -> None:
+        """Say nothing."""
+
 
 class _Lines:
     """One line when something new begins."""
@@ -47,6 +50,10 @@ class _Lines:
         if what != self._last:
             print(f"advisor: {what}", file=sys.stderr, flush=True)
         self._last = what
+
+    def note(self, what: str) -> None:
+        """Print it."""
+        print(f"advisor: {what}", file=sys.stderr, flush=True)
 
 
 class _Live:
@@ -72,3 +79,7 @@ class _Live:
             left_s = (now - self._since) / done * (total - done)
             text += f", about {left_s:.0f} s left"
         self._status.update(text)
+
+    def note(self, what: str) -> None:
+        """Print it above the line that changes."""
+        self._status.console.print(what, markup=False, highlight=False, soft_wrap=True)

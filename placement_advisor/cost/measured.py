@@ -17,7 +17,7 @@ from placement_advisor.errors import TestbedError
 from placement_advisor.graph import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from placement_advisor.graph import OpGraph
 
@@ -51,6 +51,25 @@ def measured_costs(graph: OpGraph, op_ns: Mapping[str, int]) -> CostTable:
         elif op.role not in _FREE_ROLES:
             costs[op.name] = unseen
     return CostTable(costs=costs)
+
+
+def with_members(
+    op_ns: Mapping[str, int], members: Mapping[str, Collection[str]]
+) -> dict[str, int]:
+    """Return op times with those of the ops within loops and conditionals counted to these.
+
+    A loop has no event of its own in a profile, only the ops that it runs. Ops of one name in
+    several bodies (a function that is called twice) are shared out evenly.
+    """
+    owners: dict[str, list[str]] = {}
+    for composite, inside in members.items():
+        for name in inside:
+            owners.setdefault(name, []).append(composite)
+    found = {name: time_ns for name, time_ns in op_ns.items() if name not in owners}
+    for name in op_ns.keys() & owners.keys():
+        for composite in owners[name]:
+            found[composite] = found.get(composite, 0) + op_ns[name] // len(owners[name])
+    return found
 
 
 def unseen_op_ns(graph: OpGraph, op_ns: Mapping[str, int]) -> int:

@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """What the command learns about the model; the bundle itself stays on disk."""
+    """What the command learns about the model; the bundle itself stays on disk.
+
+    ``members`` names the ops that run within each loop or conditional of the graph.
+    """
 
     graph: OpGraph
+    members: Mapping[str, frozenset[str]]
     name: str
     mode: str
     chosen: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+
+    from placement_advisor.tf.v1_loops import Loop
 
 _GRAPH = "graph.pb"
 _STATE = "state.pickle"
@@ -23,7 +25,8 @@ class Bundle:
 
     ``graph_def`` is flat; variables are VarHandleOps, tables HashTableV2s. ``variables`` maps a
     handle's name to its initial value, ``tables`` to keys and values. ``batches`` are flattened,
-    in the order of ``inputs``. ``outputs`` are tensors, ``targets`` ops that must run.
+    in the order of ``inputs``. ``outputs`` are tensors, ``targets`` ops that must run. ``loops``
+    maps ops of the op graph to the ops of the graph that they stand for.
     """
 
     graph_def: Any
@@ -33,13 +36,14 @@ class Bundle:
     variables: dict[str, np.ndarray[Any, Any]]
     tables: dict[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]
     batches: tuple[tuple[np.ndarray[Any, Any], ...], ...]
+    loops: dict[str, Loop] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write the bundle into a folder."""
         (folder / _GRAPH).write_bytes(self.graph_def.SerializeToString())
         rest = {
             name: getattr(self, name)
-            for name in ("inputs", "outputs", "targets", "variables", "tables", "batches")
+            for name in ("inputs", "outputs", "targets", "variables", "tables", "batches", "loops")
         }
         with (folder / _STATE).open("wb") as file:
             pickle.dump(rest, file, protocol=pickle.HIGHEST_PROTOCOL)

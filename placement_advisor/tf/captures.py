@@ -1,8 +1,9 @@
-"""What a traced step captured, as ops of its own graph: its state, movable to any device.
+"""What a traced step captured: its state, movable to any device.
 
 Variables become VarHandleOps, which carry their shape; lookup tables that the step only reads
 become HashTableV2s; other captured tensors become constants. Anything else that lives outside the
 graph (iterators, summary writers, tables that the step changes, Python functions) is refused.
+Values are read only when they are asked for.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
 
 from placement_advisor.errors import ModelError
+from placement_advisor.tf.read_graph import typed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from placement_advisor.tf.nodes import Node
+    from placement_advisor.work.signature import TensorSpec
 
 _LOOKUP = "LookupTableFindV2"
 _TABLE_CHANGES = frozenset(
@@ -24,50 +30,133 @@ _TABLE_CHANGES = frozenset(
 )
 _CHOICES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _PYTHON_CALLS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+# For a formula, what a table holds has no shape.
+_TABLE = "HashTableV2"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A captured variable: its handle, what it holds, and the shape that it was declared with.
+
+    Some declare sizes as unknown, to change them later.
+    """
+
+    handle: Any
+    shape: tuple[int, ...]
+    dtype: Any
+    declared: Any
+
+    @property
+    def spec(self) -> TensorSpec:
+        """The handle's spec, as formulas see it."""
+        return typed(self.shape, self.dtype, is_handle=True)
+
+    def value(self) -> Any:
+        """Return its value as an array."""
+        return array(tf.raw_ops.ReadVariableOp(resource=self.handle, dtype=self.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A captured lookup table: its handle, and the types of its keys and values."""
+
+    handle: Any
+    key_dtype: Any
+    value_dtype: Any
+
+    def content(self) -> tuple[Any, Any]:
+        """Return its keys and values as arrays."""
+        exported = tf.raw_ops.LookupTableExportV2(
+            table_handle=self.handle, Tkeys=self.key_dtype, Tvalues=self.value_dtype
+        )
+        return array(exported.keys), array(exported.values)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Initial values of variables, and keys and values of tables, by the name of their handle."""
+    """What a step captured, by the name of the placeholder that stands for it in the graph."""
 
-    variables: dict[str, Any] = field(default_factory=dict)
-    tables: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
 
     def renamed(self, names: Mapping[str, str]) -> State:
         """Return the same state under new names; those that are not in ``names`` stay."""
-        return State(
-            {names.get(name, name): value for name, value in self.variables.items()},
-            {names.get(name, name): content for name, content in self.tables.items()},
-        )
+        return State(*({names.get(n, n): v for n, v in kind.items()} for kind in self._kinds()))
 
     def only(self, names: Collection[str]) -> State:
         """Return the state that these ops hold."""
-        return State(
-            {name: value for name, value in self.variables.items() if name in names},
-            {name: content for name, content in self.tables.items() if name in names},
-        )
+        return State(*({n: v for n, v in kind.items() if n in names} for kind in self._kinds()))
+
+    def _kinds(self) -> tuple[dict[str, Any], ...]:
+        return self.variables, self.tables, self.constants
+
+    def apply(self, nodes: Iterable[Node]) -> None:
+        """Make of nodes what `write` makes of a graph."""
+        for node in nodes:
+            if node.name in self.variables:
+                node.kind, node.outputs = "VarHandleOp", (self.variables[node.name].spec,)
+            elif node.name in self.tables:
+                node.kind = _TABLE
+            elif node.name in self.constants:
+                node.kind = "Const"
+            else:
+                continue
+            node.definition = _definition(node.kind)
+            node.attribute = _attribute(self.constants.get(node.name))
+
+    def write(self, graph_def: Any) -> None:
+        """Turn the placeholders of captured tensors into ops that hold the state."""
+        for node in graph_def.node:
+            if node.name in self.variables:
+                variable = self.variables[node.name]
+                _become(node, "VarHandleOp", dtype=variable.dtype)
+                node.attr["shape"].shape.CopyFrom(variable.declared)
+            elif node.name in self.tables:
+                table = self.tables[node.name]
+                _become(node, _TABLE, key_dtype=table.key_dtype, value_dtype=table.value_dtype)
+            elif node.name in self.constants:
+                value = self.constants[node.name]
+                _become(node, "Const", dtype=value.dtype)
+                proto = tf.make_tensor_proto(value.numpy(), dtype=value.dtype)
+                node.attr["value"].tensor.CopyFrom(proto)
 
 
-def bind(graph_def: Any, captured: Mapping[str, Any]) -> State:
-    """Turn the placeholders of captured tensors into ops; return the state that they hold.
+def find_state(captures: Mapping[str, Any], graph_def: Any) -> State:
+    """Return what the captured tensors are; ``graph_def`` gives the graph when it is called.
 
     Raises:
         ModelError: the step holds something that cannot be moved to another device.
     """
-    _refuse_python(graph_def)
     state = State()
-    for node in graph_def.node:
-        if node.name not in captured:
+    for name, outer in captures.items():
+        if outer.dtype not in (tf.resource, tf.variant):
+            state.constants[name] = outer
             continue
-        outer = captured[node.name]
-        if outer.dtype == tf.variant:
-            raise _cannot_move(graph_def, node.name)
-        node.attr.clear()
-        if outer.dtype != tf.resource:
-            _bind_constant(node, outer)
-        elif not (_bind_variable(node, outer, state) or _bind_table(node, outer, state, graph_def)):
-            raise _cannot_move(graph_def, node.name)
+        variable = _variable(outer) if outer.dtype == tf.resource else None
+        if variable is not None:
+            state.variables[name] = variable
+            continue
+        table = _table(name, outer, graph_def()) if outer.dtype == tf.resource else None
+        if table is None:
+            raise _cannot_move(graph_def(), name)
+        state.tables[name] = table
     return state
+
+
+def refuse_python(ops: Iterable[tuple[str, str]]) -> None:
+    """Refuse ops, given as (kind, name), that call back into Python.
+
+    Raises:
+        ModelError: there is one.
+    """
+    for kind, name in ops:
+        if kind in _PYTHON_CALLS:
+            raise ModelError(
+                f"the step calls back into Python ({kind} {name!r}), which only the "
+                f"process that made it can do",
+                hint="replace tf.py_function and tf.numpy_function by TensorFlow ops",
+            )
 
 
 def array(tensor: Any) -> Any:
@@ -77,7 +166,7 @@ def array(tensor: Any) -> Any:
 
 
 def state_names(
-    labels: Mapping[int, str], captured: Mapping[str, Any], taken: Iterable[str]
+    labels: Mapping[int, str], captured: Mapping[str, Any], taken: Collection[str]
 ) -> dict[str, str]:
     """Name state as its owner does, instead of by the op that happened to read it first.
 
@@ -104,45 +193,45 @@ def identifier(name: str) -> str:
     return safe if safe[:1].isalnum() or safe.startswith(".") else f"input{safe}"
 
 
-def _bind_constant(node: Any, outer: Any) -> None:
-    node.op = "Const"
-    node.attr["dtype"].type = outer.dtype.as_datatype_enum
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(outer.numpy(), dtype=outer.dtype))
+def _definition(kind: str) -> Callable[[], Any]:
+    return lambda: node_def_pb2.NodeDef(op=kind)
 
 
-def _bind_variable(node: Any, outer: Any, state: State) -> bool:
+def _attribute(constant: Any) -> Callable[[str], Any]:
+    return lambda name: array(constant) if name == "value" and constant is not None else None
+
+
+def _become(node: Any, kind: str, **types: Any) -> None:
+    node.op = kind
+    node.attr.clear()
+    for attribute, dtype in types.items():
+        node.attr[attribute].type = dtype.as_datatype_enum
+    if kind != "Const":
+        node.attr["shared_name"].s = node.name.encode()
+
+
+def _variable(outer: Any) -> Variable | None:
     handle = getattr(outer, "_handle_data", None)
     if handle is None or not handle.is_set or len(handle.shape_and_type) != 1:
-        return False
+        return None
+    # Other kinds of resources know a shape as well.
+    if not tf.raw_ops.VarIsInitializedOp(resource=outer):
+        return None
     held = handle.shape_and_type[0]
-    try:
-        value = array(tf.raw_ops.ReadVariableOp(resource=outer, dtype=held.dtype))
-    except tf.errors.OpError:  # Another kind of resource that knows its shape.
-        return False
-    node.op = "VarHandleOp"
-    node.attr["dtype"].type = held.dtype
-    node.attr["shape"].shape.CopyFrom(held.shape)
-    node.attr["shared_name"].s = node.name.encode()
-    state.variables[node.name] = value
-    return True
+    shape = tf.TensorShape(held.shape)
+    dtype = tf.as_dtype(held.dtype)
+    if not shape.is_fully_defined():  # As large as it is now.
+        shape = tf.raw_ops.ReadVariableOp(resource=outer, dtype=dtype).shape
+    return Variable(outer, tuple(shape.as_list()), dtype, held.shape)
 
 
-def _bind_table(node: Any, outer: Any, state: State, graph_def: Any) -> bool:
+def _table(name: str, outer: Any, graph_def: Any) -> Table | None:
     library = {function.signature.name: function for function in graph_def.library.function}
-    readers = list(_readers(node.name, graph_def.node, library))
+    readers = list(_readers(name, graph_def.node, library))
     lookup = next((reader for reader in readers if reader.op == _LOOKUP), None)
     if lookup is None or any(reader.op in _TABLE_CHANGES for reader in readers):
-        return False
-    keys_type, values_type = lookup.attr["Tin"].type, lookup.attr["Tout"].type
-    content = tf.raw_ops.LookupTableExportV2(
-        table_handle=outer, Tkeys=keys_type, Tvalues=values_type
-    )
-    node.op = "HashTableV2"
-    node.attr["key_dtype"].type = keys_type
-    node.attr["value_dtype"].type = values_type
-    node.attr["shared_name"].s = node.name.encode()
-    state.tables[node.name] = (array(content.keys), array(content.values))
-    return True
+        return None
+    return Table(outer, tf.as_dtype(lookup.attr["Tin"].type), tf.as_dtype(lookup.attr["Tout"].type))
 
 
 def _readers(name: str, nodes: Iterable[Any], library: Mapping[str, Any]) -> Iterator[Any]:
@@ -162,16 +251,6 @@ def _readers(name: str, nodes: Iterable[Any], library: Mapping[str, Any]) -> Ite
                     yield from _readers(argument.name, function.node_def, library)
 
 
-def _refuse_python(graph_def: Any) -> None:
-    for node in _all_nodes(graph_def):
-        if node.op in _PYTHON_CALLS:
-            raise ModelError(
-                f"the step calls back into Python ({node.op} {node.name!r}), which only the "
-                f"process that made it can do",
-                hint="replace tf.py_function and tf.numpy_function by TensorFlow ops",
-            )
-
-
 def _cannot_move(graph_def: Any, name: str) -> ModelError:
     readers = (n for n in graph_def.node if name in {i.partition(":")[0] for i in n.input})
     reader = next(readers, None)
@@ -181,9 +260,3 @@ def _cannot_move(graph_def: Any, name: str) -> ModelError:
         hint="variables, and lookup tables that the step only reads, can be moved; iterators, "
         "queues, summary writers and tables that change belong outside the step",
     )
-
-
-def _all_nodes(graph_def: Any) -> Iterator[Any]:
-    yield from graph_def.node
-    for function in graph_def.library.function:
-        yield from function.node_def

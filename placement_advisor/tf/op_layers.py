@@ -12,27 +12,33 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placement_advisor.graph import Role
-from placement_advisor.tf.roles import GRADIENT_SCOPE, GRADIENT_SUFFIX, data_readers
+from placement_advisor.tf.roles import GRADIENT_SCOPE, GRADIENT_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from placement_advisor.tf.nodes import Node
 
 LAYER_ATTRIBUTE = "_placement_advisor_layer"
 _CALL_NUMBER = re.compile(r"_\d+$")
 _ANY_GRADIENT_SCOPE = re.compile(r"(?:^|(?<=/))(?:gradient_tape|gradients(?:_\d+)?)/")
 _FUNCTION_CALL_PART = re.compile(r"(?:^|(?<=/))(?:Stateful)?PartitionedCall(?:_\d+)?/")
 _FUNCTION_CALL = re.compile(rf"^.*{_FUNCTION_CALL_PART.pattern}")
+# Stands for more than one layer; no layer has an empty name.
+_SEVERAL = ""
 _NO_LAYER_KINDS = frozenset({"ReadVariableOp", "NoOp", "Identity"})
 
 
 def op_layers(
-    operations: list[Any], roles: dict[str, Role], variables: dict[str, str]
+    operations: list[Node],
+    readers: dict[str, list[Node]],
+    roles: dict[str, Role],
+    variables: dict[str, str],
 ) -> dict[str, str]:
     """Return the layers of ops by name; ``operations`` stand in topological order."""
-    readers = data_readers(operations)
     forward = [op for op in operations if roles[op.name] is Role.FORWARD]
     served = _served_names(operations, roles)
     scopes = _keras_calls(forward)
@@ -50,10 +56,11 @@ def op_layers(
     _reads(forward, readers, layers)
     _state_and_updates(operations, readers, roles, variables, layers)
     _rest_of_backward(operations, readers, roles, layers)
+    _rest_of_forward(operations, readers, roles, variables, layers)
     return layers
 
 
-def _served_names(operations: list[Any], roles: dict[str, Role]) -> dict[str, tuple[str, ...]]:
+def _served_names(operations: list[Node], roles: dict[str, Role]) -> dict[str, tuple[str, ...]]:
     """Map gradient ops to names that may begin with that of the forward op that they serve.
 
     The gradient of a called function is a function with a call of its own; it serves the call
@@ -64,10 +71,10 @@ def _served_names(operations: list[Any], roles: dict[str, Role]) -> dict[str, tu
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for op in operations:
         around = named[op.name].group(1) or "" if op.name in named else ""
-        for t in op.inputs if around else ():
-            call = _FUNCTION_CALL.match(t.op.name)
-            within = t.op.name[call.end() :] if call else None
-            if call and roles[t.op.name] is Role.FORWARD and own[op.name].startswith(within or "?"):
+        for p, _ in op.inputs if around else ():
+            call = _FUNCTION_CALL.match(p.name)
+            within = p.name[call.end() :] if call else None
+            if call and roles[p.name] is Role.FORWARD and own[op.name].startswith(within or "?"):
                 votes[around][call.group()] += 1
     served: dict[str, tuple[str, ...]] = {}
     for name, match in named.items():
@@ -79,7 +86,7 @@ def _served_names(operations: list[Any], roles: dict[str, Role]) -> dict[str, tu
     return served
 
 
-def _keras_calls(forward: list[Any]) -> dict[str, str]:
+def _keras_calls(forward: list[Node]) -> dict[str, str]:
     """Map the name scope of each call of a Keras layer to the layer."""
     calls: Counter[str] = Counter()
     scopes: dict[str, str] = {}
@@ -92,9 +99,9 @@ def _keras_calls(forward: list[Any]) -> dict[str, str]:
 
 
 def _name_scopes(
-    forward: list[Any],
+    forward: list[Node],
     variables: dict[str, str],
-    readers: dict[str, list[Any]],
+    readers: dict[str, list[Node]],
     gradients: Iterable[str] | None,
 ) -> dict[str, str]:
     """Map name scopes to layers, and the names of ops outside all scopes if gradients are given."""
@@ -104,11 +111,11 @@ def _name_scopes(
     with_variables: set[str] = set()
     for op in forward:
         scope = op.name.rpartition("/")[0]
-        reads = op.name in variables or any(t.op.name in variables for t in op.inputs)
-        counts = {reader.type.startswith("Assign") for reader in readers[op.name]} == {True}
+        reads = op.name in variables or any(p.name in variables for p, _ in op.inputs)
+        counts = {reader.kind.startswith("Assign") for reader in readers[op.name]} == {True}
         if reads:
             with_variables.add(scope)
-        if op.type in _NO_LAYER_KINDS or op.type.startswith("Assign") or scope in scopes:
+        if op.kind in _NO_LAYER_KINDS or op.kind.startswith("Assign") or scope in scopes:
             continue
         label = _FUNCTION_CALL_PART.sub("", f"{scope}/").rstrip("/")
         if label:
@@ -128,11 +135,9 @@ def _numbered(label: str, calls: Counter[str]) -> str:
     return label if calls[label] == 1 else f"{label}@{calls[label]}"
 
 
-def _tag(op: Any) -> str | None:
-    try:
-        return str(op.get_attr(LAYER_ATTRIBUTE).decode())
-    except ValueError:
-        return None
+def _tag(op: Node) -> str | None:
+    tag: str | None = op.attribute(LAYER_ATTRIBUTE)
+    return tag
 
 
 def _call_scope(name: str, tag: str) -> str:
@@ -155,18 +160,18 @@ def _longest_prefix(name: str, scopes: dict[str, str]) -> str | None:
     return next((scopes[start] for start in _starts(name) if start in scopes), None)
 
 
-def _reads(forward: list[Any], readers: dict[str, list[Any]], layers: dict[str, str]) -> None:
+def _reads(forward: list[Node], readers: dict[str, list[Node]], layers: dict[str, str]) -> None:
     """A variable is read for the layer that uses it, whatever scope the read is named in."""
     for op in forward:
-        if op.type == "ReadVariableOp":
+        if op.kind == "ReadVariableOp":
             layer = _first(layers, (reader.name for reader in readers[op.name]))
             if layer is not None:
                 layers[op.name] = layer
 
 
 def _state_and_updates(
-    operations: list[Any],
-    readers: dict[str, list[Any]],
+    operations: list[Node],
+    readers: dict[str, list[Node]],
     roles: dict[str, Role],
     variables: dict[str, str],
     layers: dict[str, str],
@@ -176,37 +181,40 @@ def _state_and_updates(
         owner = variables.get(op.name)
         if owner and owner not in layers and roles[op.name] is Role.FORWARD and op.name in layers:
             layers[owner] = layers[op.name]
-    reach: dict[str, frozenset[str]] = {}
+    reach: dict[str, str] = {}
     # Twice: a slot's layer shows only when the ops that read it are known.
     for _ in range(2):
-        slots: dict[str, set[str]] = {}
+        slots: dict[str, str] = {}
         for op in reversed(operations):
             if roles[op.name] is not Role.UPDATE:
                 continue
-            found = {layer for r in readers[op.name] for layer in reach.get(r.name, ())}
+            found = [reach[r.name] for r in readers[op.name] if r.name in reach]
             handle = variables.get(op.name)
             if handle in layers:
-                found.add(layers[handle])
-            reach[op.name] = frozenset(found)
-            if handle is not None and handle not in layers:
-                slots.setdefault(handle, set()).update(found)
-        for slot, leads_to in slots.items():
-            if len(leads_to) == 1:
-                layers[slot] = next(iter(leads_to))
+                found.append(layers[handle])
+            elif handle is not None and found:
+                slots[handle] = _one([*found, *([slots[handle]] if handle in slots else ())])
+            if found:
+                reach[op.name] = _one(found)
+        layers.update((slot, layer) for slot, layer in slots.items() if layer != _SEVERAL)
     for name, reached in reach.items():
         handle = variables.get(name)
         if handle in layers:
             layers[name] = layers[handle]
-        elif len(reached) == 1:
-            layers[name] = next(iter(reached))
+        elif reached != _SEVERAL:
+            layers[name] = reached
     for name, role in roles.items():  # Variables that stand with another one.
         if role is Role.VARIABLE and variables[name] in layers:
             layers[name] = layers[variables[name]]
 
 
+def _one(layers: list[str]) -> str:
+    return layers[0] if layers.count(layers[0]) == len(layers) else _SEVERAL
+
+
 def _rest_of_backward(
-    operations: list[Any],
-    readers: dict[str, list[Any]],
+    operations: list[Node],
+    readers: dict[str, list[Node]],
     roles: dict[str, Role],
     layers: dict[str, str],
 ) -> None:
@@ -224,13 +232,41 @@ def _rest_of_backward(
                 layers[op.name] = layer
                 for_one_update.add(op.name)
     for op in nameless:
-        layer = _first(layers, (t.op.name for t in op.inputs))
+        layer = _first(layers, (p.name for p, _ in op.inputs))
         if layer is not None:
             layers.setdefault(op.name, layer)
     for op in reversed(nameless):
         layer = _first(layers, (reader.name for reader in readers[op.name]))
         if layer is not None:
             layers.setdefault(op.name, layer)
+
+
+def _rest_of_forward(
+    operations: list[Node],
+    readers: dict[str, list[Node]],
+    roles: dict[str, Role],
+    variables: dict[str, str],
+    layers: dict[str, str],
+) -> None:
+    """What stands outside layers goes with the one layer that feeds it, or with what it feeds.
+
+    So metrics stand with the loss that they average, and constants with what reads them.
+    """
+    rest = [op for op in operations if op.name not in layers and roles[op.name] is not Role.INPUT]
+    found = -1
+    while found != len(layers):  # What is found can be what feeds another.
+        found = len(layers)
+        for op in rest:
+            owner = layers.get(variables.get(op.name, ""))
+            feeding = {layers[p.name] for p, _ in op.inputs if p.name in layers}
+            if owner is not None:
+                layers.setdefault(op.name, owner)
+            elif roles[op.name] is Role.FORWARD and len(feeding) == 1:
+                layers.setdefault(op.name, feeding.pop())
+        for op in reversed(rest):
+            layer = _first(layers, (reader.name for reader in readers[op.name]))
+            if layer is not None:
+                layers.setdefault(op.name, layer)
 
 
 def _first(layers: dict[str, str], names: Iterable[str]) -> str | None:

@@ -1,134 +1,142 @@
-"""Bundle -> op graph: sizes, roles, layers and kernels of every op."""
+"""Flat step -> op graph: sizes, roles, layers, work and kernels of every op."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-from tensorflow.python.framework import kernels, ops
-
 from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph
+from placement_advisor.tf.bodies import COMPOSITE_KINDS, Bodies, Composite, times
+from placement_advisor.tf.constant_values import constant_values
+from placement_advisor.tf.device_kinds import (
+    KernelPlacement,
+    function_device_kinds,
+    kernel_placement,
+)
+from placement_advisor.tf.nodes import data_readers
 from placement_advisor.tf.op_layers import op_layers
 from placement_advisor.tf.roles import roles, variables
+from placement_advisor.tf.signatures import signature_of
+from placement_advisor.work.registry import work_of
 
 if TYPE_CHECKING:
-    from placement_advisor.tf.bundle import Bundle
+    from collections.abc import Mapping
+
+    from placement_advisor.tf.flat_step import FlatStep
+    from placement_advisor.tf.nodes import Node
+    from placement_advisor.work.signature import TensorSpec
+
+_TEXT = "string"
 
 
-def op_graph(bundle: Bundle) -> OpGraph:
-    """Return the op graph of a bundle."""
-    graph = tf.Graph()
-    with graph.as_default():
-        tf.graph_util.import_graph_def(bundle.graph_def, name="")
-    operations = _in_order(graph.get_operations())
-    text_bytes = _text_bytes(bundle)
+def op_graph(
+    step: FlatStep, composites: Mapping[str, Composite], text_bytes: Mapping[str, int]
+) -> OpGraph:
+    """Return the op graph of a step with its loops and conditionals.
+
+    ``text_bytes`` gives the sizes of text inputs: shapes alone do not tell how long texts are.
+    """
+    nodes = step.ops
+    readers = data_readers(nodes)
+    role_of = roles(nodes, readers, step.inputs)
+    variable_of = variables(nodes)
+    layer_of = op_layers(nodes, readers, role_of, variable_of)
     sizes = {
-        op.name: tuple(
-            text_bytes.get(op.name) if t.dtype == tf.string else _tensor_bytes(t)
-            for t in op.outputs
-        )
-        for op in operations
+        node.name: tuple([_bytes(tensor, text_bytes.get(node.name)) for tensor in node.outputs])
+        for node in nodes
     }
-    role_of = roles(operations, bundle.inputs)
-    variable_of = variables(operations)
-    layer_of = op_layers(operations, role_of, variable_of)
-    found = [
-        Op(
-            name=op.name,
-            kind=op.type,
-            role=role_of[op.name],
-            layer=layer_of.get(op.name),
-            variable=variable_of.get(op.name),
-            flops=_flops(graph, op),
-            output_bytes=sizes[op.name],
-            parameter_bytes=_parameter_bytes(op.name, bundle),
-            device_kinds=_device_kinds(op.type),
+    kernels = _Kernels(step)
+    found = []
+    for node in nodes:
+        composite = composites.get(node.name)
+        work = composite.work if composite else work_of(signature_of(node))
+        is_known = work.flops is not None or work.bytes_accessed is not None
+        kernel = kernels.of(node)
+        variable = step.state.variables.get(node.name)
+        found.append(
+            Op(
+                name=node.name,
+                kind=node.kind,
+                role=role_of[node.name],
+                layer=layer_of.get(node.name),
+                variable=variable_of.get(node.name),
+                flops=work.flops,
+                bytes_accessed=work.bytes_accessed,
+                work_basis=work.basis if is_known else None,
+                trips=composite.trips if composite else None,
+                output_bytes=sizes[node.name],
+                parameter_bytes=(variable.spec.size_bytes or 0) if variable else 0,
+                device_kinds=kernel.device_kinds,
+                host_outputs=kernel.host_outputs,
+            )
         )
-        for op in operations
-    ]
-    edges = {
-        Edge(
-            producer=t.op.name,
-            consumer=op.name,
-            port=t.value_index,
-            size_bytes=sizes[t.op.name][t.value_index],
-        )
-        for op in operations
-        for t in op.inputs
-    }
-    control = {
-        Edge(producer=before.name, consumer=op.name, port=CONTROL_PORT, size_bytes=0)
-        for op in operations
-        for before in op.control_inputs
-    }
-    return OpGraph(found, edges | control)
+    return OpGraph(found, _edges(nodes, sizes))
 
 
-def _in_order(operations: list[Any]) -> list[Any]:
-    """Return operations with producers first, otherwise as given."""
-    readers: dict[str, set[int]] = defaultdict(set)
-    waiting: dict[int, int] = {}
-    for i, op in enumerate(operations):
-        before = {t.op.name for t in op.inputs} | {c.name for c in op.control_inputs}
-        waiting[i] = len(before)
-        for name in before:
-            readers[name].add(i)
-    ready = [i for i, count in waiting.items() if not count]
-    ordered = []
-    while ready:
-        op = operations[heappop(ready)]
-        ordered.append(op)
-        for i in readers[op.name]:
-            waiting[i] -= 1
-            if not waiting[i]:
-                heappush(ready, i)
-    return ordered
+def _edges(nodes: list[Node], sizes: Mapping[str, tuple[int | None, ...]]) -> list[Edge]:
+    edges = []
+    for node in nodes:
+        name = node.name
+        for source, port in {(producer.name, port): None for producer, port in node.inputs}:
+            size = sizes[source][port]
+            edges.append(Edge(producer=source, consumer=name, port=port, size_bytes=size))
+        edges += [
+            Edge(producer=before.name, consumer=name, port=CONTROL_PORT, size_bytes=0)
+            for before in node.controls
+        ]
+    return edges
 
 
-def _tensor_bytes(tensor: Any) -> int | None:
-    if tensor.dtype == tf.resource:
+def _bytes(tensor: TensorSpec, text_bytes: int | None) -> int | None:
+    if tensor.is_handle:
         return 0
-    count = tensor.shape.num_elements()
-    return None if count is None or tensor.dtype == tf.variant else count * tensor.dtype.size
+    return text_bytes if tensor.dtype == _TEXT else tensor.size_bytes
 
 
-def _text_bytes(bundle: Bundle) -> dict[str, int]:
-    """Sizes of text inputs, from the first example batch: their shapes alone do not tell."""
-    return {
-        name: _array_bytes(array)
-        for name, array in zip(bundle.inputs, bundle.batches[0], strict=True)
-        if array.dtype == object
-    }
+def composites_of(step: FlatStep) -> dict[str, Composite]:
+    """Return what the loops and conditionals of a step do, by name.
+
+    They come in order, since a gradient's loop runs as often as the loop that it belongs to.
+    """
+    if not any(node.kind in COMPOSITE_KINDS for node in step.ops):
+        return {}
+    bodies = Bodies(step.functions, step.traced)
+    values = constant_values(step.ops)
+    found = {}
+    for node in step.ops:
+        if node.name in step.loop_bodies:
+            trips = step.trips.get(node.name)
+            body = step.loop_bodies[node.name]
+            found[node.name] = Composite(
+                work=times(bodies.work(body), trips),
+                trips=trips,
+                members=frozenset(member.name for member in body),
+            )
+        elif node.kind in COMPOSITE_KINDS:
+            found[node.name] = bodies.composite(node, values)
+    return found
 
 
-def _parameter_bytes(name: str, bundle: Bundle) -> int:
-    value = bundle.variables.get(name)
-    return 0 if value is None else _array_bytes(value)
+class _Kernels:
+    """Where ops can run; asked once per kind and types, since most ops are alike."""
 
+    def __init__(self, step: FlatStep) -> None:
+        self._bodies = step.loop_bodies
+        self._functions = function_device_kinds(step.functions.values())
+        self._alike: dict[tuple[Any, ...], KernelPlacement] = {}
 
-def _array_bytes(array: Any) -> int:
-    """Return the size of an array; texts count their characters."""
-    return sum(map(len, array.ravel())) if array.dtype == object else int(array.nbytes)
-
-
-def _flops(graph: Any, op: Any) -> int | None:
-    try:
-        value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
-    except (ValueError, AssertionError, TypeError):  # A shape that the formula needs is unknown.
-        return None
-    return None if value is None else int(value)
-
-
-_kinds: dict[str, frozenset[str]] = {}
-
-
-def _device_kinds(kind: str) -> frozenset[str]:
-    if kind not in _kinds:
-        registered = kernels.get_registered_kernels_for_op(kind).kernel
-        found = {kernel.device_type for kernel in registered}
-        if "DEFAULT" in found:
-            found |= {"CPU", "GPU"}
-        _kinds[kind] = frozenset(found & {"CPU", "GPU"}) or frozenset({"CPU"})
-    return _kinds[kind]
+    def of(self, node: Node) -> KernelPlacement:
+        """Return where the op can run; a folded loop where all of its ops can."""
+        if node.name in self._bodies:
+            kinds = [self.of(member).device_kinds for member in self._bodies[node.name]]
+            return KernelPlacement(device_kinds=frozenset.intersection(*kinds))
+        if node.kind in COMPOSITE_KINDS:
+            return kernel_placement(node.definition(), self._functions)
+        key = (
+            node.kind,
+            *(producer.outputs[port].dtype for producer, port in node.inputs),
+            None,
+            *(tensor.dtype for tensor in node.outputs),
+        )
+        if key not in self._alike:
+            self._alike[key] = kernel_placement(node.definition(), self._functions)
+        return self._alike[key]

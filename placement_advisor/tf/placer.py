@@ -12,12 +12,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from tensorflow.python.framework import kernels
 
 from placement_advisor.profile.steps import Crossing
+from placement_advisor.tf.device_kinds import function_device_kinds, kernel_placement
+from placement_advisor.tf.roles import HANDLE_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from placement_advisor.tf.bundle import Bundle
 
@@ -30,37 +31,60 @@ def placed_graph(bundle: Bundle, device_of: Mapping[str, str], host: str) -> Any
     """Return the bundle's GraphDef with ``device_of`` (op name -> TensorFlow device) applied.
 
     What is meant for a GPU goes to ``host`` if it is an input, for pipelines leave batches there,
-    or an op without a GPU kernel.
+    or an op without a GPU kernel for its types, or shares a variable with such an op.
     """
     placed = tf.compat.v1.GraphDef()
     placed.CopyFrom(bundle.graph_def)
     constants = {node.name: node for node in bundle.graph_def.node if node.op == "Const"}
+    on_host = {*bundle.inputs, *_without_gpu(placed)}
+    device_of = {**device_of, **_in_loops(bundle, device_of)}
     device: dict[str, str] = {}
     for node in placed.node:
         node.attr.pop("_class", None)
         if node.op == "Const":
             continue
         wanted = device_of[node.name]
-        on_host = ":GPU:" in wanted and (node.name in bundle.inputs or not _has_kernel(node.op))
-        node.device = host if on_host else wanted
+        node.device = host if ":GPU:" in wanted and node.name in on_host else wanted
         device[node.name] = node.device
     for function in placed.library.function:
         for node in function.node_def:
             node.attr.pop("_class", None)
             node.device = ""
-    _copy_constants(placed, constants, device, host)
+    _copy_constants(placed, constants, device, host, on_host)
     _make_resident(placed, bundle)
     return placed
 
 
-def _has_kernel(kind: str) -> bool:
-    """Return whether an op kind runs on GPUs, whatever its types; kinds without kernels do."""
-    found = {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(kind).kernel}
-    return not found or bool(found & {"GPU", "DEFAULT"})
+def _in_loops(bundle: Bundle, device_of: Mapping[str, str]) -> dict[str, str]:
+    """Place the ops that a folded loop stands for."""
+    return {op: device_of[name] for name, loop in bundle.loops.items() for op in loop.members}
+
+
+def _without_gpu(graph_def: Any) -> set[str]:
+    """Return the ops that no GPU can run, with their state and all that takes it."""
+    functions = function_device_kinds(graph_def.library.function)
+    found = {
+        node.name
+        for node in graph_def.node
+        if "GPU" not in kernel_placement(node, functions).device_kinds
+    }
+    handles = {node.name for node in graph_def.node if node.op in HANDLE_KINDS}
+    together = [
+        {node.name, *taken}
+        for node in graph_def.node
+        if (taken := handles.intersection(reference.split(":")[0] for reference in node.input))
+    ]
+    while reached := [group for group in together if not found.isdisjoint(group) and group - found]:
+        found.update(*reached)
+    return found
 
 
 def _copy_constants(
-    placed: Any, constants: dict[str, Any], device: dict[str, str], host: str
+    placed: Any,
+    constants: dict[str, Any],
+    device: dict[str, str],
+    host: str,
+    on_host: Collection[str],
 ) -> None:
     """Give each device its own copy of the constants that it reads."""
     home: dict[str, str] = {}
@@ -73,6 +97,8 @@ def _copy_constants(
             if name not in constants:
                 continue
             here = device[node.name]
+            if ":GPU:" in here and name in on_host:
+                here = host
             if home.setdefault(name, here) == here:
                 continue
             copy = copies.setdefault((name, here), f"{name}/copy_{len(copies)}")

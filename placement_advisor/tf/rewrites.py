@@ -1,195 +1,144 @@
-"""Rewrites that make a traced graph flat and free to be placed, without changing what it computes.
+"""Rewrites that make a flat graph free to be placed, without changing what it computes.
 
-Function calls are inlined by TensorFlow's own function optimizer; loops and conditionals stay
-single ops. Orders that bind devices together for nothing are loosened: what constants wait for,
-outputs that wait for updates, gradients that meet in one op only to be passed on.
+Orders that bind devices together for nothing are loosened: what constants wait for, outputs that
+wait for updates, gradients that meet in one op only to be passed on. Each takes nodes, may change
+their inputs, and returns the nodes that stay.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
-from tensorflow.python.framework import convert_to_constants
-from tensorflow.python.grappler import tf_optimizer
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterable, Sequence
 
-# XLA would ignore devices inside a call, and the others keep a call from being inlined. Colocation
-# names ops as they were before they were inlined and renamed; a placement keeps state together.
-_UNWANTED = ("_XlaMustCompile", "_noinline", "_XlaHasReferenceVars", "api_implements", "_class")
+    from placement_advisor.tf.nodes import Node
 
 
-def inline(graph_def: Any, keep: Iterable[str], tag: str) -> Any:
-    """Return the graph with all calls inlined; ``keep`` names ops that must survive.
+def lift_control_inputs_of_constants(nodes: Iterable[Node], fixed: Container[int] = ()) -> None:
+    """Hand what a constant waits for to its readers, so that constants can stand anywhere.
 
-    What is inlined inherits the attribute ``tag`` of its call.
+    The nodes in ``fixed``, by their `id`, keep what they have: a constant in a v1 loop is in the
+    loop by what it waits for.
     """
-    tags = {node.name: node.attr[tag] for node in graph_def.node if tag in node.attr}
-    graph_def = convert_to_constants.disable_lower_using_switch_merge(graph_def)
-    for holder in _attribute_holders(graph_def):
-        for attribute in _UNWANTED:
-            holder.attr.pop(attribute, None)
-    meta_graph = meta_graph_pb2.MetaGraphDef()
-    meta_graph.graph_def.CopyFrom(graph_def)
-    meta_graph.collection_def["train_op"].node_list.value.extend(sorted(keep))
-    config = config_pb2.ConfigProto()
-    rewrite = config.graph_options.rewrite_options
-    rewrite.min_graph_nodes = -1
-    rewrite.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
-    rewrite.optimizers.append("function")
-    flat = tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False)
-    for node in flat.node:
-        node.attr.pop("_class", None)  # Inlining writes new wishes for colocation.
-        call = node.name
-        while tags and tag not in node.attr and call:
-            call = call.rpartition("/")[0]
-            if call in tags:
-                node.attr[tag].CopyFrom(tags[call])
-    return flat
+    lifted: dict[int, list[Node]] = {}
 
-
-def rename(graph_def: Any, names: Mapping[str, str]) -> None:
-    """Rename ops; handles of state are shared under their new name."""
-    for node in graph_def.node:
-        node.name = names.get(node.name, node.name)
-        if "shared_name" in node.attr and node.op in ("VarHandleOp", "HashTableV2"):
-            node.attr["shared_name"].s = node.name.encode()
-        for i, reference in enumerate(node.input):
-            mark, name, port = parts(reference)
-            if name in names:
-                node.input[i] = f"{mark}{names[name]}{port}"
-
-
-def lift_control_inputs_of_constants(graph_def: Any) -> None:
-    """Hand what a constant waits for to its readers, so that constants can stand anywhere."""
-    constants = {node.name: node for node in graph_def.node if node.op == "Const"}
-
-    def waits(name: str) -> set[str]:
+    def waits(constant: Node) -> list[Node]:
         """Return what a constant waits for that is not a constant itself."""
-        before = [parts(reference)[1] for reference in constants[name].input]
-        return set().union(*(waits(b) if b in constants else {f"^{b}"} for b in before))
+        if id(constant) not in lifted:
+            found = [
+                wait
+                for before in constant.controls
+                for wait in (waits(before) if before.kind == "Const" else [before])
+            ]
+            lifted[id(constant)] = _distinct(found)
+        return lifted[id(constant)]
 
-    lifted = {name: waits(name) for name, node in constants.items() if node.input}
-    for node in graph_def.node:
-        if node.op == "Const":
+    nodes = [node for node in nodes if id(node) not in fixed]
+    for node in nodes:
+        if node.kind == "Const":
             continue
-        added = {wait for r in node.input for wait in lifted.get(parts(r)[1], ())}
-        kept = [r for r in node.input if not (r.startswith("^") and parts(r)[1] in constants)]
-        _set_inputs(node, [*kept, *sorted(added.difference(kept))])
-    for node in constants.values():
-        del node.input[:]
+        read = [p for p, _ in node.inputs if p.kind == "Const" and p.controls]
+        read += [before for before in node.controls if before.kind == "Const"]
+        if read:
+            added = [wait for constant in read for wait in waits(constant)]
+            kept = [before for before in node.controls if before.kind != "Const"]
+            node.controls = _distinct([*kept, *added])
+    for node in nodes:
+        if node.kind == "Const":
+            node.controls = []
 
 
-def drop_barriers(graph_def: Any, outputs: Collection[str], targets: Collection[str]) -> None:
+def drop_barriers(
+    nodes: Iterable[Node], outputs: Collection[str], targets: Collection[str]
+) -> list[Node]:
     """Let outputs go without waiting for updates that run anyway.
 
     A tf.function makes its outputs wait for all its side effects, through one NoOp on one device:
     a signal from every update on every other device. Runners wait for all targets themselves.
     """
-    nodes = {node.name: node for node in graph_def.node}
-    for name in outputs:
-        _set_inputs(nodes[name], [r for r in nodes[name].input if not r.startswith("^")])
-    _remove_unread(graph_def, "NoOp", {*outputs, *targets})
-    idle = {node.name for node in graph_def.node if node.op == "NoOp" and not node.input}
-    for node in graph_def.node:
-        _set_inputs(node, [r for r in node.input if not (r.startswith("^") and r[1:] in idle)])
-    _remove_unread(graph_def, "NoOp", {*outputs, *targets})
+    keep = {*outputs, *targets}
+    nodes = list(nodes)
+    for node in nodes:
+        if node.name in outputs:
+            node.controls = []
+    nodes = _without_unread_barriers(nodes, keep)
+    for node in nodes:
+        if any(_is_idle(before) for before in node.controls):
+            node.controls = [before for before in node.controls if not _is_idle(before)]
+    return _without_unread_barriers(nodes, keep)
 
 
 def bypass_identities(
-    graph_def: Any, outputs: Collection[str], targets: Sequence[str]
-) -> tuple[str, ...]:
+    nodes: Iterable[Node], outputs: Collection[str], targets: Sequence[str]
+) -> tuple[list[Node], tuple[str, ...]]:
     """Let readers of an op that only passes tensors on read what it was given.
 
     That is IdentityN: Keras sends all dense gradients of a step through one (a sum over replicas,
     of which there is one), so on two devices every gradient would cross to it and back. And the
-    Identity ops that inlining leaves at the borders of a function. Outputs stay. Returns the
-    targets; a call among them is replaced by the side effects that it waited for.
+    Identity ops that inlining leaves at the borders of a function. Outputs stay. Returns the nodes
+    that stay, and the targets; a call among them is replaced by the side effects that it waited
+    for.
     """
+    nodes = list(nodes)
+    if not any(node.kind == "IdentityN" or _is_border(node) for node in nodes):
+        return nodes, tuple(targets)
     bypassed = {
-        node.name: node
-        for node in graph_def.node
+        id(node)
+        for node in nodes
         if node.name not in outputs
-        and (node.op == "IdentityN" or (node.op == "Identity" and node.name.startswith("Func/")))
+        and (
+            node.kind == "IdentityN" or (node.kind == "Identity" and node.name.startswith("Func/"))
+        )
     }
 
-    def source(reference: str) -> tuple[str, set[str]]:
-        """Return the tensor behind a reference, and the ops to wait for on the way to it."""
-        mark, name, port = parts(reference)
-        if mark or name not in bypassed:
-            return reference, set()
-        given = bypassed[name].input
-        found, waits = source(given[int(port.removeprefix(":") or 0)])
-        return found, waits.union(*(stays(r) for r in given if r.startswith("^")))
+    def source(producer: Node, port: int) -> tuple[Node, int, list[Node]]:
+        """Return the tensor behind a tensor, and the ops to wait for on the way to it."""
+        waits: list[Node] = []
+        while id(producer) in bypassed:
+            waits += [wait for before in producer.controls for wait in stays(before)]
+            producer, port = producer.inputs[port]
+        return producer, port, waits
 
-    def stays(reference: str) -> set[str]:
+    def stays(node: Node) -> list[Node]:
         """Return the ops that stay and that an op which goes has waited for, or the op itself."""
-        name = parts(reference)[1]
-        if name not in bypassed:
-            return {name}
-        return set().union(*map(stays, bypassed[name].input))
+        if id(node) not in bypassed:
+            return [node]
+        return [wait for before in node.before() for wait in stays(before)]
 
-    for node in graph_def.node:
-        data, waits = [], set()
-        for reference in node.input:
-            if reference.startswith("^"):
-                waits |= stays(reference)
-            else:
-                found, on_the_way = source(reference)
-                data.append(found)
-                waits |= on_the_way
-        needless = {parts(reference)[1] for reference in data}
-        _set_inputs(node, [*data, *(f"^{name}" for name in sorted(waits - needless))])
+    for node in nodes:
+        if not any(id(before) in bypassed for before in node.before()):
+            continue
+        found = [source(producer, port) for producer, port in node.inputs]
+        waits = [wait for before in node.controls for wait in stays(before)]
+        waits += [wait for _, _, on_the_way in found for wait in on_the_way]
+        node.inputs = [(producer, port) for producer, port, _ in found]
+        needless = {id(producer) for producer, _ in node.inputs}
+        node.controls = _distinct([wait for wait in waits if id(wait) not in needless])
+    by_name = {node.name: node for node in nodes}
     kept: list[str] = []
     for target in targets:
-        signals = [r for r in bypassed[target].input if r[0] == "^"] if target in bypassed else []
-        effects = set().union(*map(stays, signals)) if target in bypassed else {target}
-        kept += sorted(effects)
-    _remove(graph_def, bypassed)
-    return tuple(dict.fromkeys(kept))
+        node = by_name[target]
+        effects = [w for before in node.controls for w in stays(before)]
+        kept += sorted({e.name for e in effects}) if id(node) in bypassed else [target]
+    return [node for node in nodes if id(node) not in bypassed], tuple(dict.fromkeys(kept))
 
 
-def prune(graph_def: Any, ends: Iterable[str]) -> None:
-    """Remove the ops that no end needs, as TensorFlow does before it runs a graph."""
-    nodes = {node.name: node for node in graph_def.node}
-    needed: set[str] = set()
-    waiting = list(ends)
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting += [parts(reference)[1] for reference in nodes[name].input]
-    _remove(graph_def, nodes.keys() - needed)
+def _without_unread_barriers(nodes: list[Node], keep: Collection[str]) -> list[Node]:
+    if not any(node.kind == "NoOp" for node in nodes):
+        return nodes
+    read = {id(before) for node in nodes for before in node.before()}
+    return [n for n in nodes if n.kind != "NoOp" or id(n) in read or n.name in keep]
 
 
-def parts(reference: str) -> tuple[str, str, str]:
-    """Split ``^name`` or ``name:port`` into mark, name and port, empty where there is none."""
-    mark = "^" if reference.startswith("^") else ""
-    name, colon, port = reference.removeprefix("^").partition(":")
-    return mark, name, colon + port
+def _is_border(node: Node) -> bool:
+    return node.kind == "Identity" and node.name.startswith("Func/")
 
 
-def _remove_unread(graph_def: Any, kind: str, keep: set[str]) -> None:
-    read = {parts(reference)[1] for node in graph_def.node for reference in node.input}
-    unread = {node.name for node in graph_def.node if node.op == kind} - read - keep
-    _remove(graph_def, unread)
+def _is_idle(node: Node) -> bool:
+    return node.kind == "NoOp" and not node.controls
 
 
-def _remove(graph_def: Any, names: Collection[str]) -> None:
-    for i in reversed(range(len(graph_def.node))):
-        if graph_def.node[i].name in names:
-            del graph_def.node[i]
-
-
-def _attribute_holders(graph_def: Any) -> Iterator[Any]:
-    yield from graph_def.node
-    for function in graph_def.library.function:
-        yield function
-        yield from function.node_def
-
-
-def _set_inputs(node: Any, inputs: list[str]) -> None:
-    del node.input[:]
-    node.input.extend(inputs)
+def _distinct(nodes: Iterable[Node]) -> list[Node]:
+    """Return the nodes without repetition, by name: the order in a graph is an accident."""
+    return sorted({id(node): node for node in nodes}.values(), key=lambda node: node.name)

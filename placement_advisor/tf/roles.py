@@ -8,14 +8,14 @@ takes; variables that one op takes together (a loop over two of them) can only s
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
-
-import tensorflow as tf
+from typing import TYPE_CHECKING
 
 from placement_advisor.graph import Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from placement_advisor.tf.nodes import Node
 
 HANDLE_KINDS = frozenset({"VarHandleOp", "HashTableV2"})
 GRADIENT_SCOPE = re.compile(r"^(.*/)?(?:gradient_tape|gradients(?:_\d+)?)/")
@@ -24,19 +24,7 @@ GRADIENT_SUFFIX = re.compile(r"_grad(?=/|$)")
 _ACCUMULATOR_KIND = "EmptyTensorList"
 
 
-def data_readers(operations: list[Any]) -> dict[str, list[Any]]:
-    """Return the operations that read each op's tensors, in the order of ``operations``.
-
-    TensorFlow's own list of them changes its order from run to run.
-    """
-    readers: dict[str, list[Any]] = {op.name: [] for op in operations}
-    for op in operations:
-        for name in dict.fromkeys(t.op.name for t in op.inputs):
-            readers[name].append(op)
-    return readers
-
-
-def variables(operations: Iterable[Any]) -> dict[str, str]:
+def variables(operations: Iterable[Node]) -> dict[str, str]:
     """Map each handle, and each op that takes one, to the variable or table that it stands with.
 
     Of those that must stand together, the first gives its name.
@@ -50,10 +38,13 @@ def variables(operations: Iterable[Any]) -> dict[str, str]:
         return name
 
     for op in operations:
-        if op.type in HANDLE_KINDS:
+        if op.kind in HANDLE_KINDS:
             held[op.name], together[op.name] = (op.name,), op.name
             continue
-        taken = [h for t in op.inputs if t.dtype == tf.resource for h in held.get(t.op.name, ())]
+        handles = [p for p, port in op.inputs if p.outputs[port].is_handle]
+        taken = [h for producer in handles for h in held.get(producer.name, ())]
+        if not taken and any(tensor.is_handle for tensor in op.outputs):
+            held[op.name], together[op.name] = (op.name,), op.name  # It makes one of its own.
         if taken:
             held[op.name] = tuple(dict.fromkeys(taken))
             for other in taken[1:]:
@@ -62,29 +53,32 @@ def variables(operations: Iterable[Any]) -> dict[str, str]:
     return {name: first(handles[0]) for name, handles in held.items()}
 
 
-def roles(operations: list[Any], inputs: Collection[str]) -> dict[str, Role]:
+def roles(
+    operations: list[Node], readers: dict[str, list[Node]], inputs: Collection[str]
+) -> dict[str, Role]:
     """Return the role of every op; ``operations`` stand in topological order."""
     differentiated = _differentiated(operations)
     found: dict[str, Role] = {}
     after_backward: set[str] = set()
     for op in operations:
-        # State passes on through control edges: a slot is read again after it was written.
-        before = [t.op.name for t in op.inputs] + [c.name for c in op.control_inputs]
         if op.name in inputs:
             found[op.name] = Role.INPUT
-        elif op.type == "Const":
+        elif op.kind == "Const":
             found[op.name] = Role.CONSTANT
-        elif op.type in HANDLE_KINDS:
+        elif op.kind in HANDLE_KINDS:
             found[op.name] = Role.VARIABLE
-        elif GRADIENT_SCOPE.match(op.name) and op.type != _ACCUMULATOR_KIND:
+        elif GRADIENT_SCOPE.match(op.name) and op.kind != _ACCUMULATOR_KIND:
             found[op.name] = Role.BACKWARD
-        elif any(found[i] is Role.BACKWARD or i in after_backward for i in before):
+        # State passes on through control edges: a slot is read again after it was written.
+        elif any(
+            found[before.name] is Role.BACKWARD or before.name in after_backward
+            for before in op.before()
+        ):
             # A step may go forward again after an update, with a second loss.
             found[op.name] = Role.FORWARD if op.name in differentiated else Role.UPDATE
             after_backward.add(op.name)
         else:
             found[op.name] = Role.FORWARD
-    readers = data_readers(operations)
     _what_feeds_a_second_forward_pass(operations, readers, found)
     _sums_of_gradients(operations, readers, found)
     _what_writes_for_updates(operations, found)
@@ -93,7 +87,7 @@ def roles(operations: list[Any], inputs: Collection[str]) -> dict[str, Role]:
     return found
 
 
-def _differentiated(operations: list[Any]) -> set[str]:
+def _differentiated(operations: list[Node]) -> set[str]:
     """Return names of ops after which gradient ops are named, with the scopes that they lie in."""
     names: set[str] = set()
     for op in operations:
@@ -106,7 +100,7 @@ def _differentiated(operations: list[Any]) -> set[str]:
 
 
 def _what_feeds_a_second_forward_pass(
-    operations: list[Any], readers: dict[str, list[Any]], found: dict[str, Role]
+    operations: list[Node], readers: dict[str, list[Node]], found: dict[str, Role]
 ) -> None:
     for op in reversed(operations):
         if found[op.name] is Role.UPDATE and Role.FORWARD in _roles_of(readers[op.name], found):
@@ -114,18 +108,19 @@ def _what_feeds_a_second_forward_pass(
 
 
 def _sums_of_gradients(
-    operations: list[Any], readers: dict[str, list[Any]], found: dict[str, Role]
+    operations: list[Node], readers: dict[str, list[Node]], found: dict[str, Role]
 ) -> None:
     """A tensor that is used twice has a gradient that is added up, under no gradient's name."""
     for op in operations:
-        given = {found[t.op.name] for t in op.inputs} - {Role.CONSTANT}
-        feeds_gradients = Role.BACKWARD in _roles_of(readers[op.name], found)
-        if found[op.name] is Role.UPDATE and given == {Role.BACKWARD} and feeds_gradients:
-            found[op.name] = Role.BACKWARD
+        if found[op.name] is Role.UPDATE:
+            given = {found[p.name] for p, _ in op.inputs} - {Role.CONSTANT}
+            feeds_gradients = Role.BACKWARD in _roles_of(readers[op.name], found)
+            if given == {Role.BACKWARD} and feeds_gradients:
+                found[op.name] = Role.BACKWARD
 
 
 def _what_feeds_updates_alone(
-    operations: list[Any], readers: dict[str, list[Any]], found: dict[str, Role]
+    operations: list[Node], readers: dict[str, list[Node]], found: dict[str, Role]
 ) -> None:
     """Learning rate, step counter and slot reads belong to the updates."""
     for op in reversed(operations):
@@ -133,7 +128,7 @@ def _what_feeds_updates_alone(
             found[op.name] = Role.UPDATE
 
 
-def _what_writes_for_updates(operations: list[Any], found: dict[str, Role]) -> None:
+def _what_writes_for_updates(operations: list[Node], found: dict[str, Role]) -> None:
     """State is written by updates, also without a gradient, if updates write it or alone read it.
 
     That is weight decay, and the step counter.
@@ -141,16 +136,16 @@ def _what_writes_for_updates(operations: list[Any], found: dict[str, Role]) -> N
     writers: dict[str, set[Role]] = {}
     readers: dict[str, set[Role]] = {}
     for op in operations:
-        users = writers if op.type.startswith("Assign") else readers
-        for t in op.inputs:
-            if t.op.type in HANDLE_KINDS:
-                users.setdefault(t.op.name, set()).add(found[op.name])
+        for producer, _ in op.inputs:
+            if producer.kind in HANDLE_KINDS:
+                users = writers if op.kind.startswith("Assign") else readers
+                users.setdefault(producer.name, set()).add(found[op.name])
     for op in operations:
-        if op.type.startswith("Assign") and found[op.name] is Role.FORWARD:
-            handle = op.inputs[0].op.name
+        if op.kind.startswith("Assign") and found[op.name] is Role.FORWARD:
+            handle = op.inputs[0][0].name
             if Role.UPDATE in writers[handle] or readers.get(handle) == {Role.UPDATE}:
                 found[op.name] = Role.UPDATE
 
 
-def _roles_of(operations: list[Any], found: dict[str, Role]) -> set[Role]:
+def _roles_of(operations: list[Node], found: dict[str, Role]) -> set[Role]:
     return {found[op.name] for op in operations}

@@ -58,6 +58,8 @@ def prepare(label: str, device_of: Mapping[str, str]) -> Prepared | RunFailure:
     sizes = {
         (op.name, port): size for op in _graph.ops for port, size in enumerate(op.output_bytes)
     }
+    for name, loop in _bundle.loops.items():
+        sizes |= {output: sizes[name, port] for port, output in enumerate(loop.outputs)}
     names = {device: name for name, device in _devices.items()}
     return Prepared(
         moved_ops=placer.moved_ops(partitions, placed),

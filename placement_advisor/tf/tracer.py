@@ -7,9 +7,12 @@ optimizer runs: what is traced is what is placed, run and measured.
 
 from __future__ import annotations
 
+import gc
 import random
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,48 +20,76 @@ from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import ops
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf import captures, oprows, rewrites
+from placement_advisor.tf import captures
 from placement_advisor.tf.answers import Traced
-from placement_advisor.tf.bundle import Bundle
-from placement_advisor.tf.loader import Workload, describe, load
+from placement_advisor.tf.example_inputs import make_batches
+from placement_advisor.tf.flat_step import flatten
+from placement_advisor.tf.loader import load
+from placement_advisor.tf.model_file import describe, hint_for
 from placement_advisor.tf.op_layers import LAYER_ATTRIBUTE
+from placement_advisor.tf.oprows import composites_of, op_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from placement_advisor.tf.loaded_step import LoadedStep
 
 SEED = 20_201
 
-_workload: Workload | None = None
+_workload: LoadedStep | None = None
 
 
-def load_workload(path: str, name: str | None, mode: str | None, batch_size: int | None) -> None:
-    """Run the user's file and keep its workload in this process.
+def load_workload(
+    path: str,
+    name: str | None,
+    mode: str | None,
+    batch_size: int | None,
+    outputs: tuple[str, ...] = (),
+) -> str:
+    """Load what the user points at, keep it in this process, and say what was chosen.
 
     Raises:
         ModelError: the file fails or holds nothing that can be analysed.
     """
     global _workload
     seed_everything()
-    _workload = load(path, name=name, mode=mode, batch_size=batch_size)
+    _workload = load(path, name=name, mode=mode, batch_size=batch_size, outputs=outputs)
+    return _workload.chosen
 
 
-def trace_workload(path: str, folder: str) -> Traced:
-    """Trace the loaded workload, write its bundle into ``folder`` and return its op graph.
+def trace_workload(path: str, folder: str | None) -> Traced:
+    """Trace the loaded workload and return its op graph.
+
+    Its bundle, for those who run it, is written into ``folder`` if one is given.
 
     Raises:
         ModelError: the step cannot be traced, or holds state that cannot be moved.
     """
+    global _workload
     workload = loaded_workload()
     try:
         function = traced_function(workload)
     except Exception as error:
         raise ModelError(
-            f"{path}: {workload.name} cannot be traced: {describe(error, Path(path))}"
+            f"{path}: {workload.name} cannot be traced: {describe(error, Path(path))}",
+            hint=hint_for(error),
         ) from None
-    try:
-        bundle = _bundle(function, workload)
-    except ModelError as error:
-        raise ModelError(f"{path}: {workload.name}: {error.message}", hint=error.hint) from None
-    bundle.save(Path(folder))
+    with paused_collection():
+        try:
+            if not workload.batches:
+                batches = make_batches(function, workload.specs, workload.input_names)
+                _workload = workload = replace(workload, batches=batches)
+            step = flatten(function, labels(function.graph, workload.model))
+        except ModelError as error:
+            raise ModelError(f"{path}: {workload.name}: {error.message}", hint=error.hint) from None
+        composites = composites_of(step)
+        graph = op_graph(step, composites, _text_bytes(step.inputs, workload.batches[0]))
+    own = {op.name for op in graph.ops}
+    if folder is not None:
+        step.bundle(tuple(map(_arrays, workload.batches))).save(Path(folder))
     return Traced(
-        graph=oprows.op_graph(bundle),
+        graph=graph,
+        members={name: found.members.difference(own) for name, found in composites.items()},
         name=workload.name,
         mode=workload.mode,
         chosen=workload.chosen,
@@ -67,7 +98,7 @@ def trace_workload(path: str, folder: str) -> Traced:
     )
 
 
-def loaded_workload() -> Workload:
+def loaded_workload() -> LoadedStep:
     """Return the workload of this process."""
     assert _workload is not None, "load_workload comes first"
     return _workload
@@ -80,15 +111,15 @@ def seed_everything() -> None:
     tf.random.set_seed(SEED)
 
 
-def traced_function(workload: Workload) -> Any:
-    """Trace the workload's step at the shapes of its first batch."""
+def traced_function(workload: LoadedStep) -> Any:
+    """Trace the workload's step at the shapes of its specs."""
     names = iter(workload.input_names)
-    spec = tf.nest.map_structure(
-        lambda tensor: tf.TensorSpec(
-            tensor.shape, tensor.dtype, name=captures.identifier(next(names))
-        ),
-        workload.batches[0],
+    specs = tf.nest.map_structure(
+        lambda spec: tf.TensorSpec(spec.shape, spec.dtype, name=captures.identifier(next(names))),
+        workload.specs,
     )
+    if workload.trace is not None:
+        return workload.trace(specs)
 
     def step(batch: Any) -> Any:
         from keras.src.backend.common.name_scope import current_path
@@ -101,56 +132,31 @@ def traced_function(workload: Workload) -> Any:
             return workload.step(batch)
 
     # A tf.function step of the user's own has its control flow converted like theirs would be.
-    return tf.function(step, autograph=workload.model is None).get_concrete_function(spec)
+    return tf.function(step, autograph=workload.model is None).get_concrete_function(specs)
 
 
-def _bundle(function: Any, workload: Workload) -> Bundle:
-    graph_def = function.graph.as_graph_def()
-    captured = {inner.op.name: outer for outer, inner in function.graph.captures}
-    inputs = tuple(t for t in function.inputs if t.op.name not in captured)
-    outputs = tuple(t.name for t in function.outputs if t is not None)
-    targets = tuple(op.name for op in function.graph.control_outputs)
-    returned = {name.split(":")[0] for name in outputs}
-    shapes = {tensor.op.name: tensor.shape.as_proto() for tensor in inputs}
-    for node in graph_def.node:
-        if node.name in shapes:
-            node.attr["shape"].shape.CopyFrom(shapes[node.name])
-    state = captures.bind(graph_def, captured)
-    keep = {*shapes, *captured, *returned, *targets}
-    graph_def = rewrites.inline(graph_def, keep, tag=LAYER_ATTRIBUTE)
-    _keep_shapes_of_lookups(graph_def, function.graph)
-    names = captures.state_names(
-        labels(function.graph, workload.model), captured, {node.name for node in graph_def.node}
-    )
-    rewrites.rename(graph_def, names)
-    rewrites.lift_control_inputs_of_constants(graph_def)
-    rewrites.drop_barriers(graph_def, returned, set(targets))
-    targets = rewrites.bypass_identities(graph_def, returned, targets)
-    if not {*returned, *targets}:
-        raise ModelError("the step returns nothing and changes nothing")
-    rewrites.prune(graph_def, {*returned, *targets, *shapes})
-    state = state.renamed(names).only({node.name for node in graph_def.node})
-    return Bundle(
-        graph_def=graph_def,
-        inputs=tuple(shapes),
-        outputs=outputs,
-        targets=targets,
-        variables=state.variables,
-        tables=state.tables,
-        batches=tuple(
-            tuple(captures.array(tensor) for tensor in tf.nest.flatten(batch))
-            for batch in workload.batches
-        ),
-    )
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Keep Python from looking for garbage while a graph's many objects are made; none is."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
-def _keep_shapes_of_lookups(graph_def: Any, graph: Any) -> None:
-    """Write down the shapes that follow from Python's table objects, not from the graph alone."""
-    nodes = {node.name: node for node in graph_def.node}
-    for op in graph.get_operations():
-        if op.type.startswith("LookupTableFind") and op.name in nodes:
-            shape = op.outputs[0].shape.as_proto()
-            nodes[op.name].attr["_output_shapes"].list.shape.add().CopyFrom(shape)
+def _arrays(batch: Any) -> tuple[Any, ...]:
+    return tuple(captures.array(tensor) for tensor in tf.nest.flatten(batch))
+
+
+def _text_bytes(inputs: tuple[str, ...], batch: Any) -> dict[str, int]:
+    """Return the characters in text inputs: their shapes alone do not tell."""
+    tensors = zip(inputs, tf.nest.flatten(batch), strict=True)
+    return {
+        name: sum(map(len, captures.array(tensor).ravel()))
+        for name, tensor in tensors
+        if tensor.dtype == tf.string
+    }
 
 
 def labels(graph: Any, model: Any | None) -> dict[int, str]:

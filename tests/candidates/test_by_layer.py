@@ -4,9 +4,10 @@ from step_graphs import Call, deepconn, training_step
 
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.families import FAMILIES, propose
-from placement_advisor.candidates.layers import layer_graph, membership
+from placement_advisor.candidates.layers import layer_graph
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph import Edge, Op, OpGraph, Role
+from placement_advisor.membership import membership
 from placement_advisor.placement import Placement
 
 DEVICES = ("d0", "d1", "d2")

@@ -135,12 +135,14 @@ def test_a_keras_model_that_cannot_be_traced_is_shown_at_the_users_line(
 def test_a_file_without_a_model_is_told_what_was_looked_for(failing: Callable[..., str]) -> None:
     error = failing("import tensorflow as tf\ninputs = tf.zeros((2, 2))\n")
     assert "no model found" in error
-    assert "a compiled keras.Model or a tf.function" in error
+    assert "a tf.function named train_step, training_step or step, a keras.Model" in error
 
 
-def test_a_model_without_batches_is_told_what_was_looked_for(failing: Callable[..., str]) -> None:
-    error = failing(MODEL.replace("dataset", "data") + "model = first\n")
-    assert "no example batches" in error
+def test_a_model_whose_inputs_are_unknown_is_told_how_to_give_some(
+    failing: Callable[..., str],
+) -> None:
+    error = failing("import keras\nclass Net(keras.Model):\n    pass\nmodel = Net()\n")
+    assert "model (Net) does not say what inputs it takes" in error
     assert "`dataset` (a tf.data.Dataset) or `inputs`" in error
 
 

@@ -25,8 +25,9 @@ def test_without_a_terminal_each_stage_is_one_plain_line(
     with progress(quiet=False) as watcher:
         watcher.working("timing", 0, 3)
         watcher.working("timing", 1, 3)
+        watcher.note("model.py: model")
         watcher.working("profiling", 0, 1)
-    assert stderr.getvalue() == "advisor: timing\nadvisor: profiling\n"
+    assert stderr.getvalue() == "advisor: timing\nadvisor: model.py: model\nadvisor: profiling\n"
 
 
 def test_quiet_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +35,7 @@ def test_quiet_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stderr)
     with progress(quiet=True) as watcher:
         watcher.working("timing", 0, 3)
+        watcher.note("model.py: model")
     assert stderr.getvalue() == ""
 
 
@@ -59,3 +61,12 @@ def test_names_from_models_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> Non
     with progress(quiet=False) as watcher:
         watcher.working("loading [bold]model.py[/none]", 0, 1)
     assert "loading [bold]model.py[/none]" in stderr.getvalue()
+
+
+def test_a_note_stays_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with progress(quiet=False) as watcher:
+        watcher.note("model.py: layers [3], batch 32 assumed")
+    assert "model.py: layers [3], batch 32 assumed\n" in stderr.getvalue()

@@ -46,11 +46,13 @@ def test_a_missing_file_is_named(refused: Callable[..., str]) -> None:
 
 
 def test_a_text_file_is_no_model(refused: Callable[..., str]) -> None:
-    assert "notes.txt: not a Python file" in refused("notes.txt")
+    error = refused("notes.txt")
+    assert "notes.txt: not a model file" in error
+    assert "a .py file that builds a model, a .keras file, a SavedModel directory" in error
 
 
 def test_a_folder_is_no_model(refused: Callable[..., str]) -> None:
-    assert ".: not a Python file" in refused(".")
+    assert ".: a directory without a saved_model.pb" in refused(".")
 
 
 def test_a_name_without_a_file_is_refused(refused: Callable[..., str]) -> None:
@@ -71,6 +73,19 @@ def test_an_unknown_candidate_is_answered_with_the_known(refused: Callable[..., 
 
 def test_an_empty_list_of_candidates_is_refused(refused: Callable[..., str]) -> None:
     assert "--candidates names none" in refused("model.py", "--candidates", ",")
+
+
+def test_an_empty_list_of_outputs_is_refused(refused: Callable[..., str]) -> None:
+    assert "--outputs names none" in refused("model.py", "--outputs", ",")
+
+
+def test_the_inside_of_a_saved_model_is_answered_with_its_directory(
+    refused: Callable[..., str], tmp_path: Path
+) -> None:
+    inside = tmp_path / "exported" / "saved_model.pb"
+    inside.parent.mkdir()
+    inside.touch()
+    assert "part of a SavedModel" in refused(str(inside))
 
 
 def test_gpus_that_are_not_there_are_counted(

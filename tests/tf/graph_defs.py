@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.tf import placer, rewrites
+from placement_advisor.tf import placer
 from placement_advisor.tf.bundle import Bundle
 
 if TYPE_CHECKING:
@@ -25,17 +25,6 @@ def graph_def(ops: Ops, device_of: Mapping[str, str] | None = None) -> Any:
         node.device = (device_of or {}).get(name, "")
         node.input.extend(inputs)
     return found
-
-
-def ops_of(found: Any) -> dict[str, tuple[str, list[str]]]:
-    return {node.name: (node.op, list(node.input)) for node in found.node}
-
-
-def rewritten(ops: Ops, rewrite: str, *args: Any) -> tuple[dict[str, tuple[str, list[str]]], Any]:
-    """Return the ops after a rewrite, and what the rewrite returns."""
-    found = graph_def(ops)
-    answer = getattr(rewrites, rewrite)(found, *args)
-    return ops_of(found), answer
 
 
 def placed(

@@ -6,11 +6,22 @@ from typing import Any
 import tensorflow as tf
 
 from placement_advisor.tf import tracer
+from placement_advisor.tf.captures import array
+from placement_advisor.tf.example_inputs import make_batches
 
 
-def load(path: str, name: str | None, mode: str | None, batch_size: int | None) -> dict[str, Any]:
-    """Load a file; return what it was taken for, with the shapes of all batches, flattened."""
-    tracer.load_workload(path, name, mode, batch_size)
+def load(
+    path: str,
+    name: str | None,
+    mode: str | None,
+    batch_size: int | None,
+    outputs: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Load a path; return what it was taken for, with the shapes of all batches, flattened.
+
+    Where batches are yet to be made up, the shapes are those of the specs, once.
+    """
+    tracer.load_workload(path, name, mode, batch_size, outputs)
     found = tracer.loaded_workload()
     return {
         "name": found.name,
@@ -19,8 +30,24 @@ def load(path: str, name: str | None, mode: str | None, batch_size: int | None) 
         "batch_size": found.batch_size,
         "input_names": found.input_names,
         "shapes": [
-            [tuple(tensor.shape) for tensor in tf.nest.flatten(batch)] for batch in found.batches
+            [tuple(tensor.shape) for tensor in tf.nest.flatten(batch)]
+            for batch in found.batches or (found.specs,)
         ],
+    }
+
+
+def trace(*asked: Any) -> dict[str, Any]:
+    """Load and trace; return what `load` does, with op kinds, batches, and what a step returns."""
+    answer = load(*asked)
+    found = tracer.loaded_workload()
+    function = tracer.traced_function(found)
+    batches = found.batches or make_batches(function, found.specs, found.input_names)
+    step = tf.function(found.step, autograph=found.model is None)
+    returned = [step(batch) for batch in batches]
+    return answer | {
+        "kinds": {op.type for op in function.graph.get_operations()},
+        "batches": [[array(tensor) for tensor in tf.nest.flatten(batch)] for batch in batches],
+        "returned": [array(tensor) for tensor in tf.nest.flatten(returned[-1])],
     }
 
 

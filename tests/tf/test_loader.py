@@ -87,7 +87,7 @@ def train_step(batch, more):
     assert found == {
         "name": "train_step",
         "mode": "train",
-        "chosen": "train_step (tf.function), batches from `inputs`",
+        "chosen": "train_step (tf.function), one batch from `inputs`",
         "batch_size": 5,
         "input_names": ("batch", "more_0", "more_1"),
         "shapes": [[(5, 3), (5,), ()]],
@@ -126,7 +126,7 @@ inputs = np.ones((3, 4), np.float32)
 def test_an_uncompiled_model_is_used(load: Callable[..., Any]) -> None:
     found = load(UNCOMPILED)
     assert (found["name"], found["mode"], found["shapes"]) == ("net", "infer", [[(3, 4)]])
-    assert found["chosen"] == "net (not compiled Net), batches from `inputs`"
+    assert found["chosen"] == "net (not compiled Net), one batch from `inputs`"
 
 
 def test_an_uncompiled_model_cannot_be_trained(load: Callable[..., Any]) -> None:

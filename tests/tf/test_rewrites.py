@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from small_graphs import nodes_of, ops_of
 
-import pytest
-
-if TYPE_CHECKING:
-    from placement_advisor.children import Child
-
-Rewrite = Callable[..., tuple[dict[str, tuple[str, list[str]]], Any]]
+from placement_advisor.tf import rewrites
+from placement_advisor.tf.nodes import in_order, needed
 
 
-@pytest.fixture
-def rewritten(child: Child) -> Rewrite:
-    def rewrite(ops: dict[str, tuple[str, list[str]]], name: str, *args: Any) -> Any:
-        return child.call("graph_defs:rewritten", ops, name, *args, time_limit_s=60.0)
-
-    return rewrite
-
-
-def test_what_constants_wait_for_is_waited_for_by_their_readers(rewritten: Rewrite) -> None:
-    ops, _ = rewritten(
+def test_what_constants_wait_for_is_waited_for_by_their_readers() -> None:
+    nodes = nodes_of(
         {
             "write": ("AssignVariableOp", []),
             "first": ("Const", ["^write"]),
@@ -30,16 +17,29 @@ def test_what_constants_wait_for_is_waited_for_by_their_readers(rewritten: Rewri
             "free": ("Const", []),
             "sum": ("AddV2", ["second", "free", "^free"]),
             "after": ("NoOp", ["^first", "^write"]),
-        },
-        "lift_control_inputs_of_constants",
+        }
     )
+    rewrites.lift_control_inputs_of_constants(nodes)
+    ops = ops_of(nodes)
     assert ops["first"] == ops["second"] == ("Const", [])
     assert ops["sum"] == ("AddV2", ["second", "free", "^write"])
     assert ops["after"] == ("NoOp", ["^write"])
 
 
-def test_outputs_do_not_wait_for_updates_and_idle_barriers_go(rewritten: Rewrite) -> None:
-    ops, _ = rewritten(
+def test_a_constant_that_is_held_in_a_loop_keeps_what_it_waits_for() -> None:
+    nodes = nodes_of(
+        {
+            "enter": ("Enter", []),
+            "one": ("Const", ["^enter"]),
+            "sum": ("AddV2", ["enter", "one"]),
+        }
+    )
+    rewrites.lift_control_inputs_of_constants(nodes, {id(node) for node in nodes})
+    assert ops_of(nodes)["one"] == ("Const", ["^enter"])
+
+
+def test_outputs_do_not_wait_for_updates_and_idle_barriers_go() -> None:
+    nodes = nodes_of(
         {
             "loss": ("Mean", []),
             "update": ("AssignVariableOp", []),
@@ -49,12 +49,9 @@ def test_outputs_do_not_wait_for_updates_and_idle_barriers_go(rewritten: Rewrite
             "read": ("ReadVariableOp", ["^waits_for_nothing", "^update"]),
             "barrier": ("NoOp", ["^update"]),
             "read_after": ("ReadVariableOp", ["^barrier"]),
-        },
-        "drop_barriers",
-        {"output"},
-        {"update"},
+        }
     )
-    assert ops == {
+    assert ops_of(rewrites.drop_barriers(nodes, {"output"}, {"update"})) == {
         "loss": ("Mean", []),
         "update": ("AssignVariableOp", []),
         "output": ("Identity", ["loss"]),
@@ -64,8 +61,8 @@ def test_outputs_do_not_wait_for_updates_and_idle_barriers_go(rewritten: Rewrite
     }
 
 
-def test_readers_of_an_identity_of_many_read_what_it_was_given(rewritten: Rewrite) -> None:
-    ops, targets = rewritten(
+def test_readers_of_an_identity_of_many_read_what_it_was_given() -> None:
+    nodes = nodes_of(
         {
             "a": ("MatMul", []),
             "b": ("TopKV2", []),
@@ -76,12 +73,10 @@ def test_readers_of_an_identity_of_many_read_what_it_was_given(rewritten: Rewrit
             "root": ("Sqrt", ["Func/call/output/_1"]),
             "after": ("NoOp", ["^all"]),
             "kept": ("IdentityN", ["a"]),
-        },
-        "bypass_identities",
-        {"kept"},
-        ("all", "write", "after"),
+        }
     )
-    assert ops == {
+    stay, targets = rewrites.bypass_identities(nodes, {"kept"}, ("all", "write", "after"))
+    assert ops_of(stay) == {
         "a": ("MatMul", []),
         "b": ("TopKV2", []),
         "write": ("AssignVariableOp", []),
@@ -93,25 +88,27 @@ def test_readers_of_an_identity_of_many_read_what_it_was_given(rewritten: Rewrit
     assert targets == ("write", "after")
 
 
-def test_what_no_end_needs_is_pruned(rewritten: Rewrite) -> None:
-    ops, _ = rewritten(
+def test_what_no_end_needs_is_left_out() -> None:
+    nodes = nodes_of(
         {
             "handle": ("VarHandleOp", []),
             "read": ("ReadVariableOp", ["handle"]),
-            "loss": ("Mean", ["read:0", "^before"]),
             "before": ("NoOp", []),
+            "loss": ("Mean", ["read", "^before"]),
             "gradient_for_nobody": ("Mul", ["loss", "read"]),
-        },
-        "prune",
-        {"loss"},
+        }
     )
-    assert set(ops) == {"handle", "read", "loss", "before"}
+    assert set(ops_of(needed(nodes, {"loss"}))) == {"handle", "read", "loss", "before"}
 
 
-def test_renamed_ops_are_found_by_data_and_control_edges(rewritten: Rewrite) -> None:
-    ops, _ = rewritten(
-        {"old": ("Split", []), "sum": ("AddV2", ["old", "old:1", "^old", "older"])},
-        "rename",
-        {"old": "new"},
+def test_producers_come_first_and_otherwise_the_order_stays() -> None:
+    nodes = nodes_of(
+        {
+            "sum": ("AddV2", ["b", "a"]),
+            "a": ("Const", []),
+            "b": ("Neg", ["c"]),
+            "c": ("Const", []),
+            "d": ("NoOp", ["^sum"]),
+        }
     )
-    assert ops == {"new": ("Split", []), "sum": ("AddV2", ["new", "new:1", "^new", "older"])}
+    assert [node.name for node in in_order(nodes)] == ["a", "c", "b", "sum", "d"]

@@ -1,0 +1,251 @@
+"""What a traced step holds, as text: one fact a line, names last, so that none is cut.
+
+A sum in which parts are missing says so; what is not known at all is "unknown".
+"""
+
+from __future__ import annotations
+
+from math import floor
+from typing import TYPE_CHECKING
+
+from placement_advisor.report.tables import one_line
+from placement_advisor.units import format_bytes, format_flops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from placement_advisor.graph_summary import ControlFlow, GraphSummary, LargeTensor
+    from placement_advisor.host_ops import HostKind
+    from placement_advisor.tf.answers import Traced
+    from placement_advisor.totals import Total
+
+# As many as are read at a glance; JSON has more.
+_ROWS = 5
+_NAMES = 3
+_UNKNOWN = "unknown"
+_LABEL = 13
+
+
+def render_trace(traced: Traced, summary: GraphSummary, *, model_path: str, graph_file: str) -> str:
+    """Return the text, headed by what was traced and where its graph is."""
+    mode = "training step" if traced.mode == "train" else "inference"
+    head = [
+        one_line(f"{model_path}: {traced.name}, {mode}, batch {traced.batch_size or _UNKNOWN}"),
+        _fact("chosen", one_line(traced.chosen)),
+        _fact("graph", f"{one_line(graph_file)}, fingerprint {summary.fingerprint}"),
+    ]
+    return "\n".join(head) + "\n" + render_summary(summary)
+
+
+def render_summary(summary: GraphSummary) -> str:
+    """Return the text, without a heading."""
+    parts = [list(_facts(summary)), *_tables(summary)]
+    return "\n\n".join("\n".join(map(str.rstrip, part)) for part in parts if part) + "\n"
+
+
+def _facts(summary: GraphSummary) -> Iterator[str]:
+    roles = ", ".join(f"{count} {role.value}" for role, count in summary.ops_by_role.items())
+    yield _fact("ops", f"{summary.ops}: {roles}" if roles else "none")
+    yield _fact(
+        "layers",
+        f"{summary.layers}; {_floor_share(summary.ops_with_layer_share)} of the ops that compute "
+        "belong to one",
+    )
+    edges = summary.data_edges
+    yield _fact(
+        "edges",
+        f"{edges.parts} tensors, bytes known for {_floor_share(edges.known_share)}; "
+        f"{summary.control_edges} control edges",
+    )
+    parameters = f"{_sized(summary.parameters, 'variable')} read by the forward pass"
+    if summary.state.parts:
+        parameters += f"; {_sized(summary.state, 'other')} (slots of the optimizer, counters)"
+    yield _fact("parameters", parameters)
+    yield _fact(
+        "constants", f"{summary.constants.parts}, {_total(summary.constants, format_bytes)}"
+    )
+    kept = "kept for the backward pass" if summary.trains else "in all, there is no backward pass"
+    yield _fact("activations", f"{_sized(summary.activations, 'forward tensor')} {kept}")
+    flops = f"{_total(summary.flops, format_flops)} per step; known for "
+    flops += f"{_floor_share(summary.flops.known_share)} of the ops that compute"
+    if summary.flops_known_bytes_share is not None:
+        flops += f", which access {_floor_share(summary.flops_known_bytes_share)} of the bytes"
+    yield _fact("flops", flops)
+    yield _fact(
+        "bytes",
+        f"{_total(summary.bytes_accessed, format_bytes)} accessed per step; known for "
+        f"{_floor_share(summary.bytes_accessed.known_share)} of the ops that compute",
+    )
+
+
+def _tables(summary: GraphSummary) -> Iterator[list[str]]:
+    tensors = [(format_bytes(t.size_bytes), _tensor(t)) for t in summary.largest_tensors[:_ROWS]]
+    if tensors:
+        yield ["largest tensors", *_aligned(tensors)]
+    kinds = [
+        (
+            str(kind.ops),
+            _total(kind.flops, format_flops),
+            _share(kind.flops_share),
+            _total(kind.bytes_accessed, format_bytes),
+            _share(kind.bytes_share),
+            one_line(kind.kind),
+        )
+        for kind in summary.kinds[:_ROWS]
+    ]
+    if kinds:
+        heading = ("ops", "flops", "", "bytes", "", "kind")
+        yield ["heaviest kinds, by flops or bytes accessed", *_aligned([heading, *kinds])]
+    yield [_clean(text) for text in _structure(summary)]
+    if summary.host_only:
+        ops = sum(kind.ops for kind in summary.host_only)
+        yield [
+            f"ops without a GPU kernel: {ops}, each holds what it touches on the host",
+            *_aligned([(str(k.ops), _host_kind(k)) for k in summary.host_only[:_ROWS]]),
+            *_more(len(summary.host_only), _ROWS),
+        ]
+    else:
+        yield ["ops without a GPU kernel: none"]
+    if summary.control_flow:
+        yield [
+            f"control flow: {len(summary.control_flow)}",
+            *(f"  {_control_flow(op)}" for op in summary.control_flow[:_ROWS]),
+            *_more(len(summary.control_flow), _ROWS),
+        ]
+    else:
+        yield ["control flow: none"]
+
+
+def _structure(summary: GraphSummary) -> Iterator[str]:
+    """Yield what was found, that of most layers first."""
+    yield from _first(
+        "towers",
+        [
+            (_size(join.towers), f"{len(join.towers)} towers meet in {join.layer}", join.towers)
+            for join in summary.joins
+        ],
+    )
+    yield from _first(
+        "parallel branches",
+        [
+            (
+                _size(region.branches),
+                f"{_count(len(region.branches), 'branch', 'branches')}"
+                f"{' and a direct way' if region.direct else ''}"
+                f" from {region.fork} to {region.join}",
+                region.branches,
+            )
+            for region in summary.branches
+        ],
+    )
+    yield from _first(
+        "repeated blocks",
+        [
+            (_size(repeat.blocks), f"{len(repeat.blocks)} alike blocks in a row", repeat.blocks)
+            for repeat in summary.repeats
+        ],
+    )
+
+
+def _first(what: str, found: Sequence[tuple[int, str, Sequence[Sequence[str]]]]) -> Iterator[str]:
+    if not found:
+        yield f"{what}: none"
+        return
+    yield f"{what}: {len(found)}"
+    for _, text, groups in sorted(found, key=lambda item: -item[0])[:_NAMES]:
+        yield f"  {text}: {_runs(groups)}"
+    yield from _more(len(found), _NAMES)
+
+
+def _size(groups: Sequence[Sequence[str]]) -> int:
+    return sum(map(len, groups))
+
+
+def _runs(groups: Sequence[Sequence[str]]) -> str:
+    """Return each group by its first layer, and how many layers it has."""
+    return names([f"{group[0]} ({_count(len(group), 'layer', 'layers')})" for group in groups])
+
+
+def _count(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
+def _tensor(tensor: LargeTensor) -> str:
+    layer = f", layer {tensor.layer}" if tensor.layer is not None else ""
+    return one_line(f"{tensor.op}:{tensor.port} ({tensor.kind}, {tensor.role.value}{layer})")
+
+
+def _host_kind(kind: HostKind) -> str:
+    text = kind.kind
+    if kind.layers:
+        text += f" in {names(kind.layers)}"
+    if kind.bound_ops:
+        text += f"; {kind.bound_ops} more ops stand with their variables"
+    if kind.crossing.parts:
+        text += f"; {_total(kind.crossing, format_bytes)} to and from ops that have one"
+    return one_line(text)
+
+
+def _control_flow(op: ControlFlow) -> str:
+    text = f"{op.kind} {op.op}"
+    text += f", layer {op.layer}" if op.layer is not None else f", {op.role.value}"
+    if op.is_loop:
+        text += f", {_UNKNOWN if op.trips is None else op.trips} trips"
+    else:
+        text += ", one branch runs"
+    return one_line(f"{text}, {_share(op.flops_share)} of flops, {_share(op.bytes_share)} of bytes")
+
+
+def _clean(text: str) -> str:
+    indent = len(text) - len(text.lstrip())
+    return " " * indent + one_line(text)
+
+
+def names(given: Sequence[str]) -> str:
+    """Return the first names, and how many there are beyond them."""
+    more = f" and {len(given) - _NAMES} more" if len(given) > _NAMES else ""
+    return ", ".join(given[:_NAMES]) + more
+
+
+def _fact(label: str, text: str) -> str:
+    return f"{label:<{_LABEL}}{text}"
+
+
+def _more(count: int, shown: int) -> list[str]:
+    return [f"  and {count - shown} more"] if count > shown else []
+
+
+def _sized(total: Total, noun: str) -> str:
+    """Return a count and a size: ``3 variables, 1.25 MB``."""
+    plural = "" if total.parts == 1 or noun == "other" else "s"
+    if not total.parts:
+        return f"no {noun}s"
+    return f"{total.parts} {noun}{plural}, {_total(total, format_bytes)}"
+
+
+def _total(total: Total, form: Callable[[int], str]) -> str:
+    if total.amount is None:
+        return _UNKNOWN
+    return f"at least {form(total.amount)}" if total.unknown else form(total.amount)
+
+
+def _share(share: float | None) -> str:
+    return _UNKNOWN if share is None else f"{share * 100:.1f} %"
+
+
+def _floor_share(share: float) -> str:
+    """Return a share that is 100 % only if nothing is missing."""
+    return f"{floor(share * 1000) / 10:g} %"
+
+
+def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return rows with all cells but the last aligned to the right."""
+    given = list(rows)
+    widths = [max(map(len, column)) for column in zip(*given, strict=True)]
+    return [
+        "  "
+        + "  ".join(
+            [*(cell.rjust(w) for cell, w in zip(row[:-1], widths[:-1], strict=True)), row[-1]]
+        )
+        for row in given
+    ]

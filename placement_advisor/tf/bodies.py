@@ -1,0 +1,275 @@
+"""The work of loops and conditionals: that of their bodies.
+
+A loop takes the work of its body and its condition, times its trips; a conditional that of its
+most expensive branch, since nobody knows which one runs. Work is unknown where the trips are, or
+where any op within is.
+
+A body's shapes are those that it was traced with. Where the trace left one open (the functions of a
+SavedModel take any batch), they follow from what the body is handed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from tensorflow.python.framework import function_def_to_graph
+
+from placement_advisor.tf.constant_values import constant_values
+from placement_advisor.tf.read_graph import read
+from placement_advisor.tf.signatures import signature_of
+from placement_advisor.tf.trips import Induction, trips_of
+from placement_advisor.work.registry import work_of
+from placement_advisor.work.signature import TensorSpec, Work, WorkBasis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from placement_advisor.tf.nodes import Node
+
+LOOP_KINDS = frozenset({"While", "StatelessWhile"})
+CHOICE_KINDS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+_CALL_KINDS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+COMPOSITE_KINDS = LOOP_KINDS | CHOICE_KINDS
+_NOTHING = Work(flops=0, bytes_accessed=0, basis=WorkBasis.FORMULA)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composite:
+    """What one run of a loop or conditional takes; ``trips`` of its body, for a loop, if known.
+
+    ``members`` names the ops that run within, also within what is within.
+    """
+
+    work: Work
+    trips: int | None
+    members: frozenset[str] = frozenset()
+
+
+class Bodies:
+    """Reads the functions of a graph as often as they are needed, each once per set of shapes."""
+
+    def __init__(self, functions: Mapping[str, Any], traced: Mapping[str, Any]) -> None:
+        """Read from FunctionDefs by name, and what was traced as each of them, where it was."""
+        self._functions, self._traced = functions, traced
+        self._read: dict[tuple[str, tuple[TensorSpec, ...]], _Body] = {}
+
+    def composite(self, node: Node, values: dict[tuple[str, int], int]) -> Composite:
+        """Return the work of a loop or conditional; a loop's counters are added to ``values``."""
+        given = [producer.outputs[port] for producer, port in node.inputs]
+        if node.kind in LOOP_KINDS:
+            return self._loop(node, given, values)
+        branches = [
+            name
+            for attribute in ("then_branch", "else_branch", "branches")
+            for name in _names(node.attribute(attribute))
+        ]
+        bodies = [self._body(name, given[1:]) for name in branches]
+        works = [self._work(body) for body in bodies]
+        return Composite(work=_largest(works), trips=None, members=self._members(bodies))
+
+    def _loop(
+        self, node: Node, given: Sequence[TensorSpec], values: dict[tuple[str, int], int]
+    ) -> Composite:
+        condition = self._body(node.attribute("cond"), given)
+        body = self._body(node.attribute("body"), given)
+        starts = {
+            i: values[producer.name, port]
+            for i, (producer, port) in enumerate(node.inputs)
+            if (producer.name, port) in values
+        }
+        steps = body.steps() if body else {}
+        fixed = {i: value for i, value in starts.items() if steps.get(i) == 0}
+        trips = trips_of(condition.inductions(starts, steps, fixed)) if condition else None
+        if trips is not None:
+            for i, start in starts.items():
+                if i in steps:
+                    values[node.name, i] = start + steps[i] * trips
+        once = _sum([self._work(condition), self._work(body)])
+        members = self._members([condition, body])
+        return Composite(work=times(once, trips), trips=trips, members=members)
+
+    def _members(self, bodies: Iterable[_Body | None]) -> frozenset[str]:
+        nodes = [node for body in bodies if body is not None for node in body.nodes]
+        within = [self.composite(n, {}).members for n in nodes if n.kind in COMPOSITE_KINDS]
+        return frozenset(node.name for node in nodes).union(*within)
+
+    def _body(self, name: str, given: Sequence[TensorSpec]) -> _Body | None:
+        if name not in self._functions:
+            return None
+        key = (name, tuple(given))
+        if key not in self._read:
+            body = _traced_body(self._traced[name].graph, given) if name in self._traced else None
+            self._read[key] = body or _imported_body(self._functions, name, given)
+        return self._read[key]
+
+    def _work(self, body: _Body | None) -> Work:
+        return _UNKNOWN if body is None else self.work(body.nodes)
+
+    def work(self, nodes: Iterable[Node]) -> Work:
+        """Return the work of all nodes together."""
+        nodes = list(nodes)
+        values = constant_values(nodes)
+        works = []
+        for node in nodes:
+            if node.kind in COMPOSITE_KINDS:
+                works.append(self.composite(node, values).work)
+            elif node.kind in _CALL_KINDS:
+                given = [producer.outputs[port] for producer, port in node.inputs]
+                works.append(self._work(self._body(node.attribute("f"), given)))
+            else:
+                works.append(work_of(signature_of(node)))
+        return _sum(works)
+
+
+class _Body:
+    """A function's nodes, the names of its arguments and the tensors that it returns."""
+
+    def __init__(
+        self, nodes: list[Node], arguments: Sequence[str], returned: Sequence[tuple[str, int]]
+    ) -> None:
+        by_name = {node.name: node for node in nodes}
+        self.nodes = nodes
+        self._arguments = {name: i for i, name in enumerate(arguments)}
+        self._returned = [(by_name[name], port) for name, port in returned]
+
+    def steps(self) -> dict[int, int]:
+        """Return by how much the body changes each argument that it changes by a constant."""
+        values = constant_values(self.nodes)
+        found: dict[int, int] = {}
+        for i, (node, _) in enumerate(self._returned):
+            node = _passed(node)
+            if self._arguments.get(node.name) == i:
+                found[i] = 0
+            elif node.kind in ("Add", "AddV2"):
+                for (one, _), (other, port) in (node.inputs, list(reversed(node.inputs))):
+                    if self._arguments.get(_passed(one).name) == i:
+                        step = values.get((other.name, port))
+                        if step is not None:
+                            found[i] = step
+        return found
+
+    def inductions(
+        self, starts: Mapping[int, int], steps: Mapping[int, int], fixed: Mapping[int, int]
+    ) -> list[Induction]:
+        """Return what this condition compares; empty if anything else decides."""
+        given = {(name, 0): fixed[i] for name, i in self._arguments.items() if i in fixed}
+        values = constant_values(self.nodes, given)
+        found: list[Induction] = []
+        waiting = [self._returned[0][0]]
+        while waiting:
+            node = _passed(waiting.pop())
+            if node.kind == "LogicalAnd":
+                waiting += [producer for producer, _ in node.inputs]
+                continue
+            if node.kind not in ("Less", "LessEqual"):
+                return []
+            (counter, _), (bound, port) = node.inputs
+            i = self._arguments.get(_passed(counter).name, -1)
+            found.append(
+                Induction(
+                    start=starts.get(i),
+                    step=steps.get(i),
+                    limit=values.get((_passed(bound).name, port)),
+                    inclusive=node.kind == "LessEqual",
+                )
+            )
+        return found
+
+
+def _traced_body(graph: Any, given: Sequence[TensorSpec]) -> _Body | None:
+    """Return the body as it was traced, None if the trace left a shape open."""
+    nodes = read(graph.get_operations())
+    arguments = [tensor.op.name for tensor in graph.inputs]
+    _hand_over(nodes, arguments, given)
+    is_open = any(
+        tensor.shape is None and not tensor.is_handle
+        for node in nodes
+        if node.kind != "Placeholder"
+        for tensor in node.outputs
+    )
+    returned = [(tensor.op.name, tensor.value_index) for tensor in graph.outputs]
+    return None if is_open else _Body(nodes, arguments, returned)
+
+
+def _imported_body(functions: Mapping[str, Any], name: str, given: Sequence[TensorSpec]) -> _Body:
+    """Return the body with the shapes that follow from what it is given."""
+    function = functions[name]
+    arguments = [argument.name for argument in function.signature.input_arg]
+    graph_def, flat_names = function_def_to_graph.function_def_to_graph_def(function)
+    graph_def.library.function.extend(functions.values())
+    handed = dict(zip(arguments, given, strict=True))
+    for node in graph_def.node:
+        spec = handed.get(node.name)
+        if spec is None or spec.shape is None:
+            continue
+        if spec.is_handle:
+            node.op = "VarHandleOp"  # So that shapes follow from what a variable holds.
+        dtype = tf.as_dtype(spec.dtype).as_datatype_enum
+        node.attr.clear()  # Of shapes that it was traced with, too.
+        node.attr["dtype"].type = dtype
+        node.attr["shape"].shape.CopyFrom(tf.TensorShape(spec.shape).as_proto())
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.graph_util.import_graph_def(graph_def, name="")
+    nodes = read(graph.get_operations())
+    _hand_over(nodes, arguments, given)
+    ends = [flat_names[function.ret[output.name]] for output in function.signature.output_arg]
+    returned = [(end.partition(":")[0], int(end.partition(":")[2] or 0)) for end in ends]
+    return _Body(nodes, arguments, returned)
+
+
+def _hand_over(
+    nodes: Iterable[Node], arguments: Sequence[str], given: Sequence[TensorSpec]
+) -> None:
+    """Let handles stand for what the variables outside hold."""
+    handles = {name: spec for name, spec in zip(arguments, given, strict=True) if spec.is_handle}
+    for node in nodes:
+        if node.name in handles:
+            node.outputs = (handles[node.name],)
+
+
+_UNKNOWN = Work(flops=None, bytes_accessed=None, basis=WorkBasis.FORMULA)
+
+
+def times(work: Work, trips: int | None) -> Work:
+    """Return the work of so many runs, unknown if their number is."""
+    if trips is None:
+        return _UNKNOWN
+    return Work(
+        flops=None if work.flops is None else work.flops * trips,
+        bytes_accessed=None if work.bytes_accessed is None else work.bytes_accessed * trips,
+        basis=work.basis,
+    )
+
+
+def _sum(works: Sequence[Work]) -> Work:
+    return Work(
+        flops=_total([work.flops for work in works]),
+        bytes_accessed=_total([work.bytes_accessed for work in works]),
+        basis=WorkBasis.FORMULA,
+    )
+
+
+def _total(parts: Sequence[int | None]) -> int | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _largest(works: Sequence[Work]) -> Work:
+    return max(
+        works, key=lambda work: (work.flops or 0, work.bytes_accessed or 0), default=_NOTHING
+    )
+
+
+def _passed(node: Node) -> Node:
+    while node.kind == "Identity":
+        node = node.inputs[0][0]
+    return node
+
+
+def _names(attribute: Any) -> list[str]:
+    if attribute is None:
+        return []
+    return attribute if isinstance(attribute, list) else [attribute]

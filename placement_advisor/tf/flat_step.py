@@ -1,0 +1,184 @@
+"""Traced function -> flat step: one graph without calls, free to be placed, its state found.
+
+A graph that is flat as traced (most Keras models' are) is read as it is; else its calls are
+inlined by TensorFlow and the result is read. No other graph optimizer runs: what is traced is
+what is placed, run and measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from placement_advisor.errors import ModelError
+from placement_advisor.tf import captures, inlining, rewrites
+from placement_advisor.tf.bundle import Bundle
+from placement_advisor.tf.nodes import Node, needed
+from placement_advisor.tf.op_layers import LAYER_ATTRIBUTE
+from placement_advisor.tf.read_graph import read
+from placement_advisor.tf.v1_loops import Loop, folded, frames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from placement_advisor.work.signature import TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatStep:
+    """A step as nodes that can be placed, and what is needed to run it.
+
+    ``ops`` are the nodes with each v1 loop as one of them, producers first; ``loops`` says what
+    those stand for, ``loop_bodies`` and ``trips`` what they do and how often. ``outputs`` are
+    tensors, ``targets`` ops that must run. ``state`` goes by the names that its owner gives it.
+    ``functions`` are the bodies of loops and conditionals, ``traced`` what they were traced as.
+    """
+
+    ops: list[Node]
+    loops: dict[str, Loop]
+    loop_bodies: dict[str, list[Node]]
+    trips: dict[str, int]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    targets: tuple[str, ...]
+    state: captures.State
+    functions: Mapping[str, Any]
+    traced: Mapping[str, Any]
+    _nodes: list[Node]
+    _names: Mapping[str, str]
+    _graph_def: Callable[[], Any]
+
+    def bundle(self, batches: tuple[tuple[Any, ...], ...]) -> Bundle:
+        """Return the step with the values of its state, ready to be run by anyone."""
+        return Bundle(
+            graph_def=self._written(),
+            inputs=self.inputs,
+            outputs=self.outputs,
+            targets=self.targets,
+            variables={name: held.value() for name, held in self.state.variables.items()},
+            tables={name: held.content() for name, held in self.state.tables.items()},
+            loops=self.loops,
+            batches=batches,
+        )
+
+    def _written(self) -> Any:
+        """Return the nodes as a GraphDef."""
+        given = self._graph_def()
+        written = tf.compat.v1.GraphDef(versions=given.versions, library=given.library)
+        nodes = {node.name: node for node in self._nodes}
+        for proto in given.node:
+            name = self._names.get(proto.name, proto.name)
+            node = nodes.get(name)
+            if node is None:
+                continue
+            added = written.node.add()
+            added.CopyFrom(proto)
+            added.name = name
+            added.attr.pop("_class", None)
+            if name != proto.name and "shared_name" in added.attr:
+                added.attr["shared_name"].s = name.encode()
+            if node.kind.startswith("LookupTableFind"):
+                # The shape follows from Python's table object, not from the graph alone.
+                _write_shape(added, node.outputs[0])
+            del added.input[:]
+            added.input.extend(f"{p.name}:{port}" if port else p.name for p, port in node.inputs)
+            added.input.extend(f"^{before.name}" for before in node.controls)
+        return written
+
+
+def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
+    """Return the flat step of a concrete function; ``labels`` names variables by their handle.
+
+    Raises:
+        ModelError: the step holds something that cannot be placed.
+    """
+    graph = function.graph
+    captured = {inner.op.name: outer for outer, inner in graph.captures}
+    inputs = {t.op.name: t.shape for t in function.inputs if t.op.name not in captured}
+    outputs = tuple(t.name for t in function.outputs if t is not None)
+    targets = tuple(op.name for op in graph.control_outputs)
+    returned = {name.split(":")[0] for name in outputs}
+
+    @cache
+    def traced_graph_def() -> Any:
+        graph_def = inlining.strip(graph.as_graph_def())
+        for node in graph_def.node:
+            if node.name in inputs:
+                node.attr["shape"].shape.CopyFrom(inputs[node.name].as_proto())
+        return graph_def
+
+    operations = graph.get_operations()
+    state = captures.find_state(captured, traced_graph_def)
+    has_functions = bool(graph._functions)
+    functions = (
+        {f.signature.name: f for f in traced_graph_def().library.function} if has_functions else {}
+    )
+    nodes = read(operations)
+    captures.refuse_python([(node.kind, node.name) for node in nodes])
+    captures.refuse_python((n.op, n.name) for f in functions.values() for n in f.node_def)
+
+    @cache
+    def flat_graph_def() -> Any:
+        graph_def = traced_graph_def()
+        state.write(graph_def)
+        return graph_def
+
+    graph_def: Callable[[], Any] = flat_graph_def
+    if inlining.has_calls({node.kind for node in nodes}, functions):
+        keep = {*inputs, *captured, *returned, *targets}
+        flat = inlining.inline(flat_graph_def(), keep, tag=LAYER_ATTRIBUTE)
+        functions = {f.signature.name: f for f in flat.library.function}
+        nodes = _read_imported(flat, {node.name: node.outputs for node in nodes})
+        graph_def = lambda: flat  # noqa: E731 - the same as a def, shorter
+    state.apply(nodes)
+
+    names = captures.state_names(labels, captured, {node.name for node in nodes})
+    for node in nodes:
+        node.name = names.get(node.name, node.name)
+    rewrites.lift_control_inputs_of_constants(nodes, frames(nodes))
+    nodes = rewrites.drop_barriers(nodes, returned, set(targets))
+    nodes, targets = rewrites.bypass_identities(nodes, returned, targets)
+    if not {*returned, *targets}:
+        raise ModelError("the step returns nothing and changes nothing")
+    nodes = needed(nodes, {*returned, *targets, *inputs})
+    step = folded(nodes)
+    return FlatStep(
+        ops=step.nodes,
+        loops=step.loops,
+        loop_bodies=step.bodies,
+        trips=step.trips,
+        inputs=tuple(inputs),
+        outputs=outputs,
+        targets=targets,
+        state=state.renamed(names).only({node.name for node in nodes}),
+        functions=functions,
+        traced=graph._functions,
+        _nodes=nodes,
+        _names=names,
+        _graph_def=graph_def,
+    )
+
+
+def _read_imported(graph_def: Any, traced: Mapping[str, tuple[TensorSpec, ...]]) -> list[Node]:
+    """Return the nodes of a graph that was inlined; what shapes the trace knew are kept."""
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.graph_util.import_graph_def(graph_def, name="")
+    nodes = read(graph.get_operations())
+    for node in nodes:
+        known = traced.get(node.name, ())
+        if len(known) == len(node.outputs):
+            node.outputs = tuple(
+                before if now.shape is None else now
+                for now, before in zip(node.outputs, known, strict=True)
+            )
+    return nodes
+
+
+def _write_shape(proto: Any, spec: TensorSpec) -> None:
+    if spec.shape is not None and "_output_shapes" not in proto.attr:
+        shape = tf.TensorShape(spec.shape).as_proto()
+        proto.attr["_output_shapes"].list.shape.add().CopyFrom(shape)

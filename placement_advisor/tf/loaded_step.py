@@ -1,0 +1,50 @@
+"""What a loader hands to the tracer: one step, and what it is traced and run on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedStep:
+    """One step of the user's model.
+
+    ``step`` takes one batch and returns what the user's step returns. ``specs`` is a batch with
+    a `tf.TensorSpec` of known shape for each tensor; ``input_names`` name them, flattened.
+    ``batches`` hold tensors; without any, they are made up once the step is traced. ``model`` is
+    the Keras model, None for a step of another kind. ``owner`` keeps the step's variables alive
+    if ``step`` does not. ``trace`` turns specs into a concrete function, for a step that a
+    `tf.function` cannot hold.
+    """
+
+    name: str
+    mode: str
+    chosen: str
+    step: Callable[..., Any]
+    specs: Any
+    batches: tuple[Any, ...]
+    batch_size: int | None
+    input_names: tuple[str, ...]
+    model: Any | None = None
+    owner: Any | None = None
+    trace: Callable[[Any], Any] | None = None
+
+
+def leading_size(specs: Any) -> int | None:
+    """Return the first size of the first tensor that is no scalar: the batch, by convention."""
+    for spec in tf.nest.flatten(specs):
+        if spec.shape.rank:
+            size = spec.shape[0]
+            return None if size is None else int(size)
+    return None
+
+
+def numbered(base: str, count: int) -> list[str]:
+    """Return names for ``count`` tensors that belong together."""
+    return [base] if count == 1 else [f"{base}_{i}" for i in range(count)]

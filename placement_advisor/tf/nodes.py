@@ -1,0 +1,121 @@
+"""A traced graph as light nodes, which rewrites and readers walk many times.
+
+TensorFlow's own objects cross a language border at every access; a node is read once. Nodes know
+their inputs, not their readers: `data_readers` answers that for a list of nodes. Free of
+TensorFlow: `read_graph` makes nodes of its operations.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from placement_advisor.work.signature import TensorSpec
+
+
+def _no_attribute(_: str) -> None:
+    return None
+
+
+def _no_definition() -> None:
+    return None
+
+
+class Node:
+    """One op: its name, kind, tensors and what must run before it.
+
+    ``inputs`` are (producer, port), ``controls`` the ops that it waits for, ``outputs`` the specs
+    of its tensors. ``attribute`` returns an attribute by name as a plain value (types and functions
+    by name, tensors as arrays), None if the op has none of that name. ``definition`` returns its
+    NodeDef as traced, None for an op of our own.
+    """
+
+    __slots__ = ("attribute", "controls", "definition", "inputs", "kind", "name", "outputs")
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        attribute: Callable[[str], Any] = _no_attribute,
+        definition: Callable[[], Any] = _no_definition,
+    ) -> None:
+        self.name, self.kind = name, kind
+        self.attribute, self.definition = attribute, definition
+        self.inputs: list[tuple[Node, int]] = []
+        self.controls: list[Node] = []
+        self.outputs: tuple[TensorSpec, ...] = ()
+
+    def before(self) -> Iterable[Node]:
+        """Yield what must run before this op; an op may come up several times."""
+        for producer, _ in self.inputs:
+            yield producer
+        yield from self.controls
+
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.name!r}"
+
+
+def data_readers(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+    """Return the nodes that read each op's tensors, in the order of ``nodes``."""
+    nodes = list(nodes)
+    readers: dict[str, list[Node]] = {node.name: [] for node in nodes}
+    for node in nodes:
+        for producer, _ in node.inputs:
+            found = readers[producer.name]
+            if not found or found[-1] is not node:
+                found.append(node)
+    return readers
+
+
+def in_order(nodes: list[Node]) -> list[Node]:
+    """Return the nodes with producers first, otherwise as given; nodes on a cycle are left out."""
+    if _is_in_order(nodes):
+        return nodes
+    place = {id(node): i for i, node in enumerate(nodes)}
+    readers: list[list[int]] = [[] for _ in nodes]
+    waiting = []
+    for i, node in enumerate(nodes):
+        before = {place[id(other)] for other in node.before()}
+        waiting.append(len(before))
+        for other in before:
+            readers[other].append(i)
+    ready = [i for i, count in enumerate(waiting) if not count]
+    ordered = []
+    while ready:
+        i = heappop(ready)
+        ordered.append(nodes[i])
+        for reader in readers[i]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heappush(ready, reader)
+    return ordered
+
+
+def _is_in_order(nodes: Iterable[Node]) -> bool:
+    seen: set[int] = set()
+    for node in nodes:
+        for producer, _ in node.inputs:
+            if id(producer) not in seen:
+                return False
+        for before in node.controls:
+            if id(before) not in seen:
+                return False
+        seen.add(id(node))
+    return True
+
+
+def needed(nodes: Iterable[Node], ends: Collection[str]) -> list[Node]:
+    """Return the nodes that an end needs, in their order; TensorFlow runs no others."""
+    nodes = list(nodes)
+    found: set[int] = set()
+    waiting = [node for node in nodes if node.name in ends]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in found:
+            found.add(id(node))
+            waiting += [producer for producer, _ in node.inputs]
+            waiting += node.controls
+    return [node for node in nodes if id(node) in found]

@@ -1,0 +1,94 @@
+"""TensorFlow's operations as nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2, tensor_pb2, tensor_shape_pb2
+
+from placement_advisor.tf.nodes import Node
+from placement_advisor.work.signature import TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_NO_FIXED_SIZE = frozenset({tf.string, tf.variant, tf.resource})
+_HANDLE = TensorSpec(shape=None, dtype="resource", item_bytes=None, is_handle=True)
+
+
+def read(operations: Iterable[Any]) -> list[Node]:
+    """Return the nodes of TensorFlow's operations, in their order."""
+    operations = list(operations)
+    nodes = [Node(op.name, op.type, _attributes(op), _definition(op)) for op in operations]
+    origin: dict[int, tuple[Node, int]] = {}
+    by_op: dict[int, Node] = {}
+    for node, op in zip(nodes, operations, strict=True):
+        by_op[id(op)] = node
+        tensors = op.outputs
+        node.outputs = tuple([spec(tensor) for tensor in tensors])
+        for port, tensor in enumerate(tensors):
+            origin[id(tensor)] = (node, port)
+    for node, op in zip(nodes, operations, strict=True):
+        node.inputs = [origin[id(tensor)] for tensor in op.inputs]
+        node.controls = [by_op[id(before)] for before in op.control_inputs]
+    return nodes
+
+
+_items: dict[Any, tuple[str, int | None]] = {}
+
+
+def spec(tensor: Any) -> TensorSpec:
+    """Return the spec of a tensor; what a handle stands for is not known from it."""
+    dtype = tensor.dtype
+    if dtype == tf.resource:
+        return _HANDLE
+    shape = tensor.shape
+    dims = shape.as_list() if shape.rank is not None else None
+    return typed(None if dims is None or None in dims else tuple(dims), dtype)
+
+
+def typed(shape: tuple[int, ...] | None, dtype: Any, *, is_handle: bool = False) -> TensorSpec:
+    """Return the spec of a shape and a type of TensorFlow's."""
+    if dtype not in _items:
+        _items[dtype] = (dtype.name, None if dtype in _NO_FIXED_SIZE else dtype.size)
+    name, item_bytes = _items[dtype]
+    return TensorSpec(shape, name, item_bytes, is_handle)
+
+
+def _definition(op: Any) -> Callable[[], Any]:
+    return lambda: op.node_def
+
+
+def _attributes(op: Any) -> Callable[[str], Any]:
+    get_attr = op.get_attr
+
+    def attribute(name: str) -> Any:
+        try:
+            return plain(get_attr(name))
+        except ValueError:
+            return None
+
+    return attribute
+
+
+def plain(value: Any) -> Any:
+    """Return an attribute's value without TensorFlow's types.
+
+    Types and functions become their names, texts `str`, tensors arrays, shapes lists with None
+    where a size is unknown.
+    """
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, tf.DType):
+        return value.name
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, attr_value_pb2.NameAttrList):
+        return value.name
+    if isinstance(value, tensor_pb2.TensorProto):
+        return tf.make_ndarray(value)
+    if isinstance(value, tensor_shape_pb2.TensorShapeProto):
+        shape = tf.TensorShape(value)
+        return None if shape.rank is None else shape.as_list()
+    return value

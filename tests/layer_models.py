@@ -1,0 +1,40 @@
+"""Models by hand: layers of one op each, from a list of who reads what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.graph import Edge, Op, OpGraph, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def model(*wires: str, kinds: Mapping[str, str] | None = None) -> OpGraph:
+    """Return a forward pass from lines such as ``"a b -> c"``: c reads a and b.
+
+    A name with ``in`` in front is an input; every other is a layer of one MatMul, unless
+    ``kinds`` says otherwise.
+    """
+    ops: dict[str, Op] = {}
+    edges = []
+    for wire in wires:
+        sources, _, target = wire.partition("->")
+        for name in [*sources.split(), target.strip()]:
+            is_input = name.startswith("in")
+            ops.setdefault(
+                name,
+                Op(
+                    name=name,
+                    kind="Placeholder" if is_input else (kinds or {}).get(name, "MatMul"),
+                    role=Role.INPUT if is_input else Role.FORWARD,
+                    layer=None if is_input else name,
+                    flops=100,
+                    output_bytes=(8,),
+                ),
+            )
+        edges += [
+            Edge(producer=source, consumer=target.strip(), port=0, size_bytes=8)
+            for source in sources.split()
+        ]
+    return OpGraph(ops.values(), edges)

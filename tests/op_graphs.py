@@ -1,0 +1,97 @@
+"""Op graphs for tests: by hand, drawn, and as large as models get."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+
+from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.work.signature import WorkBasis
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
+_OPTIONAL = st.one_of(st.none(), st.integers(0, 10**9))
+
+
+def op(name: str, layer: str | None = None) -> Op:
+    return Op(name=name, kind="MatMul", layer=layer, output_bytes=(8,))
+
+
+def edge(producer: str, consumer: str, *, port: int = 0, size_bytes: int | None = 8) -> Edge:
+    return Edge(producer=producer, consumer=consumer, port=port, size_bytes=size_bytes)
+
+
+def chain(*names: str) -> OpGraph:
+    """Return ops that each read the one before."""
+    edges = [edge(*ends) for ends in pairwise(names)]
+    return OpGraph([op(name) for name in names], edges)
+
+
+_OPS = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from(["MatMul", "Relu"]),
+        "role": st.sampled_from(Role),
+        "layer": st.one_of(st.none(), st.sampled_from("ab"), st.text(max_size=3)),
+        "output_bytes": st.sampled_from([(), (8,), (None,), (0, 2**40)]),
+    },
+    # Of an op without one of these the rest of the program knows nothing.
+    optional={
+        "variable": st.just("v"),
+        "flops": _OPTIONAL,
+        "bytes_accessed": _OPTIONAL,
+        "work_basis": st.sampled_from(WorkBasis),
+        "trips": st.just(3),
+        "parameter_bytes": st.integers(0, 100),
+        "device_kinds": st.sampled_from([frozenset(), frozenset({"CPU", "GPU"})]),
+    },
+)
+
+
+@st.composite
+def graphs(draw: DrawFn) -> OpGraph:
+    """Draw a DAG with its ops given in any order."""
+    ops = [
+        Op(name=f"op{i}", host_outputs=tuple(range(len(content["output_bytes"]))), **content)
+        for i, content in enumerate(draw(st.lists(_OPS, max_size=7)))
+    ]
+    last = max(0, len(ops) - 1)
+    ends = draw(st.lists(st.tuples(st.integers(0, last), st.integers(0, last)), max_size=14))
+    edges = []
+    for first, second in ends:
+        if first < second:
+            port = draw(st.integers(CONTROL_PORT, len(ops[first].output_bytes) - 1))
+            size_bytes = ops[first].output_bytes[port] if port >= 0 else None
+            edges.append(edge(ops[first].name, ops[second].name, port=port, size_bytes=size_bytes))
+    return OpGraph(draw(st.permutations(ops)), draw(st.permutations(edges)))
+
+
+def large(ops: int, edges: int, *, seed: int = 7) -> tuple[list[Op], list[Edge]]:
+    """Return about so many ops and edges, in the given order, named and sized like a real step."""
+    numbers = random.Random(seed)
+    roles = [Role.CONSTANT, *[Role.FORWARD] * 3, *[Role.BACKWARD] * 3, *[Role.UPDATE] * 3]
+    made = [
+        Op(
+            name=f"model/encoder/block_{i // 500}/attention/query/MatMul_{i}",
+            kind=f"Kind{numbers.randrange(90)}",
+            role=numbers.choice(roles),
+            layer=f"encoder/block_{i // 500}/attention/{i // 50 % 10}",
+            flops=numbers.randrange(1 << 30),
+            bytes_accessed=numbers.randrange(1 << 24),
+            work_basis=WorkBasis.FORMULA,
+            output_bytes=(numbers.randrange(1 << 24),),
+            device_kinds=frozenset({"CPU", "GPU"}),
+        )
+        for i in range(ops)
+    ]
+    ends = {
+        (max(0, consumer - 1 - numbers.randrange(2_000)), consumer)
+        for consumer in (numbers.randrange(1, ops) for _ in range(edges))
+    }
+    return made, [
+        edge(made[source].name, made[target].name, size_bytes=made[source].output_bytes[0])
+        for source, target in sorted(ends)
+    ]

@@ -1,0 +1,3 @@
+from image_classifiers import trained
+
+model, dataset = trained("EfficientNetB0")

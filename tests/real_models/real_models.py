@@ -1,0 +1,54 @@
+"""Models loaded and traced at their real size, and what Keras says about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.children import Child
+from placement_advisor.tf.answers import Traced
+
+if TYPE_CHECKING:
+    from placement_advisor.graph import OpGraph
+
+MODELS = Path(__file__).parent / "models"
+# DenseNet takes half a minute on a quiet core.
+_TIME_LIMIT_S = 280.0
+_TRACER = "placement_advisor.tf.tracer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealModel:
+    """A traced step, and the facts about its model, for a step of a Keras model."""
+
+    traced: Traced
+    facts: dict[str, Any] | None
+
+    @property
+    def graph(self) -> OpGraph:
+        return self.traced.graph
+
+
+def load_and_trace(
+    path: Path, folder: Path, *, batch_size: int | None = None, facts: bool = False
+) -> RealModel:
+    """Load and trace a model in a child; ``folder`` takes what that writes."""
+    with Child("loader", folder / "loader.log") as loader:
+
+        def ask(function: str, *arguments: object) -> Any:
+            return loader.call(function, *arguments, time_limit_s=_TIME_LIMIT_S)
+
+        ask(f"{_TRACER}:load_workload", str(path), None, None, batch_size)
+        traced = ask(f"{_TRACER}:trace_workload", str(path), str(folder))
+        assert isinstance(traced, Traced), traced
+        return RealModel(traced=traced, facts=ask("keras_facts:facts") if facts else None)
+
+
+def saved(name: str, folder: Path, form: str) -> Path:
+    """Have Keras save one of the models here as ``saved_model`` or ``keras``; return where."""
+    path = folder / (name if form == "saved_model" else f"{name}.keras")
+    with Child("keras", folder / "keras.log") as child:
+        source = str(MODELS / f"{name}.py")
+        child.call("keras_facts:save", source, str(path), form, time_limit_s=_TIME_LIMIT_S)
+    return path

@@ -1,0 +1,66 @@
+"""A training step by hand that has something of everything a summary tells."""
+
+from __future__ import annotations
+
+from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+
+BOTH = frozenset({"CPU", "GPU"})
+HOST = frozenset({"CPU"})
+
+
+def edge(producer: str, consumer: str, size_bytes: int | None, port: int = 0) -> Edge:
+    return Edge(producer=producer, consumer=consumer, port=port, size_bytes=size_bytes)
+
+
+def op(name: str, kind: str, role: Role = Role.FORWARD, **fields: object) -> Op:
+    return Op(**{"name": name, "kind": kind, "role": role, "device_kinds": BOTH, **fields})  # type: ignore[arg-type]
+
+
+def training_step() -> OpGraph:
+    """A lookup and a dense layer of 4 × 2, a loop of unknown work, a gradient, an update."""
+    ops = [
+        op("words", "Placeholder", Role.INPUT, output_bytes=(64,)),
+        op("table", "HashTableV2", Role.VARIABLE, device_kinds=HOST, output_bytes=(0,)),
+        op("two", "Const", Role.CONSTANT, output_bytes=(4,)),
+        op("w", "VarHandleOp", Role.VARIABLE, variable="w", parameter_bytes=32, output_bytes=(0,)),
+        op("m", "VarHandleOp", Role.VARIABLE, variable="m", parameter_bytes=32, output_bytes=(0,)),
+        op(
+            "ids", "LookupTableFindV2", layer="ids", variable="table", device_kinds=HOST,
+            flops=0, bytes_accessed=128, output_bytes=(16,),
+        ),
+        op("size", "LookupTableSizeV2", layer="ids", variable="table", flops=0, bytes_accessed=0),
+        op("flat", "Reshape", layer="ids", flops=0, bytes_accessed=0, output_bytes=(16,)),
+        op(
+            "read", "ReadVariableOp", layer="dense", variable="w",
+            flops=0, bytes_accessed=0, output_bytes=(32,),
+        ),
+        op("dense", "MatMul", layer="dense", flops=300, bytes_accessed=56, output_bytes=(8,)),
+        op("loop", "While", layer="loop", trips=None, output_bytes=(None,)),
+        op(
+            "grad", "MatMul", Role.BACKWARD, layer="dense",
+            flops=100, bytes_accessed=56, output_bytes=(32,),
+        ),
+        op(
+            "step", "ResourceApplyMomentum", Role.UPDATE, layer="dense", variable="w",
+            flops=16, bytes_accessed=160,
+        ),
+    ]  # fmt: skip
+    edges = [
+        edge("words", "ids", 64),
+        edge("table", "ids", 0),
+        edge("table", "size", 0),
+        edge("ids", "flat", 16),
+        edge("two", "flat", 4),
+        edge("w", "read", 0),
+        edge("read", "dense", 32),
+        edge("flat", "dense", 16),
+        edge("dense", "loop", 8),
+        edge("loop", "grad", None),
+        edge("flat", "grad", 16),
+        edge("read", "grad", 32),
+        edge("grad", "step", 32),
+        edge("w", "step", 0),
+        edge("m", "step", 0),
+        Edge(producer="grad", consumer="step", port=CONTROL_PORT, size_bytes=0),
+    ]
+    return OpGraph(ops, edges)

@@ -1,0 +1,79 @@
+"""Loops and conditionals are priced by their bodies: by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from placement_advisor.children import Child
+
+# (2, 3) times (3, 3): 2·3 sums of 3 products, each a multiplication and an addition.
+PRODUCT_FLOPS = 2 * 3 * 3 * 2
+# Counting to four costs a comparison and an addition per trip.
+TRIP_FLOPS = PRODUCT_FLOPS + 2
+
+
+@pytest.fixture
+def composites(child: Child) -> Callable[..., dict[str, Any]]:
+    def found(step: str) -> dict[str, Any]:
+        answer: dict[str, Any] = child.call("traced_bodies:composites", step, time_limit_s=120.0)
+        return answer
+
+    return found
+
+
+def test_a_loop_takes_its_body_and_condition_times_its_trips(
+    composites: Callable[..., dict[str, Any]],
+) -> None:
+    ((trips, flops, bytes_accessed, members),) = composites("four_products").values()
+    assert trips == 4
+    assert 4 * PRODUCT_FLOPS < flops <= 4 * (TRIP_FLOPS + 2)
+    # A product reads (2, 3) and (3, 3) and writes (2, 3) floats; counters are a few bytes more.
+    assert 4 * 4 * (6 + 9 + 6) <= bytes_accessed <= 4 * (4 * (6 + 9 + 6) + 100)
+    assert any(name.endswith("matmul") or name.endswith("MatMul") for name in members)
+
+
+def test_the_loop_of_a_gradient_runs_as_often_as_its_loop(
+    composites: Callable[..., dict[str, Any]],
+) -> None:
+    found = composites("four_products_with_gradient")
+    assert len(found) == 2
+    assert [trips for trips, *_ in found.values()] == [4, 4]
+    forward, backward = (flops for _, flops, *_ in found.values())
+    assert 4 * PRODUCT_FLOPS < forward < 4 * 2 * PRODUCT_FLOPS
+    # A loop's gradient computes those of all that it reads: of x and of the variable.
+    assert 4 * 2 * PRODUCT_FLOPS < backward < 4 * 3 * PRODUCT_FLOPS
+
+
+def test_a_loop_that_ends_by_its_data_has_unknown_trips_and_work(
+    composites: Callable[..., dict[str, Any]],
+) -> None:
+    ((trips, flops, bytes_accessed, _),) = composites("until_small").values()
+    assert (trips, flops, bytes_accessed) == (None, None, None)
+
+
+def test_a_conditional_takes_its_most_expensive_branch(
+    composites: Callable[..., dict[str, Any]],
+) -> None:
+    ((trips, flops, _, members),) = composites("one_or_two_products").values()
+    assert (trips, flops) == (None, 2 * PRODUCT_FLOPS)
+    assert len([name for name in members if "matmul" in name.lower()]) >= 3
+
+
+def test_a_loop_in_a_loop_is_multiplied_out(composites: Callable[..., dict[str, Any]]) -> None:
+    ((trips, flops, _, members),) = composites("loop_in_a_loop").values()
+    assert trips == 3
+    assert 12 * PRODUCT_FLOPS < flops <= 12 * (TRIP_FLOPS + 2) + 3 * 4
+    assert any("matmul" in name.lower() for name in members)
+
+
+def test_a_function_that_takes_any_batch_is_priced_at_the_batch_it_is_given(
+    composites: Callable[..., dict[str, Any]],
+) -> None:
+    ((trips, flops, _, _),) = composites("called_with_any_batch").values()
+    assert trips == 4
+    assert 4 * PRODUCT_FLOPS < flops <= 4 * (TRIP_FLOPS + 2)

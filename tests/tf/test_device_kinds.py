@@ -1,0 +1,178 @@
+"""Where ops can run, by hand from TensorFlow's registry of kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from placement_advisor.children import Child
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LIMIT_S = 60.0
+_BOTH = ["CPU", "GPU"]
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
+    """One child for all tests of this file: its answers depend on nothing but the question."""
+    with Child("registry", tmp_path_factory.mktemp("registry") / "log") as child:
+        yield child
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "kinds"),
+    [
+        ("LookupTableFindV2", {"Tin": "string", "Tout": "int64"}, ["CPU"]),
+        ("MatMul", {"T": "float32"}, _BOTH),
+        ("MatMul", {"T": "complex64"}, _BOTH),
+        ("MatMul", {"T": "int32"}, ["CPU"]),  # GPU: floats and complex numbers alone.
+        ("Sum", {"T": "float32", "Tidx": "int32"}, _BOTH),
+        ("Sum", {"T": "int8", "Tidx": "int32"}, ["CPU"]),
+        ("StringJoin", {"N": 2}, ["CPU"]),
+        ("Const", {"dtype": "string"}, ["CPU"]),
+        ("Reshape", {"T": "string", "Tshape": "int32"}, ["CPU"]),
+        ("VarHandleOp", {"dtype": "float32"}, _BOTH),
+        ("VarHandleOp", {"dtype": "int32"}, ["CPU"]),  # For any device, but not of int32.
+        ("NoOp", {}, _BOTH),  # Registered for any device and no other.
+        ("Placeholder", {"dtype": "float32"}, _BOTH),
+        ("CudnnRNN", {"T": "float32"}, ["GPU"]),
+        ("AccumulateNV2", {"T": "float32", "N": 2}, _BOTH),  # No kernel: TensorFlow rewrites it.
+        ("MatMul", {"T": "string"}, []),
+        # Not types alone: the GPU kernels of GatherNd do not check their indices.
+        ("GatherNd", {"Tparams": "float32", "Tindices": "int32"}, _BOTH),
+        (
+            "GatherNd",
+            {"Tparams": "float32", "Tindices": "int32", "bad_indices_policy": b"ERROR"},
+            ["CPU"],
+        ),
+        # A list of types is allowed if each of them is.
+        ("EagerPyFunc", {"Tin": ["float32"], "Tout": ["float32"]}, _BOTH),
+        ("EagerPyFunc", {"Tin": ["float32", "string"], "Tout": ["float32"]}, ["CPU"]),
+    ],
+)
+def test_kernels_by_hand(
+    registry: Child, kind: str, attributes: dict[str, object], kinds: list[str]
+) -> None:
+    found, _ = registry.call(
+        "registered_kernels:placement", kind, attributes, time_limit_s=_LIMIT_S
+    )
+    assert found == kinds
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "host_outputs"),
+    [
+        ("AddV2", {"T": "float32"}, ()),
+        ("AddV2", {"T": "int32"}, (0,)),
+        ("Sum", {"T": "int32", "Tidx": "int32"}, (0,)),
+        ("Cast", {"SrcT": "float32", "DstT": "int32"}, ()),
+        ("Shape", {"T": "float32"}, (0,)),
+        ("Reshape", {"T": "float32", "Tshape": "int32"}, ()),  # Its shape is an input.
+        ("Reshape", {"T": "int32", "Tshape": "int32"}, (0,)),
+        ("Const", {"dtype": "int32"}, (0,)),
+        ("Const", {"dtype": "float32"}, ()),
+        # Outputs that are lists: as many ports as the node says.
+        ("ShapeN", {"T": "float32", "N": 3}, (0, 1, 2)),
+        ("Unpack", {"T": "int32", "num": 2}, (0, 1)),
+        ("Unpack", {"T": "float32", "num": 2}, ()),
+        # The output called idx comes second.
+        ("Unique", {"T": "int32", "out_idx": "int32"}, ()),
+        ("VarHandleOp", {"dtype": "float32"}, (0,)),
+        # Without a word in the registry: texts and handles always, int32 where functions are run.
+        ("IdentityN", {"T": ["float32", "string", "resource", "int32"]}, (1, 2)),
+        ("While", {"T": ["float32", "string", "resource", "int32"]}, (1, 2, 3)),
+        # Nothing is left on the host by a GPU kernel that is not there.
+        ("MatMul", {"T": "int32"}, ()),
+        ("StringJoin", {"N": 2}, ()),
+    ],
+)
+def test_outputs_in_host_memory_by_hand(
+    registry: Child, kind: str, attributes: dict[str, object], host_outputs: tuple[int, ...]
+) -> None:
+    _, found = registry.call(
+        "registered_kernels:placement", kind, attributes, time_limit_s=_LIMIT_S
+    )
+    assert found == host_outputs
+
+
+def test_an_attribute_that_the_node_leaves_out_has_its_default(registry: Child) -> None:
+    ask = "registered_kernels:placement"
+    # The type of a shape is int32 if nothing is said.
+    for kind, said, default in [
+        ("Reshape", {"T": "int32"}, {"Tshape": "int32"}),
+        ("Shape", {"T": "string"}, {"out_type": "int32"}),
+    ]:
+        full = registry.call(ask, kind, {**said, **default}, time_limit_s=_LIMIT_S)
+        assert registry.call(ask, kind, said, time_limit_s=_LIMIT_S) == full
+        assert full[0]
+
+
+@pytest.mark.parametrize(
+    ("graph", "kind", "kinds"),
+    [
+        ("plain_loop", "StatelessWhile", _BOTH),
+        ("loop_with_lookup", "While", ["CPU"]),
+        ("loop_with_lookup_in_its_condition", "While", ["CPU"]),
+        ("loop_with_conditional_with_call_of_lookup", "While", ["CPU"]),
+        ("switch_with_lookup", "Case", ["CPU"]),
+    ],
+)
+def test_a_composite_runs_where_all_that_it_holds_can_run(
+    registry: Child, graph: str, kind: str, kinds: list[str]
+) -> None:
+    found = registry.call("registered_kernels:in_graph", graph, time_limit_s=_LIMIT_S)
+    assert found[kind][0] == kinds
+    if kinds == ["CPU"]:
+        assert found[kind][1] == ()
+
+
+def test_functions_that_call_each_other_in_a_circle_share_their_kinds(registry: Child) -> None:
+    found = registry.call("registered_kernels:circle_of_functions", time_limit_s=_LIMIT_S)
+    assert found == {"ping": ["CPU"], "pong": ["CPU"], "alone": _BOTH}
+
+
+def test_what_a_gpu_cannot_run_is_placed_on_the_host_with_all_that_shares_its_variable(
+    registry: Child,
+) -> None:
+    gpu = "/job:localhost/replica:0/task:0/device:GPU:1"
+    device_of = registry.call("registered_kernels:placed_on_a_gpu", gpu, time_limit_s=_LIMIT_S)
+    on_host = {name for name, device in device_of.items() if device == "host"}
+    # int32 has no MatMul and no variable on a GPU, a text no constant. A read of the variable has
+    # a kernel for any type, but stands where the variable does. What both sides read is copied.
+    assert on_host - {"counts", "counts/copy_0"} == {
+        "int_product",
+        "words",
+        "count",
+        "count_write",
+        "count_read",
+    }
+    assert {device_of["counts"], device_of["counts/copy_0"]} == {gpu, "host"}
+    assert {device_of[name] for name in device_of.keys() - on_host} == {gpu}
+
+
+def test_the_cpu_runs_what_has_a_cpu_kernel_and_nothing_else(registry: Child) -> None:
+    types = [
+        "float16",
+        "float32",
+        "int8",
+        "int16",
+        "int32",
+        "uint8",
+        "uint16",
+        "complex64",
+        "qint8",
+    ]
+    different = registry.call(
+        "registered_kernels:told_and_done_on_this_cpu", types, time_limit_s=_LIMIT_S
+    )
+    assert different == []
+
+
+def test_answers_for_ops_that_come_again_are_remembered(registry: Child) -> None:
+    count = 20_000
+    took_s = registry.call("registered_kernels:seconds_for", count, time_limit_s=_LIMIT_S)
+    # Some 3 µs each here, against 700 µs for asking the registry; a wide margin for slow machines.
+    assert took_s / count < 50e-6

@@ -1,0 +1,160 @@
+"""Models that were saved: Keras files, SavedModels, frozen graphs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from placement_advisor import children
+from placement_advisor.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from placement_advisor.children import Child
+
+_LIMIT_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
+    with children.Child("loader", tmp_path_factory.mktemp("loader") / "log") as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def files(loader: Child, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    loader.call("saved_files:write", str(folder), time_limit_s=_LIMIT_S)
+    return folder
+
+
+@pytest.fixture
+def trace(loader: Child, files: Path) -> Callable[..., dict[str, Any]]:
+    """Return a function that loads and traces one of the files."""
+
+    def traced(
+        file: str,
+        *,
+        name: str | None = None,
+        mode: str | None = None,
+        batch_size: int | None = None,
+        outputs: tuple[str, ...] = (),
+    ) -> dict[str, Any]:
+        asked = (str(files / file), name, mode, batch_size, outputs)
+        found: dict[str, Any] = loader.call("loaded_workload:trace", *asked, time_limit_s=_LIMIT_S)
+        return found
+
+    return traced
+
+
+def test_a_compiled_keras_file_is_trained_on_made_up_ids_and_classes(
+    trace: Callable[..., Any],
+) -> None:
+    found = trace("compiled.keras")
+    assert (found["name"], found["mode"], found["batch_size"]) == ("classifier", "train", 32)
+    assert found["chosen"] == (
+        "the saved model (compiled Functional), batches made up for its inputs, batch 32 assumed"
+    )
+    assert found["input_names"] == ("ids", "target")
+    assert found["shapes"] == [[(32, 5), (32,)]]
+    assert {"SparseSoftmaxCrossEntropyWithLogits", "AssignSubVariableOp"} <= found["kinds"]
+    for ids, classes in found["batches"]:
+        assert ids.min() >= 0
+        assert ids.max() < 9
+        assert classes.min() >= 0
+        assert classes.max() < 3
+
+
+def test_a_keras_file_that_is_not_compiled_is_used(trace: Callable[..., Any]) -> None:
+    found = trace("plain.keras", batch_size=6)
+    assert (found["mode"], found["shapes"]) == ("infer", [[(6, 5)]])
+    assert found["chosen"].endswith("batches made up for its inputs")
+    assert [value.shape for value in found["returned"]] == [(6, 3)]
+
+
+def test_a_saved_model_is_called_through_its_default_signature_at_a_known_batch(
+    trace: Callable[..., Any],
+) -> None:
+    found = trace("exported")
+    assert (found["mode"], found["batch_size"]) == ("infer", 32)
+    assert found["chosen"] == (
+        "serving_default (signature), batches made up for its signature, batch 32 assumed"
+    )
+    assert found["input_names"] == ("ids",)
+    assert max(ids.max() for (ids,) in found["batches"]) in range(2, 9)  # Bounded by the table.
+    assert [value.shape for value in found["returned"]] == [(32, 3)]
+
+
+def test_the_only_signature_is_taken(trace: Callable[..., Any]) -> None:
+    found = trace("one_signature", batch_size=2)
+    assert found["name"] == "double"
+    np.testing.assert_allclose(found["returned"][0], 2 * found["batches"][-1][0])
+
+
+def test_a_signature_is_chosen_by_its_name(trace: Callable[..., Any]) -> None:
+    found = trace("two_signatures", name="total")
+    assert found["shapes"] == [[(4, 128)]]
+    assert found["chosen"].endswith("unknown sizes taken as 128")
+
+
+def test_a_loop_of_tf1_in_a_saved_model_is_traced_in_the_open(trace: Callable[..., Any]) -> None:
+    found = trace("tf1", batch_size=2)
+    assert {"Enter", "Exit", "MatMul", "ReadVariableOp"} <= found["kinds"]
+    rows = found["batches"][-1][0]
+    np.testing.assert_allclose(found["returned"][0], 8 * rows @ np.ones((4, 2)) + 1, rtol=1e-5)
+
+
+def test_a_frozen_graph_computes_its_only_end_from_its_placeholders(
+    trace: Callable[..., Any],
+) -> None:
+    found = trace("frozen.pb")
+    assert (found["name"], found["mode"], found["batch_size"]) == ("frozen", "infer", 32)
+    assert found["chosen"] == (
+        "frozen graph with outputs sum:0, batches made up for its placeholders, batch 32 assumed"
+    )
+    assert found["input_names"] == ("rows",)
+    assert {"Enter", "Exit", "MatMul"} <= found["kinds"]
+    rows = found["batches"][-1][0]
+    np.testing.assert_allclose(found["returned"][0], 8 * rows @ np.ones((4, 2)) + 1, rtol=1e-5)
+
+
+def test_a_frozen_graph_is_asked_for_outputs_and_needs_only_their_placeholders(
+    trace: Callable[..., Any],
+) -> None:
+    found = trace("two_ends.pb", outputs=("first",))
+    assert (found["input_names"], found["shapes"]) == (("used",), [[(2, 3)]])
+    np.testing.assert_allclose(found["returned"][0], -found["batches"][-1][0])
+
+
+REFUSED = [
+    ("two_ends.pb", {}, "which outputs? 2 ops are read by no other: first, second"),
+    ("two_ends.pb", {"outputs": ("second",)}, "unused has an unknown number of dimensions"),
+    ("two_ends.pb", {"outputs": ("fist",)}, "no output is called 'fist'"),
+    ("frozen.pb", {"outputs": ("sum:1",)}, "no output is called 'sum:1'"),
+    ("frozen.pb", {"mode": "train"}, "a frozen graph cannot be trained"),
+    ("not_frozen.pb", {}, "not frozen: it holds variables such as 'weights'"),
+    ("renamed.pb", {}, "a SavedModel's graph, without its variables"),
+    ("damaged.pb", {}, "not a graph"),
+    ("damaged.keras", {}, "Keras cannot load it"),
+    ("plain.keras", {"mode": "train"}, "the saved model is not compiled"),
+    ("plain.keras", {"name": "net"}, "holds one model, none called 'net'"),
+    ("damaged", {}, "not a SavedModel that TensorFlow reads"),
+    ("two_signatures", {}, "no signature 'serving_default'; it has double, total"),
+    ("one_signature", {"name": "half"}, "no signature is called 'half'; it has double"),
+    ("one_signature", {"mode": "train"}, "double is a signature, which cannot be trained"),
+    ("two_signatures", {"name": "total", "batch_size": 3}, "have a fixed batch of 4, not 3"),
+]
+
+
+@pytest.mark.parametrize(("file", "options", "reason"), REFUSED)
+def test_a_file_is_refused_with_its_name_and_the_reason(
+    trace: Callable[..., Any], file: str, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        trace(file, **options)
+    assert f"{file}: " in caught.value.message
+    assert reason in caught.value.message

@@ -1,0 +1,379 @@
+"""What in a Python file is taken, in which order, and what it is run on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from placement_advisor import children
+from placement_advisor.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from placement_advisor.children import Child
+
+_LIMIT_S = 120.0
+IMPORTS = "import keras\nimport numpy as np\nimport placement_advisor\nimport tensorflow as tf\n"
+
+
+@pytest.fixture(scope="module")
+def loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
+    with children.Child("loader", tmp_path_factory.mktemp("loader") / "log") as own:
+        yield own
+
+
+@pytest.fixture
+def trace(loader: Child, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Return a function that loads and traces a model file of a text."""
+
+    def traced(
+        source: str,
+        *,
+        name: str | None = None,
+        mode: str | None = None,
+        batch_size: int | None = None,
+    ) -> dict[str, Any]:
+        path = tmp_path / "model_file.py"
+        path.write_text(IMPORTS + source)
+        asked = (str(path), name, mode, batch_size)
+        found: dict[str, Any] = loader.call("loaded_workload:trace", *asked, time_limit_s=_LIMIT_S)
+        return found
+
+    return traced
+
+
+MODEL = "model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)], name='dense')\n"
+STEP = """
+weights = tf.Variable(tf.ones((3, 1)))
+
+@tf.function(input_signature=[tf.TensorSpec([None, 3]), tf.TensorSpec([None, 1])])
+def train_step(x, y):
+    loss = tf.reduce_mean((x @ weights - y) ** 2)
+    weights.assign_sub(0.1 * tf.gradients(loss, [weights])[0])
+    return loss
+"""
+WORKLOAD = """
+def double(rows):
+    return 2.0 * rows
+
+def workload():
+    return placement_advisor.Workload(step=double, inputs=(np.ones((5, 2)),), mode="infer")
+"""
+
+
+def test_a_workload_comes_before_a_step_and_a_model(trace: Callable[..., Any]) -> None:
+    found = trace(MODEL + STEP + WORKLOAD)
+    assert (found["mode"], found["batch_size"]) == ("infer", 5)
+    assert found["chosen"] == "workload() (Workload), one batch from the inputs of workload()"
+    assert found["input_names"] == ("rows",)
+    np.testing.assert_array_equal(found["returned"][0], np.full((5, 2), 2.0))
+
+
+def test_a_workload_can_be_made_of_specs_at_a_batch_of_its_own(trace: Callable[..., Any]) -> None:
+    source = WORKLOAD.replace(
+        "np.ones((5, 2)),)", "{'rows': tf.TensorSpec([None, 2])},), batch_size=7"
+    ).replace("2.0 * rows", "2.0 * rows['rows']")
+    found = trace(source)
+    assert (found["batch_size"], found["shapes"]) == (7, [[(7, 2)]])
+    assert found["chosen"].endswith("batches made up for the specs in the inputs of workload()")
+    assert trace(source, batch_size=9)["shapes"] == [[(9, 2)]]
+
+
+def test_a_workload_can_bring_a_dataset_of_arguments(trace: Callable[..., Any]) -> None:
+    found = trace(
+        "def workload():\n"
+        "    pairs = tf.data.Dataset.from_tensor_slices((tf.range(6), tf.range(6))).batch(2)\n"
+        "    return placement_advisor.Workload(step=tf.add, inputs=pairs)\n"
+    )
+    assert (found["mode"], found["shapes"]) == ("train", [[(2,), (2,)]] * 3)
+    np.testing.assert_array_equal(found["returned"][0], [8, 10])
+
+
+def test_a_training_step_comes_before_a_model_and_is_traced_at_a_known_batch(
+    trace: Callable[..., Any],
+) -> None:
+    found = trace(MODEL + STEP)
+    assert (found["name"], found["mode"], found["batch_size"]) == ("train_step", "train", 32)
+    assert found["chosen"] == (
+        "train_step (tf.function), batches made up for its input_signature, batch 32 assumed"
+    )
+    assert found["shapes"] == [[(32, 3), (32, 1)]]
+    assert "AssignSubVariableOp" in found["kinds"]
+
+
+def test_examples_in_the_file_come_before_a_signature(trace: Callable[..., Any]) -> None:
+    found = trace(STEP + "inputs = (np.ones((4, 3), 'float32'), np.ones((4, 1), 'float32'))\n")
+    assert found["chosen"] == "train_step (tf.function), one batch from `inputs`"
+    assert found["shapes"] == [[(4, 3), (4, 1)]]
+
+
+def test_the_only_function_of_a_file_comes_before_a_model_that_is_not_compiled(
+    trace: Callable[..., Any],
+) -> None:
+    source = MODEL + STEP.replace("train_step", "fit_line")
+    assert trace(source)["chosen"].startswith("fit_line (tf.function)")
+    compiled = trace(source + "model.compile('sgd', 'mse')\n")
+    assert compiled["chosen"].startswith("model (compiled Sequential)")
+
+
+def test_a_name_comes_before_everything(trace: Callable[..., Any]) -> None:
+    source = MODEL + STEP + WORKLOAD + "other = tf.function(double)\n"
+    assert trace(source, name="model")["name"] == "dense"
+    assert trace(source, name="train_step")["mode"] == "train"
+    assert trace(source, name="workload")["mode"] == "infer"
+
+
+def test_a_name_can_be_that_of_a_function_that_makes_a_model(trace: Callable[..., Any]) -> None:
+    found = trace("def network(units=2):\n    " + MODEL + "    return model\n", name="network")
+    assert found["chosen"] == (
+        "network() (not compiled Sequential), batches made up for its inputs, batch 32 assumed"
+    )
+
+
+def test_a_model_without_data_is_used_at_the_batch_that_is_asked_for(
+    trace: Callable[..., Any],
+) -> None:
+    found = trace(MODEL, batch_size=5)
+    assert (found["mode"], found["shapes"]) == ("infer", [[(5, 3)]])
+    assert found["chosen"] == "model (not compiled Sequential), batches made up for its inputs"
+
+
+@pytest.mark.parametrize("name", ["build_model", "make_model", "create_model", "get_model"])
+def test_a_function_that_builds_a_model_is_found(trace: Callable[..., Any], name: str) -> None:
+    found = trace(
+        f"def {name}():\n    {MODEL}    model.compile('sgd', 'mse')\n    return model\n"
+        "if __name__ == '__main__':\n    raise AssertionError('was run as a script')\n"
+    )
+    assert found["mode"] == "train"
+    assert found["chosen"].startswith(f"{name}() (compiled Sequential)")
+    assert found["shapes"] == [[(32, 3), (32, 1)]]
+
+
+def test_symbolic_inputs_of_a_model_are_no_data(trace: Callable[..., Any]) -> None:
+    found = trace(
+        "inputs = keras.Input((None, 3))\n"
+        "outputs = keras.layers.LSTM(2)(inputs)\n"
+        "net = keras.Model(inputs, outputs)\n"
+    )
+    assert found["shapes"] == [[(32, 128, 3)]]
+    assert "batch 32 assumed, unknown sizes taken as 128" in found["chosen"]
+
+
+TWO_HEADS = """
+one = keras.Input((3,), name="one")
+two = keras.Input((4,), name="two")
+both = keras.layers.Concatenate()([one, two])
+model = keras.Model({"one": one, "two": two}, {
+    "number": keras.layers.Dense(1, name="number")(both),
+    "choice": keras.layers.Dense(6, name="choice")(both),
+})
+model.compile("sgd", {
+    "number": "mse",
+    "choice": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+})
+"""
+
+
+def test_each_output_gets_the_targets_that_its_loss_wants(trace: Callable[..., Any]) -> None:
+    found = trace(TWO_HEADS)
+    # In the order of the names: one, two; choice, number.
+    assert found["shapes"] == [[(32, 3), (32, 4), (32,), (32, 1)]]
+    classes = np.stack([batch[2] for batch in found["batches"]])
+    assert classes.min() >= 0
+    assert 2 <= classes.max() < 6
+
+
+def test_a_loss_that_does_not_say_that_it_wants_classes_gets_them(
+    trace: Callable[..., Any],
+) -> None:
+    found = trace(
+        "sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)\n"
+        "def own_loss(classes, logits):\n"
+        "    return sparse(classes, logits)\n"
+        "words = keras.Input((5,), dtype='int32')\n"
+        "vectors = keras.layers.Embedding(8, 2)(words)\n"
+        "model = keras.Model(words, keras.layers.Dense(8)(vectors))\n"
+        "model.compile('adam', own_loss)\n"
+    )
+    assert found["shapes"] == [[(32, 5), (32, 5)]]
+
+
+def test_examples_without_targets_are_completed(trace: Callable[..., Any]) -> None:
+    found = trace(MODEL + "model.compile('sgd', 'mse')\ninputs = np.ones((4, 3))\n")
+    assert found["shapes"] == [[(4, 3), (4, 1)]]
+    assert found["chosen"].endswith(
+        "one batch from `inputs`, which has no targets, so all values made up"
+    )
+
+
+def test_a_tuple_of_as_many_tensors_as_a_model_takes_has_no_targets(
+    trace: Callable[..., Any],
+) -> None:
+    found = trace(
+        "one, two = keras.Input((3,)), keras.Input((3,))\n"
+        "model = keras.Model([one, two], keras.layers.Add()([one, two]))\n"
+        "inputs = (np.ones((4, 3)), np.ones((4, 3)))\n"
+    )
+    assert found["shapes"] == [[(4, 3), (4, 3)]]
+    np.testing.assert_array_equal(found["returned"][0], np.full((4, 3), 2.0))
+
+
+OWN_STEP = """
+class Duel(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = keras.layers.Dense(2), keras.layers.Dense(2)
+
+    def train_step(self, images):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(self.left(images) - self.right(images))
+        weights = self.left.trainable_weights
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+        return {"loss": loss}
+
+duel = Duel()
+duel.compile("adam")
+inputs = np.ones((4, 3), np.float32)
+"""
+
+
+def test_a_train_step_of_the_users_own_needs_neither_call_nor_loss_nor_targets(
+    trace: Callable[..., Any],
+) -> None:
+    found = trace(OWN_STEP)
+    assert (found["name"], found["mode"], found["shapes"]) == ("duel", "train", [[(4, 3)]])
+    assert "AssignSubVariableOp" in found["kinds"]
+
+
+def test_a_train_step_that_takes_targets_without_a_loss_gets_some(
+    trace: Callable[..., Any],
+) -> None:
+    source = (
+        "class Fitted(keras.Model):\n"
+        "    def train_step(self, data):\n"
+        "        x, y = data\n"
+        "        with tf.GradientTape() as tape:\n"
+        "            loss = tf.reduce_mean((self(x) - y) ** 2)\n"
+        "        weights = self.trainable_weights\n"
+        "        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))\n"
+        "        return {'loss': loss}\n"
+        "rows = keras.Input((3,))\n"
+        "model = Fitted(rows, keras.layers.Dense(2)(rows))\n"
+        "model.compile('adam')\n"
+    )
+    assert trace(source)["shapes"] == [[(32, 3), (32, 2)]]
+    alone = source.replace("x, y = data", "x, y = data, 0.0")
+    assert trace(alone)["shapes"] == [[(32, 3)]]
+
+
+def test_a_model_that_was_called_once_has_told_its_shapes(trace: Callable[..., Any]) -> None:
+    found = trace(
+        "class Net(keras.Model):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.dense = keras.layers.Dense(2)\n"
+        "    def call(self, rows):\n"
+        "        return self.dense(rows)\n"
+        "net = Net()\n"
+        "net(np.ones((6, 4)))\n"
+    )
+    assert found["shapes"] == [[(32, 4)]]
+    assert "batches made up for the shapes it was built for" in found["chosen"]
+
+
+def test_of_several_models_the_only_compiled_one_is_taken(trace: Callable[..., Any]) -> None:
+    found = trace(
+        MODEL.replace("model", "encoder")
+        + "whole = keras.Sequential([encoder, keras.layers.Dense(3)])\n"
+        + "whole.compile('sgd', 'mse')\n"
+    )
+    assert found["chosen"].startswith("whole (compiled Sequential)")
+
+
+MODULE = """
+class Scaler(tf.Module):
+    def __init__(self):
+        self.factor = tf.Variable(2.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    def __call__(self, rows):
+        return self.factor * rows
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    def half(self, rows):
+        return rows / self.factor
+
+scaler = Scaler()
+"""
+
+
+def test_a_module_is_called(trace: Callable[..., Any]) -> None:
+    found = trace(MODULE)
+    assert (found["name"], found["mode"], found["batch_size"]) == ("scaler", "infer", 32)
+    np.testing.assert_allclose(found["returned"][0], 2 * found["batches"][-1][0])
+
+
+def test_a_method_of_a_module_is_named(trace: Callable[..., Any]) -> None:
+    found = trace(MODULE, name="scaler.half", batch_size=2)
+    assert (found["name"], found["shapes"]) == ("scaler.half", [[(2, 3)]])
+
+
+def test_any_function_can_be_named_if_there_are_inputs(trace: Callable[..., Any]) -> None:
+    found = trace(WORKLOAD + "inputs = np.ones((3, 2))\n", name="double")
+    assert found["chosen"] == "double (function), one batch from `inputs`"
+
+
+def test_what_the_file_prints_stays_in_the_child(
+    trace: Callable[..., Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    trace(MODEL + "print('noise')\n")
+    assert "noise" not in "".join(capfd.readouterr())
+
+
+REFUSED = [
+    ("def workload():\n    return 3\n", {}, "workload() returned a int"),
+    ("def workload():\n    return missing\n", {}, "NameError: name 'missing' is not defined"),
+    (WORKLOAD, {"mode": "train"}, "workload() has mode 'infer', not 'train'"),
+    (
+        WORKLOAD.replace("np.ones((5, 2)),", "tf.TensorSpec([2]), 3.0"),
+        {},
+        "mixes specs with values",
+    ),
+    (WORKLOAD.replace("np.ones((5, 2)),", "1.0, 2.0"), {}, "too many positional arguments"),
+    (WORKLOAD.replace("np.ones((5, 2))", "tf.TensorSpec(None)"), {}, "unknown number of dimension"),
+    ("@tf.function\ndef step(x):\n    return x\n", {}, "step: no example batches"),
+    (
+        "class Net(keras.Model):\n    pass\nnet = Net()\n",
+        {},
+        "net (Net) does not say what inputs it takes",
+    ),
+    (
+        f"with tf.distribute.MirroredStrategy(['/cpu:0']).scope():\n    {MODEL}",
+        {},
+        "model was made under a MirroredStrategy",
+    ),
+    ("def build_model():\n    return None\n", {}, "build_model() returned a NoneType"),
+    ("def build_model():\n    raise OSError('no data')\n", {}, "OSError: no data"),
+    (MODULE, {"name": "scaler.third"}, "nothing is called 'scaler.third'"),
+    (MODULE.replace("__call__", "twice"), {}, "scaler has several functions: half, twice"),
+    (
+        "class Empty(tf.Module):\n    pass\nempty = Empty()\n",
+        {},
+        "empty (Empty) has no tf.function with an input_signature",
+    ),
+    (MODEL.replace("(3,)", "(3,), 4"), {"batch_size": 5}, "have a fixed batch of 4, not 5"),
+]
+
+
+@pytest.mark.parametrize(("source", "options", "reason"), REFUSED)
+def test_a_file_is_refused_with_its_name_and_the_reason(
+    trace: Callable[..., Any], source: str, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        trace(source, **options)
+    assert "model_file.py: " in caught.value.message
+    assert reason in caught.value.message

@@ -1,0 +1,60 @@
+"""What loops and conditionals of small functions take, seen from a child with TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from placement_advisor.tf.flat_step import flatten
+from placement_advisor.tf.oprows import composites_of
+
+_STATE = tf.Variable(tf.ones((3, 3)))
+
+
+def composites(step: str) -> dict[str, tuple[int | None, Any, Any, list[str]]]:
+    """Return trips, flops, bytes and the kinds' names within, by composite op of a step below."""
+    function = tf.function(globals()[step], autograph=False)
+    traced = function.get_concrete_function(tf.TensorSpec((2, 3)))
+    flat = flatten(traced, {})
+    return {
+        name: (
+            found.trips,
+            found.work.flops,
+            found.work.bytes_accessed,
+            sorted(found.members),
+        )
+        for name, found in composites_of(flat).items()
+    }
+
+
+def four_products(x: Any) -> Any:
+    """Multiply four times with a variable."""
+    return tf.while_loop(lambda i, _: i < 4, lambda i, x: (i + 1, x @ _STATE), (0, x))[1]
+
+
+def four_products_with_gradient(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = four_products(x)
+    return tape.gradient(y, x)
+
+
+def until_small(x: Any) -> Any:
+    """Halve as long as the data say so."""
+    return tf.while_loop(lambda x: tf.reduce_sum(x) > 1.0, lambda x: (x / 2.0,), (x,))[0]
+
+
+def one_or_two_products(x: Any) -> Any:
+    return tf.cond(tf.reduce_sum(x) > 0.0, lambda: x @ _STATE @ _STATE, lambda: x @ _STATE)
+
+
+def loop_in_a_loop(x: Any) -> Any:
+    """Multiply 3 × 4 times."""
+    return tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, four_products(x)), (0, x))[1]
+
+
+def called_with_any_batch(x: Any) -> Any:
+    """Call a function that was traced for any batch, as those of a SavedModel are."""
+    spec = tf.TensorSpec((None, 3))
+    return tf.function(four_products, autograph=False, input_signature=[spec])(x)
