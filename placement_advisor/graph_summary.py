@@ -24,7 +24,7 @@ from placement_advisor.totals import Total
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.graph import Edge, Op, OpGraph
+    from placement_advisor.graph import Op, OpGraph
 
 LOOP_KINDS = frozenset({"While", "StatelessWhile"})
 BRANCH_KINDS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
@@ -195,26 +195,30 @@ def _activations(graph: OpGraph, tensors: Mapping[tuple[str, int], int | None]) 
     """Return the forward tensors that the backward pass reads; all of them if there is none."""
     forward = {key for key in tensors if graph.op(key[0]).role is Role.FORWARD}
     if any(op.role is Role.BACKWARD for op in graph.ops):
+        held = _held(graph)
         forward &= {
-            _held_by(graph, edge)
+            held.get(edge.producer, (edge.producer, edge.port))
             for edge in graph.edges
             if not edge.is_control and graph.op(edge.consumer).role is Role.BACKWARD
         }
     return Total.of(tensors[key] for key in forward)
 
 
-def _held_by(graph: OpGraph, edge: Edge) -> tuple[str, int]:
-    """Return the op and port whose buffer the tensor of the edge lies in."""
-    while graph.op(edge.producer).kind in _ALIAS_KINDS:
-        inputs = [e for e in graph.inputs_of(edge.producer) if not e.is_control]
-        if not inputs:
-            break
-        # The other input, if there is one, is a shape or an axis: smaller, often a constant.
-        edge = max(
-            inputs,
-            key=lambda e: (graph.op(e.producer).role is not Role.CONSTANT, e.size_bytes or 0),
-        )
-    return edge.producer, edge.port
+def _held(graph: OpGraph) -> dict[str, tuple[str, int]]:
+    """Return for each op that hands a buffer on the op and port whose tensor lies in it."""
+    held: dict[str, tuple[str, int]] = {}
+    for op in graph.ops:
+        if op.kind not in _ALIAS_KINDS:
+            continue
+        inputs = [edge for edge in graph.inputs_of(op.name) if not edge.is_control]
+        if inputs:
+            # The other input, if there is one, is a shape or an axis: smaller, often a constant.
+            main = max(
+                inputs,
+                key=lambda e: (graph.op(e.producer).role is not Role.CONSTANT, e.size_bytes or 0),
+            )
+            held[op.name] = held.get(main.producer, (main.producer, main.port))
+    return held
 
 
 def _largest(

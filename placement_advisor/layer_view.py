@@ -147,29 +147,6 @@ def total_bytes(sizes: Iterable[int | None]) -> int | None:
     return total
 
 
-def depth_first(view: LayerView) -> list[str]:
-    """Return the layers so that each comes after its feeders, and right after the last of them.
-
-    Independent chains come one after the other, however the trace interleaves them. Layers of the
-    forward pass alone; on a loop between layers some feeder comes later.
-    """
-    feeders = view.feeders()
-    feeding = {feeder for some in feeders.values() for feeder in some}
-    ends = [layer for layer in feeders if layer not in feeding]
-    order: dict[str, None] = {}
-    entered: set[str] = set()
-    stack = [(layer, False) for layer in reversed([*ends, *feeders])]
-    while stack:
-        layer, done = stack.pop()
-        if done:
-            order[layer] = None
-        elif layer not in entered:
-            entered.add(layer)
-            stack.append((layer, True))
-            stack.extend((feeder, False) for feeder in reversed(feeders[layer]))
-    return list(order)
-
-
 def _shortened(layer: str | None, depth: int | None) -> str | None:
     """Return the first components of the path, and no number of a call if any were cut off."""
     if layer is None or depth is None or layer.count("/") < depth:

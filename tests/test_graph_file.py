@@ -3,10 +3,12 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import zlib
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +21,6 @@ from placement_advisor.work.signature import WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 # Everything that an op can say, and an op that says as little as possible.
 FULL = Op(
@@ -101,6 +102,15 @@ def test_a_file_by_hand(tmp_path: Path) -> None:
 
 def test_every_field_of_an_op_is_in_that_file() -> None:
     assert not [f.name for f in fields(Op) if getattr(FULL, f.name) == f.default]
+
+
+def test_the_example_of_the_documentation_loads_and_names_every_field(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "contracts.md").read_text(encoding="utf-8")
+    chapter = page.split("## graph.json.gz")[1]
+    example = chapter.split("``` json\n")[1].split("```")[0]
+    (tmp_path / "graph.json.gz").write_bytes(gzip.compress(example.encode()))
+    assert len(OpGraph.load(tmp_path / "graph.json.gz").edges) == 1
+    assert set(re.findall(r"`ops\[\]\.(\w+)`", chapter)) == {f.name for f in fields(Op)}
 
 
 @given(graph=graphs())

@@ -2,14 +2,12 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from layer_models import model
 from op_graphs import graphs
 
 from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 from placement_advisor.layer_view import (
     LayerEdge,
     LayerSummary,
-    depth_first,
     depth_for,
     layer_view,
 )
@@ -118,7 +116,6 @@ def test_a_layer_that_wraps_another_makes_a_loop_that_is_kept() -> None:
     view = layer_view(wrapping())
     assert {(e.source, e.target) for e in view.edges} == {("outer", "inner"), ("inner", "outer")}
     assert view.feeders() == {"inner": ("outer",), "outer": ("inner",)}
-    assert sorted(depth_first(view)) == ["inner", "outer"]
 
 
 def nested() -> OpGraph:
@@ -164,11 +161,6 @@ def test_the_largest_depth_that_fits_is_chosen() -> None:
     # Six layers at full depth, four at depth 2, three at depth 1.
     chosen = {most: depth_for(nested(), most) for most in (6, 5, 4, 3, 2)}
     assert chosen == {6: None, 5: 2, 4: 2, 3: 1, 2: 1}
-
-
-def test_depth_first_takes_interleaved_towers_one_after_the_other() -> None:
-    view = layer_view(model("in -> a1", "in -> b1", "a1 -> a2", "b1 -> b2", "a2 b2 -> dot"))
-    assert depth_first(view) == ["a1", "a2", "b1", "b2", "dot"]
 
 
 def test_an_empty_graph_has_an_empty_view() -> None:

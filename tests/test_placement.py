@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -128,3 +128,75 @@ def test_a_file_for_another_graph_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlacementError, match=r"towers\.json: written for graph") as caught:
         Placement.load(path, graph_with_layers("b"))
     assert caught.value.hint == "analyse the model again to write a placement that fits it"
+
+
+def placement_document(graph: OpGraph) -> dict[str, Any]:
+    return place(graph, *(0 for _ in placed_ops(graph))).as_json(graph, DEVICES)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("schema_version", 9, "schema_version: 9 is newer than the 1 that this advisor reads"),
+        ("schema_version", None, "schema_version: None is not a version"),
+        ("label", 5, "label: 5 is not a text"),
+        ("graph_fingerprint", [], "graph_fingerprint: [] is not a text"),
+        ("by_layer", [], "by_layer: [] is not an object"),
+        ("by_layer", {"a": 0}, "by_layer.'a': 0 is not a text"),
+        ("by_layer", {}, "by_layer: no device for layer 'a'"),
+        ("by_op", {"op0": None}, "by_op.'op0': None is not a text"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_with_its_place(
+    tmp_path: Path, key: str, value: object, problem: str
+) -> None:
+    graph = graph_with_layers("a")
+    path = tmp_path / "placement.json"
+    path.write_text(json.dumps(placement_document(graph) | {key: value}), encoding="utf-8")
+    with pytest.raises(PlacementError) as caught:
+        Placement.load(path, graph)
+    assert caught.value.message.startswith(f"{path}: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "no JSON at line 1, column 1: Expecting value"),
+        (b"[]", "[] is not an object"),
+        (b"{}", "no field 'schema_version'"),
+        (b'{"schema_version": 1}', "no field 'label'"),
+        (b"[" * 100_000, "too deeply nested"),
+        (b"\xff", "no UTF-8 text at byte 0"),
+    ],
+)
+def test_what_is_no_placement_file_says_so(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "placement.json"
+    path.write_bytes(content)
+    with pytest.raises(PlacementError) as caught:
+        Placement.load(path, graph_with_layers("a"))
+    assert caught.value.message == f"{path}: {problem}"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PlacementError, match="cannot be read: No such file"):
+        Placement.load(tmp_path / "gone.json", graph_with_layers("a"))
+
+
+@given(
+    share=st.floats(0, 1),
+    dropped=st.integers(0, 9),
+    put=st.sampled_from(["", "0", "null", "[", '"']),
+)
+def test_a_damaged_file_is_refused_or_places_every_op(
+    tmp_path_factory: pytest.TempPathFactory, share: float, dropped: int, put: str
+) -> None:
+    graph = graph_with_layers("a", None, "b")
+    whole = json.dumps(placement_document(graph))
+    at = int(share * len(whole))
+    path = tmp_path_factory.mktemp("placement") / "placement.json"
+    path.write_text(whole[:at] + put + whole[at + dropped :], encoding="utf-8")
+    try:
+        placement = Placement.load(path, graph)
+    except PlacementError:
+        return
+    assert set(placement.device_of) == {"op0", "op1", "op2"}

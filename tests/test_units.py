@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor import units
-from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
+from placement_advisor.units import (
+    format_bandwidth,
+    format_bytes,
+    format_flops,
+    format_ns,
+    format_share,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +60,10 @@ def test_a_size_is_decimal_and_has_three_digits(size_bytes: float | None, text: 
     [
         (format_bandwidth(7_600_000_000), "7.60 GB/s"),
         (format_bandwidth(None), "?"),
+        (format_flops(999_999), "1.00 Mflop"),
+        (format_flops(2_500_000_000_000), "2.50 Tflop"),
+        (format_flops(0), "0 flop"),
+        (format_flops(None), "?"),
         (format_share(0.204), "20 %"),
         (format_share(0.0), "0 %"),
         (format_share(1.0), "100 %"),

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.layers import layer_graph
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.layer_view import depth_first
 from placement_advisor.placement import Placement
+from placement_advisor.structure.order import depth_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

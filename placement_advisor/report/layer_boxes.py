@@ -31,7 +31,9 @@ MAX_BOXES = 60
 _FEW_BOXES = 8
 # A shorter common beginning of names says nothing.
 _MIN_COMMON = 4
+# Shares below take a digit more; below the second, that would be rounded to 0.0.
 _SMALL_SHARE = 0.1
+_TINY_SHARE = 0.0005
 
 
 class Group(StrEnum):
@@ -213,6 +215,8 @@ def _flops_text(facts: Sequence[_Fact], step_flops: int) -> str:
     share = sum(known) / step_flops
     if not any(fact.flops.parts for fact in facts):
         return "counted in its first part"
+    if 0 < share < _TINY_SHARE:
+        return "< 0.1 % of flops"
     if 0 < share < _SMALL_SHARE:
         return f"{share * 100:.1f} % of flops"
     return f"{format_share(share)} of flops"

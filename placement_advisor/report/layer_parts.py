@@ -53,14 +53,16 @@ class Parts:
 
 def layer_parts(graph: OpGraph, view: LayerView) -> Parts:
     """Return the forward pass of a view with its wrapping layers cut into parts."""
-    layer_of = view.membership.layer_of
+    layer_of, free = view.membership.layer_of, view.membership.free
+    computing = {layer for name, layer in layer_of.items() if name not in free}
     between = [
         edge
         for edge in graph.edges
         if not edge.is_control
-        and edge.producer not in view.membership.free
         and edge.producer in layer_of
         and edge.consumer in layer_of
+        # A layer that does nothing but read its variables (a cell in a loop) serves its reader.
+        and (edge.producer not in free or layer_of[edge.producer] not in computing)
     ]
     times_left = _times_left(graph, between, layer_of)
     key_of = {name: (layer, times_left.get(name, 0)) for name, layer in layer_of.items()}

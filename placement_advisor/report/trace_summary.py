@@ -24,6 +24,8 @@ _ROWS = 5
 _NAMES = 3
 _UNKNOWN = "unknown"
 _LABEL = 13
+# Would be rounded to 0.0 %, which is something else.
+_TINY_SHARE = 0.0005
 
 
 def render_trace(traced: Traced, summary: GraphSummary, *, model_path: str, graph_file: str) -> str:
@@ -55,7 +57,7 @@ def _facts(summary: GraphSummary) -> Iterator[str]:
     yield _fact(
         "edges",
         f"{edges.parts} tensors, bytes known for {_floor_share(edges.known_share)}; "
-        f"{summary.control_edges} control edges",
+        f"{_count(summary.control_edges, 'control edge', 'control edges')}",
     )
     parameters = f"{_sized(summary.parameters, 'variable')} read by the forward pass"
     if summary.state.parts:
@@ -180,7 +182,8 @@ def _host_kind(kind: HostKind) -> str:
     if kind.layers:
         text += f" in {names(kind.layers)}"
     if kind.bound_ops:
-        text += f"; {kind.bound_ops} more ops stand with their variables"
+        bound = _count(kind.bound_ops, "more op stands", "more ops stand")
+        text += f"; {bound} with the same variables or tables"
     if kind.crossing.parts:
         text += f"; {_total(kind.crossing, format_bytes)} to and from ops that have one"
     return one_line(text)
@@ -190,9 +193,12 @@ def _control_flow(op: ControlFlow) -> str:
     text = f"{op.kind} {op.op}"
     text += f", layer {op.layer}" if op.layer is not None else f", {op.role.value}"
     if op.is_loop:
-        text += f", {_UNKNOWN if op.trips is None else op.trips} trips"
+        trips = f"trips {_UNKNOWN}" if op.trips is None else _count(op.trips, "trip", "trips")
+        text += f", {trips}"
     else:
         text += ", one branch runs"
+    if op.flops_share is None and op.bytes_share is None:
+        return one_line(f"{text}, share of the work {_UNKNOWN}")
     return one_line(f"{text}, {_share(op.flops_share)} of flops, {_share(op.bytes_share)} of bytes")
 
 
@@ -230,7 +236,9 @@ def _total(total: Total, form: Callable[[int], str]) -> str:
 
 
 def _share(share: float | None) -> str:
-    return _UNKNOWN if share is None else f"{share * 100:.1f} %"
+    if share is None:
+        return _UNKNOWN
+    return "< 0.1 %" if 0 < share < _TINY_SHARE else f"{share * 100:.1f} %"
 
 
 def _floor_share(share: float) -> str:

@@ -18,8 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.digraph import immediate_dominators
-from placement_advisor.structure.flow import Flow, flow
+from placement_advisor.structure.flow import Flow, flow, meeting_points
 
 if TYPE_CHECKING:
     from placement_advisor.layer_view import LayerView
@@ -46,7 +45,7 @@ class ParallelBranches:
 def parallel_branches(view: LayerView) -> tuple[ParallelBranches, ...]:
     """Return every region of at least two ways, by fork in layer order."""
     way = flow(view)
-    joins = _meeting_points(way)
+    joins = meeting_points(way)
     forks = [
         (join - fork, fork, join)
         for fork, join in enumerate(joins)
@@ -72,14 +71,6 @@ def parallel_branches(view: LayerView) -> tuple[ParallelBranches, ...]:
             )
             found.append((way.members[fork][0], region))
     return tuple(region for _, region in sorted(found, key=lambda pair: pair[0]))
-
-
-def _meeting_points(way: Flow) -> list[int | None]:
-    """Return for each node the first that all ways from it to an end go through."""
-    last = len(way.out) - 1
-    backwards = [[last - target for target in way.out[last - node]] for node in range(last + 1)]
-    after = immediate_dominators(backwards)
-    return [None if above is None else last - above for above in reversed(after)]
 
 
 def _parts(way: Flow, fork: int, join: int) -> list[list[int]]:

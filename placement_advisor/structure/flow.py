@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.digraph import strong_components
+from placement_advisor.digraph import immediate_dominators, strong_components
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,3 +62,11 @@ def flow(view: LayerView) -> Flow:
         into=[sorted(some) for some in into],
         out=[sorted(some) for some in out],
     )
+
+
+def meeting_points(way: Flow) -> list[int | None]:
+    """Return for each node the first other that all ways from it to an end go through."""
+    last = len(way.out) - 1
+    backwards = [[last - target for target in way.out[last - node]] for node in range(last + 1)]
+    after = immediate_dominators(backwards)
+    return [None if point is None else last - point for point in reversed(after)]

@@ -5,10 +5,9 @@ the layer. Two groups of layers are alike if their layers are, one by one, and a
 feeder outside the group is then the same layer for both (a mask), or stands as far before one
 group as the other's before the other. The first block of a sequence may be fed by anything.
 
-Layers are put in one order and repetitions are looked for in it: the order of the trace, in which
-blocks of a chain stand one after the other, then, for what remains, depth first, which does the
-same for towers that the trace interleaves. The longest repetition is taken first, so that what
-repeats within a block is not listed again.
+Layers are put in one order, `depth_first`, in which the blocks of a chain stand one after the
+other, and repetitions are looked for in that. The longest one is taken first, so that what repeats
+within a block is not listed again.
 
 Left out: blocks of more than `MAX_BLOCK_LAYERS` layers; alike groups side by side, which are
 parallel branches or towers; values (two loops that differ in their number of turns alone).
@@ -23,8 +22,8 @@ import numpy as np
 
 from placement_advisor.digraph import strong_components
 from placement_advisor.graph import Role
-from placement_advisor.layer_view import depth_first
 from placement_advisor.membership import data_inputs
+from placement_advisor.structure.order import depth_first
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -49,15 +48,9 @@ class RepeatedBlocks:
 
 def repeated_blocks(graph: OpGraph, view: LayerView) -> tuple[RepeatedBlocks, ...]:
     """Return the repetitions, in layer order of their first layers; none overlap."""
-    labels = _labels(graph, view)
-    layers = view.forward_layers()
-    taken: set[str] = set()
-    found = []
-    for order in (layers, depth_first(view)):
-        for blocks in _Search(order, labels, view.feeders(), taken).repetitions():
-            found.append(RepeatedBlocks(blocks=blocks))
-            taken.update(*blocks)
-    place = {layer: i for i, layer in enumerate(layers)}
+    search = _Search(depth_first(view), _labels(graph, view), view.feeders())
+    place = {layer: i for i, layer in enumerate(view.forward_layers())}
+    found = [RepeatedBlocks(blocks=blocks) for blocks in search.repetitions()]
     return tuple(sorted(found, key=lambda repetition: place[repetition.blocks[0][0]]))
 
 
@@ -85,14 +78,13 @@ def _labels(graph: OpGraph, view: LayerView) -> dict[str, int]:
 
 
 class _Search:
-    """Looks for repetitions in one order of the layers; those taken already are left out."""
+    """Looks for repetitions in one order of the layers."""
 
     def __init__(
         self,
         order: Sequence[str],
         labels: Mapping[str, int],
         feeders: Mapping[str, Sequence[str]],
-        taken: set[str],
     ) -> None:
         place = {layer: i for i, layer in enumerate(order)}
         self.order = order
@@ -102,7 +94,7 @@ class _Search:
             [max((f for f in some if f < i), default=-1) for i, some in enumerate(self.feeders)],
             dtype=np.int64,
         )
-        self.taken = bytearray(layer in taken for layer in order)
+        self.taken = bytearray(len(order))
         self.visits = 0
 
     def repetitions(self) -> Iterator[tuple[tuple[str, ...], ...]]:
@@ -169,16 +161,18 @@ class _Search:
             feeder + period in theirs or feeder in theirs for feeder in self.feeders[i]
         )
 
-    def _crossing(self, start: int, period: int) -> int:
-        """Return how many layers of a block feed the next."""
-        return len(
-            {
-                feeder
-                for i in range(start + period, start + MIN_BLOCKS * period)
-                for feeder in self.feeders[i]
-                if start <= feeder < start + period
-            }
-        )
+    def _crossing(self, start: int, period: int) -> tuple[int, int]:
+        """Return how many layers of a block feed the next, and minus how many those feed.
+
+        A block ends better where one layer feeds several, as the sum of a residual unit does.
+        """
+        crossing = [
+            feeder
+            for i in range(start + period, start + MIN_BLOCKS * period)
+            for feeder in self.feeders[i]
+            if start <= feeder < start + period
+        ]
+        return len(set(crossing)), -len(crossing)
 
     def _is_block(self, start: int, period: int) -> bool:
         """Whether the first block is one piece, wired within as the next, and feeds it."""

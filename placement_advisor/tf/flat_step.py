@@ -141,9 +141,12 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
     rewrites.lift_control_inputs_of_constants(nodes, frames(nodes))
     nodes = rewrites.drop_barriers(nodes, returned, set(targets))
     nodes, targets = rewrites.bypass_identities(nodes, returned, targets)
+    reads = {node.name for node in nodes if node.kind == "ReadVariableOp"}
+    targets = tuple(target for target in targets if target not in reads)
     if not {*returned, *targets}:
         raise ModelError("the step returns nothing and changes nothing")
-    nodes = needed(nodes, {*returned, *targets, *inputs})
+    ends = {*returned, *targets, *inputs}
+    nodes = needed(rewrites.drop_unread_reads(needed(nodes, ends), returned), ends)
     step = folded(nodes)
     return FlatStep(
         ops=step.nodes,

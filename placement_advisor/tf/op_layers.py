@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import Role
+from placement_advisor.tf.containers import parts_of
 from placement_advisor.tf.roles import GRADIENT_SCOPE, GRADIENT_SUFFIX
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from placement_advisor.tf.nodes import Node
 
 LAYER_ATTRIBUTE = "_placement_advisor_layer"
+# Ends the path of a layer that holds other layers.
+CONTAINER_MARK = "/"
 _CALL_NUMBER = re.compile(r"_\d+$")
 _ANY_GRADIENT_SCOPE = re.compile(r"(?:^|(?<=/))(?:gradient_tape|gradients(?:_\d+)?)/")
 _FUNCTION_CALL_PART = re.compile(r"(?:^|(?<=/))(?:Stateful)?PartitionedCall(?:_\d+)?/")
@@ -41,8 +44,10 @@ def op_layers(
     """Return the layers of ops by name; ``operations`` stand in topological order."""
     forward = [op for op in operations if roles[op.name] is Role.FORWARD]
     served = _served_names(operations, roles)
-    scopes = _keras_calls(forward)
-    others = [op for op in forward if _longest_prefix(op.name, scopes) is None]
+    scopes, own = _keras_calls(forward, variables)
+    others = [
+        op for op in forward if op.name not in own and _longest_prefix(op.name, scopes) is None
+    ]
     gradients = None if scopes else {n for names in served.values() for n in names}
     scopes |= _name_scopes(others, variables, readers, gradients)
     layers: dict[str, str] = {}
@@ -86,16 +91,36 @@ def _served_names(operations: list[Node], roles: dict[str, Role]) -> dict[str, t
     return served
 
 
-def _keras_calls(forward: list[Node]) -> dict[str, str]:
-    """Map the name scope of each call of a Keras layer to the layer."""
+def _keras_calls(
+    forward: list[Node], variables: dict[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Map the name scope of each call of a Keras layer to the layer.
+
+    Also returns the ops that layers which hold others compute themselves, with their call's scope.
+    """
     calls: Counter[str] = Counter()
     scopes: dict[str, str] = {}
+    own: dict[str, str] = {}
+    containers: dict[str, str] = {}
     for op in forward:
         tag = _tag(op)
-        scope = _call_scope(op.name, tag) if tag else None
-        if tag and scope and scope not in scopes:
+        if not tag:
+            continue
+        scope = _call_scope(op.name, tag.removesuffix(CONTAINER_MARK))
+        if tag.endswith(CONTAINER_MARK):
+            own[op.name] = scope if op.name.startswith(f"{scope}/") else ""
+            containers[own[op.name]] = tag.removesuffix(CONTAINER_MARK)
+        elif scope not in scopes:
             scopes[scope] = _numbered(tag, calls)
-    return scopes
+    parts = parts_of(forward, own, variables)
+    in_call = Counter(part.scope for part in parts)
+    for part in parts:
+        container = containers[part.scope]
+        is_all = in_call[part.scope] == 1
+        label = _numbered(container if is_all else f"{container}/{part.short_name}", calls)
+        inside = {op.name for op in part.ops}
+        scopes.update(dict.fromkeys(part.keys(own.keys() - inside), label))
+    return scopes, own
 
 
 def _name_scopes(

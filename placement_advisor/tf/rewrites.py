@@ -124,6 +124,30 @@ def bypass_identities(
     return [node for node in nodes if id(node) not in bypassed], tuple(dict.fromkeys(kept))
 
 
+def drop_unread_reads(nodes: Iterable[Node], outputs: Collection[str]) -> list[Node]:
+    """Leave out reads of variables whose value nobody takes; what they waited for is kept.
+
+    A tf.function keeps them, and lets later updates wait for them.
+    """
+    nodes = list(nodes)
+    taken = {id(producer) for node in nodes for producer, _ in node.inputs}
+    unread = {
+        id(node)
+        for node in nodes
+        if node.kind == "ReadVariableOp" and id(node) not in taken and node.name not in outputs
+    }
+
+    def stays(node: Node) -> list[Node]:
+        if id(node) not in unread:
+            return [node]
+        return [wait for before in node.controls for wait in stays(before)]
+
+    for node in nodes:
+        if any(id(before) in unread for before in node.controls):
+            node.controls = _distinct([wait for before in node.controls for wait in stays(before)])
+    return [node for node in nodes if id(node) not in unread]
+
+
 def _without_unread_barriers(nodes: list[Node], keep: Collection[str]) -> list[Node]:
     if not any(node.kind == "NoOp" for node in nodes):
         return nodes

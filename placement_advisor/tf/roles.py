@@ -110,13 +110,14 @@ def _what_feeds_a_second_forward_pass(
 def _sums_of_gradients(
     operations: list[Node], readers: dict[str, list[Node]], found: dict[str, Role]
 ) -> None:
-    """A tensor that is used twice has a gradient that is added up, under no gradient's name."""
-    for op in operations:
-        if found[op.name] is Role.UPDATE:
-            given = {found[p.name] for p, _ in op.inputs} - {Role.CONSTANT}
-            feeds_gradients = Role.BACKWARD in _roles_of(readers[op.name], found)
-            if given == {Role.BACKWARD} and feeds_gradients:
-                found[op.name] = Role.BACKWARD
+    """What feeds a gradient is one, also under no gradient's name.
+
+    So are the sum of a tensor's gradients, if it is used twice, and all that a custom gradient
+    computes (the swish activation has one).
+    """
+    for op in reversed(operations):
+        if found[op.name] is Role.UPDATE and Role.BACKWARD in _roles_of(readers[op.name], found):
+            found[op.name] = Role.BACKWARD
 
 
 def _what_feeds_updates_alone(

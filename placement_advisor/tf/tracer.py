@@ -26,7 +26,7 @@ from placement_advisor.tf.example_inputs import make_batches
 from placement_advisor.tf.flat_step import flatten
 from placement_advisor.tf.loader import load
 from placement_advisor.tf.model_file import describe, hint_for
-from placement_advisor.tf.op_layers import LAYER_ATTRIBUTE
+from placement_advisor.tf.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
 from placement_advisor.tf.oprows import composites_of, op_graph
 
 if TYPE_CHECKING:
@@ -122,11 +122,20 @@ def traced_function(workload: LoadedStep) -> Any:
         return workload.trace(specs)
 
     def step(batch: Any) -> Any:
+        from keras.src.backend.common import global_state
         from keras.src.backend.common.name_scope import current_path
 
         def layer(_: Any) -> Any:
             path = current_path()
-            return attr_value_pb2.AttrValue(s=path.encode()) if path else None
+            if not path:
+                return None
+            innermost = global_state.get_global_attribute("name_scope_stack")[-1].caller
+            # A recurrent layer holds its cell, but computes as one.
+            if getattr(innermost, "_layers", None) and not isinstance(
+                innermost, tf.keras.layers.RNN
+            ):
+                path += CONTAINER_MARK
+            return attr_value_pb2.AttrValue(s=path.encode())
 
         with ops.get_default_graph()._attr_scope({LAYER_ATTRIBUTE: layer}):
             return workload.step(batch)

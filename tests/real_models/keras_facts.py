@@ -13,8 +13,9 @@ from placement_advisor.tf import tracer
 def facts() -> dict[str, Any]:
     """Return what models here are checked against.
 
-    ``weights`` are numbers of elements, ``slots`` and ``state`` bytes, by path. ``macs`` are
-    multiply-adds of convolutions and dense layers. ``first_macs`` are those of the layer that the images enter: its input needs no gradient.
+    By path: ``weights`` are numbers of elements, ``slots`` and ``state`` bytes. ``macs`` are
+    multiply-adds of convolutions and dense layers, ``first_macs`` those of the layer that the
+    images enter: its input needs no gradient.
     """
     model = tracer.loaded_workload().model
     assert model is not None

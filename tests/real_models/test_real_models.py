@@ -167,6 +167,7 @@ def test_single_and_alternating_are_simulated(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # Three minutes on a machine shared with many.
 @pytest.mark.skipif(len(usable_cores()) < 2, reason="real runs need two cores of their own")
 def test_mobilenet_really_runs_and_computes_the_same_when_split(
     advisor: Callable[..., Ran], tmp_path: Path

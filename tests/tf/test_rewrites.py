@@ -88,6 +88,29 @@ def test_readers_of_an_identity_of_many_read_what_it_was_given() -> None:
     assert targets == ("write", "after")
 
 
+def test_a_read_whose_value_nobody_takes_goes_and_what_it_waited_for_stays() -> None:
+    nodes = nodes_of(
+        {
+            "variable": ("VarHandleOp", []),
+            "write": ("AssignVariableOp", ["variable"]),
+            "unread": ("ReadVariableOp", ["variable", "^write"]),
+            "again": ("ReadVariableOp", ["variable", "^unread"]),
+            "update": ("AssignAddVariableOp", ["variable", "^again"]),
+            "output": ("ReadVariableOp", ["variable"]),
+            "read": ("ReadVariableOp", ["variable"]),
+            "sum": ("AddV2", ["read"]),
+        }
+    )
+    assert ops_of(rewrites.drop_unread_reads(nodes, {"output"})) == {
+        "variable": ("VarHandleOp", []),
+        "write": ("AssignVariableOp", ["variable"]),
+        "update": ("AssignAddVariableOp", ["variable", "^write"]),
+        "output": ("ReadVariableOp", ["variable"]),
+        "read": ("ReadVariableOp", ["variable"]),
+        "sum": ("AddV2", ["read"]),
+    }
+
+
 def test_what_no_end_needs_is_left_out() -> None:
     nodes = nodes_of(
         {

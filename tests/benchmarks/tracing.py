@@ -1,0 +1,90 @@
+"""What the advisor adds to TensorFlow's own trace, and how much of a graph it knows.
+
+Each model has a child of its own. Times are those of the processor (all threads), which other
+work on the machine changes little. *Ours* is everything that `advisor trace` does after
+TensorFlow's trace and beside TensorFlow's inlining pass, up to handing the graph to the command.
+
+Sizes of the samples are `small` and `full`; a path to any model file works too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from big_models import BIG_MODELS, write_big_model
+from machine_facts import machine_facts
+
+from placement_advisor.children import Child, ChildFailure, preload
+
+_SAMPLES = Path(__file__).parents[2] / "sample_models"
+_SAMPLE_NAMES = ("deepconn", "resnet50", "transformer", "dlrm")
+_NAMES = (*(f"{name}-{size}" for name in _SAMPLE_NAMES for size in ("small", "full")), *BIG_MODELS)
+_COLUMNS = (
+    f"{'model':<20}{'ops':>8}{'edges':>8}{'trace':>8}{'inline':>8}{'ours':>7}{'share':>7}"
+    f"{'on top':>9}{'bytes':>8}{'layers':>8}{'of all':>8}{'flops':>8}"
+)
+
+
+def main() -> None:
+    """Measure the models named on the command line, all without a name."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help=f"a path or one of {', '.join(_NAMES)}"
+    )
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument("--graphs", type=Path, help="save each graph into this folder")
+    options = parser.parse_args()
+    preload()
+    found: dict[str, Any] = {"machine": machine_facts(), "models": {}}
+    print(_COLUMNS)
+    with tempfile.TemporaryDirectory() as scratch:
+        for model in options.models or _NAMES:
+            costs = _measured(model, Path(scratch), options.graphs)
+            found["models"][Path(model).stem] = costs
+            print(_row(model, costs), flush=True)
+    print("\nOurs, split up (CPU seconds)")
+    for model, costs in found["models"].items():
+        parts = "  ".join(f"{part} {cpu_s:.2f}" for part, cpu_s in costs["own_cpu_s"].items())
+        print(f"{model:<20}{parts}")
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def _measured(model: str, scratch: Path, graphs: Path | None) -> dict[str, Any]:
+    path, size = Path(model), None
+    if model in BIG_MODELS:
+        path = write_big_model(model, scratch)
+    elif model in _NAMES:
+        name, _, size = model.rpartition("-")
+        path = _SAMPLES / f"{name}.py"
+    graph_file = None if graphs is None else str(graphs / f"{path.stem}.graph.json.gz")
+    with Child(path.stem, scratch / f"{path.stem}.log") as child:
+        answer = child.call("traced_costs:measure", str(path), size, graph_file)
+    if isinstance(answer, ChildFailure):
+        raise SystemExit(f"{model}: {answer.message}\n{answer.output_tail}")
+    return dict(answer)
+
+
+def _row(model: str, costs: dict[str, Any]) -> str:
+    inlining_s, own_s = costs["inlining_cpu_s"], sum(costs["own_cpu_s"].values())
+    on_top_bytes = costs["peak_bytes"] - costs["resident_after_trace_bytes"]
+    shares = (
+        "edge_bytes_known_share",
+        "computing_ops_with_layer_share",
+        "ops_with_layer_share",
+        "computing_ops_with_flops_share",
+    )
+    return (
+        f"{Path(model).stem:<20}{costs['ops']:>8}{costs['edges']:>8}{costs['trace_cpu_s']:>8.2f}"
+        f"{'–' if inlining_s is None else f'{inlining_s:.2f}':>8}{own_s:>7.2f}"
+        f"{own_s / costs['trace_cpu_s']:>7.1%}{on_top_bytes / 1e6:>6.0f} MB"
+        + "".join(f"{costs[share]:>8.2%}" for share in shares)
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""`advisor trace`, on a real model of two towers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from command_runs import Ran, run_here
+
+from placement_advisor.graph import OpGraph
+from placement_advisor.graph_summary import summarize
+from placement_advisor.report.trace_summary import render_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """A run of the command and the file that it wrote."""
+
+    ran: Ran
+    file: Path
+
+
+@pytest.fixture(scope="module")
+def traced(fork_server: None, two_towers: Path, tmp_path_factory: pytest.TempPathFactory) -> Traced:
+    """One run with its default output, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("traced")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        ran = run_here("trace", str(two_towers))
+    return Traced(ran=ran, file=folder / "two_towers.graph.json.gz")
+
+
+def test_the_graph_file_is_named_after_the_model_and_nothing_else_is_left(traced: Traced) -> None:
+    assert traced.ran.code == 0, traced.ran.err
+    assert list(traced.file.parent.iterdir()) == [traced.file]
+
+
+def test_the_summary_is_that_of_the_file(traced: Traced, two_towers: Path) -> None:
+    graph = OpGraph.load(traced.file)
+    head, text = traced.ran.out.split("\nops ", 1)
+    assert f"ops {text}" == render_summary(summarize(graph))
+    first, chosen, where = head.splitlines()
+    assert first == f"{two_towers}: two_towers, training step, batch 32"
+    assert chosen.startswith("chosen       model (compiled Functional)")
+    assert where == f"graph        two_towers.graph.json.gz, fingerprint {graph.fingerprint}"
+
+
+def test_the_summary_tells_what_the_model_is(traced: Traced) -> None:
+    out = traced.ran.out
+    # Two towers of 64 × 64 and 64 × 16 weights with biases, 4 bytes each, and what metrics count.
+    weights = 4 * 2 * (64 * 64 + 64 + 64 * 16 + 16)
+    assert summarize(OpGraph.load(traced.file)).parameters.known == pytest.approx(weights, abs=64)
+    (towers,) = (line for line in out.splitlines() if "2 towers meet in score" in line)
+    assert towers.count("(2 layers)") == 2
+    assert "bytes known for 100 %" in out
+    assert "MatMul" in out
+    assert "control flow: none" in out
+
+
+def test_what_goes_on_is_told_on_stderr(traced: Traced) -> None:
+    assert "advisor: tracing\n" in traced.ran.err
+    assert "advisor: writing two_towers.graph.json.gz\n" in traced.ran.err
+
+
+def test_json_is_all_there_is_on_stdout_and_options_reach_the_tracer(
+    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "g.json.gz"
+    file.write_text("of an earlier run")
+    ran = advisor(
+        "trace", f"{two_towers}:model", "-o", str(file), "--mode", "infer", "--batch-size", "8",
+        "--json", "--quiet",
+    )  # fmt: skip
+    assert (ran.code, ran.err) == (0, "")
+    content = json.loads(ran.out)
+    assert content["model"]["mode"] == "infer"
+    assert content["model"]["batch_size"] == 8
+    assert content["graph_file"] == str(file)
+    assert content["trains"] is False
+    assert "backward" not in content["ops_by_role"]
+    assert content["fingerprint"] == OpGraph.load(file).fingerprint
+
+
+def test_a_model_that_fails_leaves_no_file(
+    advisor: Callable[..., Ran], write_model: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = write_model("raise ValueError('too bad')\n")
+    ran = advisor("trace", str(path), "-o", str(tmp_path / "g.json.gz"), "--quiet")
+    assert ran.code == 2
+    assert "too bad" in ran.err
+    assert "Traceback" not in ran.err
+    assert not (tmp_path / "g.json.gz").exists()
+
+
+@pytest.fixture
+def refused(
+    advisor: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    """Runs `trace` beside a model that must not be run; returns the error."""
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "model.py").write_text("raise AssertionError('was run')\n")
+    (here / "notes.txt").write_text("not a model")
+    (here / "folder").mkdir()
+    monkeypatch.chdir(here)
+    before = sorted(here.iterdir())
+
+    def run(*words: str) -> str:
+        ran = advisor("trace", *words)
+        assert ran.code == 2
+        assert ran.out == ""
+        assert "importing TensorFlow" not in ran.err
+        assert sorted(here.iterdir()) == before
+        return " ".join(ran.err.replace("│", " ").split())
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("nowhere/g.gz", "nowhere/g.gz: cannot be written: nowhere: No such file or directory"),
+        ("notes.txt/g.gz", "notes.txt/g.gz: cannot be written: notes.txt: Not a directory"),
+        ("folder", "folder: cannot be written: it is a folder"),
+        ("/proc/g.gz", "/proc/g.gz: cannot be written: /proc: "),
+        ("model.py", "model.py: is read, so it cannot be written"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_any_work(
+    output: str, message: str, refused: Callable[..., str]
+) -> None:
+    error = refused("model.py", "-o", output)
+    assert message in error
+    assert "choose another file with -o" in error
+
+
+def test_a_model_that_is_none_is_refused_before_any_work(refused: Callable[..., str]) -> None:
+    assert "nowhere.py: no such file" in refused("nowhere.py")
+    assert "notes.txt: not a model file" in refused("notes.txt")
+    assert "--outputs names none" in refused("model.py", "--outputs", ",")
+    assert "--batch-size" in refused("model.py", "--batch-size", "0")
