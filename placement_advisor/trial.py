@@ -213,14 +213,16 @@ class Trial:
         if isinstance(answer, ChildFailure | RunFailure):
             self._fail(entry, answer)
             return
-        entry.difference = answer
-        if answer is not None and not answer <= RESULT_TOLERANCE:
+        if answer is None:
+            return
+        entry.difference = answer.relative
+        if not answer.relative <= RESULT_TOLERANCE:
             entry.failure = Failure(
                 kind=FailureKind.WRONG_RESULT,
                 message=(
-                    f"after {VERIFIED_STEPS} steps an output or a variable differs from the "
-                    f"single-device run by {answer:.2g} of its largest value "
-                    f"(tolerance {RESULT_TOLERANCE:g})"
+                    f"after {VERIFIED_STEPS} steps {answer.tensor} differs from the single-device "
+                    f"run by {answer.relative:.2g} of its largest value (tolerance "
+                    f"{RESULT_TOLERANCE:g}, and more than rounding explains)"
                 ),
             )
 

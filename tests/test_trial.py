@@ -14,6 +14,7 @@ from placement_advisor.errors import TestbedError
 from placement_advisor.placement import Placement
 from placement_advisor.testbed import ProfileFiles, TestbedKind, TestbedPlan
 from placement_advisor.tf.answers import Prepared, RunFailure
+from placement_advisor.tf.results import Difference
 from placement_advisor.trial import MAX_ROUNDS, Entry, Trial
 
 if TYPE_CHECKING:
@@ -75,13 +76,13 @@ class FakeTestbed:
         self.prepared.append(label)
         return Prepared(moved_ops=(), crossings=())
 
-    def _verify(self, label: str, _: int) -> float | None:
+    def _verify(self, label: str, _: int) -> Difference | None:
         assert label in self.prepared
         if self.reference is None:
             self.reference = label
             return None
         assert self.reference == "single", f"compared with {self.reference}"
-        return 1e-7
+        return Difference(relative=1e-7, tensor="output 0")
 
     def _run_steps(self, label: str, _: int, steps: int) -> list[int]:
         assert label in self.prepared, f"{label} runs unprepared"
@@ -215,18 +216,20 @@ def test_a_testbed_that_fails_while_it_is_built_anew_ends_as_well(
 def test_a_wrong_result_is_a_failure_that_names_the_difference(
     run: Run,
 ) -> None:
-    entries, _ = run({("verify", "towers", 0): 0.25})
+    entries, _ = run({("verify", "towers", 0): Difference(relative=0.25, tensor="variable 'w'")})
     failure = entries["towers"].failure
     assert failure is not None
     assert failure.kind is FailureKind.WRONG_RESULT
-    assert "0.25" in failure.message
+    assert "variable 'w' differs from the single-device run by 0.25" in failure.message
     assert entries["towers"].rounds == []
 
 
 def test_a_result_that_is_no_number_is_wrong(
     run: Run,
 ) -> None:
-    entries, _ = run({("verify", "towers", 0): float("nan")})
+    entries, _ = run(
+        {("verify", "towers", 0): Difference(relative=float("nan"), tensor="output 0")}
+    )
     assert entries["towers"].failure is not None
     assert entries["towers"].failure.kind is FailureKind.WRONG_RESULT
 

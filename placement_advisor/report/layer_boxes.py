@@ -153,11 +153,13 @@ def _readable_depth(graph: OpGraph) -> int | None:
 def _facts(
     graph: OpGraph, view: LayerView, parts: Parts, placement: Placement | None
 ) -> list[_Fact]:
+    drawn = {part.layer for part in parts.parts}
     parameter_bytes: Counter[str] = Counter()
     for op in read_variables(graph):
-        readers = view.membership.readers.get(op.variable or op.name)
-        if readers:
-            parameter_bytes[readers[0]] += op.parameter_bytes
+        readers = view.membership.readers.get(op.variable or op.name, ())
+        first = next((layer for layer in readers if layer in drawn), None)
+        if first is not None:
+            parameter_bytes[first] += op.parameter_bytes
     flops = {layer.name: layer.flops for layer in view.layers}
     facts = []
     for part in parts.parts:

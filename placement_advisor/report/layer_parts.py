@@ -4,7 +4,7 @@ Where a model's own code adds what its blocks return, the model is one layer tha
 and is fed by them. Seen by layer that is a loop, which no data takes. So a layer on a loop is cut
 into parts: what it does before its data first leaves it, what it does before it leaves it again,
 and so on. Loops that remain all the same (two layers that wrap one another's separate ways) are
-kept.
+kept. Left out: layers that only read variables which nobody needs.
 """
 
 from __future__ import annotations
@@ -64,6 +64,10 @@ def layer_parts(graph: OpGraph, view: LayerView) -> Parts:
         # A layer that does nothing but read its variables (a cell in a loop) serves its reader.
         and (edge.producer not in free or layer_of[edge.producer] not in computing)
     ]
+    # One whose variables are read elsewhere (a loop takes them itself) has no place in the flow.
+    flowing = computing | {layer_of[edge.producer] for edge in between}
+    if flowing:
+        layer_of = {name: layer for name, layer in layer_of.items() if layer in flowing}
     times_left = _times_left(graph, between, layer_of)
     key_of = {name: (layer, times_left.get(name, 0)) for name, layer in layer_of.items()}
     ops: dict[tuple[str, int], list[str]] = {}

@@ -15,6 +15,8 @@ from placement_advisor.tf.placer import RESIDENT_SUFFIX
 from placement_advisor.tf.results import Results
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from placement_advisor.tf.bundle import Bundle
 
 v1 = tf.compat.v1
@@ -96,15 +98,19 @@ class PlacedStep:
         for (operation, feed), value in zip(self._put, batch, strict=True):
             self._session.run(operation, {feed: value})
 
-    def reset(self) -> None:
-        """Give all variables their initial values."""
-        for name, value in self._bundle.variables.items():  # A message holds 2 GB at most.
+    def reset(self, values: Mapping[str, Any] | None = None) -> None:
+        """Give all variables their initial values, or those given."""
+        for name, value in (values or self._bundle.variables).items():
+            # One by one: a message holds 2 GB at most.
             operation, feed = self._assign[name]
             self._session.run(operation, {feed: value})
 
-    def results(self, steps: int) -> Results:
-        """Run steps from the initial state, each on the next batch; the state is reset after."""
-        self.reset()
+    def results(self, steps: int, values: Mapping[str, Any] | None = None) -> Results:
+        """Run steps from the initial state, each on the next batch; the state is reset after.
+
+        ``values`` takes the place of the initial state.
+        """
+        self.reset(values)
         outputs: list[Any] = []
         for i in range(steps):
             self.put_batch(i)

@@ -200,9 +200,7 @@ def _predicted(graph: OpGraph, within: Sequence[LoopOp], device: Device) -> Cost
     }
     once = roofline_costs(OpGraph(runs.values(), ()), device)
     own = {op.name for op in graph.ops} - {op.name for op in within}
-    costs = {
-        op: cost for op, cost in roofline_costs(graph, device).costs.items() if op in own
-    }
+    costs = {op: cost for op, cost in roofline_costs(graph, device).costs.items() if op in own}
     unknown = set()
     for i, op in enumerate(within):
         if op.runs is None:

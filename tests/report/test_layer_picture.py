@@ -99,6 +99,18 @@ def test_a_layer_that_only_reads_its_variables_is_drawn_before_its_reader() -> N
     assert found.edges == {(0, 1): 8}
 
 
+def test_what_a_loop_reads_itself_is_counted_with_the_loop() -> None:
+    ops = [
+        op("w", "VarHandleOp", Role.VARIABLE, variable="w", parameter_bytes=8, output_bytes=(0,)),
+        op("read", "ReadVariableOp", layer="lstm/cell", variable="w", output_bytes=(8,)),
+        op("loop", "While", layer="lstm", variable="w", flops=1, output_bytes=(8,)),
+        op("x", "Placeholder", Role.INPUT, output_bytes=(8,)),
+    ]
+    graph = OpGraph(ops, [edge("w", "read", 0), edge("w", "loop", 0), edge("x", "loop", 8)])
+    (box,) = layer_boxes(graph, "x").boxes
+    assert (box.name, box.texts) == ("lstm", ("8 B · 100 % of flops",))
+
+
 def test_a_box_has_its_layers_parameters_flops_and_arrow() -> None:
     boxes = layer_boxes(training_step(), "tiny")
     texts = {box.name: box.texts for box in boxes.boxes}
@@ -168,6 +180,15 @@ def test_nested_layers_are_drawn_to_the_depth_that_can_be_read() -> None:
     assert [box.name for box in boxes.boxes] == [f"block_{i}" for i in range(10)]
     assert "Layers to depth 1 of their paths." in boxes.note
     assert len(layer_boxes(graph, "x", depth=2).boxes) > 10
+
+
+def test_what_reads_nothing_but_variables_is_drawn_if_there_is_nothing_else() -> None:
+    ops = [
+        op("w", "VarHandleOp", Role.VARIABLE, variable="w", parameter_bytes=8, output_bytes=(0,)),
+        op("read", "ReadVariableOp", variable="w", layer="state", output_bytes=(8,)),
+    ]
+    (box,) = layer_boxes(OpGraph(ops, [edge("w", "read", 0)]), "x").boxes
+    assert box.name == "state"
 
 
 def test_a_graph_without_forward_ops_cannot_be_drawn() -> None:

@@ -169,7 +169,10 @@ def _check_placements(model: TracedModel, kind: TestbedKind, scratch: Path) -> N
         for placement in _placements(model, tuple(device.name for device in plan.devices)):
             results = _check_placement(testbed, model, placement)
             on_one_device = on_one_device or results
-            assert results.difference(on_one_device) <= TOLERANCE_BETWEEN_PLACEMENTS
+            assert (
+                results.difference(on_one_device, on_one_device).relative
+                <= TOLERANCE_BETWEEN_PLACEMENTS
+            )
     finally:
         testbed.close()
 
@@ -186,7 +189,7 @@ def _check_placement(testbed: Testbed, model: TracedModel, placement: Placement)
     assert isinstance(results, Results), results
     assert model.reference is not None
     assert set(results.state) == set(model.reference.state)
-    assert results.difference(model.reference) <= TOLERANCE
+    assert results.difference(model.reference, model.reference).relative <= TOLERANCE
     return results
 
 
