@@ -10,6 +10,7 @@ own, only the ops that they run; clocks of several hosts are not aligned.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,8 @@ def read_worker_steps(
     """Read the profiles of the workers, one per device; the steps are those of the client.
 
     A copy lasts from the start of its ``_Send`` to the moment at which the receiving executor
-    goes on: the way through both processes and the wait for a busy core are part of it. Steps in
+    goes on: the way through both processes and the wait for a busy core are part of it.
+    It counts as soon as it is seen to arrive. Steps in
     which no op ran, or which a worker's profile covers only in part, are skipped.
 
     Raises:
@@ -155,11 +157,21 @@ def _gather_arrivals(device: str, line: Line, windows: StepWindows) -> None:
 
 
 def _copies(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[Copy]:
-    """Pair the sends of each crossing with its arrivals, in order of time."""
+    """Pair the sends of each crossing with its arrivals, in order of time.
+
+    TensorFlow records no event of an op that it has found to be cheap, and sending a few bytes is:
+    such a copy starts when the op ended that made the tensor, or, where that was cheap as well, is
+    counted with no time of its own.
+    """
+    ends: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for work in step.work:
+        ends[work.device, work.op].append(work.end_ns)
     for crossing in crossings:
         sends = sorted(step.sends.get((crossing.source, crossing.send_node), ()))
         arrivals = sorted(step.arrivals.get((crossing.target, crossing.recv_node), ()))
-        for start_ns, arrival_ns in zip(sends, arrivals, strict=False):
+        made = sorted(ends.get((crossing.source, crossing.producer), ()))
+        for i, arrival_ns in enumerate(arrivals):
+            start_ns = next((seen[i] for seen in (sends, made) if i < len(seen)), arrival_ns)
             yield Copy(
                 source=crossing.source,
                 target=crossing.target,

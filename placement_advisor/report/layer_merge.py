@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # A picture of fewer boxes than this share of what it may have could well show more.
 _ENOUGH_SHARE = 0.4
+# Fewer mergings of the best sort than this share of the boxes, and worse ones are tried at once:
+# else a large model without chains would take a pass over all of it for each of them.
+_WORTH_A_PASS = 0.05
 
 
 def merge_to(count: int, edges: Iterable[tuple[int, int]], limit: int) -> list[list[int]]:
@@ -35,15 +38,14 @@ def merge_to(count: int, edges: Iterable[tuple[int, int]], limit: int) -> list[l
         if len(whole.members) >= limit * _ENOUGH_SHARE:
             flow = whole
     while len(flow.members) > limit:
-        merged = False
-        for pairs in (flow.chained(), flow.twins(), flow.only_neighbours(), flow.first_edge()):
-            for one, other in pairs:
+        before = len(flow.members)
+        for find in (flow.chained, flow.twins, flow.only_neighbours, flow.first_edges):
+            for one, other in find():
                 if len(flow.members) > limit and flow.still(one, other):
                     flow.merge(one, other)
-                    merged = True
-            if merged:
+            if before - len(flow.members) > before * _WORTH_A_PASS:
                 break
-        if not merged:
+        if len(flow.members) == before:
             break
     return [sorted(flow.members[group]) for group in flow.order()]
 
@@ -88,14 +90,12 @@ class _Flow:
             if len(after) == 1 or len(self._before[other]) == 1
         )
 
-    def first_edge(self) -> list[tuple[int, int]]:
-        """Return one pair that always can be merged: nothing lies between the two."""
-        order = self.order()
-        place = {group: i for i, group in enumerate(order)}
-        feeding = next((group for group in order if self._after[group]), None)
-        if feeding is None:
-            return []
-        return [(feeding, min(self._after[feeding], key=place.__getitem__))]
+    def first_edges(self) -> list[tuple[int, int]]:
+        """Return each group with the first that it feeds: no way leads from one to it by others."""
+        place = {group: i for i, group in enumerate(self.order())}
+        return self._smallest_first(
+            (one, min(after, key=place.__getitem__)) for one, after in self._after.items() if after
+        )
 
     def _smallest_first(self, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         self._changed = set()
