@@ -163,7 +163,7 @@ def _copies(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[Copy]:
     such a copy starts when the op ended that made the tensor, or, where that was cheap as well, is
     counted with no time of its own.
     """
-    ends: dict[tuple[str, str], list[int]] = defaultdict(list)
+    ends: dict[tuple[str, str | None], list[int]] = defaultdict(list)
     for work in step.work:
         ends[work.device, work.op].append(work.end_ns)
     for crossing in crossings:

@@ -81,9 +81,9 @@ def roles(
             found[op.name] = Role.FORWARD
     _what_feeds_a_second_forward_pass(operations, readers, found)
     _sums_of_gradients(operations, readers, found)
-    _what_writes_for_updates(operations, found)
-    _what_feeds_updates_alone(operations, readers, found)
-    _what_writes_for_updates(operations, found)
+    for _ in range(2):  # What feeds an update can be what reads another variable.
+        _what_writes_for_updates(operations, readers, found)
+        _what_feeds_updates_alone(operations, readers, found)
     return found
 
 
@@ -129,23 +129,45 @@ def _what_feeds_updates_alone(
             found[op.name] = Role.UPDATE
 
 
-def _what_writes_for_updates(operations: list[Node], found: dict[str, Role]) -> None:
+def _what_writes_for_updates(
+    operations: list[Node], readers: dict[str, list[Node]], found: dict[str, Role]
+) -> None:
     """State is written by updates, also without a gradient, if updates write it or alone read it.
 
-    That is weight decay, and the step counter.
+    That is weight decay, and the step counter; what counts it up reads it for itself.
     """
+    counts = _counted_up(operations, readers, found)
     writers: dict[str, set[Role]] = {}
-    readers: dict[str, set[Role]] = {}
+    others: dict[str, set[Role]] = {}
     for op in operations:
         for producer, _ in op.inputs:
-            if producer.kind in HANDLE_KINDS:
-                users = writers if op.kind.startswith("Assign") else readers
-                users.setdefault(producer.name, set()).add(found[op.name])
+            handle = producer.name
+            if producer.kind in HANDLE_KINDS and op.kind.startswith("Assign"):
+                writers.setdefault(handle, set()).add(found[op.name])
+            elif producer.kind in HANDLE_KINDS and counts.get(op.name) != handle:
+                others.setdefault(handle, set()).add(found[op.name])
     for op in operations:
         if op.kind.startswith("Assign") and found[op.name] is Role.FORWARD:
             handle = op.inputs[0][0].name
-            if Role.UPDATE in writers[handle] or readers.get(handle) == {Role.UPDATE}:
+            if Role.UPDATE in writers[handle] or others.get(handle) == {Role.UPDATE}:
                 found[op.name] = Role.UPDATE
+
+
+def _counted_up(
+    operations: list[Node], readers: dict[str, list[Node]], found: dict[str, Role]
+) -> dict[str, str]:
+    """Map forward ops that serve nothing but an assignment to the variable that it assigns."""
+    counts: dict[str, str] = {}
+    for op in reversed(operations):
+        if found[op.name] is not Role.FORWARD:
+            continue
+        if op.kind.startswith("Assign"):
+            counts[op.name] = op.inputs[0][0].name
+            continue
+        served = {counts.get(reader.name) for reader in readers[op.name]}
+        if len(served) == 1 and (variable := served.pop()) is not None:
+            counts[op.name] = variable
+    return counts
 
 
 def _roles_of(operations: list[Node], found: dict[str, Role]) -> set[Role]:

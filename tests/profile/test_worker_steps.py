@@ -319,6 +319,19 @@ def test_an_arrival_before_its_send_makes_a_copy_of_no_time(computing_profiles):
     assert (total.count, total.time_ns, total.exposed_ns) == (1, 0, 0)
 
 
+def test_a_copy_whose_send_was_too_cheap_to_be_seen_starts_where_its_tensor_was_made(
+    computing_profiles,
+):
+    computing_profiles.add(WORKER_0, "x:MatMul", 40, 100)
+    computing_profiles.arrival(WORKER_1, "x_recv", 250)
+    computing_profiles.arrival(WORKER_1, "y_recv", 500)
+
+    (total,) = computing_profiles.read(crossing("x"), crossing("y")).transfers
+
+    # What made y was not seen either: the copy counts, but takes no time.
+    assert (total.count, total.size_bytes, total.time_ns) == (2, 128, 250 - 100)
+
+
 def test_repeated_sends_meet_their_arrivals_in_order(computing_profiles):
     for thread, sent_ns, arrived_ns in (("one", 500, 530), ("two", 100, 120)):
         computing_profiles.add(WORKER_0, "x_send:_Send", sent_ns, sent_ns + 1, thread=thread)

@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from traced_models import TracedModel
 
 _FLOAT_BYTES = 4
+_RESIDUAL_TOWERS = """
+import keras, numpy as np
+def tower(name):
+    ids = keras.Input((4,), 8, dtype="int32", name=f"{name}_ids")
+    x = keras.layers.Embedding(10, 6, name=name)(ids)
+    x = x + keras.layers.Dense(6, name=f"{name}_dense")(x)
+    return ids, keras.layers.Dense(6, name=f"{name}_top")(x)
+(left_ids, left), (right_ids, right) = tower("left"), tower("right")
+model = keras.Model([left_ids, right_ids], left * right, name="residual_model")
+model.compile("sgd", "mse")
+inputs = ((np.ones((8, 4), "int64"), np.ones((8, 4), "int64")), np.ones((8, 4, 6), "float32"))
+"""
 COMPUTING = (Role.FORWARD, Role.BACKWARD, Role.UPDATE)
 
 
@@ -67,6 +79,38 @@ def test_slots_and_their_updates_stand_with_the_layer_of_their_variable(
             assert {(op.role, op.layer) for op in writes} == {(Role.UPDATE, layer)}
         read_forward = [op for op in _of(graph, variable=weights) if op.role is Role.FORWARD]
         assert layer in {op.layer for op in read_forward}
+
+
+def test_the_step_counter_and_what_counts_it_up_are_updates(
+    traced: Callable[[str], TracedModel],
+) -> None:
+    graph = traced("two_tower").graph
+    touching = _of(graph, variable="adam/iteration")
+    assert {op.role for op in touching} == {Role.VARIABLE, Role.UPDATE}
+    (write,) = [op for op in touching if op.kind.startswith("Assign")]
+    (added,) = [
+        e.producer for e in graph.inputs_of(write.name) if graph.op(e.producer).kind == "AddV2"
+    ]
+    assert graph.op(added).role is Role.UPDATE
+
+
+def test_residual_additions_and_casts_of_a_model_tie_no_towers(
+    trace_source: Callable[..., TracedModel],
+) -> None:
+    graph = trace_source(_RESIDUAL_TOWERS).graph
+    own = {layer for layer in graph.layers() if layer.startswith("residual_model")}
+    assert own == {"residual_model/Add", "residual_model/Add_1", "residual_model/Mul"}
+    for layer in ("residual_model/Add", "residual_model/Add_1"):
+        (addition,) = _of(graph, layer=layer, role=Role.FORWARD)
+        fed_by = {graph.op(edge.producer).layer for edge in graph.inputs_of(addition.name)}
+        assert fed_by in ({"left", "left_dense"}, {"right", "right_dense"})
+    inputs = {"left_ids", "right_ids"}
+    casts = [
+        op
+        for op in _of(graph, kind="Cast")
+        if {e.producer for e in graph.inputs_of(op.name)} & inputs
+    ]
+    assert {op.layer for op in casts} == {"left", "right"}
 
 
 @pytest.mark.parametrize("name", ["deepconn", "two_tower", "norm_dropout", "nested"])
