@@ -22,7 +22,7 @@ from placement_advisor.tf.read_graph import read
 from placement_advisor.tf.v1_loops import Loop, folded, frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from placement_advisor.work.signature import TensorSpec
 
@@ -35,6 +35,7 @@ class FlatStep:
     those stand for, ``loop_bodies`` and ``trips`` what they do and how often. ``outputs`` are
     tensors, ``targets`` ops that must run. ``state`` goes by the names that its owner gives it.
     ``functions`` are the bodies of loops and conditionals, ``traced`` what they were traced as.
+    ``summaries`` says how many ops that write summaries were left out.
     """
 
     ops: list[Node]
@@ -47,6 +48,7 @@ class FlatStep:
     state: captures.State
     functions: Mapping[str, Any]
     traced: Mapping[str, Any]
+    summaries: int
     _nodes: list[Node]
     _names: Mapping[str, str]
     _graph_def: Callable[[], Any]
@@ -111,13 +113,15 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
         return graph_def
 
     operations = graph.get_operations()
+    nodes = read(operations)
+    captures.refuse_python((node.kind, node.name) for node in nodes)
+    summaries = rewrites.summaries(nodes)
+    captured = {name: outer for name, outer in captured.items() if name not in summaries}
     state = captures.find_state(captured, traced_graph_def)
     has_functions = bool(graph._functions)
     functions = (
         {f.signature.name: f for f in traced_graph_def().library.function} if has_functions else {}
     )
-    nodes = read(operations)
-    captures.refuse_python([(node.kind, node.name) for node in nodes])
     captures.refuse_python((n.op, n.name) for f in functions.values() for n in f.node_def)
 
     @cache
@@ -138,15 +142,7 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
     names = captures.state_names(labels, captured, {node.name for node in nodes})
     for node in nodes:
         node.name = names.get(node.name, node.name)
-    rewrites.lift_control_inputs_of_constants(nodes, frames(nodes))
-    nodes = rewrites.drop_barriers(nodes, returned, set(targets))
-    nodes, targets = rewrites.bypass_identities(nodes, returned, targets)
-    reads = {node.name for node in nodes if node.kind == "ReadVariableOp"}
-    targets = tuple(target for target in targets if target not in reads)
-    if not {*returned, *targets}:
-        raise ModelError("the step returns nothing and changes nothing")
-    ends = {*returned, *targets, *inputs}
-    nodes = needed(rewrites.drop_unread_reads(needed(nodes, ends), returned), ends)
+    nodes, targets = _rewritten(rewrites.without(nodes, summaries), inputs, returned, targets)
     step = folded(nodes)
     return FlatStep(
         ops=step.nodes,
@@ -159,10 +155,31 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
         state=state.renamed(names).only({node.name for node in nodes}),
         functions=functions,
         traced=graph._functions,
+        summaries=len(summaries),
         _nodes=nodes,
         _names=names,
         _graph_def=graph_def,
     )
+
+
+def _rewritten(
+    nodes: list[Node], inputs: Collection[str], returned: Collection[str], targets: Sequence[str]
+) -> tuple[list[Node], tuple[str, ...]]:
+    """Return the nodes that the step needs, free to be placed, and the targets among them.
+
+    Raises:
+        ModelError: the step returns nothing and changes nothing.
+    """
+    rewrites.lift_control_inputs_of_constants(nodes, frames(nodes))
+    nodes = rewrites.drop_barriers(nodes, returned, set(targets))
+    nodes, targets = rewrites.bypass_identities(nodes, returned, targets)
+    # Reads are among the targets; whoever needs one has it as an input.
+    acting = {node.name for node in nodes if node.kind != "ReadVariableOp"}
+    targets = tuple(target for target in targets if target in acting)
+    if not {*returned, *targets}:
+        raise ModelError("the step returns nothing and changes nothing")
+    ends = {*returned, *targets, *inputs}
+    return needed(rewrites.drop_unread_reads(needed(nodes, ends), returned), ends), targets
 
 
 def _read_imported(graph_def: Any, traced: Mapping[str, tuple[TensorSpec, ...]]) -> list[Node]:

@@ -14,6 +14,47 @@ if TYPE_CHECKING:
 
     from placement_advisor.tf.nodes import Node
 
+_SUMMARY_KINDS = frozenset(
+    {
+        "WriteSummary",
+        "WriteScalarSummary",
+        "WriteHistogramSummary",
+        "WriteImageSummary",
+        "WriteAudioSummary",
+        "WriteGraphSummary",
+        "WriteRawProtoSummary",
+        "FlushSummaryWriter",
+    }
+)
+
+
+def summaries(nodes: Iterable[Node]) -> set[str]:
+    """Return the ops that write summaries for TensorBoard, and what only they read.
+
+    They change no result, and their writer lives in the process that has made it.
+    """
+    nodes = list(nodes)
+    writing = {node.name for node in nodes if node.kind in _SUMMARY_KINDS}
+    if not writing:
+        return set()
+    read_by: dict[str, set[str]] = {}
+    for node in nodes:
+        for producer, _ in node.inputs:
+            read_by.setdefault(producer.name, set()).add(node.name)
+    for node in reversed(nodes):
+        if node.name in read_by and read_by[node.name] <= writing:
+            writing.add(node.name)
+    return writing
+
+
+def without(nodes: Iterable[Node], names: Collection[str]) -> list[Node]:
+    """Return the nodes but for those named; nothing waits for these any more."""
+    nodes = [node for node in nodes if node.name not in names]
+    for node in nodes:
+        if names and any(before.name in names for before in node.controls):
+            node.controls = [before for before in node.controls if before.name not in names]
+    return nodes
+
 
 def lift_control_inputs_of_constants(nodes: Iterable[Node], fixed: Container[int] = ()) -> None:
     """Hand what a constant waits for to its readers, so that constants can stand anywhere.

@@ -92,7 +92,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         members={name: found.members.difference(own) for name, found in composites.items()},
         name=workload.name,
         mode=workload.mode,
-        chosen=workload.chosen,
+        chosen=workload.chosen + (", summaries left out" if step.summaries else ""),
         batch_size=workload.batch_size,
         tensorflow_version=tf.__version__,
     )

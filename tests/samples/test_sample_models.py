@@ -180,22 +180,7 @@ EXPECTED = {
 
 COMPUTING = (Role.FORWARD, Role.BACKWARD, Role.UPDATE)
 
-# Ops between the layers of a model count as one layer of the model's name, which all layers then
-# depend on.
-TIED_BY_MODEL = pytest.mark.xfail(reason="what lies between layers ties towers together")
-WITH_TOWERS = [
-    pytest.param(name, marks=TIED_BY_MODEL) if name in ("dlrm", "transformer") else name
-    for name, expected in EXPECTED.items()
-    if expected.towers
-]
-
-# Attention's key biases have a gradient of zero, which is rounding noise in practice; Adam divides
-# it by its own size, so that these biases differ from placement to placement.
-NOISE_FOR_A_GRADIENT = pytest.mark.xfail(reason="rounding noise counts as a wrong result")
-RUN = [
-    pytest.param(name, marks=NOISE_FOR_A_GRADIENT) if name == "mixture_of_experts" else name
-    for name in SAMPLES
-]
+WITH_TOWERS = [name for name, expected in EXPECTED.items() if expected.towers]
 
 each_sample = pytest.mark.parametrize("name", SAMPLES)
 
@@ -322,7 +307,7 @@ class TestASampleAtItsSmallSize:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 class TestASampleForReal:
-    @pytest.mark.parametrize("name", RUN)
+    @each_sample
     @pytest.mark.skipif(len(usable_cores()) < 2, reason="real runs need two cores of their own")
     def test_is_analysed(self, name: str, tmp_path: Path) -> None:
         folder = tmp_path / "out"

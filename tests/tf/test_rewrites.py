@@ -88,6 +88,28 @@ def test_readers_of_an_identity_of_many_read_what_it_was_given() -> None:
     assert targets == ("write", "after")
 
 
+def test_summaries_go_with_their_writer_and_with_what_only_they_read() -> None:
+    nodes = nodes_of(
+        {
+            "writer": ("Placeholder", []),
+            "loss": ("Mean", []),
+            "tag": ("Const", []),
+            "passed": ("Identity", ["loss"]),
+            "write": ("WriteSummary", ["writer", "passed", "tag"]),
+            "flush": ("FlushSummaryWriter", ["writer", "^write"]),
+            "all": ("NoOp", ["^write", "^flush", "^loss"]),
+            "output": ("Identity", ["loss"]),
+        }
+    )
+    found = rewrites.summaries(nodes)
+    assert found == {"writer", "tag", "passed", "write", "flush"}
+    assert ops_of(rewrites.without(nodes, found)) == {
+        "loss": ("Mean", []),
+        "all": ("NoOp", ["^loss"]),
+        "output": ("Identity", ["loss"]),
+    }
+
+
 def test_a_read_whose_value_nobody_takes_goes_and_what_it_waited_for_stays() -> None:
     nodes = nodes_of(
         {
