@@ -8,6 +8,7 @@ Values are read only when they are asked for.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from placement_advisor.errors import ModelError
 from placement_advisor.tf.read_graph import typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from placement_advisor.tf.nodes import Node
     from placement_advisor.work.signature import TensorSpec
@@ -30,7 +31,7 @@ _TABLE_CHANGES = frozenset(
 )
 _CHOICES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _PYTHON_CALLS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
-# For a formula, what a table holds has no shape.
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_./-]")
 _TABLE = "HashTableV2"
 
 
@@ -102,8 +103,7 @@ class State:
                 node.kind = "Const"
             else:
                 continue
-            node.definition = _definition(node.kind)
-            node.attribute = _attribute(self.constants.get(node.name))
+            node.source = _Captured(node.kind, self.constants.get(node.name))
 
     def write(self, graph_def: Any) -> None:
         """Turn the placeholders of captured tensors into ops that hold the state."""
@@ -189,16 +189,24 @@ def state_names(
 
 def identifier(name: str) -> str:
     """Return the name as TensorFlow allows it for an op."""
-    safe = "".join(c if c.isascii() and (c.isalnum() or c in "_./-") else "_" for c in name)
+    safe = _NOT_IN_NAMES.sub("_", name)
     return safe if safe[:1].isalnum() or safe.startswith(".") else f"input{safe}"
 
 
-def _definition(kind: str) -> Callable[[], Any]:
-    return lambda: node_def_pb2.NodeDef(op=kind)
+class _Captured:
+    """A captured tensor as the source of a node."""
 
+    def __init__(self, kind: str, constant: Any | None) -> None:
+        self._kind, self._constant = kind, constant
 
-def _attribute(constant: Any) -> Callable[[str], Any]:
-    return lambda name: array(constant) if name == "value" and constant is not None else None
+    def attribute(self, name: str) -> Any:
+        """Return a constant's value; no other attribute is known."""
+        is_value = name == "value" and self._constant is not None
+        return array(self._constant) if is_value else None
+
+    def definition(self) -> Any:
+        """Return a NodeDef of the kind alone."""
+        return node_def_pb2.NodeDef(op=self._kind)
 
 
 def _become(node: Any, kind: str, **types: Any) -> None:

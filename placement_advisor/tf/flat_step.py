@@ -179,7 +179,9 @@ def _rewritten(
     if not {*returned, *targets}:
         raise ModelError("the step returns nothing and changes nothing")
     ends = {*returned, *targets, *inputs}
-    return needed(rewrites.drop_unread_reads(needed(nodes, ends), returned), ends), targets
+    nodes = needed(nodes, ends)
+    read = rewrites.drop_unread_reads(nodes, returned)
+    return (read if len(read) == len(nodes) else needed(read, ends)), targets
 
 
 def _read_imported(graph_def: Any, traced: Mapping[str, tuple[TensorSpec, ...]]) -> list[Node]:

@@ -8,45 +8,45 @@ TensorFlow: `read_graph` makes nodes of its operations.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
 
     from placement_advisor.work.signature import TensorSpec
 
 
-def _no_attribute(_: str) -> None:
-    return None
+class Source(Protocol):
+    """What a node was made of."""
 
+    def attribute(self, name: str) -> Any:
+        """Return an attribute as a plain value: types and functions by name, tensors as arrays.
 
-def _no_definition() -> None:
-    return None
+        None if the op has none of that name.
+        """
+
+    def definition(self) -> Any:
+        """Return the op as a NodeDef."""
 
 
 class Node:
     """One op: its name, kind, tensors and what must run before it.
 
     ``inputs`` are (producer, port), ``controls`` the ops that it waits for, ``outputs`` the specs
-    of its tensors. ``attribute`` returns an attribute by name as a plain value (types and functions
-    by name, tensors as arrays), None if the op has none of that name. ``definition`` returns its
-    NodeDef as traced, None for an op of our own.
+    of its tensors. ``source`` tells the rest; an op that stands for others has none.
     """
 
-    __slots__ = ("attribute", "controls", "definition", "inputs", "kind", "name", "outputs")
+    __slots__ = ("controls", "inputs", "kind", "name", "outputs", "source")
 
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        attribute: Callable[[str], Any] = _no_attribute,
-        definition: Callable[[], Any] = _no_definition,
-    ) -> None:
-        self.name, self.kind = name, kind
-        self.attribute, self.definition = attribute, definition
+    def __init__(self, name: str, kind: str, source: Source | None = None) -> None:
+        self.name, self.kind, self.source = name, kind, source
         self.inputs: list[tuple[Node, int]] = []
         self.controls: list[Node] = []
         self.outputs: tuple[TensorSpec, ...] = ()
+
+    def attribute(self, name: str) -> Any:
+        """Return an attribute, see `Source`; None without a source."""
+        return None if self.source is None else self.source.attribute(name)
 
     def before(self) -> Iterable[Node]:
         """Yield what must run before this op; an op may come up several times."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.graph import Role
 from placement_advisor.tf.containers import parts_of
-from placement_advisor.tf.roles import GRADIENT_SCOPE, GRADIENT_SUFFIX
+from placement_advisor.tf.roles import GRADIENT_SUFFIX, gradient_scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -71,7 +71,7 @@ def _served_names(operations: list[Node], roles: dict[str, Role]) -> dict[str, t
     The gradient of a called function is a function with a call of its own; it serves the call
     whose tensors it reads.
     """
-    named = {op.name: match for op in operations if (match := GRADIENT_SCOPE.match(op.name))}
+    named = {op.name: match for op in operations if (match := gradient_scope(op.name))}
     own = {name: GRADIENT_SUFFIX.sub("", name[match.end() :]) for name, match in named.items()}
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for op in operations:

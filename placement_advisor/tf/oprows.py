@@ -116,6 +116,11 @@ def composites_of(step: FlatStep) -> dict[str, Composite]:
     return found
 
 
+def _definition(node: Node) -> Any:
+    assert node.source is not None, f"{node} stands for others"
+    return node.source.definition()
+
+
 class _Kernels:
     """Where ops can run; asked once per kind and types, since most ops are alike."""
 
@@ -130,13 +135,9 @@ class _Kernels:
             kinds = [self.of(member).device_kinds for member in self._bodies[node.name]]
             return KernelPlacement(device_kinds=frozenset.intersection(*kinds))
         if node.kind in COMPOSITE_KINDS:
-            return kernel_placement(node.definition(), self._functions)
-        key = (
-            node.kind,
-            *(producer.outputs[port].dtype for producer, port in node.inputs),
-            None,
-            *(tensor.dtype for tensor in node.outputs),
-        )
+            return kernel_placement(_definition(node), self._functions)
+        given = [producer.outputs[port].dtype for producer, port in node.inputs]
+        key = (node.kind, *given, None, *[tensor.dtype for tensor in node.outputs])
         if key not in self._alike:
-            self._alike[key] = kernel_placement(node.definition(), self._functions)
+            self._alike[key] = kernel_placement(_definition(node), self._functions)
         return self._alike[key]

@@ -11,16 +11,36 @@ from placement_advisor.tf.nodes import Node
 from placement_advisor.work.signature import TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 _NO_FIXED_SIZE = frozenset({tf.string, tf.variant, tf.resource})
 _HANDLE = TensorSpec(shape=None, dtype="resource", item_bytes=None, is_handle=True)
 
 
+class Traced:
+    """An operation of TensorFlow's as the source of a node."""
+
+    __slots__ = ("_op",)
+
+    def __init__(self, op: Any) -> None:
+        self._op = op
+
+    def attribute(self, name: str) -> Any:
+        """Return an attribute as a plain value, None if the op has none of that name."""
+        try:
+            return plain(self._op.get_attr(name))
+        except ValueError:
+            return None
+
+    def definition(self) -> Any:
+        """Return the NodeDef as traced."""
+        return self._op.node_def
+
+
 def read(operations: Iterable[Any]) -> list[Node]:
     """Return the nodes of TensorFlow's operations, in their order."""
     operations = list(operations)
-    nodes = [Node(op.name, op.type, _attributes(op), _definition(op)) for op in operations]
+    nodes = [Node(op.name, op.type, Traced(op)) for op in operations]
     origin: dict[int, tuple[Node, int]] = {}
     by_op: dict[int, Node] = {}
     for node, op in zip(nodes, operations, strict=True):
@@ -54,22 +74,6 @@ def typed(shape: tuple[int, ...] | None, dtype: Any, *, is_handle: bool = False)
         _items[dtype] = (dtype.name, None if dtype in _NO_FIXED_SIZE else dtype.size)
     name, item_bytes = _items[dtype]
     return TensorSpec(shape, name, item_bytes, is_handle)
-
-
-def _definition(op: Any) -> Callable[[], Any]:
-    return lambda: op.node_def
-
-
-def _attributes(op: Any) -> Callable[[str], Any]:
-    get_attr = op.get_attr
-
-    def attribute(name: str) -> Any:
-        try:
-            return plain(get_attr(name))
-        except ValueError:
-            return None
-
-    return attribute
 
 
 def plain(value: Any) -> Any:

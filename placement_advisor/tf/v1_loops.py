@@ -84,11 +84,7 @@ def folded(nodes: Sequence[Node]) -> Folded:
         if id(node) in frame_of:
             bodies.setdefault(frame_of[id(node)][0], []).append(node)
     taken = {node.name for node in nodes}
-    stand_in = {
-        id(n): Node(n.name, n.kind, n.attribute, n.definition)
-        for n in nodes
-        if id(n) not in frame_of
-    }
+    stand_in = {id(n): Node(n.name, n.kind, n.source) for n in nodes if id(n) not in frame_of}
     named: dict[str, list[Node]] = {}
     for frame, body in bodies.items():
         loop = Node(_unused(frame.removesuffix(_CONTEXT_SUFFIX), taken), "While")

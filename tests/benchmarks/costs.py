@@ -1,64 +1,49 @@
 """Whether work formulas explain what ops really take, on each sample at its small size.
 
-A sample runs on one worker of the `workers` testbed and is profiled, as `advisor analyze` does to
-measure costs; beside it, on the same core, a calibration model, which gives one peak, one bandwidth
-and one least time of an op. Two figures come out:
+A sample runs on one worker and is profiled; before and after it, on the same core, a calibration
+model, which gives one peak, one bandwidth and one least time of an op (the best of both runs). Two
+figures come out:
 
 - the share of the measured op time in kinds that have a formula of their own;
 - per kind, predicted over measured time. Predicted is the longer of flops over the peak and bytes
   over the bandwidth, op by op, plus the least time for each run of an op. *Roofline* has the
   advisor's ceilings for kinds whose CPU kernels are not vectorised, *flat* has none.
 
-Ops within loops count by their own kind. Each op has the shortest of the medians of several
-profiles, since other work on the machine only ever adds.
+Ops within loops count by their own kind. Convolutions that oneDNN fused with their bias are a kind
+of its own, with the work of both.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import tempfile
+from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from machine_facts import machine_facts
+from worker_profiles import Executed, Profiled, profiled
 
-from placement_advisor.candidates.single import propose
-from placement_advisor.children import Child, ChildFailure, preload
+from placement_advisor.children import preload
 from placement_advisor.cost.fit import KindFit, fit_by_kind, leading
 from placement_advisor.cost.roofline import roofline_costs
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.devices import Device
 from placement_advisor.graph import Op, OpGraph, Role
-from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
-from placement_advisor.trial import Trial
 from placement_advisor.work.registry import has_formula
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from loop_ops import LoopOp
-
-    from placement_advisor.tf.answers import Traced
+    from collections.abc import Iterator, Mapping
 
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
 _CALIBRATION = Path(__file__).with_name("calibration_model.py")
-_TIME_LIMIT_S = 300.0
 # The kinds that matter, and how far off a prediction may be.
 _LEADING_SHARE = 0.9
 _FACTOR = 2.0
 _SHOWN_KINDS = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiled:
-    """A model on one device: its ops, those within loops too, and the time of each per step."""
-
-    traced: Traced
-    within: Sequence[LoopOp]
-    op_ns: Mapping[str, int]
+_FUSED_WITH_BIAS = "WithBias"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,145 +69,134 @@ def main() -> None:
     options = parser.parse_args()
     preload()
     found = {}
+    before = _calibrated(profiled(_CALIBRATION, options.profiles))
     for name in options.samples or names:
-        device = _calibrated(_profiled(_CALIBRATION, options.profiles))
-        found[name] = _compared(_profiled(_SAMPLES / f"{name}.py", options.profiles), device)
+        sample = profiled(_SAMPLES / f"{name}.py", options.profiles)
+        after = _calibrated(profiled(_CALIBRATION, options.profiles))
+        found[name] = compared(sample, _best(before, after))
         _print(name, found[name])
+        before = after
     _print_summary(found)
     if options.json:
         content = {"machine": machine_facts(), "samples": {n: asdict(f) for n, f in found.items()}}
         options.json.write_text(json.dumps(content, indent=2) + "\n")
 
 
-def _profiled(path: Path, profiles: int) -> Profiled:
-    """Run a model on one worker and profile it, so many times."""
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        with Child("loader", scratch / "loader.log") as loader:
-            load = ("placement_advisor.tf.tracer:load_workload", str(path), None, None, None)
-            _answer(path, loader.call(*load, time_limit_s=_TIME_LIMIT_S))
-            bundle = scratch / "bundle"
-            bundle.mkdir()
-            trace = ("loop_ops:trace", str(path), str(bundle))
-            traced, within = _answer(path, loader.call(*trace, time_limit_s=_TIME_LIMIT_S))
-        plan = plan_testbed(TestbedKind.WORKERS, 1)
-        testbed = Testbed(plan, bundle=bundle, graph=traced.graph, scratch=scratch)
-        try:
-            testbed.start()
-            op_ns = _op_ns(testbed, traced.graph, profiles)
-        finally:
-            testbed.close()
-    return Profiled(traced=traced, within=within, op_ns=op_ns)
-
-
-def _op_ns(testbed: Testbed, graph: OpGraph, profiles: int) -> dict[str, int]:
-    trial = Trial(testbed, steps=1, watcher=_Silent())
-    entry = trial.enter(propose(graph, CostTable(costs={}), [testbed.plan.devices[0].name]))
-    shortest: dict[str, int] = {}
-    for _ in range(profiles):
-        trial.settle(entry)
-        if entry.failure is None:
-            trial.profile(entry)
-        if entry.failure is not None or entry.profile is None:
-            raise SystemExit(f"nothing was profiled: {entry.failure}")
-        for op, time_ns in entry.profile.op_ns.items():
-            shortest[op] = min(time_ns, shortest.get(op, time_ns))
-    return shortest
-
-
-def _calibrated(profiled: Profiled) -> Device:
+def _calibrated(calibration: Profiled) -> Device:
     """Return the worker with what the calibration model showed of it."""
-    graph, op_ns = profiled.traced.graph, profiled.op_ns
+    graph, executed = calibration.traced.graph, calibration.executed
     product, addition = graph.op("peak"), graph.op("bandwidth")
-    least = [time_ns for op, time_ns in op_ns.items() if op.startswith("least_")]
-    assert product.flops is not None
-    assert addition.bytes_accessed is not None
+    least = [op.time_ns for name, op in executed.items() if name.startswith("least_")]
     return Device(
         name="worker:0",
         kind="CPU",
-        peak_flops_per_s=product.flops / op_ns["peak"] * 1e9,
-        memory_bandwidth_bytes_per_s=addition.bytes_accessed / op_ns["bandwidth"] * 1e9,
+        peak_flops_per_s=(product.flops or 0) / executed["peak"].time_ns * 1e9,
+        memory_bandwidth_bytes_per_s=(addition.bytes_accessed or 0)
+        / executed["bandwidth"].time_ns
+        * 1e9,
         launch_overhead_ns=round(median(least)),
     )
 
 
-def _compared(profiled: Profiled, device: Device) -> Found:
-    graph = _with_loops_open(profiled)
-    measured = {op: ns for op, ns in profiled.op_ns.items() if op in graph}
-    op_time_ns = sum(profiled.op_ns.values())
-    without: dict[str, int] = {"not in the graph": op_time_ns - sum(measured.values())}
-    for op, time_ns in measured.items():
-        kind = graph.op(op).kind
-        if not has_formula(kind):
-            without[kind] = without.get(kind, 0) + time_ns
-    measured_costs = CostTable(
-        costs={op: OpCost(time_ns=ns, basis=CostBasis.MEASURED) for op, ns in measured.items()}
+def _best(one: Device, other: Device) -> Device:
+    return replace(
+        one,
+        peak_flops_per_s=max(one.peak_flops_per_s or 0, other.peak_flops_per_s or 0),
+        memory_bandwidth_bytes_per_s=max(
+            one.memory_bandwidth_bytes_per_s or 0, other.memory_bandwidth_bytes_per_s or 0
+        ),
+        launch_overhead_ns=min(one.launch_overhead_ns, other.launch_overhead_ns),
     )
+
+
+def compared(sample: Profiled, device: Device) -> Found:
+    """Compare what a sample's ops took with what their work says."""
+    parts = _parts(sample)
+    op_time_ns = sum(op.time_ns for op in sample.executed.values())
+    without: defaultdict[str, int] = defaultdict(int)
+    for name, op in sample.executed.items():
+        if not parts[name]:
+            without["not in the graph"] += op.time_ns
+        elif not all(has_formula(part.kind) for part in parts[name]):
+            without[_label(parts[name])] += op.time_ns
     # Ceilings are for CPUs: a device of no kind has none.
-    fits = []
-    for of in (device, replace(device, kind="")):
-        predicted = _predicted(graph, profiled.within, of)
-        fits.append(fit_by_kind(graph, predicted, measured_costs, device.launch_overhead_ns))
-    priced_ns = sum(fit.measured_ns for fit in fits[0])
+    fits = [_fit(sample.executed, parts, of) for of in (device, replace(device, kind=""))]
     return Found(
         device=device,
         op_time_ns=op_time_ns,
         formula_share=1 - sum(without.values()) / op_time_ns,
-        without_formula={kind: ns / op_time_ns for kind, ns in without.items() if ns},
-        unpriced_share=1 - priced_ns / op_time_ns,
+        without_formula={kind: time_ns / op_time_ns for kind, time_ns in without.items()},
+        unpriced_share=1 - sum(fit.measured_ns for fit in fits[0]) / op_time_ns,
         roofline=fits[0],
         flat=fits[1],
     )
 
 
-def _with_loops_open(profiled: Profiled) -> OpGraph:
-    """Return the ops of the graph and those within its loops; no figure needs their edges."""
-    ops = {op.name: op for op in profiled.traced.graph.ops}
-    for op in profiled.within:
-        ops.setdefault(op.name, Op(name=op.name, kind=op.kind))
-    return OpGraph(ops.values(), ())
+def _parts(sample: Profiled) -> dict[str, list[Op]]:
+    """Return which ops of the model each executed op stands for."""
+    own = {op.name: op for op in sample.traced.graph.ops}
+    within = {op.name: op for op in sample.within}
+    parts: dict[str, list[Op]] = {}
+    for name in sample.executed:
+        op = own.get(name) or within.get(name)
+        parts[name] = [] if op is None else [op]
+    for op, into in _fused(sample.traced.graph, sample.executed):
+        parts[into].insert(0, op)
+    return parts
 
 
-def _predicted(graph: OpGraph, within: Sequence[LoopOp], device: Device) -> CostTable:
-    """Return roofline costs; an op within a loop has those of all its runs.
+def _fused(graph: OpGraph, executed: Mapping[str, Executed]) -> Iterator[tuple[Op, str]]:
+    """Yield ops that ran as part of another one, and the name of that one.
 
-    The fit adds the least time to every op once; the further runs of an op have theirs here.
+    oneDNN's pass gives a convolution to the bias that reads it, and the gradient of a bias to the
+    convolution's that reads the same tensor.
     """
-    runs = {
-        f"{i}": Op(
-            name=f"{i}",
-            kind=op.kind,
-            flops=op.work.flops,
-            bytes_accessed=op.work.bytes_accessed,
-            work_basis=op.work.basis,
-        )
-        for i, op in enumerate(within)
-    }
-    once = roofline_costs(OpGraph(runs.values(), ()), device)
-    own = {op.name for op in graph.ops} - {op.name for op in within}
-    costs = {op: cost for op, cost in roofline_costs(graph, device).costs.items() if op in own}
-    unknown = set()
-    for i, op in enumerate(within):
-        if op.runs is None:
-            unknown.add(op.name)
+    for op in graph.ops:
+        if op.name in executed or not (op.kind.startswith("Conv") or op.kind == "BiasAddGrad"):
             continue
-        time_ns = op.runs * (once.time_ns(f"{i}") + device.launch_overhead_ns)
-        before = costs.get(op.name)
-        so_far_ns = -device.launch_overhead_ns if before is None else before.time_ns
-        costs[op.name] = OpCost(time_ns=so_far_ns + time_ns, basis=CostBasis.ROOFLINE)
-    return CostTable(costs={op: cost for op, cost in costs.items() if op not in unknown})
+        near = [edge.consumer for edge in graph.outputs_of(op.name)]
+        if op.kind == "BiasAddGrad":
+            source = next(edge for edge in graph.inputs_of(op.name) if not edge.is_control)
+            near = [edge.consumer for edge in graph.outputs_of(source.producer)]
+        for other in near:
+            if other in executed and executed[other].kind.endswith(_FUSED_WITH_BIAS):
+                yield op, other
+                break
+
+
+def _label(parts: list[Op]) -> str:
+    return " + ".join(part.kind for part in parts)
+
+
+def _fit(
+    executed: Mapping[str, Executed], parts: Mapping[str, list[Op]], device: Device
+) -> tuple[KindFit, ...]:
+    """Return the fit of each kind; the least time is in the predictions, once per run."""
+    ops = {}
+    measured, predicted = {}, {}
+    for name, op in executed.items():
+        if not parts[name] or parts[name][0].role is Role.INPUT:
+            continue  # An input is the benchmark's doing, not the model's.
+        alone = OpGraph([replace(part, role=Role.FORWARD) for part in parts[name]], ())
+        once_ns = sum(cost.time_ns for cost in roofline_costs(alone, device).costs.values())
+        ops[name] = Op(name=name, kind=_label(parts[name]))
+        measured[name] = OpCost(time_ns=op.time_ns, basis=CostBasis.MEASURED)
+        predicted[name] = OpCost(
+            time_ns=op.runs * (once_ns + device.launch_overhead_ns), basis=CostBasis.ROOFLINE
+        )
+    return fit_by_kind(
+        OpGraph(ops.values(), ()), CostTable(costs=predicted), CostTable(costs=measured), 0
+    )
 
 
 def _print(name: str, found: Found) -> None:
     device = found.device
-    assert device.peak_flops_per_s is not None
-    assert device.memory_bandwidth_bytes_per_s is not None
     print(
-        f"\n{name}: {found.op_time_ns / 1e6:.2f} ms of ops, {found.formula_share:.1%} in kinds with "
-        f"a formula; no prediction for {found.unpriced_share:.1%}\n"
-        f"calibrated: {device.peak_flops_per_s / 1e9:.0f} Gflop/s, "
-        f"{device.memory_bandwidth_bytes_per_s / 1e9:.1f} GB/s, "
-        f"{device.launch_overhead_ns / 1e3:.1f} µs per op"
+        f"\n{name}: {found.op_time_ns / 1e6:.2f} ms of ops, {found.formula_share:.1%} in kinds "
+        f"with a formula; no prediction for {found.unpriced_share:.1%}\n"
+        f"calibrated: {(device.peak_flops_per_s or 0) / 1e9:.0f} Gflop/s, "
+        f"{(device.memory_bandwidth_bytes_per_s or 0) / 1e9:.1f} GB/s, "
+        f"{device.launch_overhead_ns / 1e3:.2f} µs per op"
     )
     if found.without_formula:
         kinds = sorted(found.without_formula.items(), key=lambda item: -item[1])
@@ -235,11 +209,12 @@ def _print(name: str, found: Found) -> None:
         print(
             f"  {fit.kind:<38}{fit.ops:>6}{fit.measured_ns / 1e3:>13.1f}{fit.share:>7.1%}"
             f"{fit.ratio or 0:>9.2f}×{flat[fit.kind].ratio or 0:>6.2f}×{mark}",
+            flush=True,
         )
 
 
 def _print_summary(found: Mapping[str, Found]) -> None:
-    print(f"\n{'sample':<22}{'formula':>9}{'within 2×':>11}{'time in these':>15}{'flat':>8}  off")
+    print(f"\n{'sample':<22}{'formula':>9}{'within 2×':>11}{'time in these':>15}{'flat':>10}  off")
     for name, of in found.items():
         important = leading(of.roofline, _LEADING_SHARE)
         flat = leading(of.flat, _LEADING_SHARE)
@@ -249,22 +224,8 @@ def _print_summary(found: Mapping[str, Found]) -> None:
         share = sum(fit.share for fit in good) / sum(fit.share for fit in important)
         print(
             f"{name:<22}{of.formula_share:>9.1%}{f'{len(good)} of {len(important)}':>11}"
-            f"{share:>15.0%}{f'{flat_good} of {len(flat)}':>8}  {', '.join(off)}"
+            f"{share:>15.0%}{f'{flat_good} of {len(flat)}':>10}  {', '.join(off)}"
         )
-
-
-def _answer(path: Path, answer: Any) -> Any:
-    if isinstance(answer, ChildFailure):
-        raise SystemExit(f"{path}: {answer.message}\n{answer.output_tail}")
-    return answer
-
-
-class _Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
-        """Say nothing."""
-
-    def note(self, what: str) -> None:
-        """Say nothing."""
 
 
 if __name__ == "__main__":

@@ -15,6 +15,19 @@ SCALAR = TensorSpec((), "int32", 4)
 Ops = dict[str, tuple[str, list[str]]]
 
 
+class _Attributes:
+    """What a node made by hand is made of."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def attribute(self, name: str) -> Any:
+        return self._values.get(name)
+
+    def definition(self) -> Any:
+        raise NotImplementedError
+
+
 def nodes_of(
     ops: Mapping[str, tuple[str, Sequence[str]]],
     attributes: Mapping[str, Mapping[str, Any]] | None = None,
@@ -25,7 +38,7 @@ def nodes_of(
     A tensor is one int32 unless ``specs`` says otherwise.
     """
     nodes = {
-        name: Node(name, kind, (attributes or {}).get(name, {}).get)
+        name: Node(name, kind, _Attributes((attributes or {}).get(name, {})))
         for name, (kind, _) in ops.items()
     }
     for name, (_, references) in ops.items():

@@ -1,0 +1,122 @@
+"""A model on one worker of the `workers` testbed: what ran there in a step, and how long.
+
+The run is the one by which `advisor analyze` measures costs. Ops of which the profile shows several
+runs in a step (those in loops) have the time of all of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.candidates.single import propose
+from placement_advisor.children import Child, ChildFailure
+from placement_advisor.cost.table import CostTable
+from placement_advisor.profile.windows import OP_EVENT, host_lines
+from placement_advisor.profile.xplane import read_planes
+from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
+from placement_advisor.trial import PROFILED_STEPS, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from placement_advisor.graph import Op, OpGraph
+    from placement_advisor.testbed import ProfileFiles
+    from placement_advisor.tf.answers import Traced
+
+_TIME_LIMIT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """An op as it ran: its kind may be another than in the graph. Times and runs are of a step."""
+
+    kind: str
+    runs: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """A traced model with the ops within its loops, and what ran, by name."""
+
+    traced: Traced
+    within: Sequence[Op]
+    executed: Mapping[str, Executed]
+
+
+def profiled(path: Path, profiles: int) -> Profiled:
+    """Run a model on one worker and profile it, so many times.
+
+    Each op has the shortest of the medians of the profiles, since other work on the machine only
+    ever adds.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        bundle = scratch / "bundle"
+        bundle.mkdir()
+        with Child("loader", scratch / "loader.log") as loader:
+            _call(loader, "placement_advisor.tf.tracer:load_workload", str(path), None, None, None)
+            traced, within = _call(loader, "loop_ops:trace", str(path), str(bundle))
+        plan = plan_testbed(TestbedKind.WORKERS, 1)
+        testbed = Testbed(plan, bundle=bundle, graph=traced.graph, scratch=scratch)
+        try:
+            testbed.start()
+            executed = _executed(testbed, traced.graph, profiles)
+        finally:
+            testbed.close()
+    return Profiled(traced=traced, within=within, executed=executed)
+
+
+def _executed(testbed: Testbed, graph: OpGraph, profiles: int) -> dict[str, Executed]:
+    trial = Trial(testbed, steps=1, watcher=_Silent())
+    entry = trial.enter(propose(graph, CostTable(costs={}), [testbed.plan.devices[0].name]))
+    shortest: dict[str, int] = {}
+    for _ in range(profiles):
+        trial.settle(entry)
+        if entry.failure is None:
+            trial.profile(entry)
+        if entry.failure is not None or entry.profile is None:
+            raise SystemExit(f"nothing was profiled: {entry.failure}")
+        for op, time_ns in entry.profile.op_ns.items():
+            shortest[op] = min(time_ns, shortest.get(op, time_ns))
+    assert entry.files is not None
+    events = _events(entry.files)
+    kinds = dict(events)
+    runs = Counter(name for name, _ in events)
+    return {
+        op: Executed(
+            kind=kinds[op], runs=max(1, round(runs[op] / PROFILED_STEPS)), time_ns=time_ns
+        )
+        for op, time_ns in shortest.items()
+        if op in kinds
+    }
+
+
+def _events(files: ProfileFiles) -> list[tuple[str, str]]:
+    """Return name and kind of every op event of a profile."""
+    return [
+        (match.group(1), match.group(2))
+        for path in files.devices.values()
+        for line in host_lines(read_planes(path))
+        for event in line.events
+        if (match := OP_EVENT.fullmatch(event.name))
+    ]
+
+
+def _call(child: Child, function: str, *args: Any) -> Any:
+    answer = child.call(function, *args, time_limit_s=_TIME_LIMIT_S)
+    if isinstance(answer, ChildFailure):
+        raise SystemExit(f"{function}{args}: {answer.message}\n{answer.output_tail}")
+    return answer
+
+
+class _Silent:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
+        """Say nothing."""
+
+    def note(self, what: str) -> None:
+        """Say nothing."""
