@@ -79,9 +79,8 @@ class Bodies:
             for i, (producer, port) in enumerate(node.inputs)
             if (producer.name, port) in values
         }
-        steps = body.steps() if body else {}
-        fixed = {i: value for i, value in starts.items() if steps.get(i) == 0}
-        trips = trips_of(condition.inductions(starts, steps, fixed)) if condition else None
+        steps = body.steps(starts) if body else {}
+        trips = condition.trips(starts, steps) if condition else None
         if trips is not None:
             for i, start in starts.items():
                 if i in steps:
@@ -134,48 +133,49 @@ class _Body:
         self._arguments = {name: i for i, name in enumerate(arguments)}
         self._returned = [(by_name[name], port) for name, port in returned]
 
-    def steps(self) -> dict[int, int]:
-        """Return by how much the body changes each argument that it changes by a constant."""
-        values = constant_values(self.nodes)
-        found: dict[int, int] = {}
-        for i, (node, _) in enumerate(self._returned):
-            node = _passed(node)
-            if self._arguments.get(node.name) == i:
-                found[i] = 0
-            elif node.kind in ("Add", "AddV2"):
-                for (one, _), (other, port) in (node.inputs, list(reversed(node.inputs))):
-                    if self._arguments.get(_passed(one).name) == i:
-                        step = values.get((other.name, port))
-                        if step is not None:
-                            found[i] = step
+    def steps(self, starts: Mapping[int, int]) -> dict[int, int]:
+        """Return by how much the body changes each argument that it changes by a constant.
+
+        ``starts`` gives the first values of arguments, where they are known.
+        """
+        ends = [_passed(node) for node, _ in self._returned]
+        found = {i: 0 for i, end in enumerate(ends) if self._arguments.get(end.name) == i}
+        values = constant_values(self.nodes, self._fixed(starts, found))
+        for i, end in enumerate(ends):
+            if end.kind not in ("Add", "AddV2"):
+                continue
+            for (one, _), (other, port) in (end.inputs, end.inputs[::-1]):
+                step = values.get((_passed(other).name, port))
+                if self._arguments.get(_passed(one).name) == i and step is not None:
+                    found[i] = step
         return found
 
-    def inductions(
-        self, starts: Mapping[int, int], steps: Mapping[int, int], fixed: Mapping[int, int]
-    ) -> list[Induction]:
-        """Return what this condition compares; empty if anything else decides."""
-        given = {(name, 0): fixed[i] for name, i in self._arguments.items() if i in fixed}
-        values = constant_values(self.nodes, given)
-        found: list[Induction] = []
-        waiting = [self._returned[0][0]]
-        while waiting:
-            node = _passed(waiting.pop())
-            if node.kind == "LogicalAnd":
-                waiting += [producer for producer, _ in node.inputs]
-                continue
-            if node.kind not in ("Less", "LessEqual"):
-                return []
-            (counter, _), (bound, port) = node.inputs
-            i = self._arguments.get(_passed(counter).name, -1)
-            found.append(
-                Induction(
-                    start=starts.get(i),
-                    step=steps.get(i),
-                    limit=values.get((_passed(bound).name, port)),
-                    inclusive=node.kind == "LessEqual",
-                )
-            )
-        return found
+    def _fixed(
+        self, starts: Mapping[int, int], steps: Mapping[int, int]
+    ) -> dict[tuple[str, int], int]:
+        """Return the values of the arguments that stay as they are."""
+        return {
+            (name, 0): starts[i]
+            for name, i in self._arguments.items()
+            if i in starts and steps.get(i) == 0
+        }
+
+    def trips(self, starts: Mapping[int, int], steps: Mapping[int, int]) -> int | None:
+        """Return how often a loop runs that goes on while this body, its condition, holds.
+
+        ``starts`` and ``steps`` tell how the arguments begin and change.
+        """
+        constants = constant_values(self.nodes, self._fixed(starts, steps))
+
+        def value(node: Node, port: int) -> Induction | None:
+            node = _passed(node)
+            i = self._arguments.get(node.name, -1)
+            if i in starts and i in steps:
+                return Induction(start=starts[i], step=steps[i])
+            constant = constants.get((node.name, port))
+            return None if constant is None else Induction(start=constant, step=0)
+
+        return trips_of(self._returned[0][0], value)
 
 
 def _traced_body(graph: Any, given: Sequence[TensorSpec]) -> _Body | None:

@@ -70,10 +70,10 @@ def spec(tensor: Any) -> TensorSpec:
 
 def typed(shape: tuple[int, ...] | None, dtype: Any, *, is_handle: bool = False) -> TensorSpec:
     """Return the spec of a shape and a type of TensorFlow's."""
-    if dtype not in _items:
-        _items[dtype] = (dtype.name, None if dtype in _NO_FIXED_SIZE else dtype.size)
-    name, item_bytes = _items[dtype]
-    return TensorSpec(shape, name, item_bytes, is_handle)
+    known = _items.get(dtype)
+    if known is None:
+        known = _items[dtype] = (dtype.name, None if dtype in _NO_FIXED_SIZE else dtype.size)
+    return TensorSpec(shape, *known, is_handle)
 
 
 def plain(value: Any) -> Any:

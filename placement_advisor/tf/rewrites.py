@@ -148,7 +148,8 @@ def bypass_identities(
         return [wait for before in node.before() for wait in stays(before)]
 
     for node in nodes:
-        if not any(id(before) in bypassed for before in node.before()):
+        passes_on = any(id(producer) in bypassed for producer, _ in node.inputs)
+        if not passes_on and not any(id(before) in bypassed for before in node.controls):
             continue
         found = [source(producer, port) for producer, port in node.inputs]
         waits = [wait for before in node.controls for wait in stays(before)]
@@ -192,7 +193,7 @@ def drop_unread_reads(nodes: Iterable[Node], outputs: Collection[str]) -> list[N
 def _without_unread_barriers(nodes: list[Node], keep: Collection[str]) -> list[Node]:
     if not any(node.kind == "NoOp" for node in nodes):
         return nodes
-    read = {id(before) for node in nodes for before in node.before()}
+    read = {id(before) for node in nodes for before in node.controls}
     return [n for n in nodes if n.kind != "NoOp" or id(n) in read or n.name in keep]
 
 

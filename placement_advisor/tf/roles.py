@@ -109,7 +109,9 @@ def _what_feeds_a_second_forward_pass(
     operations: list[Node], readers: dict[str, list[Node]], found: dict[str, Role]
 ) -> None:
     for op in reversed(operations):
-        if found[op.name] is Role.UPDATE and Role.FORWARD in _roles_of(readers[op.name], found):
+        if found[op.name] is Role.UPDATE and any(
+            found[reader.name] is Role.FORWARD for reader in readers[op.name]
+        ):
             found[op.name] = Role.FORWARD
 
 
@@ -122,7 +124,9 @@ def _sums_of_gradients(
     computes (the swish activation has one).
     """
     for op in reversed(operations):
-        if found[op.name] is Role.UPDATE and Role.BACKWARD in _roles_of(readers[op.name], found):
+        if found[op.name] is Role.UPDATE and any(
+            found[reader.name] is Role.BACKWARD for reader in readers[op.name]
+        ):
             found[op.name] = Role.BACKWARD
 
 

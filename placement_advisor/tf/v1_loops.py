@@ -108,7 +108,7 @@ def folded(nodes: Sequence[Node]) -> Folded:
             node.inputs = list({(id(p), port): (p, port) for p, port in node.inputs}.values())
     loops = {name: _loop(body, stand_in, port_of) for name, body in named.items()}
     values = constant_values(nodes)
-    trips = {name: trips_of(_inductions(body, values)) for name, body in named.items()}
+    trips = {name: _trips(body, values) for name, body in named.items()}
     return Folded(
         nodes=in_order(together),
         loops=loops,
@@ -151,26 +151,20 @@ def _loop(
     )
 
 
-def _inductions(body: Sequence[Node], values: Mapping[tuple[str, int], int]) -> list[Induction]:
-    """Return what the loop compares before each trip; empty if anything else decides."""
-    condition = next((node for node in body if node.kind == "LoopCond"), None)
-    found: list[Induction] = []
-    waiting = [condition.inputs[0][0]] if condition else []
-    while waiting:
-        node = waiting.pop()
-        if node.kind == "LogicalAnd":
-            waiting += [producer for producer, _ in node.inputs]
-            continue
-        if node.kind not in ("Less", "LessEqual"):
-            return []
-        (counter, _), (bound, port) = node.inputs
-        limit = values.get((_entered(bound).name, port))
-        step = _step(counter, values)
-        start = _start(counter, values)
-        found.append(
-            Induction(start=start, step=step, limit=limit, inclusive=node.kind == "LessEqual")
-        )
-    return found
+def _trips(body: Sequence[Node], values: Mapping[tuple[str, int], int]) -> int | None:
+    """Return how often the loop runs, None if that is not known."""
+    conditions = [node.inputs[0][0] for node in body if node.kind == "LoopCond"]
+    if len(conditions) != 1:  # The loops within have their own.
+        return None
+
+    def value(node: Node, port: int) -> Induction | None:
+        known = values.get((_entered(node).name, port))
+        if known is not None:
+            return Induction(start=known, step=0)
+        start, step = _start(node, values), _step(node, values)
+        return None if start is None or step is None else Induction(start=start, step=step)
+
+    return trips_of(conditions[0], value)
 
 
 def _entered(node: Node) -> Node:

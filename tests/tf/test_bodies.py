@@ -37,6 +37,12 @@ def test_a_loop_takes_its_body_and_condition_times_its_trips(
     assert any(name.endswith("matmul") or name.endswith("MatMul") for name in members)
 
 
+def test_the_trips_of_a_range_are_known(composites: Callable[..., dict[str, Any]]) -> None:
+    ((trips, flops, _, _),) = composites("five_products_in_a_range").values()
+    assert trips == 5
+    assert 5 * PRODUCT_FLOPS < flops < 6 * PRODUCT_FLOPS + 5 * 20
+
+
 def test_the_loop_of_a_gradient_runs_as_often_as_its_loop(
     composites: Callable[..., dict[str, Any]],
 ) -> None:

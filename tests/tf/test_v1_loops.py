@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from small_graphs import nodes_of, ops_of
 
-from placement_advisor.tf.trips import Induction, trips_of
 from placement_advisor.tf.v1_loops import Loop, folded, frames
 
 # for (i = 0; i < 10; i += 3) x = x * scale; the result is used outside.
@@ -104,25 +103,3 @@ def test_a_graph_without_loops_is_only_put_in_order() -> None:
     found = folded(nodes)
     assert [node.name for node in found.nodes] == ["a", "b"]
     assert (found.loops, found.trips) == ({}, {})
-
-
-def test_trips_end_with_the_first_condition_that_fails() -> None:
-    ten = Induction(start=0, step=1, limit=10)
-    # 4, 7, 10 are not above 10; 13 is.
-    three = Induction(start=4, step=3, limit=10, inclusive=True)
-    assert trips_of([ten]) == 10
-    assert trips_of([ten, three]) == 3
-    assert trips_of([Induction(start=5, step=1, limit=2)]) == 0
-
-
-def test_trips_are_unknown_as_soon_as_one_condition_is() -> None:
-    ten = Induction(start=0, step=1, limit=10)
-    for unknown in (
-        Induction(start=None, step=1, limit=10),
-        Induction(start=0, step=None, limit=10),
-        Induction(start=0, step=1, limit=None),
-        Induction(start=0, step=0, limit=10),
-        Induction(start=0, step=-1, limit=10),
-    ):
-        assert trips_of([ten, unknown]) is None
-    assert trips_of([]) is None

@@ -14,7 +14,7 @@ _STATE = tf.Variable(tf.ones((3, 3)))
 
 def composites(step: str) -> dict[str, tuple[int | None, Any, Any, list[str]]]:
     """Return trips, flops, bytes and the kinds' names within, by composite op of a step below."""
-    function = tf.function(globals()[step], autograph=False)
+    function = tf.function(globals()[step], autograph="range" in step)
     traced = function.get_concrete_function(tf.TensorSpec((2, 3)))
     flat = flatten(traced, {})
     return {
@@ -58,3 +58,9 @@ def called_with_any_batch(x: Any) -> Any:
     """Call a function that was traced for any batch, as those of a SavedModel are."""
     spec = tf.TensorSpec((None, 3))
     return tf.function(four_products, autograph=False, input_signature=[spec])(x)
+
+
+def five_products_in_a_range(x: Any) -> Any:
+    for _ in tf.range(5):
+        x = x @ _STATE
+    return x
