@@ -88,9 +88,7 @@ def _executed(testbed: Testbed, graph: OpGraph, profiles: int) -> dict[str, Exec
     kinds = dict(events)
     runs = Counter(name for name, _ in events)
     return {
-        op: Executed(
-            kind=kinds[op], runs=max(1, round(runs[op] / PROFILED_STEPS)), time_ns=time_ns
-        )
+        op: Executed(kind=kinds[op], runs=max(1, round(runs[op] / PROFILED_STEPS)), time_ns=time_ns)
         for op, time_ns in shortest.items()
         if op in kinds
     }
