@@ -22,7 +22,7 @@ def graph(
     ] = None,
     depth: Annotated[
         int | None,
-        typer.Option(min=1, help="Draw layers to this depth of their paths. Default: readable."),
+        typer.Option(min=1, help="Draw layers to this depth of their paths. Default: what fits 60 boxes."),
     ] = None,
 ) -> None:
     """Sum up a graph file, or draw its layers."""
@@ -36,6 +36,6 @@ def graph(
         return
     from placement_advisor.graph import OpGraph
     from placement_advisor.graph_summary import summarize
-    from placement_advisor.report.trace_summary import render_summary
+    from placement_advisor.report.trace_summary import render_graph
 
-    sys.stdout.write(render_summary(summarize(OpGraph.load(file))))
+    sys.stdout.write(render_graph(summarize(OpGraph.load(file)), graph_file=str(file)))

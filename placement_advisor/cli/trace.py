@@ -33,7 +33,8 @@ def trace(
         ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Samples per step. Default: as in the example inputs.")
+        int | None,
+        typer.Option(min=1, help="Samples per step. Default: as in the example inputs, else 32."),
     ] = None,
     mode: Annotated[
         Mode | None, typer.Option(help="Default: train if the model is compiled.")

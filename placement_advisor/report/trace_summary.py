@@ -34,9 +34,14 @@ def render_trace(traced: Traced, summary: GraphSummary, *, model_path: str, grap
     head = [
         one_line(f"{model_path}: {traced.name}, {mode}, batch {traced.batch_size or _UNKNOWN}"),
         _fact("chosen", one_line(traced.chosen)),
-        _fact("graph", f"{one_line(graph_file)}, fingerprint {summary.fingerprint}"),
     ]
-    return "\n".join(head) + "\n" + render_summary(summary)
+    return "\n".join(head) + "\n" + render_graph(summary, graph_file=graph_file)
+
+
+def render_graph(summary: GraphSummary, *, graph_file: str) -> str:
+    """Return the text, headed by the file that the graph is in."""
+    head = _fact("graph", f"{one_line(graph_file)}, fingerprint {summary.fingerprint}")
+    return f"{head}\n{render_summary(summary)}"
 
 
 def render_summary(summary: GraphSummary) -> str:
@@ -56,8 +61,8 @@ def _facts(summary: GraphSummary) -> Iterator[str]:
     edges = summary.data_edges
     yield _fact(
         "edges",
-        f"{edges.parts} tensors, bytes known for {_floor_share(edges.known_share)}; "
-        f"{_count(summary.control_edges, 'control edge', 'control edges')}",
+        f"{edges.parts} with a tensor, bytes known for {_floor_share(edges.known_share)}; "
+        f"{_count(summary.control_edges, 'only orders its ends', 'only order their ends')}",
     )
     parameters = f"{_sized(summary.parameters, 'variable')} read by the forward pass"
     if summary.state.parts:
@@ -96,13 +101,13 @@ def _tables(summary: GraphSummary) -> Iterator[list[str]]:
         for kind in summary.kinds[:_ROWS]
     ]
     if kinds:
-        heading = ("ops", "flops", "", "bytes", "", "kind")
-        yield ["heaviest kinds, by flops or bytes accessed", *_aligned([heading, *kinds])]
+        heading = ("ops", "flops", "share", "bytes", "share", "kind")
+        yield ["heaviest kinds, by share of the flops or of the bytes accessed", *_aligned([heading, *kinds])]
     yield [_clean(text) for text in _structure(summary)]
     if summary.host_only:
         ops = sum(kind.ops for kind in summary.host_only)
         yield [
-            f"ops without a GPU kernel: {ops}, each holds what it touches on the host",
+            f"ops without a GPU kernel: {ops}; they run on the host",
             *_aligned([(str(k.ops), _host_kind(k)) for k in summary.host_only[:_ROWS]]),
             *_more(len(summary.host_only), _ROWS),
         ]
@@ -164,8 +169,15 @@ def _size(groups: Sequence[Sequence[str]]) -> int:
 
 
 def _runs(groups: Sequence[Sequence[str]]) -> str:
-    """Return each group by its first layer, and how many layers it has."""
-    return names([f"{group[0]} ({_count(len(group), 'layer', 'layers')})" for group in groups])
+    """Return each group by its first and last layer, and how many layers it has."""
+    return names(
+        [
+            f"{group[0]} (1 layer)"
+            if len(group) == 1
+            else f"{group[0]} to {group[-1]} ({len(group)} layers)"
+            for group in groups
+        ]
+    )
 
 
 def _count(count: int, one: str, several: str) -> str:
@@ -182,7 +194,7 @@ def _host_kind(kind: HostKind) -> str:
     if kind.layers:
         text += f" in {names(kind.layers)}"
     if kind.bound_ops:
-        bound = _count(kind.bound_ops, "more op stands", "more ops stand")
+        bound = _count(kind.bound_ops, "op that has one stays", "ops that have one stay")
         text += f"; {bound} with the same variables or tables"
     if kind.crossing.parts:
         text += f"; {_total(kind.crossing, format_bytes)} to and from ops that have one"
@@ -197,9 +209,8 @@ def _control_flow(op: ControlFlow) -> str:
         text += f", {trips}"
     else:
         text += ", one branch runs"
-    if op.flops_share is None and op.bytes_share is None:
-        return one_line(f"{text}, share of the work {_UNKNOWN}")
-    return one_line(f"{text}, {_share(op.flops_share)} of flops, {_share(op.bytes_share)} of bytes")
+    text += f", {_part(op.flops_share, 'flops')}, {_part(op.bytes_share, 'bytes')}"
+    return one_line(text)
 
 
 def _clean(text: str) -> str:
@@ -239,6 +250,10 @@ def _share(share: float | None) -> str:
     if share is None:
         return _UNKNOWN
     return "< 0.1 %" if 0 < share < _TINY_SHARE else f"{share * 100:.1f} %"
+
+
+def _part(share: float | None, what: str) -> str:
+    return f"{what} {_UNKNOWN}" if share is None else f"{_share(share)} of {what}"
 
 
 def _floor_share(share: float) -> str:
