@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 from operator import le
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.digraph import find_cycle, topological_order
@@ -24,7 +25,6 @@ from placement_advisor.op import CONTROL_PORT, Edge, Op, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     import networkx as nx
 
@@ -166,23 +166,23 @@ class OpGraph:
             graph.add_edge(edge.producer, edge.consumer, key=edge.port, size_bytes=edge.size_bytes)
         return graph
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the graph as gzipped JSON; equal graphs give equal bytes.
 
         Raises:
             OSError: the file cannot be written.
         """
-        write_graph(path, self.ops, self.edges)
+        write_graph(Path(path), self.ops, self.edges)
 
     @classmethod
-    def load(cls, path: Path) -> OpGraph:
+    def load(cls, path: str | Path) -> OpGraph:
         """Read what `save` wrote, on this machine or another. The file is not trusted.
 
         Raises:
             AdvisorError: the file cannot be read, is damaged, or describes no graph; the message
                 names the file and the place in it.
         """
-        ops, edges = read_graph(path)
+        ops, edges = read_graph(Path(path))
         try:
             return cls(ops, edges)
         except AdvisorError as error:

@@ -12,9 +12,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from dataclasses import fields
 from itertools import islice
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placement_advisor.errors import AdvisorError
@@ -50,10 +48,8 @@ COMPRESSION_LEVEL = 6
 _GZIP_WBITS = 31
 _SLICE = 10_000
 _EDGE_VALUES = 4
-_NAMES = tuple(f.name for f in fields(Op))
-# No value is equal to MISSING: name and kind are always written.
-_DEFAULTS = tuple(f.default for f in fields(Op))
-_values = attrgetter(*_NAMES)
+# Nothing is equal to a new object: name and kind are always written.
+_DEFAULTS = tuple(Op._field_defaults.get(name, object()) for name in Op._fields)
 
 
 def write_graph(path: Path, ops: Sequence[Op], edges: Sequence[Edge]) -> None:
@@ -117,8 +113,8 @@ def _slices(rows: Iterable[Any]) -> Iterator[bytes]:
 
 def _op_row(op: Op) -> dict[str, Any]:
     """Return the fields of an op that say anything."""
-    values = zip(_NAMES, _values(op), _DEFAULTS, strict=True)
-    row = {name: value for name, value, default in values if value != default}
+    values = zip(Op._fields, op, _DEFAULTS, strict=True)
+    row: dict[str, Any] = {name: value for name, value, default in values if value != default}
     if "device_kinds" in row:
         row["device_kinds"] = sorted(op.device_kinds)
     return row

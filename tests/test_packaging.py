@@ -55,7 +55,7 @@ def test_the_wheel_holds_every_module_and_says_that_it_is_typed(names):
 
 def test_the_wheel_holds_the_schemas_of_the_public_files(names):
     schemas = "placement_advisor/report/schemas"
-    assert {f"{schemas}/analysis.schema.json", f"{schemas}/placement.schema.json"} <= names
+    assert {f"{schemas}/{name}.schema.json" for name in ("analysis", "placement", "trace")} <= names
 
 
 def test_the_wheel_holds_nothing_beside_the_package_and_its_metadata(names):

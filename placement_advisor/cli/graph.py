@@ -22,7 +22,9 @@ def graph(
     ] = None,
     depth: Annotated[
         int | None,
-        typer.Option(min=1, help="Draw layers to this depth of their paths. Default: what fits 60 boxes."),
+        typer.Option(
+            min=1, help="Draw layers to this depth of their paths. Default: what fits 60 boxes."
+        ),
     ] = None,
 ) -> None:
     """Sum up a graph file, or draw its layers."""

@@ -74,9 +74,7 @@ def _work(summary: GraphSummary) -> dict[str, Any]:
 
 def _structure(summary: GraphSummary) -> dict[str, Any]:
     return {
-        "joins": [
-            {"layer": join.layer, "towers": _lists(join.towers)} for join in summary.joins
-        ],
+        "joins": [{"layer": join.layer, "towers": _lists(join.towers)} for join in summary.joins],
         "parallel_branches": [
             {
                 "fork": region.fork,

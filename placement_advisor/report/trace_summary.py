@@ -102,7 +102,10 @@ def _tables(summary: GraphSummary) -> Iterator[list[str]]:
     ]
     if kinds:
         heading = ("ops", "flops", "share", "bytes", "share", "kind")
-        yield ["heaviest kinds, by share of the flops or of the bytes accessed", *_aligned([heading, *kinds])]
+        yield [
+            "heaviest kinds, by share of the flops or of the bytes accessed",
+            *_aligned([heading, *kinds]),
+        ]
     yield [_clean(text) for text in _structure(summary)]
     if summary.host_only:
         ops = sum(kind.ops for kind in summary.host_only)
@@ -194,8 +197,8 @@ def _host_kind(kind: HostKind) -> str:
     if kind.layers:
         text += f" in {names(kind.layers)}"
     if kind.bound_ops:
-        bound = _count(kind.bound_ops, "op that has one stays", "ops that have one stay")
-        text += f"; {bound} with the same variables or tables"
+        bound = _count(kind.bound_ops, "more op stays", "more ops stay")
+        text += f"; {bound} with a variable or table that they share"
     if kind.crossing.parts:
         text += f"; {_total(kind.crossing, format_bytes)} to and from ops that have one"
     return one_line(text)

@@ -48,11 +48,9 @@ class Node:
         """Return an attribute, see `Source`; None without a source."""
         return None if self.source is None else self.source.attribute(name)
 
-    def before(self) -> Iterable[Node]:
-        """Yield what must run before this op; an op may come up several times."""
-        for producer, _ in self.inputs:
-            yield producer
-        yield from self.controls
+    def before(self) -> list[Node]:
+        """Return what must run before this op; an op may come up several times."""
+        return [*[producer for producer, _ in self.inputs], *self.controls]
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.name!r}"

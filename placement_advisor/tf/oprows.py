@@ -76,13 +76,10 @@ def _edges(nodes: list[Node], sizes: Mapping[str, tuple[int | None, ...]]) -> li
     edges = []
     for node in nodes:
         name = node.name
-        for source, port in {(producer.name, port): None for producer, port in node.inputs}:
-            size = sizes[source][port]
-            edges.append(Edge(producer=source, consumer=name, port=port, size_bytes=size))
-        edges += [
-            Edge(producer=before.name, consumer=name, port=CONTROL_PORT, size_bytes=0)
-            for before in node.controls
-        ]
+        for producer, port in dict.fromkeys(node.inputs):
+            source = producer.name
+            edges.append(Edge(source, name, port, sizes[source][port]))
+        edges += [Edge(before.name, name, CONTROL_PORT, 0) for before in node.controls]
     return edges
 
 

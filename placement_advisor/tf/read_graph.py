@@ -61,7 +61,7 @@ _items: dict[Any, tuple[str, int | None]] = {}
 def spec(tensor: Any) -> TensorSpec:
     """Return the spec of a tensor; what a handle stands for is not known from it."""
     dtype = tensor.dtype
-    if dtype == tf.resource:
+    if dtype is tf.resource:
         return _HANDLE
     shape = tensor.shape
     dims = shape.as_list() if shape.rank is not None else None

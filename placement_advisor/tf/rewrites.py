@@ -105,7 +105,7 @@ def drop_barriers(
             node.controls = []
     nodes = _without_unread_barriers(nodes, keep)
     for node in nodes:
-        if any(_is_idle(before) for before in node.controls):
+        if node.controls and any(_is_idle(before) for before in node.controls):
             node.controls = [before for before in node.controls if not _is_idle(before)]
     return _without_unread_barriers(nodes, keep)
 
@@ -122,16 +122,13 @@ def bypass_identities(
     for.
     """
     nodes = list(nodes)
-    if not any(node.kind == "IdentityN" or _is_border(node) for node in nodes):
-        return nodes, tuple(targets)
     bypassed = {
         id(node)
         for node in nodes
-        if node.name not in outputs
-        and (
-            node.kind == "IdentityN" or (node.kind == "Identity" and node.name.startswith("Func/"))
-        )
+        if (node.kind == "IdentityN" or _is_border(node)) and node.name not in outputs
     }
+    if not bypassed:
+        return nodes, tuple(targets)
 
     def source(producer: Node, port: int) -> tuple[Node, int, list[Node]]:
         """Return the tensor behind a tensor, and the ops to wait for on the way to it."""
@@ -148,8 +145,7 @@ def bypass_identities(
         return [wait for before in node.before() for wait in stays(before)]
 
     for node in nodes:
-        passes_on = any(id(producer) in bypassed for producer, _ in node.inputs)
-        if not passes_on and not any(id(before) in bypassed for before in node.controls):
+        if bypassed.isdisjoint([id(before) for before in node.before()]):
             continue
         found = [source(producer, port) for producer, port in node.inputs]
         waits = [wait for before in node.controls for wait in stays(before)]
@@ -185,7 +181,7 @@ def drop_unread_reads(nodes: Iterable[Node], outputs: Collection[str]) -> list[N
         return [wait for before in node.controls for wait in stays(before)]
 
     for node in nodes:
-        if any(id(before) in unread for before in node.controls):
+        if node.controls and any(id(before) in unread for before in node.controls):
             node.controls = _distinct([wait for before in node.controls for wait in stays(before)])
     return [node for node in nodes if id(node) not in unread]
 

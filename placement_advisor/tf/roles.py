@@ -65,7 +65,7 @@ def roles(
     """Return the role of every op; ``operations`` stand in topological order."""
     differentiated = _differentiated(operations)
     found: dict[str, Role] = {}
-    after_backward: set[str] = set()
+    from_backward: set[str] = set()
     for op in operations:
         if op.name in inputs:
             found[op.name] = Role.INPUT
@@ -75,14 +75,12 @@ def roles(
             found[op.name] = Role.VARIABLE
         elif gradient_scope(op.name) and op.kind != _ACCUMULATOR_KIND:
             found[op.name] = Role.BACKWARD
+            from_backward.add(op.name)
         # State passes on through control edges: a slot is read again after it was written.
-        elif any(
-            found[before.name] is Role.BACKWARD or before.name in after_backward
-            for before in op.before()
-        ):
+        elif not from_backward.isdisjoint([before.name for before in op.before()]):
             # A step may go forward again after an update, with a second loss.
             found[op.name] = Role.FORWARD if op.name in differentiated else Role.UPDATE
-            after_backward.add(op.name)
+            from_backward.add(op.name)
         else:
             found[op.name] = Role.FORWARD
     _what_feeds_a_second_forward_pass(operations, readers, found)
@@ -146,31 +144,28 @@ def _what_writes_for_updates(
 
     That is weight decay, and the step counter; what counts it up reads it for itself.
     """
-    counts = _counted_up(operations, readers, found)
-    writers: dict[str, set[Role]] = {}
-    others: dict[str, set[Role]] = {}
-    for op in operations:
-        for producer, _ in op.inputs:
-            handle = producer.name
-            if producer.kind in HANDLE_KINDS and op.kind.startswith("Assign"):
-                writers.setdefault(handle, set()).add(found[op.name])
-            elif producer.kind in HANDLE_KINDS and counts.get(op.name) != handle:
-                others.setdefault(handle, set()).add(found[op.name])
-    for op in operations:
-        if op.kind.startswith("Assign") and found[op.name] is Role.FORWARD:
-            handle = op.inputs[0][0].name
-            if Role.UPDATE in writers[handle] or others.get(handle) == {Role.UPDATE}:
-                found[op.name] = Role.UPDATE
+    forward = [op for op in operations if found[op.name] is Role.FORWARD]
+    assignments = [op for op in forward if op.kind.startswith("Assign")]
+    if not assignments:
+        return
+    counts = _counted_up(forward, readers)
+    for op in assignments:
+        handle = op.inputs[0][0].name
+        takers = readers[handle]
+        writers = {found[taker.name] for taker in takers if taker.kind.startswith("Assign")}
+        others = {
+            found[taker.name]
+            for taker in takers
+            if not taker.kind.startswith("Assign") and counts.get(taker.name) != handle
+        }
+        if Role.UPDATE in writers or others == {Role.UPDATE}:
+            found[op.name] = Role.UPDATE
 
 
-def _counted_up(
-    operations: list[Node], readers: dict[str, list[Node]], found: dict[str, Role]
-) -> dict[str, str]:
+def _counted_up(forward: list[Node], readers: dict[str, list[Node]]) -> dict[str, str]:
     """Map forward ops that serve nothing but an assignment to the variable that it assigns."""
     counts: dict[str, str] = {}
-    for op in reversed(operations):
-        if found[op.name] is not Role.FORWARD:
-            continue
+    for op in reversed(forward):
         if op.kind.startswith("Assign"):
             counts[op.name] = op.inputs[0][0].name
             continue

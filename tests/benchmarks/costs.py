@@ -177,7 +177,7 @@ def _fit(
     for name, op in executed.items():
         if not parts[name] or parts[name][0].role is Role.INPUT:
             continue  # An input is the benchmark's doing, not the model's.
-        alone = OpGraph([replace(part, role=Role.FORWARD) for part in parts[name]], ())
+        alone = OpGraph([part._replace(role=Role.FORWARD) for part in parts[name]], ())
         once_ns = sum(cost.time_ns for cost in roofline_costs(alone, device).costs.values())
         ops[name] = Op(name=name, kind=_label(parts[name]))
         measured[name] = OpCost(time_ns=op.time_ns, basis=CostBasis.MEASURED)

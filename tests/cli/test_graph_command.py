@@ -14,7 +14,7 @@ from layer_models import model
 
 from placement_advisor.graph_summary import summarize
 from placement_advisor.placement import Placement, placed_ops
-from placement_advisor.report.trace_summary import render_summary
+from placement_advisor.report.trace_summary import render_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,9 @@ def run(*words: str) -> Ran:
 
 def test_the_summary_is_printed_without_tensorflow(here: Path) -> None:
     ran = run("m.graph.json.gz")
-    assert ran == Ran(code=0, out=render_summary(summarize(GRAPH)), err="")
+    text = render_graph(summarize(GRAPH), graph_file="m.graph.json.gz")
+    assert ran == Ran(code=0, out=text, err="")
+    assert text.startswith(f"graph        m.graph.json.gz, fingerprint {GRAPH.fingerprint}\nops ")
 
 
 def test_layers_are_drawn_without_tensorflow_and_nothing_is_printed(here: Path) -> None:

@@ -6,11 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
 from command_runs import Ran, run_here
 
 from placement_advisor.graph import OpGraph
 from placement_advisor.graph_summary import summarize
+from placement_advisor.report.analysis_json import load_schema
 from placement_advisor.report.trace_summary import render_summary
 
 if TYPE_CHECKING:
@@ -79,12 +81,13 @@ def test_json_is_all_there_is_on_stdout_and_options_reach_the_tracer(
     )  # fmt: skip
     assert (ran.code, ran.err) == (0, "")
     content = json.loads(ran.out)
+    jsonschema.validate(content, load_schema("trace"))
     assert content["model"]["mode"] == "infer"
     assert content["model"]["batch_size"] == 8
     assert content["graph_file"] == str(file)
     assert content["trains"] is False
     assert "backward" not in content["ops_by_role"]
-    assert content["fingerprint"] == OpGraph.load(file).fingerprint
+    assert content["graph_fingerprint"] == OpGraph.load(file).fingerprint
 
 
 def test_a_model_that_fails_leaves_no_file(

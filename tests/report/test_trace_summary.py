@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
 from layer_models import model
 from op_graphs import graphs
-from summary_graphs import HOST, op, training_step
+from summary_graphs import HOST, edge, op, training_step
 
-from placement_advisor.graph import OpGraph
+from placement_advisor.graph import CONTROL_PORT, OpGraph
 from placement_advisor.graph_summary import summarize
-from placement_advisor.report.trace_json import trace_as_json
 from placement_advisor.report.trace_summary import render_summary, render_trace
 from placement_advisor.tf.answers import Traced
 
@@ -63,7 +61,7 @@ def test_long_lists_are_cut_and_say_so() -> None:
     host = [op(f"h{i}", f"Kind{i}", device_kinds=HOST) for i in range(9)]
     loops = [op(f"w{i}", "While", trips=i) for i in range(7)]
     text = render_summary(summarize(OpGraph([*host, *loops], [])))
-    assert "ops without a GPU kernel: 9, " in text
+    assert "ops without a GPU kernel: 9; they run on the host\n" in text
     assert "  and 4 more\n" in text
     assert "control flow: 7\n" in text
     assert "  and 2 more\n" in text
@@ -82,36 +80,29 @@ def test_a_loop_tells_its_trips_and_its_share_and_a_branch_that_one_runs() -> No
 
 def test_structure_is_told_by_first_layers_and_counts() -> None:
     text = render_summary(summarize(model("in1 -> a", "a -> a2", "in2 -> b", "a2 b -> dot")))
-    assert "towers: 1\n  2 towers meet in dot: a (2 layers), b (1 layer)\n" in text
+    assert "towers: 1\n  2 towers meet in dot: a to a2 (2 layers), b (1 layer)\n" in text
     assert "parallel branches: none\n" in text
     text = render_summary(summarize(model("in -> s", "s -> a", "a s -> add")))
     assert "  1 branch and a direct way from s to add: a (1 layer)\n" in text
+
+
+def test_a_loop_of_which_only_the_flops_are_known_says_what_is_not() -> None:
+    text = render_summary(summarize(OpGraph([op("loop", "While", trips=3, flops=30)], [])))
+    assert "  While loop, forward, 3 trips, 100.0 % of flops, bytes unknown\n" in text
+
+
+def test_a_single_edge_that_only_orders_is_told_as_one() -> None:
+    edges = [edge("a", "b", 4), edge("a", "b", 0, CONTROL_PORT)]
+    text = render_summary(
+        summarize(OpGraph([op("a", "A", output_bytes=(4,)), op("b", "B")], edges))
+    )
+    assert "edges        1 with a tensor, bytes known for 100 %; 1 only orders its ends\n" in text
 
 
 def test_names_cannot_drive_a_terminal() -> None:
     text = render_summary(summarize(OpGraph([op("a\x1b[31m\nb", "While", layer="\x07")], [])))
     assert "\x1b" not in text
     assert "\x07" not in text
-
-
-def test_json_has_every_number_and_null_for_what_is_unknown() -> None:
-    content = trace_as_json(
-        TRACED, summarize(TRACED.graph), model_path="tiny.py", graph_file="tiny.graph.json.gz"
-    )
-    assert json.loads(json.dumps(content)) == content
-    assert content["model"] == {
-        "path": "tiny.py",
-        "name": "tiny",
-        "mode": "train",
-        "chosen": TRACED.chosen,
-        "batch_size": 4,
-    }
-    assert content["ops"] == 13
-    assert content["ops_by_role"]["variable"] == 3
-    assert content["flops"] == {"amount": 416, "parts": 8, "unknown": 1}
-    loop = next(kind for kind in content["kinds"] if kind["kind"] == "While")
-    assert loop["flops"] == {"amount": None, "parts": 1, "unknown": 1}
-    assert content["control_flow"][0]["trips"] is None
 
 
 @given(graphs())

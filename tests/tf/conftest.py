@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from traced_models import TracedModel, trace
+from traced_models import MODELS, TracedModel, trace
 
 from placement_advisor import children
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from placement_advisor.children import Child
-
-MODELS = Path(__file__).parent / "models"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import MODELS
+from traced_models import MODELS
 
 from placement_advisor.errors import ModelError
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from traced_models import MODELS
 
 from placement_advisor.errors import ModelError
 from placement_advisor.graph import Op, OpGraph, Role
@@ -273,8 +274,6 @@ def test_a_recurrent_layer_goes_forward_before_it_goes_back(
 def test_tracing_twice_gives_the_same_graph(
     traced: Callable[[str], TracedModel], trace_source: Callable[..., TracedModel]
 ) -> None:
-    from conftest import MODELS
-
     again = trace_source((MODELS / "two_tower.py").read_text())
     assert again.graph.fingerprint == traced("two_tower").graph.fingerprint
 

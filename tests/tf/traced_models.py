@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.children import Child
@@ -14,10 +15,10 @@ from placement_advisor.tf.results import Results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from placement_advisor.graph import OpGraph
 
+MODELS = Path(__file__).parent / "models"
 # More steps than example batches would only repeat them.
 STEPS = 3
 _TIME_LIMIT_S = 120.0

@@ -1,0 +1,218 @@
+"""The contract of `advisor trace --json`, on steps made by hand and on any others."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from layer_models import model
+from op_graphs import graphs
+from summary_graphs import op, training_step
+
+from placement_advisor.graph import OpGraph, Role
+from placement_advisor.graph_summary import (
+    BRANCH_KINDS,
+    LARGEST_TENSORS,
+    LOOP_KINDS,
+    summarize,
+)
+from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.report.trace_json import trace_as_json
+from placement_advisor.tf.answers import Traced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA = load_schema("trace")
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def told(graph: OpGraph, **changes: Any) -> dict[str, Any]:
+    """Return what the command prints of a graph, as a program reads it."""
+    traced = Traced(
+        graph=graph,
+        name="tiny",
+        mode="train",
+        chosen="model (compiled Functional), batches from `dataset`",
+        batch_size=4,
+        tensorflow_version="2.21.0",
+        members={},
+    )
+    content = trace_as_json(
+        replace(traced, **changes),
+        summarize(graph),
+        model_path="tiny.py",
+        graph_file="tiny.graph.json.gz",
+    )
+    read: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
+    assert read == content
+    return read
+
+
+@pytest.fixture
+def content() -> dict[str, Any]:
+    return told(training_step())
+
+
+def structured() -> OpGraph:
+    """Two towers, one of them of three alike layers, and a residual unit behind them."""
+    return model(
+        "in1 -> a1", "a1 -> a2", "a2 -> a3", "in2 -> b", "a3 b -> dot", "dot -> f", "f dot -> add"
+    )
+
+
+def everything() -> dict[str, Any]:
+    """Content in which no list is empty."""
+    structure = told(structured())
+    fields = ("joins", "parallel_branches", "repeated_blocks")
+    return told(training_step()) | {field: structure[field] for field in fields}
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the path of every object."""
+    if isinstance(value, dict):
+        yield path
+        for key, inner in value.items():
+            yield from places(inner, (*path, key))
+    elif isinstance(value, list):
+        for key, inner in enumerate(value):
+            yield from places(inner, (*path, key))
+
+
+def at(content: Any, path: tuple[str | int, ...]) -> Any:
+    for key in path:
+        content = content[key]
+    return content
+
+
+def test_a_step_that_has_something_of_everything_fits_the_schema(content: dict[str, Any]) -> None:
+    VALIDATOR.validate(content)
+    for field in ("largest_tensors", "kinds", "host_only", "control_flow"):
+        assert content[field], field
+
+
+def test_structure_fits_the_schema_and_is_told_layer_by_layer() -> None:
+    content = told(structured())
+    VALIDATOR.validate(content)
+    assert content["joins"] == [{"layer": "dot", "towers": [["a1", "a2", "a3"], ["b"]]}]
+    assert content["parallel_branches"] == [
+        {"fork": "dot", "join": "add", "branches": [["f"]], "direct": True}
+    ]
+    assert content["repeated_blocks"][0] == {"blocks": [["a1"], ["a2"], ["a3"]]}
+
+
+def test_every_number_is_there_and_null_for_what_is_unknown(content: dict[str, Any]) -> None:
+    assert content["schema_version"] == 1
+    assert content["model"] == {
+        "path": "tiny.py",
+        "name": "tiny",
+        "mode": "train",
+        "chosen": "model (compiled Functional), batches from `dataset`",
+        "batch_size": 4,
+    }
+    assert content["graph_fingerprint"] == training_step().fingerprint
+    assert content["ops"] == 13
+    assert content["ops_by_role"]["variable"] == 3
+    # Gradients of 100 and an update of 16 beside a product of 300; the loop is unknown.
+    assert content["flops"] == {"amount": 416, "parts": 8, "unknown": 1}
+    loop = next(kind for kind in content["kinds"] if kind["kind"] == "While")
+    assert loop["flops"] == {"amount": None, "parts": 1, "unknown": 1}
+    assert loop["flops_share"] is None
+    assert content["control_flow"][0]["trips"] is None
+
+
+def test_a_sum_says_what_is_missing_from_it(content: dict[str, Any]) -> None:
+    # All 15 edges with a tensor but that of the loop: 64, 16, 4, 32, 16, 8, 16, 32 and 32 bytes.
+    assert content["edge_bytes"] == {"amount": 220, "parts": 15, "unknown": 1}
+    assert content["control_edges"] == 1
+
+
+def test_an_empty_step_and_one_without_a_batch_fit_the_schema() -> None:
+    empty = told(OpGraph([], []), batch_size=None, mode="infer")
+    VALIDATOR.validate(empty)
+    assert empty["model"]["batch_size"] is None
+    assert empty["flops"] == {"amount": 0, "parts": 0, "unknown": 0}
+    assert empty["flops_known_bytes_share"] is None
+
+
+@given(graphs())
+def test_any_step_fits_the_schema(graph: OpGraph) -> None:
+    VALIDATOR.validate(told(graph))
+
+
+@pytest.mark.parametrize("path", list(places(everything())), ids=str)
+def test_no_object_may_gain_or_lose_a_field(path: tuple[str | int, ...]) -> None:
+    whole = everything()
+    VALIDATOR.validate(whole)
+    gained = deepcopy(whole)
+    at(gained, path)["note"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="note"):
+        VALIDATOR.validate(gained)
+    # Roles that no op has are left out, so each of them may be.
+    for field in () if path == ("ops_by_role",) else at(whole, path):
+        lost = deepcopy(whole)
+        del at(lost, path)[field]
+        with pytest.raises(jsonschema.ValidationError, match=field):
+            VALIDATOR.validate(lost)
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("schema_version",), 2),
+        (("model", "mode"), "predict"),
+        (("model", "batch_size"), 0),
+        (("graph_fingerprint",), "today"),
+        (("ops_by_role", "forward"), 0),
+        (("ops_with_layer_share",), 1.2),
+        (("flops", "amount"), 1.5),
+        (("flops", "unknown"), None),
+        (("parameter_bytes",), 32),
+        (("largest_tensors", 0, "role"), "gradient"),
+        (("largest_tensors", 0, "size_bytes"), None),
+        (("joins", 0, "towers"), [["a"]]),
+        (("parallel_branches", 0, "branches"), [[]]),
+        (("repeated_blocks", 0, "blocks"), [["a"]]),
+        (("kinds", 0, "ops"), 0),
+        (("control_flow", 0, "kind"), "MatMul"),
+        (("control_flow", 0, "trips"), -1),
+    ],
+)
+def test_a_wrong_value_is_refused(path: tuple[str | int, ...], wrong: object) -> None:
+    content = everything()
+    at(content, path[:-1])[path[-1]] = wrong
+    with pytest.raises(jsonschema.ValidationError):
+        VALIDATOR.validate(content)
+
+
+def test_the_schema_knows_the_roles_the_loops_and_branches_and_the_length_of_the_list() -> None:
+    fields = SCHEMA["properties"]
+    roles = [role.value for role in Role]
+    assert fields["ops_by_role"]["propertyNames"]["enum"] == roles
+    tensors = fields["largest_tensors"]
+    assert tensors["items"]["properties"]["role"]["enum"] == roles
+    assert tensors["maxItems"] == LARGEST_TENSORS
+    composite = fields["control_flow"]["items"]["properties"]
+    assert composite["role"]["enum"] == roles
+    assert set(composite["kind"]["enum"]) == LOOP_KINDS | BRANCH_KINDS
+
+
+def test_a_branch_has_no_trips() -> None:
+    content = told(OpGraph([op("choice", "StatelessIf", flops=10)], []))
+    VALIDATOR.validate(content)
+    assert content["control_flow"] == [
+        {
+            "op": "choice",
+            "kind": "StatelessIf",
+            "role": "forward",
+            "layer": None,
+            "trips": None,
+            "flops_share": 1.0,
+            "bytes_accessed_share": None,
+        }
+    ]
