@@ -20,7 +20,7 @@ from placement_advisor.errors import ModelError
 from placement_advisor.tf.read_graph import typed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
     from placement_advisor.tf.nodes import Node
     from placement_advisor.work.signature import TensorSpec
@@ -122,8 +122,10 @@ class State:
                 node.attr["value"].tensor.CopyFrom(proto)
 
 
-def find_state(captures: Mapping[str, Any], graph_def: Any) -> State:
+def find_state(captures: Mapping[str, Any], variables: Container[int], graph_def: Any) -> State:
     """Return what the captured tensors are; ``graph_def`` gives the graph when it is called.
+
+    ``variables`` holds the `id` of handles that are known to be those of variables.
 
     Raises:
         ModelError: the step holds something that cannot be moved to another device.
@@ -133,11 +135,12 @@ def find_state(captures: Mapping[str, Any], graph_def: Any) -> State:
         if outer.dtype not in (tf.resource, tf.variant):
             state.constants[name] = outer
             continue
-        variable = _variable(outer) if outer.dtype == tf.resource else None
+        is_resource = outer.dtype == tf.resource
+        variable = _variable(outer, id(outer) in variables) if is_resource else None
         if variable is not None:
             state.variables[name] = variable
             continue
-        table = _table(name, outer, graph_def()) if outer.dtype == tf.resource else None
+        table = _table(name, outer, graph_def()) if is_resource else None
         if table is None:
             raise _cannot_move(graph_def(), name)
         state.tables[name] = table
@@ -218,12 +221,12 @@ def _become(node: Any, kind: str, **types: Any) -> None:
         node.attr["shared_name"].s = node.name.encode()
 
 
-def _variable(outer: Any) -> Variable | None:
+def _variable(outer: Any, is_known: bool) -> Variable | None:
     handle = getattr(outer, "_handle_data", None)
     if handle is None or not handle.is_set or len(handle.shape_and_type) != 1:
         return None
     # Other kinds of resources know a shape as well.
-    if not tf.raw_ops.VarIsInitializedOp(resource=outer):
+    if not is_known and not tf.raw_ops.VarIsInitializedOp(resource=outer):
         return None
     held = handle.shape_and_type[0]
     shape = tf.TensorShape(held.shape)

@@ -117,7 +117,7 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
     captures.refuse_python((node.kind, node.name) for node in nodes)
     summaries = rewrites.summaries(nodes)
     captured = {name: outer for name, outer in captured.items() if name not in summaries}
-    state = captures.find_state(captured, traced_graph_def)
+    state = captures.find_state(captured, labels, traced_graph_def)
     has_functions = bool(graph._functions)
     functions = (
         {f.signature.name: f for f in traced_graph_def().library.function} if has_functions else {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from functools import cache
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import Role
@@ -50,14 +51,20 @@ def op_layers(
     ]
     gradients = None if scopes else {n for names in served.values() for n in names}
     scopes |= _name_scopes(others, variables, readers, gradients)
+
+    @cache
+    def layer_at(name: str) -> str | None:
+        """Return the layer of the innermost scope that is one; `_longest_prefix`, remembered."""
+        return scopes.get(name) or (layer_at(name.rpartition("/")[0]) if name else None)
+
     layers: dict[str, str] = {}
     for op in operations:
         if roles[op.name] in (Role.FORWARD, Role.CONSTANT, Role.BACKWARD):
-            names = served.get(op.name, (op.name,))
-            found = (_longest_prefix(name, scopes) for name in names)
-            layer = next((layer for layer in found if layer is not None), None)
-            if layer is not None:
-                layers[op.name] = layer
+            for name in served.get(op.name, (op.name,)):
+                layer = layer_at(name)
+                if layer is not None:
+                    layers[op.name] = layer
+                    break
     _reads(forward, readers, layers)
     _state_and_updates(operations, readers, roles, variables, layers)
     _rest_of_backward(operations, readers, roles, layers)
@@ -208,11 +215,10 @@ def _state_and_updates(
             layers[owner] = layers[op.name]
     reach: dict[str, str] = {}
     # Twice: a slot's layer shows only when the ops that read it are known.
+    updates = [op for op in reversed(operations) if roles[op.name] is Role.UPDATE]
     for _ in range(2):
         slots: dict[str, str] = {}
-        for op in reversed(operations):
-            if roles[op.name] is not Role.UPDATE:
-                continue
+        for op in updates:
             found = [reach[r.name] for r in readers[op.name] if r.name in reach]
             handle = variables.get(op.name)
             if handle in layers:

@@ -146,11 +146,12 @@ def traced_function(workload: LoadedStep) -> Any:
 
 @contextmanager
 def paused_collection() -> Iterator[None]:
-    """Keep Python from looking for garbage while a graph's many objects are made; none is."""
+    """Keep Python from looking for garbage among a graph's many objects, now and later on."""
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         gc.enable()
 
 
