@@ -100,7 +100,8 @@ class GraphSummary:
     an optimizer's slots. ``trains`` says whether there is a backward pass: ``activations`` are
     then the forward tensors that it reads, otherwise all forward tensors. ``flops`` and
     ``bytes_accessed`` have a part for each op that computes; ``flops_known_bytes_share`` is the
-    share of the bytes accessed that lies in ops of known flops, None if no bytes are known. Lists
+    share of the bytes accessed that lies in ops of known flops, None if an op of unknown flops has
+    unknown bytes as well. Lists
     are complete, but for ``largest_tensors``, and sorted, heaviest first; ``joins``, ``branches``
     and ``repeats`` stand in layer order.
     """
@@ -141,6 +142,7 @@ def summarize(graph: OpGraph) -> GraphSummary:
     flops = Total.of(op.flops for op in computing)
     bytes_accessed = Total.of(op.bytes_accessed for op in computing)
     priced_bytes = sum(op.bytes_accessed or 0 for op in computing if op.flops is not None)
+    is_all_sized = all(op.flops is not None or op.bytes_accessed is not None for op in computing)
     data_edges = [edge for edge in graph.edges if not edge.is_control]
     variables = [op for op in graph.ops if op.role is Role.VARIABLE and op.parameter_bytes]
     read = read_variables(graph)
@@ -165,7 +167,9 @@ def summarize(graph: OpGraph) -> GraphSummary:
         activations=_activations(graph, tensors),
         flops=flops,
         bytes_accessed=bytes_accessed,
-        flops_known_bytes_share=_share(priced_bytes, bytes_accessed),
+        flops_known_bytes_share=(
+            _share(priced_bytes, bytes_accessed) if is_all_sized else None
+        ),
         largest_tensors=_largest(graph, tensors),
         joins=towers(view, counting_layers(graph, view)),
         branches=parallel_branches(view),

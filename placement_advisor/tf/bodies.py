@@ -258,8 +258,16 @@ def _total(parts: Sequence[int | None]) -> int | None:
 
 
 def _largest(works: Sequence[Work]) -> Work:
-    return max(
+    """Return the work of the most expensive branch; what is unknown of any branch may be more."""
+    largest = max(
         works, key=lambda work: (work.flops or 0, work.bytes_accessed or 0), default=_NOTHING
+    )
+    return Work(
+        flops=None if any(work.flops is None for work in works) else largest.flops,
+        bytes_accessed=(
+            None if any(work.bytes_accessed is None for work in works) else largest.bytes_accessed
+        ),
+        basis=WorkBasis.FORMULA,
     )
 
 

@@ -36,7 +36,7 @@ inputs = (np.zeros((BATCH, WORDS, UNITS), np.float32), np.zeros((BATCH, 1), np.f
 _FILES = {
     NASNET: _NASNET,
     "unrolled_lstm": _UNROLLED_LSTM.format(words=60, layers=2),
-    "unrolled_lstm_210k": _UNROLLED_LSTM.format(words=1_000, layers=3),
+    "unrolled_lstm_210k": _UNROLLED_LSTM.format(words=1_920, layers=3),
 }
 BIG_MODELS = tuple(_FILES)
 

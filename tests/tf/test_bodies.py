@@ -70,6 +70,13 @@ def test_a_conditional_takes_its_most_expensive_branch(
     assert len([name for name in members if "matmul" in name.lower()]) >= 3
 
 
+def test_a_conditional_with_a_branch_of_unknown_work_has_unknown_work(
+    composites: Callable[..., dict[str, Any]],
+) -> None:
+    ((trips, flops, bytes_accessed, _),) = composites("one_product_or_until_small").values()
+    assert (trips, flops, bytes_accessed) == (None, None, None)
+
+
 def test_a_loop_in_a_loop_is_multiplied_out(composites: Callable[..., dict[str, Any]]) -> None:
     ((trips, flops, _, members),) = composites("loop_in_a_loop").values()
     assert trips == 3

@@ -49,6 +49,10 @@ def one_or_two_products(x: Any) -> Any:
     return tf.cond(tf.reduce_sum(x) > 0.0, lambda: x @ _STATE @ _STATE, lambda: x @ _STATE)
 
 
+def one_product_or_until_small(x: Any) -> Any:
+    return tf.cond(tf.reduce_sum(x) > 0.0, lambda: x @ _STATE, lambda: until_small(x))
+
+
 def loop_in_a_loop(x: Any) -> Any:
     """Multiply 3 × 4 times."""
     return tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, four_products(x)), (0, x))[1]
