@@ -167,9 +167,7 @@ def summarize(graph: OpGraph) -> GraphSummary:
         activations=_activations(graph, tensors),
         flops=flops,
         bytes_accessed=bytes_accessed,
-        flops_known_bytes_share=(
-            _share(priced_bytes, bytes_accessed) if is_all_sized else None
-        ),
+        flops_known_bytes_share=(_share(priced_bytes, bytes_accessed) if is_all_sized else None),
         largest_tensors=_largest(graph, tensors),
         joins=towers(view, counting_layers(graph, view)),
         branches=parallel_branches(view),
