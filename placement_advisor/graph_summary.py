@@ -96,8 +96,8 @@ class ControlFlow:
 class GraphSummary:
     """A step in numbers.
 
-    ``parameters`` are the variables that the forward pass reads, ``state`` all others, such as
-    an optimizer's slots. ``trains`` says whether there is a backward pass: ``activations`` are
+    ``parameters`` are the variables that the forward pass reads and does not write, ``state`` all
+    others, such as an optimizer's slots. ``trains`` says whether there is a backward pass: ``activations`` are
     then the forward tensors that it reads, otherwise all forward tensors. ``flops`` and
     ``bytes_accessed`` have a part for each op that computes; ``flops_known_bytes_share`` is the
     share of the bytes accessed that lies in ops of known flops, None if an op of unknown flops has
@@ -243,14 +243,18 @@ def _largest(
 
 
 def read_variables(graph: OpGraph) -> tuple[Op, ...]:
-    """Return the variables that the forward pass reads."""
-    return tuple(
-        op
-        for op in graph.ops
-        if op.role is Role.VARIABLE
-        and op.parameter_bytes
-        and any(graph.op(edge.consumer).role is Role.FORWARD for edge in graph.outputs_of(op.name))
-    )
+    """Return the variables that the forward pass reads and does not write.
+
+    What it writes counts something: a metric, a step, how often random numbers were drawn.
+    """
+    found = []
+    for op in graph.ops:
+        if op.role is Role.VARIABLE and op.parameter_bytes:
+            takers = [graph.op(edge.consumer) for edge in graph.outputs_of(op.name)]
+            forward = [taker for taker in takers if taker.role is Role.FORWARD]
+            if forward and not any(taker.kind.startswith("Assign") for taker in forward):
+                found.append(op)
+    return tuple(found)
 
 
 def _kinds(computing: list[Op], flops: Total, bytes_accessed: Total) -> tuple[KindWork, ...]:

@@ -32,6 +32,17 @@ def test_a_training_step_by_hand() -> None:
     assert found.layers == 3
 
 
+def test_a_variable_that_the_forward_pass_writes_counts_and_is_no_parameter() -> None:
+    ops = [
+        op("seen", "VarHandleOp", Role.VARIABLE, parameter_bytes=4),
+        op("read", "ReadVariableOp", output_bytes=(4,)),
+        op("count", "AssignAddVariableOp"),
+    ]
+    found = summarize(OpGraph(ops, [edge("seen", "read", 0), edge("seen", "count", 0)]))
+    assert found.parameters == total(0, 0)
+    assert found.state == total(4, 1)
+
+
 def test_activations_are_forward_tensors_that_the_backward_pass_reads() -> None:
     found = summarize(training_step())
     assert found.trains

@@ -66,7 +66,7 @@ def _facts(summary: GraphSummary) -> Iterator[str]:
     )
     parameters = f"{_sized(summary.parameters, 'variable')} read by the forward pass"
     if summary.state.parts:
-        parameters += f"; {_sized(summary.state, 'other')} (slots of the optimizer, counters)"
+        parameters += f"; {_sized(summary.state, 'other')} (optimizer slots, metrics, counters)"
     yield _fact("parameters", parameters)
     yield _fact(
         "constants", f"{summary.constants.parts}, {_total(summary.constants, format_bytes)}"

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
 from placement_advisor.tf.constant_values import constant_values
+from placement_advisor.tf.nodes import needed
 from placement_advisor.tf.read_graph import read
 from placement_advisor.tf.signatures import signature_of
 from placement_advisor.tf.trips import Induction, trips_of
@@ -123,13 +124,20 @@ class Bodies:
 
 
 class _Body:
-    """A function's nodes, the names of its arguments and the tensors that it returns."""
+    """A function's nodes that run, the names of its arguments and the tensors that it returns.
+
+    TensorFlow runs what a returned tensor or an effect needs; a gradient's body computes more.
+    """
 
     def __init__(
-        self, nodes: list[Node], arguments: Sequence[str], returned: Sequence[tuple[str, int]]
+        self,
+        nodes: list[Node],
+        arguments: Sequence[str],
+        returned: Sequence[tuple[str, int]],
+        effects: Iterable[str],
     ) -> None:
         by_name = {node.name: node for node in nodes}
-        self.nodes = nodes
+        self.nodes = needed(nodes, {*effects, *[name for name, _ in returned]})
         self._arguments = {name: i for i, name in enumerate(arguments)}
         self._returned = [(by_name[name], port) for name, port in returned]
 
@@ -190,7 +198,8 @@ def _traced_body(graph: Any, given: Sequence[TensorSpec]) -> _Body | None:
         for tensor in node.outputs
     )
     returned = [(tensor.op.name, tensor.value_index) for tensor in graph.outputs]
-    return None if is_open else _Body(nodes, arguments, returned)
+    effects = [op.name for op in graph.control_outputs]
+    return None if is_open else _Body(nodes, arguments, returned, effects)
 
 
 def _imported_body(functions: Mapping[str, Any], name: str, given: Sequence[TensorSpec]) -> _Body:
@@ -217,7 +226,7 @@ def _imported_body(functions: Mapping[str, Any], name: str, given: Sequence[Tens
     _hand_over(nodes, arguments, given)
     ends = [flat_names[function.ret[output.name]] for output in function.signature.output_arg]
     returned = [(end.partition(":")[0], int(end.partition(":")[2] or 0)) for end in ends]
-    return _Body(nodes, arguments, returned)
+    return _Body(nodes, arguments, returned, function.control_ret.values())
 
 
 def _hand_over(

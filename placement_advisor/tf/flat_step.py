@@ -101,7 +101,6 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
     captured = {inner.op.name: outer for outer, inner in graph.captures}
     inputs = {t.op.name: t.shape for t in function.inputs if t.op.name not in captured}
     outputs = tuple(t.name for t in function.outputs if t is not None)
-    targets = tuple(op.name for op in graph.control_outputs)
     returned = {name.split(":")[0] for name in outputs}
 
     @cache
@@ -116,6 +115,7 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
     nodes = read(operations)
     captures.refuse_python((node.kind, node.name) for node in nodes)
     summaries = rewrites.summaries(nodes)
+    targets = tuple(op.name for op in graph.control_outputs if op.name not in summaries)
     captured = {name: outer for name, outer in captured.items() if name not in summaries}
     state = captures.find_state(captured, labels, traced_graph_def)
     has_functions = bool(graph._functions)

@@ -77,6 +77,16 @@ def test_a_conditional_with_a_branch_of_unknown_work_has_unknown_work(
     assert (trips, flops, bytes_accessed) == (None, None, None)
 
 
+def test_what_nobody_reads_within_a_loop_does_not_run(
+    composites: Callable[..., dict[str, Any]],
+) -> None:
+    ((trips, flops, _, members),) = composites("product_that_nobody_reads").values()
+    assert trips == 4
+    # Six sums, and what counting takes.
+    assert 4 * 6 < flops < 4 * PRODUCT_FLOPS
+    assert not any(name.lower().endswith("matmul") for name in members)
+
+
 def test_a_loop_in_a_loop_is_multiplied_out(composites: Callable[..., dict[str, Any]]) -> None:
     ((trips, flops, _, members),) = composites("loop_in_a_loop").values()
     assert trips == 3

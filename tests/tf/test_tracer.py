@@ -455,7 +455,7 @@ inputs = (tf.ones((2, 3)),)
 def step(x):
     with writer.as_default():
         tf.summary.scalar("sum", tf.reduce_sum(x), step=1)
-    return x * 2.0
+    return tf.identity_n([x * 2.0])[0]
 """
     ).traced
     assert traced.chosen.endswith("summaries left out")

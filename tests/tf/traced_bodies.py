@@ -53,6 +53,14 @@ def one_product_or_until_small(x: Any) -> Any:
     return tf.cond(tf.reduce_sum(x) > 0.0, lambda: x @ _STATE, lambda: until_small(x))
 
 
+def product_that_nobody_reads(x: Any) -> Any:
+    def body(i: Any, x: Any) -> Any:
+        _ = x @ _STATE
+        return i + 1, x + 1.0
+
+    return tf.while_loop(lambda i, _: i < 4, body, (0, x))[1]
+
+
 def loop_in_a_loop(x: Any) -> Any:
     """Multiply 3 × 4 times."""
     return tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, four_products(x)), (0, x))[1]
