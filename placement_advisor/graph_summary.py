@@ -97,8 +97,8 @@ class GraphSummary:
     """A step in numbers.
 
     ``parameters`` are the variables that the forward pass reads and does not write, ``state`` all
-    others, such as an optimizer's slots. ``trains`` says whether there is a backward pass: ``activations`` are
-    then the forward tensors that it reads, otherwise all forward tensors. ``flops`` and
+    others, such as an optimizer's slots. ``trains`` says whether there is a backward pass:
+    ``activations`` are then the forward tensors that it reads, otherwise all of them. ``flops`` and
     ``bytes_accessed`` have a part for each op that computes; ``flops_known_bytes_share`` is the
     share of the bytes accessed that lies in ops of known flops, None if an op of unknown flops has
     unknown bytes as well. Lists

@@ -57,10 +57,12 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
             watcher.working("importing TensorFlow", 0, 1)
             preload()
             loader = stack.enter_context(Child("loader", scratch / "loader.log"))
-        traced = traced_model(options.source, scratch, loader, clock, watcher)
+        bundle = scratch / BUNDLE
+        bundle.mkdir()
+        traced = traced_model(options.source, bundle, loader, clock, watcher)
         study = Study(options, plan, traced, staging, clock, watcher)
         if plan.not_run is None:
-            testbed = Testbed(plan, bundle=scratch / BUNDLE, graph=traced.graph, scratch=scratch)
+            testbed = Testbed(plan, bundle=bundle, graph=traced.graph, scratch=scratch)
             stack.callback(testbed.close)
             study.run(testbed, loader)
         else:
@@ -76,15 +78,13 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
 
 
 def traced_model(
-    source: ModelSource, scratch: Path, loader: Child, clock: Clock, watcher: Watcher
+    source: ModelSource, bundle: Path | None, loader: Child, clock: Clock, watcher: Watcher
 ) -> Traced:
-    """Load and trace a model in the child; what is needed to run it goes to ``scratch``/bundle.
+    """Load and trace a model in the child; what is needed to run it goes into the folder, if any.
 
     Raises:
         ModelError: it cannot be loaded or traced.
     """
-    bundle = scratch / BUNDLE
-    bundle.mkdir()
     with clock.stage("load"):
         watcher.working(f"loading {source.path}", 0, 1)
         answer = loader.call(
@@ -102,7 +102,7 @@ def traced_model(
         answer = loader.call(
             f"{_TRACER}:trace_workload",
             source.path,
-            str(bundle),
+            None if bundle is None else str(bundle),
             time_limit_s=source.time_limit_s,
         )
         traced: Traced = _must_answer(answer, source, "tracing")
@@ -124,7 +124,7 @@ def trace(source: ModelSource, output: Path, watcher: Watcher) -> Traced:
         watcher.working("importing TensorFlow", 0, 1)
         preload()
         loader = stack.enter_context(Child("loader", scratch / "loader.log"))
-        traced = traced_model(source, scratch, loader, clock, watcher)
+        traced = traced_model(source, None, loader, clock, watcher)
         watcher.working(f"writing {output}", 0, 1)
         put(traced.graph.save)
     return traced

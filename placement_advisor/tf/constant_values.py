@@ -6,6 +6,7 @@ Only integers are followed, and only ops that shape arithmetic is made of.
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,13 +20,17 @@ _PASSING = frozenset(
 # Larger constants are data, not shapes.
 _MAX_ELEMENTS = 64
 _BINARY: Mapping[str, Callable[[int, int], int]] = {
-    "Add": lambda a, b: a + b,
-    "AddV2": lambda a, b: a + b,
-    "Sub": lambda a, b: a - b,
-    "Mul": lambda a, b: a * b,
-    "FloorDiv": lambda a, b: a // b,
+    "Add": operator.add,
+    "AddV2": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "FloorDiv": operator.floordiv,
+    "FloorMod": operator.mod,
     "Maximum": max,
     "Minimum": min,
+    "NotEqual": operator.ne,
+    "Less": operator.lt,
+    "Greater": operator.gt,
 }
 _REDUCTIONS: Mapping[str, Callable[[Iterable[int]], int]] = {
     "Max": max,
@@ -53,7 +58,10 @@ def constant_values(
 
 
 def _value(node: Node, lists: Mapping[tuple[str, int], list[int]]) -> list[int] | None:
-    if (node.name, 0) in lists or not node.outputs or "int" not in node.outputs[0].dtype:
+    if (node.name, 0) in lists or not node.outputs:
+        return None
+    dtype = node.outputs[0].dtype
+    if "int" not in dtype and dtype != "bool":  # A truth value can become a number.
         return None
     elements = node.outputs[0].elements
     if elements is None or not 0 < elements <= _MAX_ELEMENTS:
@@ -84,7 +92,9 @@ def _computed(node: Node, inputs: list[list[int] | None]) -> list[int] | None:
     known = [value for value in inputs if value is not None]
     if node.kind in _BINARY and [len(value) for value in known] == [1, 1]:
         one, other = known[0][0], known[1][0]
-        return None if node.kind == "FloorDiv" and other == 0 else [_BINARY[node.kind](one, other)]
+        if other == 0 and node.kind in ("FloorDiv", "FloorMod"):
+            return None
+        return [int(_BINARY[node.kind](one, other))]
     if node.kind == "Pack" and all(len(value) == 1 for value in known):
         return [value[0] for value in known]
     if node.kind == "StridedSlice" and node.attribute("shrink_axis_mask") == 1:

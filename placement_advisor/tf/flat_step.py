@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 class FlatStep:
     """A step as nodes that can be placed, and what is needed to run it.
 
-    ``ops`` are the nodes with each v1 loop as one of them, producers first; ``loops`` says what
-    those stand for, ``loop_bodies`` and ``trips`` what they do and how often. ``outputs`` are
-    tensors, ``targets`` ops that must run. ``state`` goes by the names that its owner gives it.
-    ``functions`` are the bodies of loops and conditionals, ``traced`` what they were traced as.
-    ``summaries`` says how many ops that write summaries were left out.
+    ``nodes`` are all of them, ``ops`` those with each v1 loop as one, producers first; ``loops``
+    says what these stand for, ``loop_bodies`` and ``trips`` what they do and how often.
+    ``outputs`` are tensors, ``targets`` ops that must run. ``state`` goes by the names that its
+    owner gives it. ``functions`` are the bodies of loops and conditionals, ``traced`` what they
+    were traced as. ``summaries`` says how many ops that write summaries were left out.
     """
 
     ops: list[Node]
+    nodes: list[Node]
     loops: dict[str, Loop]
     loop_bodies: dict[str, list[Node]]
     trips: dict[str, int]
@@ -49,14 +50,13 @@ class FlatStep:
     functions: Mapping[str, Any]
     traced: Mapping[str, Any]
     summaries: int
-    _nodes: list[Node]
     _names: Mapping[str, str]
-    _graph_def: Callable[[], Any]
+    _source: Callable[[], Any]
 
     def bundle(self, batches: tuple[tuple[Any, ...], ...]) -> Bundle:
         """Return the step with the values of its state, ready to be run by anyone."""
         return Bundle(
-            graph_def=self._written(),
+            graph_def=self.graph_def(),
             inputs=self.inputs,
             outputs=self.outputs,
             targets=self.targets,
@@ -66,11 +66,11 @@ class FlatStep:
             batches=batches,
         )
 
-    def _written(self) -> Any:
+    def graph_def(self) -> Any:
         """Return the nodes as a GraphDef."""
-        given = self._graph_def()
+        given = self._source()
         written = tf.compat.v1.GraphDef(versions=given.versions, library=given.library)
-        nodes = {node.name: node for node in self._nodes}
+        nodes = {node.name: node for node in self.nodes}
         for proto in given.node:
             name = self._names.get(proto.name, proto.name)
             node = nodes.get(name)
@@ -146,6 +146,7 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
     step = folded(nodes)
     return FlatStep(
         ops=step.nodes,
+        nodes=nodes,
         loops=step.loops,
         loop_bodies=step.bodies,
         trips=step.trips,
@@ -156,9 +157,8 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
         functions=functions,
         traced=graph._functions,
         summaries=len(summaries),
-        _nodes=nodes,
         _names=names,
-        _graph_def=graph_def,
+        _source=graph_def,
     )
 
 

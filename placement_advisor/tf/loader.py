@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from placement_advisor.errors import ModelError
 from placement_advisor.model_source import SourceKind, source_kind
 from placement_advisor.tf.frozen_graph import load_frozen_graph
 from placement_advisor.tf.model_file import run_file
@@ -33,7 +34,13 @@ def load(
         ModelError: it fails, or holds nothing that can be analysed.
     """
     file = Path(path)
-    match source_kind(file):
+    kind = source_kind(file)
+    if outputs and kind is not SourceKind.FROZEN_GRAPH:
+        raise ModelError(
+            f"{path}: --outputs names what a frozen graph (.pb) computes",
+            hint=f"name an object of a Python file, or a signature, like this: {path}:NAME",
+        )
+    match kind:
         case SourceKind.PYTHON:
             namespace = run_file(file, WANTED)
             return find_step(file, namespace, name=name, mode=mode, batch_size=batch_size)

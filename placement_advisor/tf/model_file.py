@@ -91,9 +91,15 @@ def hint_for(error: BaseException) -> str | None:
 
 
 def _where(error: BaseException, path: Path) -> str:
-    """Return the user's frames, outermost first: from the model file to the user's last line."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if is_user_code(frame.filename, path)]
-    if not own:
-        return ""
-    return "\n" + "".join(traceback.format_list(own)).rstrip()
+    """Return the user's frames, outermost first: from the model file to the user's last line.
+
+    Keras raises errors of its own in place of the user's, which are then their context.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        frames = traceback.extract_tb(found.__traceback__)
+        own = [frame for frame in frames if is_user_code(frame.filename, path)]
+        if own:
+            return "\n" + "".join(traceback.format_list(own)).rstrip()
+        found = found.__cause__ or found.__context__
+    return ""

@@ -2,10 +2,10 @@
 
 What Keras layers compute is traced with the layer's path on every op. Elsewhere the user's name
 scopes are the layers; in a step without Keras layers, an op outside all scopes is a layer of its
-own if it has a gradient or reads a variable. A second call of the same layer is numbered:
-``dense@2``. A gradient op belongs to the forward op after which TensorFlow named it, a variable to
-the layer that reads it first, an update to the variable that it leads to: so optimizer slots
-belong to their variable's layer.
+own if it has a gradient, reads a variable, or is a loop or conditional. A second call of the same
+layer is numbered: ``dense@2``. A gradient op belongs to the forward op after which TensorFlow
+named it, a variable to the layer that reads it first, an update to the variable that it leads to:
+so optimizer slots belong to their variable's layer.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import Role
+from placement_advisor.tf.bodies import COMPOSITE_KINDS
 from placement_advisor.tf.containers import parts_of
 from placement_advisor.tf.roles import GRADIENT_SUFFIX, gradient_scope
 
@@ -152,7 +153,9 @@ def _name_scopes(
         label = _FUNCTION_CALL_PART.sub("", f"{scope}/").rstrip("/")
         if label:
             scopes[scope] = _numbered(label, calls)
-        elif gradients is not None and (op.name in with_gradient or (reads and not counts)):
+        elif gradients is not None and (
+            op.name in with_gradient or (reads and not counts) or op.kind in COMPOSITE_KINDS
+        ):
             scopes[op.name] = _numbered(op.name.rpartition("/")[2], calls)
     # A scope without variables inside another is a function of TensorFlow's, not a layer.
     for scope in sorted(scopes, key=len):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph
+from placement_advisor.tf import open_shapes
 from placement_advisor.tf.bodies import COMPOSITE_KINDS, Bodies, Composite, times
 from placement_advisor.tf.constant_values import constant_values
 from placement_advisor.tf.device_kinds import (
@@ -12,6 +13,7 @@ from placement_advisor.tf.device_kinds import (
     function_device_kinds,
     kernel_placement,
 )
+from placement_advisor.tf.list_contents import note_list
 from placement_advisor.tf.nodes import data_readers
 from placement_advisor.tf.op_layers import op_layers
 from placement_advisor.tf.roles import roles, variables
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.tf.flat_step import FlatStep
+    from placement_advisor.tf.list_contents import Lists
     from placement_advisor.tf.nodes import Node
     from placement_advisor.work.signature import TensorSpec
 
@@ -92,25 +95,46 @@ def _bytes(tensor: TensorSpec, text_bytes: int | None) -> int | None:
 def composites_of(step: FlatStep) -> dict[str, Composite]:
     """Return what the loops and conditionals of a step do, by name.
 
-    They come in order, since a gradient's loop runs as often as the loop that it belongs to.
+    On the way, shapes that were open and lists get their size.
     """
+    stopping = open_shapes.stopping(step.nodes)
+    open_shapes.settle(step.nodes)
+    found, lists = _composites(step)
+    while stopping:
+        open_shapes.infer(step, lists)
+        before, stopping = stopping, open_shapes.stopping(step.nodes)
+        if stopping == before:
+            break
+        open_shapes.settle(step.nodes)
+        found, lists = _composites(step)
+    return found
+
+
+def _composites(step: FlatStep) -> tuple[dict[str, Composite], Lists]:
+    """Return what loops and conditionals do, and what lists hold.
+
+    They come in order, since a gradient's loop runs as often as the loop that it belongs to, and
+    reads the lists that this one filled.
+    """
+    lists: Lists = {}
     if not any(node.kind in COMPOSITE_KINDS for node in step.ops):
-        return {}
+        return {}, lists
     bodies = Bodies(step.functions, step.traced)
     values = constant_values(step.ops)
     found = {}
     for node in step.ops:
+        note_list(node, lists, values)
         if node.name in step.loop_bodies:
             trips = step.trips.get(node.name)
             body = step.loop_bodies[node.name]
             found[node.name] = Composite(
-                work=times(bodies.work(body), trips),
+                work=times(bodies.work(body, {}), trips),
                 trips=trips,
                 members=frozenset(member.name for member in body),
             )
         elif node.kind in COMPOSITE_KINDS:
-            found[node.name] = bodies.composite(node, values)
-    return found
+            found[node.name] = bodies.composite(node, values, lists)
+    return found, lists
 
 
 def _definition(node: Node) -> Any:

@@ -76,6 +76,20 @@ def typed(shape: tuple[int, ...] | None, dtype: Any, *, is_handle: bool = False)
     return TensorSpec(shape, *known, is_handle)
 
 
+def write_spec(proto: Any, shape: tuple[int, ...] | None, dtype: str) -> None:
+    """Write shape and type into the NodeDef of a placeholder or variable."""
+    proto.attr["dtype"].type = tf.as_dtype(dtype).as_datatype_enum
+    proto.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+
+
+def write_constant(proto: Any, value: Any, dtype: Any) -> None:
+    """Turn a NodeDef without inputs into a constant."""
+    dtype = tf.as_dtype(dtype or tf.int32)
+    proto.op = "Const"
+    proto.attr["dtype"].type = dtype.as_datatype_enum
+    proto.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype))
+
+
 def plain(value: Any) -> Any:
     """Return an attribute's value without TensorFlow's types.
 

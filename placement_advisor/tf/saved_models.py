@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from zipfile import is_zipfile
 
 import keras
 import tensorflow as tf
@@ -100,13 +101,21 @@ def load_keras_file(
     """
     if name is not None:
         raise ModelError(f"{path}: a Keras file holds one model, none called {name!r}")
+    if not is_zipfile(path):
+        raise ModelError(
+            f"{path}: damaged, or no Keras file: it is no zip archive",
+            hint="save it anew with model.save(...)",
+        )
     try:
         model = keras.models.load_model(path)
     except Exception as error:
-        reason = str(error).strip() or type(error).__name__
+        # Keras puts whole configurations around the reason.
+        reason = str(error).rpartition("Exception encountered: ")[2]
+        reason = reason.partition(" Full object config")[0].strip() or type(error).__name__
         raise ModelError(
             f"{path}: Keras cannot load it: {reason}",
-            hint="if it needs classes of yours, write a Python file with a function build_model() "
-            "that imports them and returns keras.models.load_model(...)",
+            hint="write a Python file with a function build_model() that returns "
+            "keras.models.load_model(...), after it has imported classes of yours that the model "
+            "needs, or with safe_mode=False if it needs a lambda and you trust it",
         ) from None
     return keras_step(path, model, "the saved model", None, mode=mode, batch_size=batch_size)

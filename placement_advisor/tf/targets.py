@@ -90,10 +90,10 @@ def _first(path: Path, namespace: dict[str, Any]) -> tuple[Any, str]:
             return namespace[name], name
     models = _distinct(namespace, lambda value: isinstance(value, keras.Model))
     functions = _distinct(namespace, is_function)
-    if len(functions) == 1 and not any(getattr(m, "compiled", False) for m in models.values()):
-        (name, function), *_ = functions.items()
-        if examples.are_in(namespace) or signature_of(function) is not None:
-            return function, name
+    if not any(getattr(model, "compiled", False) for model in models.values()):
+        found = _only_function(namespace, functions)
+        if found is not None:
+            return found
     if models:
         return _one_of(path, models, "model", lambda value: getattr(value, "compiled", False))
     for name in _BUILDER_NAMES:
@@ -110,6 +110,35 @@ def _first(path: Path, namespace: dict[str, Any]) -> tuple[Any, str]:
     if functions:
         return _one_of(path, functions, "tf.function", lambda _: False)
     raise ModelError(f"{path}: no model found", hint=WANTED)
+
+
+def _only_function(namespace: dict[str, Any], functions: dict[str, Any]) -> tuple[Any, str] | None:
+    """Return the only function that can be traced, or the only one that trains by its name."""
+    has_examples = examples.are_in(namespace)
+    trains = {name: f for name, f in functions.items() if _trains(name)}
+    for choice in (functions, trains):
+        if len(choice) == 1:
+            (name, function), *_ = choice.items()
+            if has_examples or signature_of(function) is not None:
+                return function, name
+    return _only_step(namespace) if has_examples else None
+
+
+def _only_step(namespace: dict[str, Any]) -> tuple[Any, str] | None:
+    """Return the only step that is a plain function, or a method of an object of the file's own."""
+    steps: dict[str, Any] = {}
+    for name, value in namespace.items():
+        if name in _STEP_NAMES and inspect.isfunction(value):
+            steps[name] = value
+        elif type(value).__module__ == namespace["__name__"] and not isinstance(value, keras.Model):
+            methods = {f"{name}.{step}": getattr(value, step, None) for step in _STEP_NAMES}
+            steps.update(
+                {label: method for label, method in methods.items() if is_function(method)}
+            )
+    if len(steps) != 1:
+        return None
+    ((label, step),) = steps.items()
+    return step, label
 
 
 def _distinct(namespace: dict[str, Any], wanted: Callable[[Any], bool]) -> dict[str, Any]:
@@ -205,4 +234,8 @@ def _mode_of(path: Path, label: str, asked: str | None) -> str:
             f"keras.Model",
             hint="leave --mode out, or name what should be analysed",
         )
-    return asked or ("train" if any(word in own.lower() for word in _TRAINING_WORDS) else "infer")
+    return asked or ("train" if _trains(own) else "infer")
+
+
+def _trains(name: str) -> bool:
+    return any(word in name.lower() for word in _TRAINING_WORDS)

@@ -14,7 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.work.arithmetic import EXP, LOG, POW
-from placement_advisor.work.rules import Formula, bytes_of, elements, moved, per_output
+from placement_advisor.work.rules import (
+    Formula,
+    bytes_of,
+    bytes_of_all,
+    elements,
+    moved,
+    per_output,
+)
 
 if TYPE_CHECKING:
     from placement_advisor.work.signature import Signature
@@ -23,6 +30,8 @@ _STATISTICS = 4
 _SCALE = 2
 _GRADIENT = 10
 _GRADIENT_GIVEN_STATISTICS = 7
+# Inputs and outputs of batch normalization and of its gradient, without that reserve space.
+_TENSORS = 5
 
 
 def _is_training(signature: Signature) -> bool:
@@ -34,9 +43,15 @@ def _forward(signature: Signature) -> int:
     return per_element * elements(signature.inputs[0])
 
 
+def _moved(signature: Signature) -> int:
+    """Move all but the third reserve space, which cuDNN alone fills, with a size of its own."""
+    inputs, outputs = signature.inputs[:_TENSORS], signature.outputs[:_TENSORS]
+    return bytes_of_all(inputs) + bytes_of_all(outputs)
+
+
 def _forward_bytes(signature: Signature) -> int:
     again = bytes_of(signature.inputs[0]) if _is_training(signature) else 0
-    return moved(signature) + again
+    return _moved(signature) + again
 
 
 def _forward_with_activation(signature: Signature) -> int:
@@ -53,7 +68,7 @@ def _gradient(signature: Signature) -> int:
 
 def _gradient_bytes(signature: Signature) -> int:
     again = bytes_of(signature.inputs[0]) + bytes_of(signature.inputs[1])
-    return moved(signature) + again
+    return _moved(signature) + again
 
 
 def _layer(signature: Signature) -> int:

@@ -27,6 +27,8 @@ def _keras_files(here: Path) -> None:
     model.save(here / "compiled.keras")
     model.export(here / "exported", verbose=False)
     (here / "damaged.keras").write_bytes(b"no archive")
+    own = type("Own", (keras.layers.Dense,), {})
+    keras.Sequential([keras.Input((2,)), own(3)]).save(here / "own_class.keras")
 
 
 class Served(tf.Module):

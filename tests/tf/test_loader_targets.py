@@ -120,6 +120,43 @@ def test_the_only_function_of_a_file_comes_before_a_model_that_is_not_compiled(
     assert compiled["chosen"].startswith("model (compiled Sequential)")
 
 
+def test_of_several_functions_the_only_one_that_trains_by_its_name_is_taken(
+    trace: Callable[..., Any],
+) -> None:
+    other = (
+        "\n@tf.function\ndef evaluate(x, y):\n    return tf.reduce_mean((x @ weights - y) ** 2)\n"
+    )
+    found = trace(MODEL + STEP.replace("train_step", "train_once") + other)
+    assert found["chosen"].startswith("train_once (tf.function)")
+    assert found["mode"] == "train"
+
+
+ROWS = "inputs = (np.ones((4, 3), 'float32'), np.ones((4, 1), 'float32'))\n"
+
+
+def test_a_step_that_is_a_plain_function_is_traced(trace: Callable[..., Any]) -> None:
+    plain = STEP.replace("@tf.function", "#")
+    assert trace(MODEL + plain + ROWS)["chosen"].startswith("train_step (function), one batch")
+
+
+def test_a_step_of_an_object_of_the_files_own_is_found(trace: Callable[..., Any]) -> None:
+    source = """
+class Trainer:
+    def __init__(self):
+        self.weights = tf.Variable(tf.ones((3, 1)))
+
+    @tf.function
+    def train_step(self, x, y):
+        loss = tf.reduce_mean((x @ self.weights - y) ** 2)
+        self.weights.assign_sub(0.1 * tf.gradients(loss, [self.weights])[0])
+        return loss
+
+trainer = Trainer()
+"""
+    found = trace(source + ROWS)
+    assert found["chosen"].startswith("trainer.train_step (tf.function), one batch")
+
+
 def test_a_name_comes_before_everything(trace: Callable[..., Any]) -> None:
     source = MODEL + STEP + WORKLOAD + "other = tf.function(double)\n"
     assert trace(source, name="model")["name"] == "dense"
