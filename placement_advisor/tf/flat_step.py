@@ -54,7 +54,14 @@ class FlatStep:
     _source: Callable[[], Any]
 
     def bundle(self, batches: tuple[tuple[Any, ...], ...]) -> Bundle:
-        """Return the step with the values of its state, ready to be run by anyone."""
+        """Return the step with the values of its state, ready to be run by anyone.
+
+        Raises:
+            ModelError: it calls back into Python.
+        """
+        bodies = [body for function in self.functions.values() for body in function.node_def]
+        captures.refuse_python((node.kind, node.name) for node in self.nodes)
+        captures.refuse_python((node.op, node.name) for node in bodies)
         return Bundle(
             graph_def=self.graph_def(),
             inputs=self.inputs,
@@ -113,7 +120,6 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
 
     operations = graph.get_operations()
     nodes = read(operations)
-    captures.refuse_python((node.kind, node.name) for node in nodes)
     summaries = rewrites.summaries(nodes)
     targets = tuple(op.name for op in graph.control_outputs if op.name not in summaries)
     captured = {name: outer for name, outer in captured.items() if name not in summaries}
@@ -122,7 +128,6 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
     functions = (
         {f.signature.name: f for f in traced_graph_def().library.function} if has_functions else {}
     )
-    captures.refuse_python((n.op, n.name) for f in functions.values() for n in f.node_def)
 
     @cache
     def flat_graph_def() -> Any:

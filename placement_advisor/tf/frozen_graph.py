@@ -153,7 +153,9 @@ def _outputs(path: Path, graph: Any, asked: tuple[str, ...]) -> list[str]:
 
 def _is_leaf(op: Any) -> bool:
     read = any(tensor.consumers() for tensor in op.outputs)
-    return bool(op.outputs) and not read and op.type not in _NO_RESULTS
+    # Each branch of a conditional of TensorFlow 1 begins with one that only orders its ops.
+    pivot = op.type == "Identity" and op.inputs[0].op.type == "Switch"
+    return bool(op.outputs) and not read and not pivot and op.type not in _NO_RESULTS
 
 
 def _tensors(path: Path, graph: Any, words: str) -> list[str]:

@@ -36,6 +36,13 @@ def signature_of(function: Any) -> tuple[Any, ...] | None:
     return tuple(signature) if signature is not None else None
 
 
+def _takes_nothing(function: Any) -> bool:
+    try:
+        return not inspect.signature(getattr(function, "python_function", function)).parameters
+    except (TypeError, ValueError):  # Written in C.
+        return False
+
+
 def function_step(
     path: Path,
     function: Any,
@@ -51,7 +58,9 @@ def function_step(
         ModelError: there is neither.
     """
     signature = signature_of(function)
-    if found is None and signature is not None:
+    if _takes_nothing(function):
+        found = examples.Examples(specs=(), batches=((),), origin="which takes no inputs")
+    elif found is None and signature is not None:
         found = examples.made_up(path, signature, "its input_signature", batch_size)
     if found is None:
         raise ModelError(f"{path}: {label}: no example batches", hint=_NO_EXAMPLES_HINT)
@@ -93,15 +102,15 @@ def _step(
     mode: str,
     batch_size: int | None = None,
 ) -> LoadedStep:
-    found = found.changed(lambda batch: batch if isinstance(batch, tuple) else (batch,))
     # A tf.function would be traced at its own signature, which leaves sizes open.
     own = getattr(function, "python_function", function)
+    found = found.changed(_as_arguments(own))
     try:
         names = _argument_names(own, found.specs)
     except TypeError as error:
         raise ModelError(
             f"{path}: {label} does not take its example batch: {error}",
-            hint="the batch must be a tuple with one entry for each argument",
+            hint="a batch is a tuple with one entry for each argument, or a dict by their names",
         ) from None
     return LoadedStep(
         name=label,
@@ -120,6 +129,21 @@ def _of_one_argument(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*arguments)
 
     return step
+
+
+def _as_arguments(function: Callable[..., Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what makes a tuple of arguments of a batch."""
+    names: tuple[str, ...] = ()
+    with contextlib.suppress(ValueError):  # Written in C: its arguments have no names.
+        names = tuple(inspect.signature(function).parameters)
+
+    def arguments(batch: Any) -> tuple[Any, ...]:
+        if isinstance(batch, dict) and set(batch) == set(names):
+            return tuple(batch[name] for name in names)
+        is_one = not isinstance(batch, tuple) or (hasattr(batch, "_fields") and len(names) == 1)
+        return (batch,) if is_one else tuple(batch)
+
+    return arguments
 
 
 def _argument_names(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, ...]:

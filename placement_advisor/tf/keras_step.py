@@ -64,8 +64,9 @@ def keras_step(
             if not model.built:
                 model(_symbolic(features))
     except Exception as error:
+        batch = "its example batch" if found.batches else "a batch of the shapes of its inputs"
         raise ModelError(
-            f"{path}: {label} does not take its example batch: {describe(error, path)}",
+            f"{path}: {label} does not take {batch}: {describe(error, path)}",
             hint=hint_for(error),
         ) from None
 

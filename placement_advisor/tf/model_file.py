@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME_IN_MESSAGE = re.compile(r' *File "(?P<file>[^"]+)", line \d+, in .*\n.*\n')
+_NO_ARGUMENTS = (
+    'the file is loaded without arguments: read them under `if __name__ == "__main__":`, or give '
+    "them defaults"
+)
 # What TensorFlow says when Python code cannot become a graph, and what to do about it.
 _HINTS = {
     r"has no attribute 'numpy'|numpy\(\) is only available|symbolic tf\.Tensor.*to a numpy array": (
@@ -70,7 +74,9 @@ def run_file(path: Path, wanted: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ModelError(f"{path}: not a Python file: {error}") from None
     except BaseException as error:
-        raise ModelError(f"{path}: {describe(error, path)}") from None
+        described = describe(error, path)
+        hint = _NO_ARGUMENTS if "sys.argv" in described else None
+        raise ModelError(f"{path}: {described}", hint=hint) from None
     return vars(module)
 
 

@@ -80,13 +80,13 @@ def trace_workload(path: str, folder: str | None) -> Traced:
                 batches = make_batches(function, workload.specs, workload.input_names)
                 _workload = workload = replace(workload, batches=batches)
             step = flatten(function, labels(function.graph, workload.model))
+            if folder is not None:
+                step.bundle(tuple(map(_arrays, workload.batches))).save(Path(folder))
         except ModelError as error:
             raise ModelError(f"{path}: {workload.name}: {error.message}", hint=error.hint) from None
         composites = composites_of(step)
         graph = op_graph(step, composites, _text_bytes(step.inputs, workload.batches[0]))
     own = {op.name for op in graph.ops}
-    if folder is not None:
-        step.bundle(tuple(map(_arrays, workload.batches))).save(Path(folder))
     return Traced(
         graph=graph,
         members={name: found.members.difference(own) for name, found in composites.items()},

@@ -61,12 +61,11 @@ def _inner(bodies: Bodies, nodes: Iterable[Node]) -> Iterator[Op]:
     for node in nodes:
         if node.kind not in COMPOSITE_KINDS | _CALL_KINDS:
             continue
-        given = [producer.outputs[port] for producer, port in node.inputs]
-        if node.kind not in LOOP_KINDS | _CALL_KINDS:
-            given = given[1:]  # A conditional's first input says which branch.
+        # A conditional's first input says which branch.
+        inputs = node.inputs if node.kind in LOOP_KINDS | _CALL_KINDS else node.inputs[1:]
         for attribute in _BODIES:
             names = node.attribute(attribute)
             for name in [names] if isinstance(names, str) else names or []:
-                body = bodies._body(name, given)
+                body = bodies._body(name, inputs, {})
                 if body is not None:
                     yield from _ops(bodies, body.nodes)

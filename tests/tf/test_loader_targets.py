@@ -157,6 +157,38 @@ trainer = Trainer()
     assert found["chosen"].startswith("trainer.train_step (tf.function), one batch")
 
 
+PLAIN = "@tf.function\ndef infer(x, y):\n    return x - y\n"
+
+
+def test_a_dict_holds_arguments_by_name(trace: Callable[..., Any]) -> None:
+    found = trace(PLAIN + "inputs = {'y': np.full(2, 3.0), 'x': np.full(2, 5.0)}\n")
+    assert found["input_names"] == ("x", "y")
+    np.testing.assert_array_equal(found["returned"][0], [2.0, 2.0])
+
+
+def test_a_named_tuple_is_one_argument_of_a_function_that_takes_one(
+    trace: Callable[..., Any],
+) -> None:
+    batch = """
+import collections
+Batch = collections.namedtuple("Batch", "x y")
+inputs = Batch(np.full(2, 5.0), np.full(2, 3.0))
+"""
+    one = "@tf.function\ndef infer(batch):\n    return batch.x - batch.y\n"
+    for source in (one, PLAIN):
+        np.testing.assert_array_equal(trace(source + batch)["returned"][0], [2.0, 2.0])
+
+
+def test_a_step_can_take_nothing(trace: Callable[..., Any]) -> None:
+    source = (
+        "weights = tf.Variable([1.0, 2.0])\n@tf.function\ndef step():\n    return weights * 2.0\n"
+    )
+    found = trace(source)
+    assert found["chosen"] == "step (tf.function), which takes no inputs"
+    assert found["batch_size"] is None
+    np.testing.assert_array_equal(found["returned"][0], [2.0, 4.0])
+
+
 def test_a_name_comes_before_everything(trace: Callable[..., Any]) -> None:
     source = MODEL + STEP + WORKLOAD + "other = tf.function(double)\n"
     assert trace(source, name="model")["name"] == "dense"
