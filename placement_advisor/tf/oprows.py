@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from placement_advisor.work.signature import TensorSpec
 
 _TEXT = "string"
+_WRITES_ROWS = ("ResourceScatter", "ResourceSparseApply")
 
 
 def op_graph(
@@ -48,10 +50,13 @@ def op_graph(
         for node in nodes
     }
     kernels = _Kernels(step)
+    copying = _copying_reads(nodes, variable_of)
     found = []
     for node in nodes:
         composite = composites.get(node.name)
         work = composite.work if composite else work_of(signature_of(node))
+        if node.name in copying:
+            work = replace(work, bytes_accessed=copying[node.name])
         is_known = work.flops is not None or work.bytes_accessed is not None
         kernel = kernels.of(node)
         variable = step.state.variables.get(node.name)
@@ -73,6 +78,21 @@ def op_graph(
             )
         )
     return OpGraph(found, _edges(nodes, sizes))
+
+
+def _copying_reads(nodes: list[Node], variable_of: Mapping[str, str]) -> dict[str, int | None]:
+    """Return the reads of variables that copy the whole variable, with the bytes that they access.
+
+    A variable that is written row by row is copied whenever it is read as a whole, so that rows do
+    not change under whoever reads. (TensorFlow calls it copy-on-read mode.)
+    """
+    by_row = {variable_of[n.name] for n in nodes if n.kind.startswith(_WRITES_ROWS)}
+    return {
+        node.name: None if size is None else 2 * size
+        for node in nodes
+        if node.kind == "ReadVariableOp" and variable_of.get(node.name) in by_row
+        for size in [node.outputs[0].size_bytes]
+    }
 
 
 def _edges(nodes: list[Node], sizes: Mapping[str, tuple[int | None, ...]]) -> list[Edge]:

@@ -471,3 +471,24 @@ def test_a_step_that_cannot_be_traced_is_refused_for(
         trace_source(STEP + source)
     assert "model_file.py" in caught.value.message
     assert "Traceback" not in caught.value.message
+
+
+@pytest.mark.parametrize(("write", "size"), [("scatter_sub", 2 * 50 * 4 * 4), ("assign_sub", 0)])
+def test_reading_a_variable_that_is_written_row_by_row_copies_it(
+    trace_source: Callable[..., TracedModel], write: str, size: int
+) -> None:
+    change = "tf.IndexedSlices(x, ids)" if write == "scatter_sub" else "tf.zeros((50, 4))"
+    graph = trace_source(
+        f"""
+import tensorflow as tf
+table = tf.Variable(tf.ones((50, 4)))
+inputs = (tf.ones((3, 4)), tf.constant([1, 4, 7]))
+@tf.function
+def step(x, ids):
+    rows = tf.gather(table.read_value(), ids)
+    table.{write}({change})
+    return rows
+"""
+    ).graph
+    (read,) = [op for op in graph.ops if op.kind == "ReadVariableOp"]
+    assert read.bytes_accessed == size
