@@ -5,6 +5,11 @@ its group. The shapes of output and filter say all of that, whatever padding, st
 and layout are: a filter is [space…, channels per group, outputs], and a depthwise one
 [space…, channels, multiplier]. A gradient does as many multiply-adds as the convolution itself,
 and a transposed convolution is the gradient by the input. Positions in the padding count as well.
+
+TensorFlow keeps filters in an order that neither oneDNN nor cuDNN computes with: each run of a
+convolution rearranges its filter first, and the gradient by the filter its result at the end. That
+is one more reading and writing of the filter (TensorFlow's conv_ops.cc, TransformFilter; oneDNN's
+reorders). Depthwise convolutions do not.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from placement_advisor.work.matrix import fused_flops_per_element
 from placement_advisor.work.rules import (
     Formula,
     Rule,
+    bytes_of,
     constant,
     elements,
     moved,
@@ -79,6 +85,16 @@ def _by_filter_and_bias(signature: Signature) -> int:
     return _by_dense_filter(signature) + elements(signature.inputs[2])
 
 
+def _moved_with_filter(index: int | None) -> Rule:
+    """Move everything once and the filter, input ``index`` or else the result, twice more."""
+
+    def rule(signature: Signature) -> int:
+        filters = signature.outputs[0] if index is None else signature.inputs[index]
+        return moved(signature) + 2 * bytes_of(filters)
+
+    return rule
+
+
 def _taps(filter_shape: tuple[int, ...], kept_axes: int) -> int:
     return prod(filter_shape[: len(filter_shape) - kept_axes])
 
@@ -99,37 +115,33 @@ _QUANTIZED = (
     "FusedQuantizedConv2D",
 )
 
-_FLOPS: dict[str, Rule] = {
-    "Conv": _convolution,
-    "Conv2D": _convolution,
-    "Conv3D": _convolution,
-    "Conv2DWithBias": _biased,
-    "FusedConv2D": _fused(1, _DENSE),
-    "FusedConv3D": _fused(1, _DENSE),
-    "FusedPadConv2D": _forward(2, _DENSE),
-    "FusedResizeAndPadConv2D": _forward(3, _DENSE),
-    "PadWithConv2D": _convolution,
-    "PadWithFusedConv2D": _fused(1, _DENSE),
-    **dict.fromkeys(_QUANTIZED, _convolution),
-    "Conv2DBackpropInput": _by_input(_DENSE),
-    "Conv2DBackpropInputV2": _by_input(_DENSE),
-    "Conv3DBackpropInput": _by_input(_DENSE),
-    "Conv3DBackpropInputV2": _by_input(_DENSE),
-    "Conv2DBackpropFilter": _by_dense_filter,
-    "Conv2DBackpropFilterV2": _by_dense_filter,
-    "Conv3DBackpropFilter": _by_dense_filter,
-    "Conv3DBackpropFilterV2": _by_dense_filter,
-    "Conv2DBackpropFilterWithBias": _by_filter_and_bias,
-    "DepthwiseConv2dNative": _depthwise,
-    "FusedDepthwiseConv2dNative": _fused(1, _DEPTHWISE),
-    "FusedQuantizedDepthwiseConv2D": _depthwise,
-    "DepthwiseConv2dNativeBackpropInput": _by_input(_DEPTHWISE),
-    "DepthwiseConv2dNativeBackpropFilter": _by_filter(_DEPTHWISE),
+_FILTER_SECOND, _FILTER_THIRD, _FILTER_FOURTH = map(_moved_with_filter, (1, 2, 3))
+_FILTER_MADE = _moved_with_filter(None)
+_DENSE_FORWARD = Formula(_convolution, _FILTER_SECOND)
+_DENSE_BY_INPUT = Formula(_by_input(_DENSE), _FILTER_SECOND)
+_DENSE_BY_FILTER = Formula(_by_dense_filter, _FILTER_MADE)
+
+FORMULAS: dict[str, Formula] = {
+    **dict.fromkeys(("Conv", "Conv2D", "Conv3D", "PadWithConv2D", *_QUANTIZED), _DENSE_FORWARD),
+    "Conv2DWithBias": Formula(_biased, _FILTER_SECOND),
+    **dict.fromkeys(
+        ("FusedConv2D", "FusedConv3D", "PadWithFusedConv2D"),
+        Formula(_fused(1, _DENSE), _FILTER_SECOND),
+    ),
+    "FusedPadConv2D": Formula(_forward(2, _DENSE), _FILTER_THIRD),
+    "FusedResizeAndPadConv2D": Formula(_forward(3, _DENSE), _FILTER_FOURTH),
+    **{f"Conv{n}DBackpropInput{v}": _DENSE_BY_INPUT for n in (2, 3) for v in ("", "V2")},
+    **{f"Conv{n}DBackpropFilter{v}": _DENSE_BY_FILTER for n in (2, 3) for v in ("", "V2")},
+    "Conv2DBackpropFilterWithBias": Formula(_by_filter_and_bias, _FILTER_MADE),
+    **dict.fromkeys(
+        ("DepthwiseConv2dNative", "FusedQuantizedDepthwiseConv2D"), Formula(_depthwise, moved)
+    ),
+    "FusedDepthwiseConv2dNative": Formula(_fused(1, _DEPTHWISE), moved),
+    "DepthwiseConv2dNativeBackpropInput": Formula(_by_input(_DEPTHWISE), moved),
+    "DepthwiseConv2dNativeBackpropFilter": Formula(_by_filter(_DEPTHWISE), moved),
     # Morphological dilation adds and compares where a convolution multiplies and adds; its filter
     # is [height, width, channels].
-    "Dilation2D": _forward(1, _DENSE),
-    "Dilation2DBackpropInput": _by_input(_DENSE),
-    "Dilation2DBackpropFilter": _by_filter(_DENSE),
+    "Dilation2D": Formula(_forward(1, _DENSE), moved),
+    "Dilation2DBackpropInput": Formula(_by_input(_DENSE), moved),
+    "Dilation2DBackpropFilter": Formula(_by_filter(_DENSE), moved),
 }
-
-FORMULAS: dict[str, Formula] = {kind: Formula(rule, moved) for kind, rule in _FLOPS.items()}
