@@ -16,34 +16,21 @@ from typing import TYPE_CHECKING
 from placement_advisor.graph import Role
 from placement_advisor.host_ops import HostKind, host_kinds
 from placement_advisor.layer_view import layer_view
+from placement_advisor.op import BRANCH_KINDS, LOOP_KINDS
 from placement_advisor.structure.branches import ParallelBranches, parallel_branches
 from placement_advisor.structure.joins import Join, counting_layers, towers
 from placement_advisor.structure.repeats import RepeatedBlocks, repeated_blocks
 from placement_advisor.totals import Total
+from placement_advisor.work.bookkeeping import ALIAS_KINDS, VARIABLE_READ_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.graph import Op, OpGraph
 
-LOOP_KINDS = frozenset({"While", "StatelessWhile"})
-BRANCH_KINDS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 # A step has thousands of tensors; the first few show where its memory goes.
 LARGEST_TENSORS = 20
 
-# Kinds that hand the buffer of their input on, and those whose output is the variable's own.
-_ALIAS_KINDS = frozenset(
-    {
-        "EnsureShape",
-        "ExpandDims",
-        "Identity",
-        "PreventGradient",
-        "Reshape",
-        "Squeeze",
-        "StopGradient",
-    }
-)
-_READ_KINDS = frozenset({"ReadVariableOp"})
 _UNCOMPUTED_ROLES = frozenset({Role.INPUT, Role.CONSTANT, Role.VARIABLE})
 
 
@@ -188,7 +175,7 @@ def _tensors(graph: OpGraph) -> dict[tuple[str, int], int | None]:
         (op.name, port): size
         for op in graph.ops
         if op.role not in (Role.CONSTANT, Role.VARIABLE)
-        and op.kind not in _ALIAS_KINDS | _READ_KINDS
+        and op.kind not in ALIAS_KINDS | VARIABLE_READ_KINDS
         for port, size in enumerate(op.output_bytes)
     }
 
@@ -210,7 +197,7 @@ def _held(graph: OpGraph) -> dict[str, tuple[str, int]]:
     """Return for each op that hands a buffer on the op and port whose tensor lies in it."""
     held: dict[str, tuple[str, int]] = {}
     for op in graph.ops:
-        if op.kind not in _ALIAS_KINDS:
+        if op.kind not in ALIAS_KINDS:
             continue
         inputs = [edge for edge in graph.inputs_of(op.name) if not edge.is_control]
         if inputs:

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from placement_advisor.work.signature import WorkBasis
 
 CONTROL_PORT = -1
+# Ops that hold others: the bodies of loops, the branches of conditionals.
+LOOP_KINDS = frozenset({"While", "StatelessWhile"})
+BRANCH_KINDS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 
 
 class Role(StrEnum):

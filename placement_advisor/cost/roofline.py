@@ -18,10 +18,7 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.devices import Device
 from placement_advisor.graph import Op, OpGraph, Role
 from placement_advisor.units import NS_PER_S
-from placement_advisor.work.bookkeeping import ALIAS_KINDS, VARIABLE_READ_KINDS
 from placement_advisor.work.signature import WorkBasis
-
-__all__ = ["ALIAS_KINDS", "STAND_IN_CPU", "VARIABLE_READ_KINDS", "roofline_costs"]
 
 # One core of a server of today, assumed, for runs that measure nothing. 5e10 flop/s is half of
 # what two 8-wide fused multiply-adds per cycle give at 3 GHz: dense kernels reach about that.

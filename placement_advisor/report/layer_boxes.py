@@ -11,9 +11,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph_summary import BRANCH_KINDS, LOOP_KINDS, read_variables
+from placement_advisor.graph_summary import read_variables
 from placement_advisor.layer_view import LayerView, depth_for, layer_view, total_bytes
 from placement_advisor.membership import membership
+from placement_advisor.op import BRANCH_KINDS, LOOP_KINDS
 from placement_advisor.report.layer_merge import merge_to
 from placement_advisor.report.layer_parts import Parts, layer_parts
 from placement_advisor.totals import Total

@@ -16,8 +16,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.roofline import ALIAS_KINDS, VARIABLE_READ_KINDS
 from placement_advisor.graph import Role
+from placement_advisor.work.bookkeeping import ALIAS_KINDS, VARIABLE_READ_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

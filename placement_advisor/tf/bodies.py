@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
+from placement_advisor.op import BRANCH_KINDS, LOOP_KINDS
 from placement_advisor.tf.constant_values import constant_values
 from placement_advisor.tf.list_contents import after_trips, hold, list_made, note_list
 from placement_advisor.tf.nodes import needed
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
     from placement_advisor.tf.list_contents import ListContent, Lists
     from placement_advisor.tf.nodes import Node
 
-LOOP_KINDS = frozenset({"While", "StatelessWhile"})
-CHOICE_KINDS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _CALL_KINDS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-COMPOSITE_KINDS = LOOP_KINDS | CHOICE_KINDS
+COMPOSITE_KINDS = LOOP_KINDS | BRANCH_KINDS
 _NOTHING = Work(flops=0, bytes_accessed=0, basis=WorkBasis.FORMULA)
 
 

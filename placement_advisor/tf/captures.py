@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from placement_advisor.errors import ModelError
+from placement_advisor.op import BRANCH_KINDS
 from placement_advisor.tf.read_graph import typed
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ _LOOKUP = "LookupTableFindV2"
 _TABLE_CHANGES = frozenset(
     {"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2", "InitializeTableV2"}
 )
-_CHOICES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _PYTHON_CALLS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_./-]")
 _TABLE = "HashTableV2"
@@ -258,7 +258,7 @@ def _readers(name: str, nodes: Iterable[Any], library: Mapping[str, Any]) -> Ite
                 if attribute.func.name in library:
                     function = library[attribute.func.name]
                     # A branch is not handed the input that chooses it.
-                    argument = function.signature.input_arg[place - (node.op in _CHOICES)]
+                    argument = function.signature.input_arg[place - (node.op in BRANCH_KINDS)]
                     yield from _readers(argument.name, function.node_def, library)
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from placement_advisor.graph import Op
+from placement_advisor.op import LOOP_KINDS
 from placement_advisor.tf import tracer
-from placement_advisor.tf.bodies import COMPOSITE_KINDS, LOOP_KINDS, Bodies
+from placement_advisor.tf.bodies import COMPOSITE_KINDS, Bodies
 from placement_advisor.tf.signatures import signature_of
 from placement_advisor.work.registry import work_of
 
