@@ -16,7 +16,7 @@ LOCKED := $(VENV)/.locked-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow lint lock build clean check-python
+.PHONY: help demo test test-slow bench lint lock build clean check-python
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -29,6 +29,11 @@ test: $(INSTALLED)  ## run the tests, except the slow ones
 
 test-slow: $(INSTALLED)  ## run the slow tests only
 	$(BIN)/python -m pytest -m slow
+
+bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 20 minutes
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/tracing.py
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/graph_size.py
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/costs.py
 
 lint: $(INSTALLED)  ## check style, types and import contracts
 	$(BIN)/ruff check .

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor.cli.progress import progress
-from placement_advisor.errors import AdvisorError
-from placement_advisor.model_source import ModelSource, split_name
+from placement_advisor.cli.source_options import (
+    DEFAULT_TIME_LIMIT_S,
+    BatchSize,
+    ModeChoice,
+    Model,
+    Outputs,
+    Quiet,
+    TimeLimit,
+    model_source,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from placement_advisor.analysis import Analysis
@@ -20,7 +29,6 @@ if TYPE_CHECKING:
 DEFAULT_DEVICES = 2
 DEFAULT_STEPS = 4
 DEFAULT_ROUNDS = 15
-DEFAULT_TIME_LIMIT_S = 300.0
 
 
 class TestbedChoice(StrEnum):
@@ -32,22 +40,8 @@ class TestbedChoice(StrEnum):
     NONE = "none"
 
 
-class Mode(StrEnum):
-    """What to analyse."""
-
-    TRAIN = "train"
-    INFER = "infer"
-
-
 def analyze(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="PATH[:NAME]",
-            help="Python file (NAME: what in it), .keras file, SavedModel directory (NAME: its "
-            "signature) or frozen graph (.pb).",
-        ),
-    ],
+    model: Model,
     devices: Annotated[
         int, typer.Option(min=2, help="How many devices to split over.")
     ] = DEFAULT_DEVICES,
@@ -59,16 +53,9 @@ def analyze(
         str | None,
         typer.Option(metavar="A,B,C", help="Families to try. Default: all. `single` always runs."),
     ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Samples per step. Default: the examples', else 32.")
-    ] = None,
-    mode: Annotated[
-        Mode | None, typer.Option(help="Default: train if the model is compiled.")
-    ] = None,
-    outputs: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,C", help="Ops or tensors that a frozen graph is asked for."),
-    ] = None,
+    batch_size: BatchSize = None,
+    mode: ModeChoice = None,
+    outputs: Outputs = None,
     steps: Annotated[
         int, typer.Option(min=1, help="Timed steps per candidate and round.")
     ] = DEFAULT_STEPS,
@@ -85,26 +72,15 @@ def analyze(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the analysis as JSON on stdout.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    time_limit: Annotated[
-        float,
-        typer.Option(min=1, metavar="SECONDS", help="For loading and for tracing the model file."),
-    ] = DEFAULT_TIME_LIMIT_S,
+    quiet: Quiet = False,
+    time_limit: TimeLimit = DEFAULT_TIME_LIMIT_S,
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
     from placement_advisor import pipeline
     from placement_advisor.study import AnalyzeOptions
     from placement_advisor.testbed import TestbedKind
 
-    path, name = split_name(model)
-    source = ModelSource(
-        path=path,
-        name=name,
-        mode=None if mode is None else mode.value,
-        batch_size=batch_size,
-        outputs=split_names("--outputs", outputs) if outputs is not None else (),
-        time_limit_s=time_limit,
-    )
+    source = model_source(model, mode, batch_size, outputs, time_limit)
     chosen = (
         split_names("--candidates", candidates)
         if candidates is not None
@@ -126,18 +102,6 @@ def analyze(
         for warning in analysis.warnings:
             print(f"advisor: warning: {warning}", file=sys.stderr)
     _print(analysis, as_json=as_json, output=options.output)
-
-
-def split_names(option: str, words: str) -> tuple[str, ...]:
-    """Split the value of an option that takes names with commas between them.
-
-    Raises:
-        AdvisorError: there is no name in it.
-    """
-    names = tuple(name.strip() for name in words.split(",") if name.strip())
-    if not names:
-        raise AdvisorError(f"{option} names none", hint=f"e.g. {option} first,second")
-    return names
 
 
 def _print(analysis: Analysis, *, as_json: bool, output: Path) -> None:

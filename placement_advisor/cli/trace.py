@@ -9,62 +9,45 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placement_advisor.cli.analyze import DEFAULT_TIME_LIMIT_S, Mode, split_names
 from placement_advisor.cli.progress import progress
-from placement_advisor.model_source import ModelSource, split_name
+from placement_advisor.cli.source_options import (
+    DEFAULT_TIME_LIMIT_S,
+    BatchSize,
+    ModeChoice,
+    Model,
+    Outputs,
+    Quiet,
+    TimeLimit,
+    model_source,
+)
 
 if TYPE_CHECKING:
+    from placement_advisor.model_source import ModelSource
     from placement_advisor.tf.answers import Traced
 
 
 def trace(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="PATH[:NAME]",
-            help="Python file (NAME: what in it), .keras file, SavedModel directory (NAME: its "
-            "signature) or frozen graph (.pb).",
-        ),
-    ],
+    model: Model,
     output: Annotated[
         Path | None,
         typer.Option(
             "-o", "--output", help="Graph file to write. Default: <model>.graph.json.gz, here."
         ),
     ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(min=1, help="Samples per step. Default: as in the example inputs, else 32."),
-    ] = None,
-    mode: Annotated[
-        Mode | None, typer.Option(help="Default: train if the model is compiled.")
-    ] = None,
-    outputs: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,C", help="Ops or tensors that a frozen graph is asked for."),
-    ] = None,
+    batch_size: BatchSize = None,
+    mode: ModeChoice = None,
+    outputs: Outputs = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON on stdout.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    time_limit: Annotated[
-        float,
-        typer.Option(min=1, metavar="SECONDS", help="For loading and for tracing the model file."),
-    ] = DEFAULT_TIME_LIMIT_S,
+    quiet: Quiet = False,
+    time_limit: TimeLimit = DEFAULT_TIME_LIMIT_S,
 ) -> None:
     """Trace a model into a graph file, and sum up what it holds."""
     from placement_advisor import pipeline
 
-    path, name = split_name(model)
-    source = ModelSource(
-        path=path,
-        name=name,
-        mode=None if mode is None else mode.value,
-        batch_size=batch_size,
-        outputs=split_names("--outputs", outputs) if outputs is not None else (),
-        time_limit_s=time_limit,
-    )
-    file = output or Path(f"{Path(path).resolve().stem}.graph.json.gz")
+    source = model_source(model, mode, batch_size, outputs, time_limit)
+    file = output or Path(f"{Path(source.path).resolve().stem}.graph.json.gz")
     with progress(quiet=quiet) as watcher:
         traced = pipeline.trace(source, file, watcher)
     _print(traced, source, file, as_json=as_json)

@@ -14,6 +14,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph, tensor_util
 
+from placement_advisor.op import BRANCH_KINDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -88,7 +90,6 @@ _BELOW_VALUE = {
 }
 _POINTS_INTO_FIRST = frozenset({"GatherNd", "ResourceGatherNd", "TensorScatterUpdate"})
 _LOOKUP = "LookupTableFindV2"
-_CHOICES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _SAME_VALUE = frozenset({"Identity", "Enter", "Switch", "Cast", "StopGradient"})
 
 
@@ -143,7 +144,7 @@ class _Graph:
     def _body(self, op: Any, name: str) -> _Graph:
         with self.graph.as_default():
             body = function_def_to_graph.function_def_to_graph(self._library()[name])
-        given = op.inputs[1:] if op.type in _CHOICES else op.inputs
+        given = op.inputs[1:] if op.type in BRANCH_KINDS else op.inputs
         arguments = {id(inner): outer for inner, outer in zip(body.inputs, given, strict=False)}
         return _Graph(body, call=op, caller=self, arguments=arguments)
 
@@ -223,7 +224,7 @@ class _Walk:
         if op.type in _KEEPS_ALL or place in _KEEPS.get(op.type, ()):
             outputs = op.outputs[:1] if op.type in _FIRST_OUTPUT else op.outputs
             yield from ((output, graph) for output in outputs)
-        place -= op.type in _CHOICES
+        place -= op.type in BRANCH_KINDS
         for body in graph.bodies(op):
             if 0 <= place < len(body.graph.inputs):
                 yield body.graph.inputs[place], body

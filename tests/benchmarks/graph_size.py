@@ -1,6 +1,6 @@
 """How long graphs of the size of real models take to make, save, load and look at.
 
-Run on demand, in the folder of the tests: ``python -m benchmarks.graph_size``. Each size has a
+Run by ``make bench``. Each size has a
 process of its own, so that its memory is its own. TensorFlow is not imported. The second time is
 that of the processor, which other work on the machine changes less.
 """

@@ -1,0 +1,76 @@
+"""The options of every command that takes a model."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.model_source import ModelSource, split_name
+
+DEFAULT_TIME_LIMIT_S = 300.0
+
+
+class Mode(StrEnum):
+    """What to analyse."""
+
+    TRAIN = "train"
+    INFER = "infer"
+
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH[:NAME]",
+        help="Python file (NAME: what in it), .keras file, SavedModel directory (NAME: its "
+        "signature) or frozen graph (.pb).",
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(min=1, help="Samples per step. Default: as in the example inputs, else 32."),
+]
+ModeChoice = Annotated[Mode | None, typer.Option(help="Default: train if the model is compiled.")]
+Outputs = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,C", help="Ops or tensors that a frozen graph is asked for."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+TimeLimit = Annotated[
+    float,
+    typer.Option(min=1, metavar="SECONDS", help="For loading and for tracing the model file."),
+]
+
+
+def model_source(
+    model: str, mode: Mode | None, batch_size: int | None, outputs: str | None, time_limit: float
+) -> ModelSource:
+    """Return where the model comes from.
+
+    Raises:
+        ModelError: there is no path.
+        AdvisorError: outputs are given, but none is named.
+    """
+    path, name = split_name(model)
+    return ModelSource(
+        path=path,
+        name=name,
+        mode=None if mode is None else mode.value,
+        batch_size=batch_size,
+        outputs=split_names("--outputs", outputs) if outputs is not None else (),
+        time_limit_s=time_limit,
+    )
+
+
+def split_names(option: str, words: str) -> tuple[str, ...]:
+    """Split the value of an option that takes names with commas between them.
+
+    Raises:
+        AdvisorError: there is no name in it.
+    """
+    names = tuple(name.strip() for name in words.split(",") if name.strip())
+    if not names:
+        raise AdvisorError(f"{option} names none", hint=f"e.g. {option} first,second")
+    return names
