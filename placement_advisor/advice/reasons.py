@@ -111,9 +111,11 @@ def _copies_against_compute(name: str, profile: StepProfile) -> str:
     compute = _by_device(profile.compute_ns)
     if not profile.transfers:
         return f"{name}: no copies; compute: {compute}"
+    size = profile.transfer_bytes
     line = (
         f"{name}: {profile.transfer_count} copies per step carry "
-        f"{format_bytes(profile.transfer_bytes)} in {format_ns(profile.transfer_ns)}"
+        f"{'an unknown number of bytes' if size is None else format_bytes(size)} "
+        f"in {format_ns(profile.transfer_ns)}"
     )
     waits_ns: Counter[str] = Counter()
     for total in profile.transfers:
@@ -131,7 +133,7 @@ def _free_copies(name: str, profile: StepProfile, single: StepProfile) -> str:
     busiest = max(profile.compute_ns, key=profile.compute_ns.__getitem__)
     ours, theirs = profile.compute_ns[busiest], max(single.compute_ns.values())
     return (
-        f"if copies were free, {name} would still need the {format_ns(ours)} that {busiest} "
+        f"if copies were free, {name} would still need at least the {format_ns(ours)} that {busiest} "
         f"computes; single computes for {format_ns(theirs)}"
     )
 

@@ -282,7 +282,7 @@ def test_reasons_set_copies_against_compute_and_prediction_against_measurement()
         "a split is worth it below 0.97×",
         "towers: 7 copies per step carry 1.00 MB in 7.00 ms; w1 has nothing to compute during "
         "3.00 ms of it (25 % of the step); compute: 6.00 ms on w0, 4.00 ms on w1",
-        "if copies were free, towers would still need the 6.00 ms that w0 computes; "
+        "if copies were free, towers would still need at least the 6.00 ms that w0 computes; "
         "single computes for 9.00 ms",
         "towers: predicted 9.00 ms, measured 12.0 ms: the prediction is 25 % too low",
     )

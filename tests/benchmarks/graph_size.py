@@ -1,8 +1,8 @@
 """How long graphs of the size of real models take to make, save, load and look at.
 
-Run by ``make bench``. Each size has a
-process of its own, so that its memory is its own. TensorFlow is not imported. The second time is
-that of the processor, which other work on the machine changes less.
+Run by ``make bench``. Each size has a process of its own, so that its memory is its own. TensorFlow
+is not imported. The second time is that of the processor, which other work on the machine changes
+less.
 """
 
 from __future__ import annotations
