@@ -16,9 +16,14 @@ from __future__ import annotations
 
 from placement_advisor.work import linear_algebra, random, text
 
-# Eigen's products of matrices, which Einsum and triangular solutions call in place of oneDNN's:
-# 51 to 78 of 132 Gflop/s.
+# Eigen's products of matrices, which triangular solutions call in place of oneDNN's: 51 to 78 of
+# 132 Gflop/s.
 PLAIN_PRODUCT_SHARE = 1 / 2
+# The same for many small matrices, with operands that Einsum transposes first: 4 to 30 of 150
+# Gflop/s on the shapes of attention.
+BATCHED_PRODUCT_SHARE = 1 / 5
+# Vectorised, but along rows that are short: 39 of 150 Gflop/s at rows of 64, less below.
+SHORT_ROW_SHARE = 1 / 8
 # One number at a time in place of 16: loops over library functions, generators, unblocked
 # factorisations, texts. Measured 4 to 16 Gop/s.
 SCALAR_SHARE = 1 / 16
@@ -48,7 +53,9 @@ _SERIAL = "Bucketize Cumprod Cumsum LowerBound NthElement TopK TopKV2 UpperBound
 
 CPU_PEAK_SHARES: dict[str, float] = {
     **dict.fromkeys((*linear_algebra.FORMULAS, *random.FORMULAS, *text.FORMULAS), SCALAR_SHARE),
-    **dict.fromkeys(("Einsum", "MatrixTriangularSolve"), PLAIN_PRODUCT_SHARE),
+    "MatrixTriangularSolve": PLAIN_PRODUCT_SHARE,
+    "Einsum": BATCHED_PRODUCT_SHARE,
+    "Softmax": SHORT_ROW_SHARE,
     **dict.fromkeys(_SCALAR.split(), SCALAR_SHARE),
     **{f"ResourceSparseApply{name}": SCALAR_SHARE for name in _SPARSE_UPDATES.split()},
     **dict.fromkeys(_INDEXED.split(), INDEXED_SHARE),

@@ -71,7 +71,10 @@ def _facts(summary: GraphSummary) -> Iterator[str]:
     yield _fact(
         "constants", f"{summary.constants.parts}, {_total(summary.constants, format_bytes)}"
     )
-    kept = "kept for the backward pass" if summary.trains else "in all, there is no backward pass"
+    # A loop can hold whole training steps.
+    where = " outside loops" if any(op.is_loop for op in summary.control_flow) else ""
+    nothing = f"in all, there is no backward pass{where}"
+    kept = "kept for the backward pass" if summary.trains else nothing
     yield _fact("activations", f"{_sized(summary.activations, 'forward tensor')} {kept}")
     flops = f"{_total(summary.flops, format_flops)} per step; known for "
     flops += f"{_floor_share(summary.flops.known_share)} of the ops that compute"
