@@ -133,8 +133,8 @@ def _free_copies(name: str, profile: StepProfile, single: StepProfile) -> str:
     busiest = max(profile.compute_ns, key=profile.compute_ns.__getitem__)
     ours, theirs = profile.compute_ns[busiest], max(single.compute_ns.values())
     return (
-        f"if copies were free, {name} would still need at least the {format_ns(ours)} that {busiest} "
-        f"computes; single computes for {format_ns(theirs)}"
+        f"if copies were free, {name} would still need at least the {format_ns(ours)} that "
+        f"{busiest} computes; single computes for {format_ns(theirs)}"
     )
 
 
