@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import keras
 import tensorflow as tf
 from keras import KerasTensor
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 # Enough different batches to see state change from step to step, few enough to keep in memory.
 EXAMPLE_BATCHES = 4
+DATASETS = (tf.data.Dataset, keras.utils.PyDataset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ def are_in(namespace: dict[str, Any]) -> bool:
     # `inputs = keras.Input(...)` is part of a model.
     symbolic = any(isinstance(value, KerasTensor) for value in tf.nest.flatten(inputs))
     given = inputs is not None and not symbolic
-    return given or isinstance(namespace.get("dataset"), tf.data.Dataset)
+    return given or isinstance(namespace.get("dataset"), DATASETS)
 
 
 def found_in(path: Path, namespace: dict[str, Any], batch_size: int | None) -> Examples | None:
@@ -57,7 +59,7 @@ def found_in(path: Path, namespace: dict[str, Any], batch_size: int | None) -> E
     """
     if not are_in(namespace):
         return None
-    if isinstance(namespace.get("dataset"), tf.data.Dataset):
+    if isinstance(namespace.get("dataset"), DATASETS):
         return from_dataset(path, namespace["dataset"], "`dataset`", batch_size)
     return from_values(path, namespace["inputs"], "`inputs`", batch_size)
 
@@ -68,6 +70,12 @@ def from_dataset(path: Path, dataset: Any, label: str, batch_size: int | None) -
     Raises:
         ModelError: it fails, or holds no batch.
     """
+    is_python = not isinstance(dataset, tf.data.Dataset)
+    if batch_size is not None and is_python:
+        raise ModelError(
+            f"{path}: --batch-size needs a tf.data.Dataset; the batches of {label} have the size "
+            "that they have"
+        )
     if batch_size is not None:
         dataset = dataset.unbatch().batch(batch_size, drop_remainder=True)
     try:
@@ -142,9 +150,17 @@ def _check_dense(path: Path, batch: Any) -> None:
 
 def _take(path: Path, dataset: Any, label: str) -> Iterator[Any]:
     shapes = None
-    for batch in dataset.take(EXAMPLE_BATCHES):
+    for batch in _first(dataset):
         _check_dense(path, batch)
         found = [tensor.shape.as_list() for tensor in tf.nest.flatten(batch)]
         shapes = shapes or found
         if found == shapes:  # One graph is traced; batches of another shape would need another.
             yield batch
+
+
+def _first(dataset: Any) -> Iterator[Any]:
+    if isinstance(dataset, tf.data.Dataset):
+        yield from dataset.take(EXAMPLE_BATCHES)
+    else:
+        for i in range(min(EXAMPLE_BATCHES, dataset.num_batches or EXAMPLE_BATCHES)):
+            yield tf.nest.map_structure(tf.convert_to_tensor, dataset[i])

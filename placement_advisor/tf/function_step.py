@@ -81,7 +81,7 @@ def workload_step(
             f"{path}: {label} has mode {workload.mode!r}, not {mode!r}", hint="leave --mode out"
         )
     where = f"the inputs of {label}"
-    if isinstance(workload.inputs, tf.data.Dataset):
+    if isinstance(workload.inputs, examples.DATASETS):
         found = examples.from_dataset(path, workload.inputs, where, batch_size)
     else:
         found = examples.from_values(

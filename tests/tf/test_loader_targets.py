@@ -189,6 +189,26 @@ def test_a_step_can_take_nothing(trace: Callable[..., Any]) -> None:
     np.testing.assert_array_equal(found["returned"][0], [2.0, 4.0])
 
 
+def test_a_dataset_of_keras_is_a_dataset(trace: Callable[..., Any]) -> None:
+    source = """
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, i):
+        return np.full((4, 3), i, "float32"), np.zeros((4, 1), "float32")
+
+dataset = Batches()
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+"""
+    found = trace(source)
+    assert found["shapes"] == [[(4, 3), (4, 1)]] * 3
+    assert [batch[0][0, 0] for batch in found["batches"]] == [0.0, 1.0, 2.0]
+    with pytest.raises(ModelError, match="--batch-size needs"):
+        trace(source, batch_size=8)
+
+
 def test_a_name_comes_before_everything(trace: Callable[..., Any]) -> None:
     source = MODEL + STEP + WORKLOAD + "other = tf.function(double)\n"
     assert trace(source, name="model")["name"] == "dense"
