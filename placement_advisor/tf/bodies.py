@@ -4,8 +4,8 @@ A loop takes the work of its body and its condition, times its trips; a conditio
 most expensive branch, since nobody knows which one runs. Work is unknown where the trips are, or
 where any op within is.
 
-A body's shapes are those that it was traced with. Where the trace left one open (the functions of a
-SavedModel take any batch), they follow from what the body is handed.
+What a loop changes the shape of from trip to trip has no shape within it: nobody knows for which
+trip its work would be counted.
 """
 
 from __future__ import annotations
@@ -13,24 +13,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-from tensorflow.python.framework import function_def_to_graph
-
 from placement_advisor.op import BRANCH_KINDS, LOOP_KINDS
+from placement_advisor.tf.body_graphs import imported_body, traced_body
 from placement_advisor.tf.constant_values import constant_values
-from placement_advisor.tf.list_contents import after_trips, hold, list_made, note_list
-from placement_advisor.tf.nodes import needed
-from placement_advisor.tf.read_graph import read, write_spec
+from placement_advisor.tf.list_contents import after_trips, hold, note_list
 from placement_advisor.tf.signatures import signature_of
-from placement_advisor.tf.trips import Induction, trips_of
 from placement_advisor.work.registry import work_of
-from placement_advisor.work.signature import TensorSpec, Work, WorkBasis
+from placement_advisor.work.signature import Work, WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from placement_advisor.tf.body_graphs import Body
     from placement_advisor.tf.list_contents import ListContent, Lists
     from placement_advisor.tf.nodes import Node
+    from placement_advisor.work.signature import TensorSpec
 
 _CALL_KINDS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 COMPOSITE_KINDS = LOOP_KINDS | BRANCH_KINDS
@@ -55,7 +52,7 @@ class Bodies:
     def __init__(self, functions: Mapping[str, Any], traced: Mapping[str, Any]) -> None:
         """Read from FunctionDefs by name, and what was traced as each of them, where it was."""
         self._functions, self._traced = functions, traced
-        self._read: dict[tuple[Any, ...], _Body | None] = {}
+        self._read: dict[tuple[Any, ...], Body | None] = {}
 
     def composite(self, node: Node, values: dict[tuple[str, int], int], lists: Lists) -> Composite:
         """Return the work of a loop or conditional; what was open of its outputs is settled.
@@ -69,7 +66,8 @@ class Bodies:
             for attribute in ("then_branch", "else_branch", "branches")
             for name in _names(node.attribute(attribute))
         ]
-        bodies = [self._body(name, node.inputs[1:], lists) for name in branches]
+        given = _given(node.inputs[1:], lists)
+        bodies = [self._body(name, *given) for name in branches]
         works = [self._work(body) for body in bodies]
         for port in range(len(node.outputs)):
             ends = {None if body is None else body.returned_spec(port) for body in bodies}
@@ -81,8 +79,14 @@ class Bodies:
         return Composite(work=_largest(works), trips=None, members=self._members(bodies))
 
     def _loop(self, node: Node, values: dict[tuple[str, int], int], lists: Lists) -> Composite:
-        condition = self._body(node.attribute("cond"), node.inputs, lists)
-        body = self._body(node.attribute("body"), node.inputs, lists)
+        given, held = _given(node.inputs, lists)
+        body = self._body(node.attribute("body"), given, held)
+        while body is not None and (varying := _varying(body, given)):
+            given = [
+                spec._replace(shape=None) if i in varying else spec for i, spec in enumerate(given)
+            ]
+            body = self._body(node.attribute("body"), given, held)
+        condition = self._body(node.attribute("cond"), given, held)
         starts = {
             i: values[producer.name, port]
             for i, (producer, port) in enumerate(node.inputs)
@@ -95,46 +99,38 @@ class Bodies:
                 if i in steps:
                     values[node.name, i] = start + steps[i] * trips
         once = _sum([self._work(condition), self._work(body)])
-        for port, (producer, source) in enumerate(node.inputs):
-            if body is None:
-                break
-            first, last = lists.get((producer.name, source)), body.returned_list(port)
-            if first is not None and last is not None:
-                hold(node, port, after_trips(first, last, trips), lists)
-            if first is not None and first.element is None and last is not None:
-                hold(producer, source, first._replace(element=last.element), lists)
-            # A shape that one trip leaves as it was stays as it was.
-            spec = producer.outputs[source]
-            if body.returned_spec(port).shape == spec.shape:
+        if body is not None:
+            _note_ends(node, body, trips, lists)
+            for port, spec in enumerate(given):
                 _settle(node, port, spec)
         members = self._members([condition, body])
         return Composite(work=times(once, trips), trips=trips, members=members)
 
-    def _members(self, bodies: Iterable[_Body | None]) -> frozenset[str]:
+    def _members(self, bodies: Iterable[Body | None]) -> frozenset[str]:
         nodes = [node for body in bodies if body is not None for node in body.nodes]
         within = [self.composite(n, {}, {}).members for n in nodes if n.kind in COMPOSITE_KINDS]
         return frozenset(node.name for node in nodes).union(*within)
 
-    def _body(self, name: str, inputs: Iterable[tuple[Node, int]], lists: Lists) -> _Body | None:
+    def _body(
+        self, name: str, given: Sequence[TensorSpec], held: Sequence[ListContent | None]
+    ) -> Body | None:
+        """Return a function as it is handed these tensors, and lists that hold this."""
         if name not in self._functions and name not in self._traced:
             return None
-        inputs = list(inputs)
-        given = [producer.outputs[port] for producer, port in inputs]
-        held = [lists.get((producer.name, port)) for producer, port in inputs]
         key = (name, tuple(given), tuple(held))
         if key not in self._read:
             # What TensorFlow 1 has traced (a Defun) keeps no graph.
             graph = getattr(self._traced.get(name), "graph", None)
-            body = None if graph is None else _traced_body(graph, given, held)
+            body = None if graph is None else traced_body(graph, given, held)
             if graph is not None and body is not None:
                 # Inlining drops functions that only such a body calls.
                 self._traced = {**graph._functions, **self._traced}
             elif name in self._functions:
-                body = _imported_body(self._functions, name, given, held)
+                body = imported_body(self._functions, name, given, held)
             self._read[key] = body
         return self._read[key]
 
-    def _work(self, body: _Body | None) -> Work:
+    def _work(self, body: Body | None) -> Work:
         return _UNKNOWN if body is None else self.work(body.nodes, body.lists)
 
     def work(self, nodes: Iterable[Node], lists: Lists) -> Work:
@@ -149,157 +145,41 @@ class Bodies:
             elif node.kind in _CALL_KINDS or node.kind in self._functions:
                 # TensorFlow 1 calls a function by its name.
                 called = node.attribute("f") if node.kind in _CALL_KINDS else node.kind
-                works.append(self._work(self._body(called, node.inputs, lists)))
+                works.append(self._work(self._body(called, *_given(node.inputs, lists))))
             else:
                 works.append(work_of(signature_of(node)))
         return _sum(works)
 
 
-class _Body:
-    """A function's nodes that run, the names of its arguments and the tensors that it returns.
-
-    TensorFlow runs what a returned tensor or an effect needs; a gradient's body computes more.
-    ``lists`` says what its lists hold: those that it is given, until its work is known.
-    """
-
-    def __init__(
-        self,
-        nodes: list[Node],
-        arguments: Sequence[str],
-        returned: Sequence[tuple[str, int]],
-        effects: Iterable[str],
-        held: Sequence[ListContent | None],
-    ) -> None:
-        by_name = {node.name: node for node in nodes}
-        self.nodes = needed(nodes, {*effects, *[name for name, _ in returned]})
-        self.lists = {
-            (name, 0): content
-            for name, content in zip(arguments, held, strict=True)
-            if content is not None
-        }
-        self._arguments = {name: i for i, name in enumerate(arguments)}
-        self._returned = [(by_name[name], port) for name, port in returned]
-
-    def returned_spec(self, i: int) -> TensorSpec:
-        """Return the spec of a returned tensor."""
-        node, port = self._returned[i]
-        return node.outputs[port]
-
-    def returned_list(self, i: int) -> ListContent | None:
-        """Return what a returned list holds, as far as it is known by now."""
-        node, port = self._returned[i]
-        return self.lists.get((node.name, port))
-
-    def steps(self, starts: Mapping[int, int]) -> dict[int, int]:
-        """Return by how much the body changes each argument that it changes by a constant.
-
-        ``starts`` gives the first values of arguments, where they are known.
-        """
-        ends = [_passed(node) for node, _ in self._returned]
-        found = {i: 0 for i, end in enumerate(ends) if self._arguments.get(end.name) == i}
-        values = constant_values(self.nodes, self._fixed(starts, found))
-        for i, end in enumerate(ends):
-            if end.kind not in ("Add", "AddV2"):
-                continue
-            for (one, _), (other, port) in (end.inputs, end.inputs[::-1]):
-                step = values.get((_passed(other).name, port))
-                if self._arguments.get(_passed(one).name) == i and step is not None:
-                    found[i] = step
-        return found
-
-    def _fixed(
-        self, starts: Mapping[int, int], steps: Mapping[int, int]
-    ) -> dict[tuple[str, int], int]:
-        """Return the values of the arguments that stay as they are."""
-        return {
-            (name, 0): starts[i]
-            for name, i in self._arguments.items()
-            if i in starts and steps.get(i) == 0
-        }
-
-    def trips(self, starts: Mapping[int, int], steps: Mapping[int, int]) -> int | None:
-        """Return how often a loop runs that goes on while this body, its condition, holds.
-
-        ``starts`` and ``steps`` tell how the arguments begin and change.
-        """
-        constants = constant_values(self.nodes, self._fixed(starts, steps))
-
-        def value(node: Node, port: int) -> Induction | None:
-            node = _passed(node)
-            i = self._arguments.get(node.name, -1)
-            if i in starts and i in steps:
-                return Induction(start=starts[i], step=steps[i])
-            constant = constants.get((node.name, port))
-            return None if constant is None else Induction(start=constant, step=0)
-
-        return trips_of(self._returned[0][0], value)
+def _given(
+    inputs: Iterable[tuple[Node, int]], lists: Lists
+) -> tuple[list[TensorSpec], list[ListContent | None]]:
+    """Return the tensors that a body is handed, and what those of them hold that are lists."""
+    inputs = list(inputs)
+    given = [producer.outputs[port] for producer, port in inputs]
+    return given, [lists.get((producer.name, port)) for producer, port in inputs]
 
 
-def _traced_body(
-    graph: Any, given: Sequence[TensorSpec], held: Sequence[ListContent | None]
-) -> _Body | None:
-    """Return the body as it was traced, None if the trace left a shape open."""
-    nodes = read(graph.get_operations())
-    arguments = [tensor.op.name for tensor in graph.inputs]
-    _hand_over(nodes, arguments, given)
-    is_open = any(
-        tensor.shape is None and not tensor.is_handle
-        for node in nodes
-        if node.kind != "Placeholder"
-        for tensor in node.outputs
-    )
-    returned = [(tensor.op.name, tensor.value_index) for tensor in graph.outputs]
-    effects = [op.name for op in graph.control_outputs]
-    return None if is_open else _Body(nodes, arguments, returned, effects, held)
+def _note_ends(loop: Node, body: Body, trips: int | None, lists: Lists) -> None:
+    """Add to ``lists`` what the lists of a loop hold at its end, and what they must begin with."""
+    for port, (producer, source) in enumerate(loop.inputs):
+        first, last = lists.get((producer.name, source)), body.returned_list(port)
+        if first is None or last is None:
+            continue
+        hold(loop, port, after_trips(first, last, trips), lists)
+        if first.element is None:
+            hold(producer, source, first._replace(element=last.element), lists)
 
 
-def _imported_body(
-    functions: Mapping[str, Any],
-    name: str,
-    given: Sequence[TensorSpec],
-    held: Sequence[ListContent | None],
-) -> _Body:
-    """Return the body with the shapes that follow from what it is given."""
-    function = functions[name]
-    arguments = [argument.name for argument in function.signature.input_arg]
-    graph = tf.Graph()
-    with graph.as_default():
-        library = tf.compat.v1.GraphDef()
-        library.versions.producer = tf.version.GRAPH_DEF_VERSION
-        library.library.function.extend(functions.values())
-        tf.graph_util.import_graph_def(library, name="")  # TensorFlow 1 calls by name.
-        graph_def, flat_names = function_def_to_graph.function_def_to_graph_def(function)
-        handed = dict(zip(arguments, zip(given, held, strict=True), strict=True))
-        for node in list(graph_def.node):
-            if node.name in handed:
-                _hand(graph_def, node, *handed[node.name])
-        tf.graph_util.import_graph_def(graph_def, name="")
-    nodes = read(graph.get_operations())
-    _hand_over(nodes, arguments, given)
-    ends = [flat_names[function.ret[output.name]] for output in function.signature.output_arg]
-    returned = [(end.partition(":")[0], int(end.partition(":")[2] or 0)) for end in ends]
-    return _Body(nodes, arguments, returned, function.control_ret.values(), held)
-
-
-def _hand(graph_def: Any, argument: Any, spec: TensorSpec, held: ListContent | None) -> None:
-    """Put what is known of an argument in its place, so that shapes follow from it."""
-    if held is not None and held.element is not None:
-        list_made(graph_def, argument, held)
-    elif spec.shape is not None and spec.dtype != "variant":
-        if spec.is_handle:
-            argument.op = "VarHandleOp"
-        argument.attr.clear()  # Of shapes that it was traced with, too.
-        write_spec(argument, spec.shape, spec.dtype)
-
-
-def _hand_over(
-    nodes: Iterable[Node], arguments: Sequence[str], given: Sequence[TensorSpec]
-) -> None:
-    """Let handles stand for what the variables outside hold."""
-    handles = {name: spec for name, spec in zip(arguments, given, strict=True) if spec.is_handle}
-    for node in nodes:
-        if node.name in handles:
-            node.outputs = (handles[node.name],)
+def _varying(body: Body, given: Iterable[TensorSpec]) -> set[int]:
+    """Return the arguments that a trip gives another shape."""
+    return {
+        i
+        for i, spec in enumerate(given)
+        if spec.shape is not None
+        and not (spec.is_handle or spec.dtype == "variant")
+        and body.returned_spec(i).shape != spec.shape
+    }
 
 
 def _settle(node: Node, port: int, spec: TensorSpec | None) -> None:
@@ -347,12 +227,6 @@ def _largest(works: Sequence[Work]) -> Work:
         ),
         basis=WorkBasis.FORMULA,
     )
-
-
-def _passed(node: Node) -> Node:
-    while node.kind == "Identity":
-        node = node.inputs[0][0]
-    return node
 
 
 def _names(attribute: Any) -> list[str]:

@@ -121,6 +121,8 @@ def _content(node: Node, lists: Lists, values: Mapping[tuple[str, int], int]) ->
         item, port = node.inputs[_ITEM_INPUT[node.kind]]
         shape_put = item.outputs[port].shape
         element = shape_put if element in (None, shape_put) else None
+        if node.attribute("resize_if_index_out_of_bounds"):
+            length = None
     if node.kind in _GROWING and length is not None:
         length += _GROWING[node.kind]
     return ListContent(element, before.dtype, length)

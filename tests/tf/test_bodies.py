@@ -87,6 +87,13 @@ def test_what_nobody_reads_within_a_loop_does_not_run(
     assert not any(name.lower().endswith("matmul") for name in members)
 
 
+def test_a_loop_whose_values_grow_has_unknown_work(
+    composites: Callable[..., dict[str, Any]],
+) -> None:
+    ((trips, _, bytes_accessed, _),) = composites("doubled_rows").values()
+    assert (trips, bytes_accessed) == (4, None)
+
+
 def test_a_loop_in_a_loop_is_multiplied_out(composites: Callable[..., dict[str, Any]]) -> None:
     ((trips, flops, _, members),) = composites("loop_in_a_loop").values()
     assert trips == 3

@@ -100,6 +100,26 @@ def test_without_trips_the_length_is_known_only_if_it_does_not_change() -> None:
     assert after_trips(five, six, None).length is None
 
 
+def test_a_list_that_grows_when_it_is_written_has_an_unknown_size(
+    trace_source: Callable[..., TracedModel],
+) -> None:
+    graph = trace_source(
+        """
+import tensorflow as tf
+inputs = (tf.ones((3, 4)),)
+@tf.function
+def infer(x):
+    items = tf.TensorArray(tf.float32, 0, dynamic_size=True)
+    for i in tf.range(7):
+        items = items.write(i, x)
+    return items.stack()
+"""
+    ).graph
+    (loop,) = [op for op in graph.ops if op.kind == "StatelessWhile"]
+    assert loop.trips == 7
+    assert None in loop.output_bytes
+
+
 def test_what_a_loop_keeps_for_its_gradient_has_the_size_that_it_has_when_it_runs(
     trace_source: Callable[..., TracedModel],
 ) -> None:

@@ -61,6 +61,14 @@ def product_that_nobody_reads(x: Any) -> Any:
     return tf.while_loop(lambda i, _: i < 4, body, (0, x))[1]
 
 
+def doubled_rows(x: Any) -> Any:
+    """Let one value grow, and another follow it a trip later."""
+    shapes = (tf.TensorShape(()), tf.TensorShape((None, 3)), tf.TensorShape((None, 3)))
+    return tf.while_loop(
+        lambda i, *_: i < 4, lambda i, x, _: (i + 1, tf.concat([x, x], 0), x), (0, x, x), shapes
+    )[2]
+
+
 def loop_in_a_loop(x: Any) -> Any:
     """Multiply 3 × 4 times."""
     return tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, four_products(x)), (0, x))[1]
