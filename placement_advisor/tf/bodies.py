@@ -66,8 +66,8 @@ class Bodies:
             for attribute in ("then_branch", "else_branch", "branches")
             for name in _names(node.attribute(attribute))
         ]
-        given = _given(node.inputs[1:], lists)
-        bodies = [self._body(name, *given) for name in branches]
+        given = handed(node.inputs[1:], lists)
+        bodies = [self.body(name, *given) for name in branches]
         works = [self._work(body) for body in bodies]
         for port in range(len(node.outputs)):
             ends = {None if body is None else body.returned_spec(port) for body in bodies}
@@ -79,14 +79,14 @@ class Bodies:
         return Composite(work=_largest(works), trips=None, members=self._members(bodies))
 
     def _loop(self, node: Node, values: dict[tuple[str, int], int], lists: Lists) -> Composite:
-        given, held = _given(node.inputs, lists)
-        body = self._body(node.attribute("body"), given, held)
+        given, held = handed(node.inputs, lists)
+        body = self.body(node.attribute("body"), given, held)
         while body is not None and (varying := _varying(body, given)):
             given = [
                 spec._replace(shape=None) if i in varying else spec for i, spec in enumerate(given)
             ]
-            body = self._body(node.attribute("body"), given, held)
-        condition = self._body(node.attribute("cond"), given, held)
+            body = self.body(node.attribute("body"), given, held)
+        condition = self.body(node.attribute("cond"), given, held)
         starts = {
             i: values[producer.name, port]
             for i, (producer, port) in enumerate(node.inputs)
@@ -111,7 +111,7 @@ class Bodies:
         within = [self.composite(n, {}, {}).members for n in nodes if n.kind in COMPOSITE_KINDS]
         return frozenset(node.name for node in nodes).union(*within)
 
-    def _body(
+    def body(
         self, name: str, given: Sequence[TensorSpec], held: Sequence[ListContent | None]
     ) -> Body | None:
         """Return a function as it is handed these tensors, and lists that hold this."""
@@ -145,13 +145,13 @@ class Bodies:
             elif node.kind in _CALL_KINDS or node.kind in self._functions:
                 # TensorFlow 1 calls a function by its name.
                 called = node.attribute("f") if node.kind in _CALL_KINDS else node.kind
-                works.append(self._work(self._body(called, *_given(node.inputs, lists))))
+                works.append(self._work(self.body(called, *handed(node.inputs, lists))))
             else:
                 works.append(work_of(signature_of(node)))
         return _sum(works)
 
 
-def _given(
+def handed(
     inputs: Iterable[tuple[Node, int]], lists: Lists
 ) -> tuple[list[TensorSpec], list[ListContent | None]]:
     """Return the tensors that a body is handed, and what those of them hold that are lists."""

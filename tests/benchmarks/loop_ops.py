@@ -12,7 +12,7 @@ from unittest.mock import patch
 from placement_advisor.graph import Op
 from placement_advisor.op import LOOP_KINDS
 from placement_advisor.tf import tracer
-from placement_advisor.tf.bodies import COMPOSITE_KINDS, Bodies
+from placement_advisor.tf.bodies import COMPOSITE_KINDS, Bodies, handed
 from placement_advisor.tf.signatures import signature_of
 from placement_advisor.work.registry import work_of
 
@@ -67,6 +67,6 @@ def _inner(bodies: Bodies, nodes: Iterable[Node]) -> Iterator[Op]:
         for attribute in _BODIES:
             names = node.attribute(attribute)
             for name in [names] if isinstance(names, str) else names or []:
-                body = bodies._body(name, inputs, {})
+                body = bodies.body(name, *handed(inputs, {}))
                 if body is not None:
                     yield from _ops(bodies, body.nodes)
