@@ -30,7 +30,7 @@ test: $(INSTALLED)  ## run the tests, except the slow ones
 test-slow: $(INSTALLED)  ## run the slow tests only
 	$(BIN)/python -m pytest -m slow
 
-bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 20 minutes
+bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 10 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/tracing.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/graph_size.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/costs.py
