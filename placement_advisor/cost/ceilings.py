@@ -22,11 +22,13 @@ PLAIN_PRODUCT_SHARE = 1 / 2
 # The same for many small matrices, with operands that Einsum transposes first: 4 to 30 of 150
 # Gflop/s on the shapes of attention.
 BATCHED_PRODUCT_SHARE = 1 / 5
-# Vectorised, but along rows that are short: 39 of 150 Gflop/s at rows of 64, less below.
+# Vectorised, but along rows: 12 to 40 of 131 Gop/s at rows of 100 and more, less below.
 SHORT_ROW_SHARE = 1 / 8
 # One number at a time in place of 16: loops over library functions, generators, unblocked
 # factorisations, texts. Measured 4 to 16 Gop/s.
 SCALAR_SHARE = 1 / 16
+# The same, and a comparison with the label for each number: 3.9 of 131 Gop/s.
+LABELLED_SHARE = SCALAR_SHARE / 2
 # Scalar, and about a dozen operations for addresses and bounds around each counted one: Eigen
 # evaluates a row of a tensor as an expression, element by element. Measured 0.5 to 1.2 Gop/s.
 INDEXED_SHARE = SCALAR_SHARE / 12
@@ -41,10 +43,9 @@ _SPARSE_UPDATES = (
     "ProximalAdagrad ProximalGradientDescent RMSProp"
 )
 _SCALAR = """
-Betainc Cosh Digamma Erfinv Expm1 FloorMod Igamma IgammaGradA Igammac Lgamma LogSoftmax Mod Ndtri
-Polygamma Pow Sinh SoftmaxCrossEntropyWithLogits Softplus SparseSoftmaxCrossEntropyWithLogits Tan
-TruncateMod Zeta CombinedNonMaxSuppression NonMaxSuppression NonMaxSuppressionV2
-NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5
+Betainc Cosh Digamma Erfinv Expm1 FloorMod Igamma IgammaGradA Igammac Lgamma Mod Ndtri Polygamma Pow
+Sinh SoftmaxCrossEntropyWithLogits Softplus Tan TruncateMod Zeta CombinedNonMaxSuppression
+NonMaxSuppression NonMaxSuppressionV2 NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5
 """
 _INDEXED = (
     "ArgMax ArgMin Bincount CTCLoss CTCLossV2 DenseBincount ScatterNd SparseTensorDenseMatMul"
@@ -55,7 +56,8 @@ CPU_PEAK_SHARES: dict[str, float] = {
     **dict.fromkeys((*linear_algebra.FORMULAS, *random.FORMULAS, *text.FORMULAS), SCALAR_SHARE),
     "MatrixTriangularSolve": PLAIN_PRODUCT_SHARE,
     "Einsum": BATCHED_PRODUCT_SHARE,
-    "Softmax": SHORT_ROW_SHARE,
+    "SparseSoftmaxCrossEntropyWithLogits": LABELLED_SHARE,
+    **dict.fromkeys(("Softmax", "LogSoftmax"), SHORT_ROW_SHARE),
     **dict.fromkeys(_SCALAR.split(), SCALAR_SHARE),
     **{f"ResourceSparseApply{name}": SCALAR_SHARE for name in _SPARSE_UPDATES.split()},
     **dict.fromkeys(_INDEXED.split(), INDEXED_SHARE),
