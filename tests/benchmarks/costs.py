@@ -1,8 +1,8 @@
 """Whether work formulas explain what ops really take, on each sample at its small size.
 
-Each sample runs on one worker and is profiled; before and after it, on the same core, a calibration
-model, which gives one peak, one bandwidth and one least time of an op (the best of all its runs:
-other work on the machine only ever takes away). Two figures come out:
+A sample runs on one worker and is profiled; before and after it, on the same core, a calibration
+model, which gives one peak, one bandwidth and one least time of an op (the best of both runs). Two
+figures come out:
 
 - the share of the measured op time in kinds that have a formula of their own;
 - per kind, predicted over measured time. Predicted is the longer of flops over the peak and bytes
@@ -68,20 +68,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args()
     preload()
-    samples = {}
-    device = _calibrated(profiled(_CALIBRATION, options.profiles))
+    found = {}
+    before = _calibrated(profiled(_CALIBRATION, options.profiles))
     for name in options.samples or names:
-        print(f"profiling {name}", flush=True)
-        samples[name] = profiled(_SAMPLES / f"{name}.py", options.profiles)
-        device = _best(device, _calibrated(profiled(_CALIBRATION, options.profiles)))
-    print(
-        f"\ncalibrated: {(device.peak_flops_per_s or 0) / 1e9:.0f} Gflop/s, "
-        f"{(device.memory_bandwidth_bytes_per_s or 0) / 1e9:.1f} GB/s, "
-        f"{device.launch_overhead_ns / 1e3:.2f} µs per op"
-    )
-    found = {name: compared(sample, device) for name, sample in samples.items()}
-    for name, of in found.items():
-        _print(name, of)
+        sample = profiled(_SAMPLES / f"{name}.py", options.profiles)
+        after = _calibrated(profiled(_CALIBRATION, options.profiles))
+        found[name] = compared(sample, _best(before, after))
+        _print(name, found[name])
+        before = after
     _print_summary(found)
     if options.json:
         content = {"machine": machine_facts(), "samples": {n: asdict(f) for n, f in found.items()}}
@@ -196,9 +190,13 @@ def _fit(
 
 
 def _print(name: str, found: Found) -> None:
+    device = found.device
     print(
         f"\n{name}: {found.op_time_ns / 1e6:.2f} ms of ops, {found.formula_share:.1%} in kinds "
-        f"with a formula; no prediction for {found.unpriced_share:.1%}"
+        f"with a formula; no prediction for {found.unpriced_share:.1%}\n"
+        f"calibrated: {(device.peak_flops_per_s or 0) / 1e9:.0f} Gflop/s, "
+        f"{(device.memory_bandwidth_bytes_per_s or 0) / 1e9:.1f} GB/s, "
+        f"{device.launch_overhead_ns / 1e3:.2f} µs per op"
     )
     if found.without_formula:
         kinds = sorted(found.without_formula.items(), key=lambda item: -item[1])
