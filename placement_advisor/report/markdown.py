@@ -67,7 +67,7 @@ def _subject(analysis: Analysis) -> str:
     return (
         f"{escape(model.path)} ({escape(model.chosen)}), {escape(model.mode)}, {batch}: "
         f"{model.ops} ops, {model.edges} edges ({_share_known(model.edge_bytes_known_share)} of "
-        f"known size), {format_bytes(model.parameter_bytes)} of parameters. All figures are per "
+        f"known size), {format_bytes(model.parameter_bytes)} of variables. All figures are per "
         "step."
     )
 
