@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from placement_advisor.trial import Watcher
 
 _TRACER = "placement_advisor.tf.tracer"
-BUNDLE = "bundle"
 
 
 def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
@@ -57,7 +56,7 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
             watcher.working("importing TensorFlow", 0, 1)
             preload()
             loader = stack.enter_context(Child("loader", scratch / "loader.log"))
-        bundle = scratch / BUNDLE
+        bundle = scratch / "bundle"
         bundle.mkdir()
         traced = traced_model(options.source, bundle, loader, clock, watcher)
         study = Study(options, plan, traced, staging, clock, watcher)

@@ -15,13 +15,7 @@ def format_ns(time_ns: float | None) -> str:
     >>> format_ns(41_234_000), format_ns(950), format_ns(None)
     ('41.2 ms', '950 ns', '?')
     """
-    if time_ns is None:
-        return "?"
-    for size, unit in _TIME_STEPS:
-        value = _rounded(time_ns / size)
-        if abs(value) >= 1:
-            return f"{_three_digits(value)} {unit}"
-    return f"{time_ns:.0f} ns"
+    return _scaled(time_ns, _TIME_STEPS, "ns")
 
 
 def format_bytes(size_bytes: float | None) -> str:
@@ -30,13 +24,7 @@ def format_bytes(size_bytes: float | None) -> str:
     >>> format_bytes(81_000_000), format_bytes(12), format_bytes(None)
     ('81.0 MB', '12 B', '?')
     """
-    if size_bytes is None:
-        return "?"
-    for size, unit in _BYTE_STEPS:
-        value = _rounded(size_bytes / size)
-        if abs(value) >= 1:
-            return f"{_three_digits(value)} {unit}"
-    return f"{size_bytes:.0f} B"
+    return _scaled(size_bytes, _BYTE_STEPS, "B")
 
 
 def format_flops(flops: float | None) -> str:
@@ -45,13 +33,7 @@ def format_flops(flops: float | None) -> str:
     >>> format_flops(81_200_000), format_flops(12), format_flops(None)
     ('81.2 Mflop', '12 flop', '?')
     """
-    if flops is None:
-        return "?"
-    for size, unit in _FLOP_STEPS:
-        value = _rounded(flops / size)
-        if abs(value) >= 1:
-            return f"{_three_digits(value)} {unit}"
-    return f"{flops:.0f} flop"
+    return _scaled(flops, _FLOP_STEPS, "flop")
 
 
 def format_bandwidth(bytes_per_s: float | None) -> str:
@@ -70,6 +52,17 @@ def format_share(share: float | None) -> str:
     '20 %'
     """
     return "?" if share is None else f"{share * 100:.0f} %"
+
+
+def _scaled(amount: float | None, steps: tuple[tuple[int, str], ...], smallest: str) -> str:
+    """Return an amount in the largest of its units of which there is one."""
+    if amount is None:
+        return "?"
+    for size, unit in steps:
+        value = _rounded(amount / size)
+        if abs(value) >= 1:
+            return f"{_three_digits(value)} {unit}"
+    return f"{amount:.0f} {smallest}"
 
 
 def _rounded(value: float) -> float:

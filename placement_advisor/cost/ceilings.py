@@ -15,6 +15,7 @@ Source: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009, doi:10.1145/1
 from __future__ import annotations
 
 from placement_advisor.work import linear_algebra, random, text
+from placement_advisor.work.gather_scatter import SPARSE_SEGMENTS
 
 # Eigen's products of matrices, which triangular solutions call in place of oneDNN's: 51 to 78 of
 # 132 Gflop/s.
@@ -37,7 +38,6 @@ INDEXED_SHARE = SCALAR_SHARE / 12
 SERIAL_SHARE = 1 / 640
 
 _COMBINATIONS = ("Add", "Sub", "Min", "Max")
-_SPARSE_SEGMENTS = ("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
 _SPARSE_UPDATES = (
     "Adadelta Adagrad AdagradDA AdagradV2 CenteredRMSProp Ftrl FtrlV2 KerasMomentum Momentum "
     "ProximalAdagrad ProximalGradientDescent RMSProp"
@@ -64,7 +64,7 @@ CPU_PEAK_SHARES: dict[str, float] = {
     **{f"UnsortedSegment{name}": INDEXED_SHARE for name in ("Sum", "Max", "Min", "Prod")},
     **{
         f"{name}{form}": INDEXED_SHARE
-        for name in _SPARSE_SEGMENTS
+        for name in SPARSE_SEGMENTS
         for form in ("", "WithNumSegments", "Grad", "GradV2")
     },
     **{f"ResourceScatter{name}": INDEXED_SHARE for name in (*_COMBINATIONS, "Mul", "Div")},

@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.op import BRANCH_KINDS, LOOP_KINDS
+from placement_advisor.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS
 from placement_advisor.tf.body_graphs import imported_body, traced_body
 from placement_advisor.tf.constant_values import constant_values
 from placement_advisor.tf.list_contents import after_trips, hold, note_list
 from placement_advisor.tf.signatures import signature_of
 from placement_advisor.work.registry import work_of
-from placement_advisor.work.signature import Work, WorkBasis
+from placement_advisor.work.signature import NO_WORK, Work, WorkBasis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from placement_advisor.tf.nodes import Node
     from placement_advisor.work.signature import TensorSpec
 
-_CALL_KINDS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 COMPOSITE_KINDS = LOOP_KINDS | BRANCH_KINDS
-_NOTHING = Work(flops=0, bytes_accessed=0, basis=WorkBasis.FORMULA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +66,7 @@ class Bodies:
         ]
         given = handed(node.inputs[1:], lists)
         bodies = [self.body(name, *given) for name in branches]
-        works = [self._work(body) for body in bodies]
+        inside = [self._inside(body) for body in bodies]
         for port in range(len(node.outputs)):
             ends = {None if body is None else body.returned_spec(port) for body in bodies}
             held = {None if body is None else body.returned_list(port) for body in bodies}
@@ -76,7 +74,9 @@ class Bodies:
                 _settle(node, port, ends.pop())
             if len(held) == 1 and (content := held.pop()) is not None:
                 hold(node, port, content, lists)
-        return Composite(work=_largest(works), trips=None, members=self._members(bodies))
+        return Composite(
+            work=_largest([work for work, _ in inside]), trips=None, members=_members(inside)
+        )
 
     def _loop(self, node: Node, values: dict[tuple[str, int], int], lists: Lists) -> Composite:
         given, held = handed(node.inputs, lists)
@@ -98,18 +98,13 @@ class Bodies:
             for i, start in starts.items():
                 if i in steps:
                     values[node.name, i] = start + steps[i] * trips
-        once = _sum([self._work(condition), self._work(body)])
+        inside = [self._inside(condition), self._inside(body)]
         if body is not None:
             _note_ends(node, body, trips, lists)
             for port, spec in enumerate(given):
                 _settle(node, port, spec)
-        members = self._members([condition, body])
-        return Composite(work=times(once, trips), trips=trips, members=members)
-
-    def _members(self, bodies: Iterable[Body | None]) -> frozenset[str]:
-        nodes = [node for body in bodies if body is not None for node in body.nodes]
-        within = [self.composite(n, {}, {}).members for n in nodes if n.kind in COMPOSITE_KINDS]
-        return frozenset(node.name for node in nodes).union(*within)
+        once = _sum([work for work, _ in inside])
+        return Composite(work=times(once, trips), trips=trips, members=_members(inside))
 
     def body(
         self, name: str, given: Sequence[TensorSpec], held: Sequence[ListContent | None]
@@ -130,25 +125,38 @@ class Bodies:
             self._read[key] = body
         return self._read[key]
 
-    def _work(self, body: Body | None) -> Work:
-        return _UNKNOWN if body is None else self.work(body.nodes, body.lists)
-
     def work(self, nodes: Iterable[Node], lists: Lists) -> Work:
         """Return the work of all nodes together; what they put into lists is added to these."""
+        work, _ = self._together(nodes, lists)
+        return work
+
+    def _inside(self, body: Body | None) -> tuple[Work, frozenset[str]]:
+        """Return the work of a body, and the names of the ops that run in it."""
+        return (_UNKNOWN, frozenset()) if body is None else self._together(body.nodes, body.lists)
+
+    def _together(self, nodes: Iterable[Node], lists: Lists) -> tuple[Work, frozenset[str]]:
         nodes = list(nodes)
         values = constant_values(nodes)
         works = []
+        members = {node.name for node in nodes}
         for node in nodes:
             note_list(node, lists, values)
             if node.kind in COMPOSITE_KINDS:
-                works.append(self.composite(node, values, lists).work)
-            elif node.kind in _CALL_KINDS or node.kind in self._functions:
+                composite = self.composite(node, values, lists)
+                works.append(composite.work)
+                members |= composite.members
+            elif node.kind in CALL_KINDS or node.kind in self._functions:
                 # TensorFlow 1 calls a function by its name.
-                called = node.attribute("f") if node.kind in _CALL_KINDS else node.kind
-                works.append(self._work(self.body(called, *handed(node.inputs, lists))))
+                called = node.attribute("f") if node.kind in CALL_KINDS else node.kind
+                work, _ = self._inside(self.body(called, *handed(node.inputs, lists)))
+                works.append(work)
             else:
                 works.append(work_of(signature_of(node)))
-        return _sum(works)
+        return _sum(works), frozenset(members)
+
+
+def _members(inside: Iterable[tuple[Work, frozenset[str]]]) -> frozenset[str]:
+    return frozenset().union(*[members for _, members in inside])
 
 
 def handed(
@@ -218,7 +226,7 @@ def _total(parts: Sequence[int | None]) -> int | None:
 def _largest(works: Sequence[Work]) -> Work:
     """Return the work of the most expensive branch; what is unknown of any branch may be more."""
     largest = max(
-        works, key=lambda work: (work.flops or 0, work.bytes_accessed or 0), default=_NOTHING
+        works, key=lambda work: (work.flops or 0, work.bytes_accessed or 0), default=NO_WORK
     )
     return Work(
         flops=None if any(work.flops is None for work in works) else largest.flops,

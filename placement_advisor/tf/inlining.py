@@ -12,10 +12,12 @@ from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config
 from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.grappler import tf_optimizer
 
+from placement_advisor.op import CALL_KINDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_CALL_KINDS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient"})
+_INLINED_KINDS = CALL_KINDS | {"SymbolicGradient"}
 # XLA would ignore devices inside a call, and the others keep a call from being inlined. Colocation
 # names ops as they were before they were inlined and renamed; a placement keeps state together.
 _UNWANTED = ("_XlaMustCompile", "_noinline", "_XlaHasReferenceVars", "api_implements", "_class")
@@ -23,7 +25,7 @@ _UNWANTED = ("_XlaMustCompile", "_noinline", "_XlaHasReferenceVars", "api_implem
 
 def has_calls(kinds: Iterable[str], functions: Iterable[str]) -> bool:
     """Return whether a graph of these kinds calls a function (TF1 calls one by its name)."""
-    return not _CALL_KINDS.union(functions).isdisjoint(kinds)
+    return not _INLINED_KINDS.union(functions).isdisjoint(kinds)
 
 
 def strip(graph_def: Any) -> Any:

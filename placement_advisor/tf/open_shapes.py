@@ -96,9 +96,10 @@ def _give(node: Node, shape: tuple[int, ...] | None) -> None:
 
 def infer(step: FlatStep, lists: Lists) -> None:
     """Infer open shapes anew from what is settled by now; ``lists`` says what lists hold."""
+    given = step.graph_def()
     varying: set[str] = set()
     while True:
-        found = _inferred(step, lists, varying)
+        found = _inferred(step, given, lists, varying)
         more = {node.name for node in step.nodes if _is_varying(node, found)} - varying
         if not more:
             break
@@ -138,10 +139,9 @@ def _is_varying(node: Node, found: Mapping[str, tuple[TensorSpec, ...]]) -> bool
     return found[node.name][0].shape != found[back.name][0].shape
 
 
-def _inferred(step: FlatStep, lists: Lists, varying: Collection[str]) -> Specs:
+def _inferred(step: FlatStep, given: Any, lists: Lists, varying: Collection[str]) -> Specs:
     """Return the shapes that follow if the loops' values but the ``varying`` keep theirs."""
     nodes = {node.name: node for node in step.nodes}
-    given = step.graph_def()
     written = tf.compat.v1.GraphDef(versions=given.versions)
     settled: dict[str, str] = {}
     for proto in given.node:

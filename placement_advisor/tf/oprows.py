@@ -86,7 +86,11 @@ def _copying_reads(nodes: list[Node], variable_of: Mapping[str, str]) -> dict[st
     A variable that is written row by row is copied whenever it is read as a whole, so that rows do
     not change under whoever reads. (TensorFlow calls it copy-on-read mode.)
     """
-    by_row = {variable_of[n.name] for n in nodes if n.kind.startswith(_WRITES_ROWS)}
+    by_row = {
+        variable_of[node.name]
+        for node in nodes
+        if node.kind.startswith(_WRITES_ROWS) and node.name in variable_of
+    }
     return {
         node.name: None if size is None else 2 * size
         for node in nodes
@@ -118,16 +122,16 @@ def composites_of(step: FlatStep) -> dict[str, Composite]:
     On the way, shapes that were open and lists get their size.
     """
     stopping = open_shapes.stopping(step.nodes)
-    open_shapes.settle(step.nodes)
-    found, lists = _composites(step)
-    while stopping:
+    while True:
+        if stopping:
+            open_shapes.settle(step.nodes)
+        found, lists = _composites(step)
+        if not stopping:
+            return found
         open_shapes.infer(step, lists)
         before, stopping = stopping, open_shapes.stopping(step.nodes)
         if stopping == before:
-            break
-        open_shapes.settle(step.nodes)
-        found, lists = _composites(step)
-    return found
+            return found
 
 
 def _composites(step: FlatStep) -> tuple[dict[str, Composite], Lists]:

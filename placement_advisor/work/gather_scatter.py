@@ -171,7 +171,7 @@ _COMBINE = Formula(_addressed, _scattered_in_place(3))
 _ASSIGN = Formula(nothing, _scattered_in_place(2))
 _UNIQUE = Formula(_unique_flops, _unique_bytes)
 _COMBINATIONS = ("Add", "Sub", "Mul", "Div", "Min", "Max")
-_SPARSE_SEGMENTS = ("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
+SPARSE_SEGMENTS = ("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
 
 FORMULAS: dict[str, Formula] = {
     "Gather": _GATHER,
@@ -182,10 +182,10 @@ FORMULAS: dict[str, Formula] = {
     **{f"Segment{name}": _SEGMENT for name in ("Sum", "Mean", "Max", "Min", "Prod")},
     **{f"Segment{name}V2": _SEGMENT for name in ("Sum", "Max", "Min", "Prod")},
     **{f"UnsortedSegment{name}": _UNSORTED for name in ("Sum", "Max", "Min", "Prod")},
-    **dict.fromkeys(_SPARSE_SEGMENTS, _SPARSE_SEGMENT),
-    **{f"{name}WithNumSegments": _SPARSE_SEGMENT for name in _SPARSE_SEGMENTS},
-    **{f"{name}Grad": _SPARSE_SEGMENT_GRADIENT for name in _SPARSE_SEGMENTS},
-    **{f"{name}GradV2": _SPARSE_SEGMENT_GRADIENT for name in _SPARSE_SEGMENTS},
+    **dict.fromkeys(SPARSE_SEGMENTS, _SPARSE_SEGMENT),
+    **{f"{name}WithNumSegments": _SPARSE_SEGMENT for name in SPARSE_SEGMENTS},
+    **{f"{name}Grad": _SPARSE_SEGMENT_GRADIENT for name in SPARSE_SEGMENTS},
+    **{f"{name}GradV2": _SPARSE_SEGMENT_GRADIENT for name in SPARSE_SEGMENTS},
     "ScatterNd": _SCATTER_NEW,
     "ScatterNdNonAliasingAdd": _COMBINE_COPY,
     **{f"TensorScatter{name}": _COMBINE_COPY for name in ("Add", "Sub", "Min", "Max")},

@@ -37,7 +37,7 @@ from placement_advisor.work import (
     updates,
 )
 from placement_advisor.work.rules import FREE, Formula, Rule, bytes_of, moved
-from placement_advisor.work.signature import Signature, Work, WorkBasis
+from placement_advisor.work.signature import NO_WORK, Signature, Work, WorkBasis
 
 FAMILIES = (
     activation,
@@ -63,7 +63,6 @@ _PREFIXES = ("_MklNative", "_Mkl", "_")
 # graph files are data, and what makes no sense has no known work.
 _CONTRADICTIONS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
-_NO_WORK = Work(flops=0, bytes_accessed=0, basis=WorkBasis.FORMULA)
 _FORMULAS: dict[str, Formula] = dict(chain.from_iterable(f.FORMULAS.items() for f in FAMILIES))
 
 
@@ -73,7 +72,7 @@ def work_of(signature: Signature) -> Work:
     if formula is None:
         return Work(flops=None, bytes_accessed=_count(_sizes, signature), basis=WorkBasis.SIZES)
     if formula is FREE:  # More than half of all ops are.
-        return _NO_WORK
+        return NO_WORK
     return Work(
         flops=_count(formula.flops, signature),
         bytes_accessed=_count(formula.bytes_accessed, signature),

@@ -69,3 +69,6 @@ class Work:
     flops: int | None
     bytes_accessed: int | None
     basis: WorkBasis
+
+
+NO_WORK = Work(flops=0, bytes_accessed=0, basis=WorkBasis.FORMULA)

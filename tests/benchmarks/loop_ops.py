@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from placement_advisor.graph import Op
-from placement_advisor.op import LOOP_KINDS
+from placement_advisor.op import CALL_KINDS, LOOP_KINDS
 from placement_advisor.tf import tracer
 from placement_advisor.tf.bodies import COMPOSITE_KINDS, Bodies, handed
 from placement_advisor.tf.signatures import signature_of
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from placement_advisor.tf.flat_step import FlatStep
     from placement_advisor.tf.nodes import Node
 
-_CALL_KINDS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _BODIES = ("cond", "body", "f", "then_branch", "else_branch", "branches")
 
 
@@ -46,7 +45,7 @@ def trace(path: str, folder: str) -> tuple[Traced, list[Op]]:
 
 def _ops(bodies: Bodies, nodes: list[Node]) -> Iterator[Op]:
     for node in nodes:
-        if node.kind not in COMPOSITE_KINDS | _CALL_KINDS:
+        if node.kind not in COMPOSITE_KINDS | CALL_KINDS:
             work = work_of(signature_of(node))
             yield Op(
                 name=node.name,
@@ -60,10 +59,10 @@ def _ops(bodies: Bodies, nodes: list[Node]) -> Iterator[Op]:
 
 def _inner(bodies: Bodies, nodes: Iterable[Node]) -> Iterator[Op]:
     for node in nodes:
-        if node.kind not in COMPOSITE_KINDS | _CALL_KINDS:
+        if node.kind not in COMPOSITE_KINDS | CALL_KINDS:
             continue
         # A conditional's first input says which branch.
-        inputs = node.inputs if node.kind in LOOP_KINDS | _CALL_KINDS else node.inputs[1:]
+        inputs = node.inputs if node.kind in LOOP_KINDS | CALL_KINDS else node.inputs[1:]
         for attribute in _BODIES:
             names = node.attribute(attribute)
             for name in [names] if isinstance(names, str) else names or []:
