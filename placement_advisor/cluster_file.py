@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from functools import partial
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placement_advisor.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
@@ -41,6 +41,8 @@ T = TypeVar("T")
 SCHEMA_VERSION = 1
 # Names stand in tables and plots.
 MAX_NAME_CHARS = 100
+# Of which a curve has a slope.
+_MIN_COPIES = 2
 
 _HINT = (
     "a cluster file holds [[devices]] (name; preset, or kind and figures), [[hosts]] alike, and "
@@ -109,6 +111,8 @@ def _written(value: object) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, CopyWork):
         return f"{{ {', '.join(_assignments(value))} }}"
+    if isinstance(value, tuple):
+        return str([list(point) for point in value])
     # The repr() of numpy's floats is no TOML.
     return repr(float(value)) if isinstance(value, float) else str(value)
 
@@ -249,6 +253,24 @@ def _number(what: str, low: float, high: float, value: object) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
+def _curve(value: object) -> tuple[tuple[int, int], ...]:
+    points = _rows(_point, value)
+    if len(points) < _MIN_COPIES:
+        raise MisfitError(f"{len(points)} copies; a curve needs {_MIN_COPIES}")
+    for i, (before, point) in enumerate(pairwise(points), start=1):
+        if point[0] <= before[0] or point[1] < before[1]:
+            raise MisfitError("needs more bytes than the copy before, and no fewer ns", f"[{i}]")
+    return points
+
+
+def _point(value: object) -> tuple[int, int]:
+    point = as_list(value)
+    if len(point) != len(_POINT):
+        raise MisfitError(f"{shown(value)} is no pair of bytes and ns")
+    size_bytes, time_ns = (read(number) for read, number in zip(_POINT, point, strict=True))
+    return size_bytes, time_ns
+
+
 def _device_preset(value: object) -> Device:
     try:
         return device_preset(text(value), name="")
@@ -265,6 +287,7 @@ def _link_preset(value: object) -> Link:
 
 _ns = partial(integer, what="a whole number of ns from 0 to 10^11", high=100 * NS_PER_S)
 _bytes = partial(integer, what="a number of bytes from 10^6 to 10^15", low=10**6, high=10**15)
+_POINT = (partial(integer, what="a number of bytes from 0 to 10^15", high=10**15), _ns)
 _flops = partial(_number, "flop/s", 1e6, 1e18)
 
 _HOST: Readers = {
@@ -288,6 +311,7 @@ _LINK: Readers = {
     "bandwidth_bytes_per_s": partial(_number, "bytes/s", 1e6, 1e15),
     "basis": lambda value: Basis(_one_of("basis", list(Basis), value)),
     "channel": _name,
+    "curve": _curve,
     "sender": lambda value: CopyWork(**_fields(_COPY_WORK, value)),
     "receiver": lambda value: CopyWork(**_fields(_COPY_WORK, value)),
 }

@@ -8,6 +8,7 @@ to wait for. A pair of devices without a link cannot exchange tensors.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -74,6 +75,11 @@ NO_COPY_WORK = CopyWork()
 class Link:
     """A directed connection: a tensor takes ``latency_ns`` plus its size over the bandwidth.
 
+    Where copies were measured, ``curve`` has (bytes, ns) of some, larger ones later and none of
+    them faster than one before it. Then a copy takes what lies between its neighbours there (beyond
+    the last, on the line through the last two), but at least the latency; latency and bandwidth are
+    the straight line that fits best.
+
     ``sender`` and ``receiver`` are the parts of that time which the devices at its ends cannot
     compute. Links with the same ``channel`` share one wire and queue for it; None is a wire of the
     link's own.
@@ -85,6 +91,7 @@ class Link:
     bandwidth_bytes_per_s: float
     basis: Basis
     channel: str | None = None
+    curve: tuple[tuple[int, int], ...] = ()
     sender: CopyWork = NO_COPY_WORK
     receiver: CopyWork = NO_COPY_WORK
 
@@ -98,13 +105,19 @@ class Link:
             self,
             latency_ns=round(self.latency_ns * factor),
             bandwidth_bytes_per_s=self.bandwidth_bytes_per_s / factor,
+            curve=tuple((size, round(time_ns * factor)) for size, time_ns in self.curve),
             sender=self.sender.scaled(factor),
             receiver=self.receiver.scaled(factor),
         )
 
     def bytes_ns(self, size_bytes: int) -> int:
         """Return the time for which one tensor occupies the wire."""
-        return round(size_bytes / self.bandwidth_bytes_per_s * NS_PER_S)
+        if not self.curve:
+            return round(size_bytes / self.bandwidth_bytes_per_s * NS_PER_S)
+        after = bisect_left(self.curve, (size_bytes, 0), lo=1, hi=len(self.curve) - 1)
+        (low, low_ns), (high, high_ns) = self.curve[after - 1 : after + 1]
+        time_ns = low_ns + (size_bytes - low) * (high_ns - low_ns) / (high - low)
+        return max(0, round(time_ns) - self.latency_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,7 +153,7 @@ def test_a_file_without_a_field_is_as_good_as_none(field: str) -> None:
 @pytest.mark.parametrize(
     ("field", "wrong"),
     [
-        ("schema_version", 2),
+        ("schema_version", 3),
         ("schema_version", "1"),
         ("op_ns", -1),
         ("op_ns", 1.5),

@@ -131,6 +131,23 @@ def test_a_peak_that_is_none_is_refused_with_its_line(value):
     assert "a number of flop/s" in message
 
 
+@pytest.mark.parametrize(
+    ("curve", "expected"),
+    [
+        ("[[0, 9]]", "curve: 1 copies; a curve needs 2"),
+        ("[[0, 9], [8, 7]]", "curve[1]: needs more bytes than the copy before, and no fewer ns"),
+        ("[[8, 7], [8, 9]]", "curve[1]: needs more bytes"),
+        ("[[0, 9], [8]]", "curve[1]: [8] is no pair of bytes and ns"),
+        ("[[0, 9], [-8, 9]]", "curve[1]: -8 is not a number of bytes from 0 to 10^15"),
+        ("[[0, 9], [8, nan]]", "curve[1]: nan is not a whole number of ns"),
+        ("[0, 9]", "curve[0]: 0 is not a list"),
+    ],
+)
+def test_a_curve_that_is_none_is_refused_with_its_line(curve, expected):
+    message = refusal("20_000\n", f"20_000\ncurve = {curve}\n")
+    assert message.startswith(f"desk.toml, line 22: links[0].{expected}")
+
+
 @pytest.mark.parametrize("value", ["-1", "1.5", "nan", "true", f"1{'0' * 30}"])
 def test_a_latency_that_is_none_is_refused_with_its_line(value):
     message = refusal("20_000\n", f"{value}\n")
@@ -271,6 +288,12 @@ NAMES = st.text(st.characters(codec="utf-8").filter(str.isprintable), min_size=1
 TIMES = st.integers(0, 10**11)
 FLOPS = st.floats(1e6, 1e18)
 BANDWIDTHS = st.floats(1e6, 1e15)
+CURVES = st.one_of(
+    st.just(()),
+    st.lists(st.tuples(st.integers(0, 10**15), TIMES), min_size=2, max_size=5)
+    .map(lambda copies: tuple(zip(*map(sorted, zip(*copies, strict=True)), strict=True)))
+    .filter(lambda curve: len({size for size, _ in curve}) == len(curve)),
+)
 WORK = st.builds(CopyWork, per_copy_ns=TIMES, ns_per_byte=st.floats(0, 1e3))
 
 
@@ -300,6 +323,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
             bandwidth_bytes_per_s=draw(BANDWIDTHS),
             basis=draw(st.sampled_from(Basis)),
             channel=draw(st.none() | NAMES),
+            curve=draw(CURVES),
             sender=draw(WORK),
             receiver=draw(WORK),
         )

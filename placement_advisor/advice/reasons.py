@@ -32,7 +32,8 @@ _VERDICT_WORDS = {
 def doubt_text(doubt: Doubt) -> str:
     """Return how wrong costs may be."""
     hidden = ", or launches nothing" if doubt.may_hide_launches else ""
-    return f"copies and launches cost up to {doubt.copies:g}× more or less against ops{hidden}"
+    copies = f"copies and launches cost up to {doubt.copies:g}× more or less against ops{hidden}"
+    return f"{copies}, and a split's ops {doubt.ops:g}×"
 
 
 def speedup_text(speedup: Interval) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.lines import relative_line
@@ -43,9 +44,13 @@ def calibrated_cluster(
 
 
 def _link(source: str, target: str, timings: Sequence[CopyTiming]) -> Link:
-    link = fit_link(source, target, [(timing.size_bytes, timing.copy_ns) for timing in timings])
+    copies = sorted((timing.size_bytes, timing.copy_ns) for timing in timings)
+    link = fit_link(source, target, copies)
+    seen = [(size_bytes, copy_ns) for size_bytes, copy_ns in copies if copy_ns > 0]
+    slowest = accumulate((copy_ns for _, copy_ns in seen), max)
     return replace(
         link,
+        curve=tuple((size, time_ns) for (size, _), time_ns in zip(seen, slowest, strict=True)),
         sender=_work([(timing.size_bytes, timing.send_ns) for timing in timings]),
         receiver=_work([(timing.size_bytes, timing.receive_ns) for timing in timings]),
     )

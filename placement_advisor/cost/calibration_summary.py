@@ -47,7 +47,7 @@ class CalibrationSummary:
         """Return (line - measured) / measured of one copy, None if noise hid its time."""
         if timing.copy_ns <= 0:
             return None
-        link = self.cluster.link(*ends)
+        link = replace(self.cluster.link(*ends), curve=())
         return residuals(link, [(timing.size_bytes, timing.copy_ns)])[0]
 
     def flops_per_s(self, device: str) -> float | None:

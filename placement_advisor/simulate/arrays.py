@@ -6,6 +6,7 @@ placements. Constants are left out: they stand on every device and never cross.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from placement_advisor.graph import OpGraph, Role
 from placement_advisor.host_ops import host_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -55,6 +56,9 @@ class GraphArrays:
         first = np.flatnonzero(is_first)
         self.producer, self.port = producer[first], port[first]
         self.size_bytes = np.array(sizes, np.int64)[order][first]
+        # Tensors share few sizes; what is unknown is priced as nothing.
+        self.sizes, size = np.unique(np.maximum(self.size_bytes, 0), return_inverse=True)
+        self.size = size.astype(np.uint32)
         self.tensor_start = np.searchsorted(self.producer, np.arange(len(self.ops) + 1)).astype(
             np.uint32
         )
@@ -125,30 +129,37 @@ class PlaceArrays:
 
 
 class LinkArrays:
-    """Links by ``source * places + target``; where there is none, ``is_missing`` says so."""
+    """Links by ``source * places + target``; there is None where no link is.
 
-    def __init__(self, cluster: Cluster, index: Mapping[str, int]) -> None:
+    The times of links come in tables: a row for each kind of link, that is for all that are equally
+    fast, and a column for each size of a tensor of the graph.
+    """
+
+    def __init__(self, arrays: GraphArrays, cluster: Cluster, index: Mapping[str, int]) -> None:
         count = len(index) ** 2
         self.links: list[Link | None] = [None] * count
         for link in cluster.links:
             self.links[index[link.source] * len(index) + index[link.target]] = link
         channels: dict[str, int] = {}
-        self.latency_ns = np.zeros(count, np.int64)
-        self.bandwidth_bytes_per_s = np.ones(count)
-        self.channel = np.zeros(count, np.uint32)
-        self.send_fixed_ns, self.receive_fixed_ns = np.zeros((2, count), np.int64)
-        self.send_ns_per_byte, self.receive_ns_per_byte = np.zeros((2, count))
+        kinds: dict[Link, int] = {}
+        self.channel, self.kind = np.zeros((2, count), np.uint32)
         for i, known in enumerate(self.links):
             if known is None:
                 continue
-            self.latency_ns[i] = known.latency_ns
-            self.bandwidth_bytes_per_s[i] = known.bandwidth_bytes_per_s
             channel = known.channel or f"{known.source} → {known.target}"
             self.channel[i] = channels.setdefault(channel, len(channels))
-            self.send_fixed_ns[i] = known.sender.per_copy_ns
-            self.send_ns_per_byte[i] = known.sender.ns_per_byte
-            self.receive_fixed_ns[i] = known.receiver.per_copy_ns
-            self.receive_ns_per_byte[i] = known.receiver.ns_per_byte
+            kind = replace(known, source="", target="", channel=None)
+            self.kind[i] = kinds.setdefault(kind, len(kinds))
+        self.latency_ns = np.array([kind.latency_ns for kind in kinds], np.int64)
+        sizes = arrays.sizes.tolist()
+
+        def table(time_ns: Callable[[Link, int], int]) -> Ints:
+            rows = [[time_ns(kind, size) for size in sizes] for kind in kinds]
+            return np.array(rows, np.int64).reshape(len(kinds), len(sizes))
+
+        self.bytes_ns = table(lambda link, size: link.bytes_ns(size))
+        self.send_ns = table(lambda link, size: link.sender.time_ns(size))
+        self.receive_ns = table(lambda link, size: link.receiver.time_ns(size))
 
 
 def _cost_ns(table: CostTable, name: str) -> int:

@@ -115,7 +115,7 @@ class Simulator:
         runs, transfers = self._runs(result, place, names), self._transfers(result, names)
         compute_ns = np.bincount(place, cost_ns, len(names)) if len(place) else np.zeros(len(names))
         peaks = peak_memory(self._graph, runs, transfers, names)
-        crossed = self._arrays.size_bytes[result.crossing_tensor]
+        crossed = self._arrays.size_bytes[result.crossings[:, 0]]
         return Schedule(
             label=placement.label,
             runs=runs,
@@ -130,7 +130,7 @@ class Simulator:
     def _set_up(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._places = PlaceArrays(self._arrays, self._costs, cluster)
-        self._links = LinkArrays(cluster, self._places.index)
+        self._links = LinkArrays(self._arrays, cluster, self._places.index)
 
     def _place(self, placement: Placement) -> Ints:
         placement.check(self._graph, self._cluster.device_names())
@@ -146,19 +146,18 @@ class Simulator:
                 tensor_start=arrays.tensor_start,
                 reader_start=arrays.reader_start,
                 reader=arrays.reader,
-                size_bytes=np.maximum(arrays.size_bytes, 0),
+                size=arrays.size,
                 missing=arrays.missing,
                 device=place.astype(np.uint32),
                 duration_ns=duration_ns,
             ),
             kernel.Wires(
-                latency_ns=links.latency_ns,
-                bandwidth_bytes_per_s=links.bandwidth_bytes_per_s,
+                kind=links.kind,
                 channel=links.channel,
-                send_fixed_ns=links.send_fixed_ns,
-                send_ns_per_byte=links.send_ns_per_byte,
-                receive_fixed_ns=links.receive_fixed_ns,
-                receive_ns_per_byte=links.receive_ns_per_byte,
+                latency_ns=links.latency_ns,
+                bytes_ns=links.bytes_ns,
+                send_ns=links.send_ns,
+                receive_ns=links.receive_ns,
                 queueing=self._contention,
             ),
             self._begin_ns(place),
@@ -185,18 +184,15 @@ class Simulator:
 
     def _check_links(self, result: Result) -> None:
         count = len(self._places.places)
-        for link in np.unique(
-            result.crossing_source.astype(np.int64) * count + result.crossing_target
-        ):
+        _, source, target, *_ = result.crossings.T
+        for link in np.unique(source * count + target):
             if self._links.links[link] is None:
                 ends = (self._places.places[i].name for i in divmod(int(link), count))
                 self._cluster.link(*ends)
 
     def _runs(self, result: Result, place: Ints, names: list[str]) -> tuple[OpRun, ...]:
         """Return the runs in the order in which they started."""
-        ready, start, end = (
-            column.tolist() for column in (result.ready_ns, result.start_ns, result.end_ns)
-        )
+        ready, start, end = (column.tolist() for column in result.op_ns.T)
         where = [names[i] for i in place]
         ops = self._arrays.ops
         return tuple(
@@ -208,18 +204,13 @@ class Simulator:
 
     def _transfers(self, result: Result, names: list[str]) -> tuple[Transfer, ...]:
         """Return the transfers by start, then in the order in which their tensors were made."""
-        order = np.argsort(result.crossing_start_ns, kind="stable")
-        tensors = result.crossing_tensor[order]
+        _, _, _, _, start_ns, *_ = result.crossings.T
+        tensors, *others = result.crossings[np.argsort(start_ns, kind="stable")].T
         columns = (
             self._arrays.producer[tensors],
             self._arrays.port[tensors],
             np.maximum(self._arrays.size_bytes[tensors], 0),
-            result.crossing_source[order],
-            result.crossing_target[order],
-            result.crossing_sent_ns[order],
-            result.crossing_start_ns[order],
-            result.crossing_arrival_ns[order],
-            result.crossing_end_ns[order],
+            *others,
         )
         count = len(names)
         transfers = []

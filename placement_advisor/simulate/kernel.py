@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Indices = NDArray[np.uint32]
-    Floats = NDArray[np.float64]
 
 _NEVER = 2**62
 # What a device does when it runs no op (those are not negative): nothing, or copy work ``k``, which
@@ -30,19 +29,23 @@ _NOTHING = -1
 _COPY = -2
 # No op has kept the device from copy work yet.
 _NO_BURST = -1
+# Columns of `Result.op_ns` and `Result.crossings`.
+READY, START, END = range(3)
+TENSOR, SOURCE, TARGET, SENT, ON_WIRE, ARRIVAL, DELIVERED = range(7)
 
 
 class Step(NamedTuple):
     """A placed step: op ``i`` makes the tensors from ``tensor_start[i]`` up to that of ``i + 1``.
 
-    The readers of tensor ``t`` are the ops ``reader[reader_start[t]:reader_start[t + 1]]``.
-    ``missing`` counts the inputs of each op.
+    The readers of tensor ``t`` are the ops ``reader[reader_start[t]:reader_start[t + 1]]``;
+    ``size`` numbers its size among those that `Wires` has times for. ``missing`` counts the inputs
+    of each op.
     """
 
     tensor_start: Indices
     reader_start: Indices
     reader: Indices
-    size_bytes: Ints
+    size: Indices
     missing: Indices
     device: Indices
     duration_ns: Ints
@@ -51,37 +54,32 @@ class Step(NamedTuple):
 class Wires(NamedTuple):
     """Links by ``source * devices + target``; ``channel`` numbers the wires they queue for.
 
-    Without ``queueing`` every tensor finds its wire idle.
+    Links of one ``kind`` are equally fast. Row ``k`` of each table has the times of kind ``k`` for
+    tensors of each size: on the wire, of work for the sender, and of work for the receiver. Without
+    ``queueing`` every tensor finds its wire idle.
     """
 
-    latency_ns: Ints
-    bandwidth_bytes_per_s: Floats
+    kind: Indices
     channel: Indices
-    send_fixed_ns: Ints
-    send_ns_per_byte: Floats
-    receive_fixed_ns: Ints
-    receive_ns_per_byte: Floats
+    latency_ns: Ints
+    bytes_ns: Ints
+    send_ns: Ints
+    receive_ns: Ints
     queueing: bool
 
 
 class Result(NamedTuple):
-    """When everything happened; ``started`` holds ops in the order in which they started.
+    """When everything happened.
 
-    A crossing is sent, starts on its wire, arrives, and ends when its target has received it.
-    ``last_end_ns`` is when each device ended its last op, -1 if it had none.
+    Rows of ``op_ns`` are when each op was ready, started and ended; ``started`` holds ops in the
+    order in which they started. A row of ``crossings`` is one: tensor, source, target, and when it
+    was sent, started on its wire, arrived, and had been received by its target. ``last_end_ns`` is
+    when each device ended its last op, -1 if it had none.
     """
 
-    ready_ns: Ints
-    start_ns: Ints
-    end_ns: Ints
+    op_ns: Ints
     started: Indices
-    crossing_tensor: Indices
-    crossing_source: Indices
-    crossing_target: Indices
-    crossing_sent_ns: Ints
-    crossing_start_ns: Ints
-    crossing_arrival_ns: Ints
-    crossing_end_ns: Ints
+    crossings: Ints
     last_end_ns: Ints
 
 
@@ -93,17 +91,14 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
     are unsigned, which saves it the check for negative ones.
     """
     tensor_start, reader_start, reader = step.tensor_start, step.reader_start, step.reader
-    sizes, device_of, duration_ns = step.size_bytes, step.device, step.duration_ns
-    latency_ns, bandwidth, channel = wires.latency_ns, wires.bandwidth_bytes_per_s, wires.channel
-    send_fixed_ns, send_per_byte = wires.send_fixed_ns, wires.send_ns_per_byte
-    receive_fixed_ns, receive_per_byte = wires.receive_fixed_ns, wires.receive_ns_per_byte
-    queueing = wires.queueing
+    size_of, device_of, duration_ns = step.size, step.device, step.duration_ns
+    kind_of, channel, queueing = wires.kind, wires.channel, wires.queueing
+    latency_ns, bytes_ns = wires.latency_ns, wires.bytes_ns
+    send_ns, receive_ns = wires.send_ns, wires.receive_ns
     ops, edges, devices = device_of.shape[0], reader.shape[0], begin_ns.shape[0]
 
     missing = step.missing.copy()
-    ready_ns = np.zeros(ops, np.int64)
-    start_ns = np.zeros(ops, np.int64)
-    end_ns = np.zeros(ops, np.int64)
+    op_ns = np.zeros((ops, 3), np.int64)
     started = np.empty(ops, np.uint32)
     started_count = 0
     last_end_ns = np.full(devices, -1, np.int64)
@@ -125,13 +120,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
             queue_tail[device_of[op]] += 1
 
     # Crossings; their number is not known before, but there is a reader for each.
-    tensor_of = np.empty(edges, np.uint32)
-    source_of = np.empty(edges, np.uint32)
-    target_of = np.empty(edges, np.uint32)
-    sent_ns = np.empty(edges, np.int64)
-    on_wire_ns = np.empty(edges, np.int64)
-    delivered_ns = np.empty(edges, np.int64)
-    arrival_ns = np.empty(edges, np.int64)
+    crossings = np.empty((edges, 7), np.int64)
     count = 0
     # By device, the tensor that set out for it last: a tensor crosses once.
     seen = np.full(devices, -1, np.int64)
@@ -168,11 +157,11 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
             now = heap_ns[0]
             lane = heap_lane[0]
             crossing = lane_head[lane]
-            device = target_of[crossing]
+            device = crossings[crossing, TARGET]
             lane_head[lane] = lane_next[crossing]
             # The lane goes down the heap to where its next arrival belongs, or out of it.
             if lane_head[lane] >= 0:
-                next_ns = arrival_ns[lane_head[lane]]
+                next_ns = crossings[lane_head[lane], ARRIVAL]
             else:
                 heap_count -= 1
                 next_ns = heap_ns[heap_count]
@@ -197,8 +186,8 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
                 place = below
             heap_ns[place] = next_ns
             heap_lane[place] = lane
-            link = source_of[crossing] * devices + device
-            if receive_fixed_ns[link] or receive_per_byte[link]:
+            kind = kind_of[crossings[crossing, SOURCE] * devices + device]
+            if receive_ns[kind, size_of[crossings[crossing, TENSOR]]]:
                 if waiting[device]:
                     work_next[work_tail[device]] = 2 * crossing + 1
                 else:
@@ -211,7 +200,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
             break
         elif doing[device] >= 0:
             op = doing[device]
-            end_ns[op] = now
+            op_ns[op, END] = now
             last_end_ns[device] = now
             until_ns[device] = _NEVER
             for tensor in range(tensor_start[op], tensor_start[op + 1]):
@@ -221,16 +210,15 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
                     if target == device:
                         missing[consumer] -= 1
                         if not missing[consumer]:
-                            ready_ns[consumer] = now
+                            op_ns[consumer, READY] = now
                             queue[queue_tail[device]] = consumer
                             queue_tail[device] += 1
                     elif seen[target] != tensor:
                         seen[target] = tensor
-                        tensor_of[count] = tensor
-                        source_of[count] = device
-                        target_of[count] = target
-                        link = device * devices + target
-                        if send_fixed_ns[link] or send_per_byte[link]:
+                        crossings[count, TENSOR] = tensor
+                        crossings[count, SOURCE] = device
+                        crossings[count, TARGET] = target
+                        if send_ns[kind_of[device * devices + target], size_of[tensor]]:
                             if waiting[device]:
                                 work_next[work_tail[device]] = 2 * count
                             else:
@@ -247,14 +235,14 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
                 delivered = (_COPY - doing[device]) >> 1
 
         if delivered >= 0:
-            delivered_ns[delivered] = now
-            tensor = tensor_of[delivered]
+            crossings[delivered, DELIVERED] = now
+            tensor = crossings[delivered, TENSOR]
             for edge in range(reader_start[tensor], reader_start[tensor + 1]):
                 consumer = reader[edge]
                 if device_of[consumer] == device:
                     missing[consumer] -= 1
                     if not missing[consumer]:
-                        ready_ns[consumer] = now
+                        op_ns[consumer, READY] = now
                         queue[queue_tail[device]] = consumer
                         queue_tail[device] += 1
 
@@ -275,15 +263,14 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
                 burst_ns[device] = _NO_BURST
                 doing[device] = _COPY - work
                 crossing = work >> 1
-                link = source_of[crossing] * devices + target_of[crossing]
-                size_bytes = sizes[tensor_of[crossing]]
+                kind = kind_of[crossings[crossing, SOURCE] * devices + crossings[crossing, TARGET]]
+                size = size_of[crossings[crossing, TENSOR]]
                 if work & 1:
-                    fixed_ns, per_byte = receive_fixed_ns[link], receive_per_byte[link]
+                    until_ns[device] = now + receive_ns[kind, size]
                 else:
-                    fixed_ns, per_byte = send_fixed_ns[link], send_per_byte[link]
+                    until_ns[device] = now + send_ns[kind, size]
                     outgoing[outgoing_count] = crossing
                     outgoing_count += 1
-                until_ns[device] = now + fixed_ns + np.int64(np.rint(per_byte * size_bytes))
             elif has_ops:
                 op = queue[queue_head[device]]
                 queue_head[device] += 1
@@ -292,7 +279,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
                     burst_ns[device] = now
                 doing[device] = op
                 until_ns[device] = now + duration_ns[op]
-                start_ns[op] = now
+                op_ns[op, START] = now
                 started[started_count] = op
                 started_count += 1
             else:
@@ -301,27 +288,22 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
         # Put on their wires what sets out.
         for i in range(outgoing_count):
             crossing = outgoing[i]
-            link = source_of[crossing] * devices + target_of[crossing]
-            size_bytes = sizes[tensor_of[crossing]]
-            bytes_ns = np.int64(np.rint(size_bytes / bandwidth[link] * 1e9))
+            link = crossings[crossing, SOURCE] * devices + crossings[crossing, TARGET]
+            kind, size = kind_of[link], size_of[crossings[crossing, TENSOR]]
             begin = now
             if queueing:
                 begin = max(now, channel_free_ns[channel[link]])
-                channel_free_ns[channel[link]] = begin + bytes_ns
-            send_ns = send_fixed_ns[link] + np.int64(np.rint(send_per_byte[link] * size_bytes))
-            receive_ns = receive_fixed_ns[link] + np.int64(
-                np.rint(receive_per_byte[link] * size_bytes)
-            )
+                channel_free_ns[channel[link]] = begin + bytes_ns[kind, size]
             # Work at the ends is part of the copy's time; what is left of it lies before receiving.
-            whole_ns = max(latency_ns[link] + bytes_ns, send_ns)
-            sent_ns[crossing] = now
-            on_wire_ns[crossing] = begin
-            arrival = begin + max(whole_ns - receive_ns, 0)
+            whole_ns = max(latency_ns[kind] + bytes_ns[kind, size], send_ns[kind, size])
+            crossings[crossing, SENT] = now
+            crossings[crossing, ON_WIRE] = begin
+            arrival = begin + max(whole_ns - receive_ns[kind, size], 0)
             lane = link if queueing else crossing
             lane_next[crossing] = -1
             if lane_head[lane] >= 0:
                 # What is in a lane stays in order.
-                arrival = max(arrival, arrival_ns[lane_tail[lane]])
+                arrival = max(arrival, crossings[lane_tail[lane], ARRIVAL])
                 lane_next[lane_tail[lane]] = crossing
             else:
                 lane_head[lane] = crossing
@@ -339,19 +321,6 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
                 heap_ns[place] = arrival
                 heap_lane[place] = lane
             lane_tail[lane] = crossing
-            arrival_ns[crossing] = arrival
+            crossings[crossing, ARRIVAL] = arrival
 
-    return Result(
-        ready_ns,
-        start_ns,
-        end_ns,
-        started[:started_count],
-        tensor_of[:count],
-        source_of[:count],
-        target_of[:count],
-        sent_ns[:count],
-        on_wire_ns[:count],
-        arrival_ns[:count],
-        delivered_ns[:count],
-        last_end_ns,
-    )
+    return Result(op_ns, started[:started_count], crossings[:count], last_end_ns)

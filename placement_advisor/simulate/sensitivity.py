@@ -2,7 +2,9 @@
 
 Model: what matters to the ratio of two placements is what copies, and what launches of ops, cost in
 proportion to the ops themselves. Both are taken at their least and at their most, in all four ways
-together. Left out: ops that are wrong by different factors.
+together. Beyond that, ops may take more or less time in one placement than in the other (they run
+in another order, and share caches with other ops): all of it, at its most, scales the ratio. Left
+out: single ops that are wrong by factors of their own.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
 class Doubt:
     """How wrong costs may be, by factors: copies up to ``copies`` either way, launches likewise.
 
+    ``ops`` is for the time of all ops of one placement against those of another.
     Launches that no run has shown may cost nothing at all: an accelerator's host can be ahead of it
     with them, so that they hide behind ops.
     """
 
     copies: float
     launches: float
+    ops: float
     may_hide_launches: bool = False
 
 
@@ -67,4 +71,9 @@ class Sensitivity:
             simulator.step_ns(placement) / baseline_ns
             for simulator, baseline_ns in zip(self._simulators, self._baseline_ns, strict=True)
         ]
-        return PredictedRatio(ratio=ratios[0], low=min(ratios), high=max(ratios), doubt=self._doubt)
+        return PredictedRatio(
+            ratio=ratios[0],
+            low=min(ratios) / self._doubt.ops,
+            high=max(ratios) * self._doubt.ops,
+            doubt=self._doubt,
+        )

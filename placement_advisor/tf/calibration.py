@@ -33,19 +33,37 @@ if TYPE_CHECKING:
     from placement_advisor.tf.calibration_graphs import Build
     from placement_advisor.tf.placed_step import Runtime
 
-# From one network packet to a large activation; a step's copies lie between.
-_SIZES_BYTES = (1 << 10, 1 << 16, 1 << 19, 1 << 22)
-# Few and many of a thing, of which the slope is taken; of the largest tensors, fewer will do.
-_COPIES, _LARGE_COPIES = (4, 24), (2, 6)
-_HOPS, _LARGE_HOPS = (2, 12), (2, 6)
-_LARGE_BYTES = 1 << 20
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Effort:
+    """Few and many copies and hops, of which the slope is taken, and how often."""
+
+    copies: tuple[int, int]
+    hops: tuple[int, int]
+    rounds: int
+    steps: int
+
+
+_ROUNDS = 12
+_STEPS = 4
+_WARMUPS = 2
+_SMALL = _Effort(copies=(4, 24), hops=(2, 12), rounds=_ROUNDS, steps=_STEPS)
+_LARGE = _Effort(copies=(2, 6), hops=(2, 6), rounds=_ROUNDS, steps=_STEPS)
+# Such copies are longer than what disturbs them.
+_HUGE = _Effort(copies=(1, 3), hops=(1, 3), rounds=4, steps=1)
+# By size: from one network packet to tensors that leave no cache alone.
+_COPIES = {
+    1 << 10: _SMALL,
+    1 << 16: _SMALL,
+    1 << 19: _SMALL,
+    1 << 22: _LARGE,
+    1 << 24: _HUGE,
+    1 << 26: _HUGE,
+}
 # An activation of medium size, of which the bytes and not the message are what takes time.
 _BOTH_WAYS_BYTES = 1 << 19
 _BOTH_WAYS_COPIES = (4, 12)
 _TINY_OPS = (0, 200)
-_ROUNDS = 12
-_STEPS = 4
-_WARMUPS = 2
 _PRODUCTS = (2, 12)
 # Longer than a scheduler leaves a core to one thread (4 ms at 250 ticks a second, 10 ms at 100).
 _LONG_NS = 15_000_000
@@ -62,7 +80,7 @@ def measure(
     bench = Bench(runtime, devices, {name: _clock(pid) for name, pid in processes.items()})
     links: dict[tuple[str, str], tuple[CopyTiming, ...]] = {}
     for ends in permutations(devices, 2):
-        links[ends] = tuple(_copy(bench, ends, size) for size in _SIZES_BYTES)
+        links[ends] = tuple(_copy(bench, ends, *sized) for sized in _COPIES.items())
     both_ways = {ends: _both_ways(bench, ends) for ends in combinations(devices, 2)}
     first, *further = devices
     references = {name: _reference(bench, name) for name in devices}
@@ -158,8 +176,10 @@ class Bench:
             )
             return tf.raw_ops.ReadVariableOp(resource=holder, dtype=tf.float32)
 
-    def times(self, builds: Mapping[str, Build]) -> dict[str, _Timing]:
-        """Run graphs in turns and return what each takes."""
+    def times(
+        self, builds: Mapping[str, Build], *, rounds: int = _ROUNDS, steps: int = _STEPS
+    ) -> dict[str, _Timing]:
+        """Run graphs in turns, each for some steps, and return what each takes."""
         self._holders = []
         graph = tf.Graph()
         with graph.as_default():
@@ -174,13 +194,13 @@ class Bench:
             for call in calls.values():
                 for _ in range(_WARMUPS):
                     call()
-            for _ in range(_ROUNDS):
+            for _ in range(rounds):
                 for name, call in calls.items():
                     call()  # The turn before has left its data in the caches.
                     before = self._core_ns()
-                    samples[name] += [timed(call) for _ in range(_STEPS)]
+                    samples[name] += [timed(call) for _ in range(steps)]
                     for device, after_ns in self._core_ns().items():
-                        core[name][device].append((after_ns - before[device]) / _STEPS)
+                        core[name][device].append((after_ns - before[device]) / steps)
         return {
             name: _Timing(
                 step_ns=median(samples[name]),
@@ -194,12 +214,11 @@ class Bench:
         return {name: time.clock_gettime_ns(clock) for name, clock in self._clocks.items()}
 
 
-def _copy(bench: Bench, ends: tuple[str, str], size_bytes: int) -> CopyTiming:
+def _copy(bench: Bench, ends: tuple[str, str], size_bytes: int, effort: _Effort) -> CopyTiming:
     """Return what one tensor takes between idle devices, and what it costs their cores."""
     source, target = ends
-    is_large = size_bytes > _LARGE_BYTES
-    few, many = _LARGE_COPIES if is_large else _COPIES
-    near, far = _LARGE_HOPS if is_large else _HOPS
+    few, many = effort.copies
+    near, far = effort.hops
     times = bench.times(
         {
             "few": fan(ends, size_bytes, few),
@@ -208,7 +227,9 @@ def _copy(bench: Bench, ends: tuple[str, str], size_bytes: int) -> CopyTiming:
             "far": chain(ends, size_bytes, far),
             "near at home": chain((source, source), size_bytes, near),
             "far at home": chain((source, source), size_bytes, far),
-        }
+        },
+        rounds=effort.rounds,
+        steps=effort.steps,
     )
 
     def core_ns(device: str) -> int | None:

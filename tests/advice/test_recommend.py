@@ -27,7 +27,7 @@ TESTBED = TestbedSummary(
 GPUS = replace(TESTBED, kind="gpus", stand_in=False, description="2 GPUs")
 NOT_RUN = replace(TESTBED, not_run="not run (--no-run)")
 MS = 1_000_000
-DOUBT = Doubt(copies=2.0, launches=2.0)
+DOUBT = Doubt(copies=2.0, launches=2.0, ops=1.1)
 
 
 def measurement(step_ms, profile=None):
@@ -239,7 +239,7 @@ def test_a_simulated_verdict_survives_costs_as_wrong_as_they_may_be(towers, alte
     assert answer.candidate == ("towers" if towers[1] < alternating[1] else "alternating")
     assert "simulated for 2 CPU stand-ins" in answer.headline
     assert "measured" not in answer.headline
-    says = "the verdict changes if copies and launches cost up to 2× more or less against ops: "
+    says = "the verdict changes if copies and launches cost up to 2× more or less against ops, "
     assert any(r.startswith(says) for r in answer.reasons) == (verdict is AdviceVerdict.CANNOT_TELL)
 
 

@@ -22,6 +22,8 @@ from placement_advisor.simulate import kernel
 _COUNTS = (1_000, 20_000, 200_000)
 _DEVICES = 4
 _EDGES_PER_OP = 1.6
+# As many as there are tensors would be no model: shapes repeat.
+_SIZES = 1_000
 _REPEATS = 7
 _TURNS = 3
 
@@ -57,7 +59,7 @@ def _step(count: int) -> kernel.Step:
         tensor_start=np.arange(count + 1, dtype=np.uint32),
         reader_start=np.searchsorted(producer, np.arange(count + 1)).astype(np.uint32),
         reader=reader.astype(np.uint32),
-        size_bytes=random.integers(4, 1 << 20, count),
+        size=random.integers(0, _SIZES, count).astype(np.uint32),
         missing=np.bincount(reader, minlength=count).astype(np.uint32),
         device=random.integers(0, _DEVICES, count).astype(np.uint32),
         duration_ns=random.integers(1_000, 100_000, count),
@@ -67,15 +69,14 @@ def _step(count: int) -> kernel.Step:
 def _rate(step: kernel.Step) -> float:
     """Return millions of ops per second, the best of some runs."""
     links = _DEVICES**2
-    nothing, nothing_per_byte = np.zeros(links, np.int64), np.zeros(links)
+    nothing = np.zeros((1, _SIZES), np.int64)
     wires = kernel.Wires(
-        latency_ns=np.full(links, 10_000),
-        bandwidth_bytes_per_s=np.full(links, 1e10),
+        kind=np.zeros(links, np.uint32),
         channel=np.arange(links, dtype=np.uint32),
-        send_fixed_ns=nothing,
-        send_ns_per_byte=nothing_per_byte,
-        receive_fixed_ns=nothing,
-        receive_ns_per_byte=nothing_per_byte,
+        latency_ns=np.array([10_000]),
+        bytes_ns=np.linspace(0, 100_000, _SIZES).astype(np.int64)[np.newaxis],
+        send_ns=nothing,
+        receive_ns=nothing,
         queueing=True,
     )
     begin_ns = np.zeros(_DEVICES, np.int64)

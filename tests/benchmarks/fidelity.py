@@ -7,9 +7,9 @@ measured one, taken within rounds. Beside the advisor's own candidates, two more
 are made here: `halves` of its work by layer, and a `sandwich` of thirds.
 
 Printed are the errors, by family, next to how well the measurement repeats itself (the ratio of the
-even rounds against that of the odd ones); whether the order of candidates is kept where their
-intervals do not overlap; the regret of whoever trusts the prediction, measured afresh; copies,
-predicted and counted.
+even rounds against that of the odd ones); how many ratios lie in their predicted range; whether the
+order of candidates is kept where their intervals do not overlap; the regret of whoever trusts the
+prediction, measured afresh; copies, predicted and counted.
 """
 
 from __future__ import annotations
@@ -95,6 +95,12 @@ def _print_summary(models: Sequence[Model]) -> None:
             f"{np.median([pair.error for pair in of]):>+9.1%}"
             f"{np.median(repeats):>12.1%}{np.quantile(repeats, 0.9):>8.1%}"
         )
+    held = sum(pair.is_in_range for pair in pairs)
+    width = np.median([pair.most / pair.least for pair in pairs])
+    print(
+        f"\nranges: {held} of {len(pairs)} measured ratios lie in the predicted one, "
+        f"whose ends are {width:.2f}× apart (median)"
+    )
     wrong = [each for model in models for each in _order_broken(model)]
     print(f"\norder of candidates: {len(wrong)} pairs predicted the wrong way round")
     for line in wrong:

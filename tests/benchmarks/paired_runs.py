@@ -19,6 +19,8 @@ from placement_advisor.costing import calibrated, measure_costs
 from placement_advisor.measure import Interval, Measurement
 from placement_advisor.report.write import write_prediction
 from placement_advisor.simulate.engine import Simulator
+from placement_advisor.simulate.sensitivity import Sensitivity
+from placement_advisor.study import MEASURED_DOUBT
 from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
 from placement_advisor.trial import BASELINE, Entry, Trial
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.placement import Placement
     from placement_advisor.simulate.schedule import Schedule
+    from placement_advisor.simulate.sensitivity import PredictedRatio
     from placement_advisor.tf.answers import Traced
 
 _DEVICES = 2
@@ -39,12 +42,16 @@ _FRESH_ROUNDS = 10
 class Pair:
     """One candidate of one model. ``odd`` and ``even`` are the ratios of half of the rounds each.
 
+    ``least`` and ``most`` are the ends of the predicted range, ``low`` and ``high`` those of the
+    measured interval.
     ``fresh`` is the ratio in rounds of their own, after all others.
     """
 
     model: str
     candidate: str
     predicted: float
+    least: float
+    most: float
     measured: float
     low: float
     high: float
@@ -58,6 +65,11 @@ class Pair:
     def error(self) -> float:
         """How far the prediction is off, in proportion."""
         return self.predicted / self.measured - 1
+
+    @property
+    def is_in_range(self) -> bool:
+        """Whether the predicted range holds what was measured."""
+        return self.least <= self.measured <= self.most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +111,19 @@ def _compared(
     calibration = calibrated(testbed, watcher)
     trial = Trial(testbed, steps=_STEPS, watcher=watcher)
     costing = measure_costs(trial, plan, traced, calibration)
-    simulator = Simulator(graph, costing.costs.everywhere(costing.cluster), costing.cluster)
+    cluster = costing.cluster
+    simulator = Simulator(graph, costing.costs.everywhere(cluster), cluster)
+    placements = list(_placements(traced, costing.costs, names))
+    alone_there = next(each for each in placements if each.label == BASELINE)
+    sensitivity = Sensitivity(simulator, cluster, alone_there, MEASURED_DOUBT)
     predicted: dict[str, Schedule] = {}
-    for placement in _placements(traced, costing.costs, names):
+    ranges: dict[str, PredictedRatio] = {}
+    for placement in placements:
         if only is not None and placement.label not in (BASELINE, only):
             continue
         schedule = simulator.schedule(placement)
         predicted[placement.label] = schedule
+        ranges[placement.label] = sensitivity.ratio(placement)
         write_prediction(schedule, None, scratch / "predictions" / f"{placement.label}.json")
         if placement.label != BASELINE:
             trial.enter(placement)
@@ -114,13 +132,12 @@ def _compared(
     trial.race(_FRESH_ROUNDS, lambda _: None)
     trial.profile_all()
     alone = trial.entries[BASELINE]
-    base_ns = predicted[BASELINE].step_ns
     return Model(
         name=name,
         single_ns=round(median(alone_step for turn in alone.rounds[:done] for alone_step in turn)),
-        single_predicted_ns=base_ns,
+        single_predicted_ns=predicted[BASELINE].step_ns,
         pairs=tuple(
-            _pair(name, alone, entry, predicted[label], base_ns, done)
+            _pair(name, alone, entry, predicted[label], ranges[label], done)
             for label, entry in trial.entries.items()
             if label != BASELINE and entry.failure is None
         ),
@@ -141,7 +158,12 @@ def _placements(traced: Traced, costs: CostTable, names: Sequence[str]) -> Itera
 
 
 def _pair(
-    model: str, alone: Entry, entry: Entry, predicted: Schedule, base_ns: int, done: int
+    model: str,
+    alone: Entry,
+    entry: Entry,
+    predicted: Schedule,
+    predicted_range: PredictedRatio,
+    done: int,
 ) -> Pair:
     def ratio(rounds: slice) -> Interval:
         runs = [
@@ -163,7 +185,9 @@ def _pair(
     return Pair(
         model=model,
         candidate=predicted.label,
-        predicted=predicted.step_ns / base_ns,
+        predicted=predicted_range.ratio,
+        least=predicted_range.low,
+        most=predicted_range.high,
         measured=whole.median,
         low=whole.low,
         high=whole.high,

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from placement_advisor.devices import NO_COPY_WORK, Device, Link
 from placement_advisor.graph import CONTROL_PORT, Op, Role
 from placement_advisor.simulate.schedule import OpRun, Transfer
 
 if TYPE_CHECKING:
     from placed_steps import PlacedStep
+
+    from placement_advisor.devices import Device, Link
 
 # Events of one moment: ends of what devices do, then arrivals.
 _END, _ARRIVAL = 0, 1
@@ -153,7 +154,7 @@ class Oracle:
             if kind == _ARRIVAL:
                 assert isinstance(who, _Copy)
                 place = who.target
-                if who.link.receiver == NO_COPY_WORK:
+                if not _receive_ns(who):
                     self._deliver(who, now)
                 else:
                     place.copies.append(("receive", who))
@@ -199,7 +200,7 @@ class Oracle:
             number=len(self._copies),
         )
         self._copies.append(copy)
-        if link.sender == NO_COPY_WORK:
+        if not _send_ns(copy):
             self._set_out(copy, now)
         else:
             task.place.copies.append(("send", copy))

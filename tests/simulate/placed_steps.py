@@ -61,6 +61,7 @@ class PlacedStep:
         return self.with_links(
             latency_ns=0,
             bandwidth_bytes_per_s=1e18,
+            curve=(),
             sender=NO_COPY_WORK,
             receiver=NO_COPY_WORK,
         )
@@ -156,6 +157,7 @@ class Figures:
     times_ns: SearchStrategy[int]
     overheads_ns: SearchStrategy[int]
     bandwidths: SearchStrategy[float]
+    curves: SearchStrategy[tuple[tuple[int, int], ...]]
     copy_work: SearchStrategy[CopyWork]
 
 
@@ -164,6 +166,7 @@ _ANY = Figures(
     times_ns=st.integers(0, 200),
     overheads_ns=st.integers(0, 90),
     bandwidths=st.sampled_from([0.3e9, 1e9, 7e9]),
+    curves=st.sampled_from([(), ((100, 90), (1_000, 400), (1_500, 3_000))]),
     copy_work=st.one_of(
         st.just(NO_COPY_WORK),
         st.builds(
@@ -178,6 +181,7 @@ _TIED = Figures(
     times_ns=st.sampled_from([0, 50, 100]),
     overheads_ns=st.sampled_from([0, 50]),
     bandwidths=st.just(1e9),
+    curves=st.sampled_from([(), ((50, 50), (100, 150))]),
     copy_work=st.sampled_from([NO_COPY_WORK, CopyWork(per_copy_ns=50), CopyWork(ns_per_byte=1)]),
 )
 
@@ -203,6 +207,7 @@ def clusters(draw: DrawFn, figures: Figures = _ANY, *, hosts: bool = True) -> Cl
                 bandwidth_bytes_per_s=figures.bandwidths,
                 basis=st.just(Basis.ASSUMED),
                 channel=st.sampled_from([None, "wire", "bus"]),
+                curve=figures.curves,
                 sender=figures.copy_work,
                 receiver=figures.copy_work,
             ),

@@ -528,7 +528,7 @@ def again_in_order(step: PlacedStep, schedule: Schedule) -> int:
 def test_more_bandwidth_never_makes_a_step_longer_in_the_order_that_it_has(
     step: PlacedStep, factor: float
 ) -> None:
-    step = step.with_links(sender=NO_COPY_WORK, receiver=NO_COPY_WORK)
+    step = step.with_links(sender=NO_COPY_WORK, receiver=NO_COPY_WORK, curve=())
     schedule = step.simulate(contention=False)
     assert again_in_order(step, schedule) == schedule.step_ns
     links = tuple(
