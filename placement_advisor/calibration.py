@@ -32,7 +32,7 @@ from placement_advisor.foreign_json import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 # Version 2. Change it with whatever makes older figures wrong: how they are measured counts too.
 SCHEMA_VERSION = 2
@@ -176,6 +176,52 @@ class KeptCalibration:
     testbed: str
     written_ns: int
     calibration: Calibration
+
+
+def middle(passes: Sequence[Calibration]) -> Calibration:
+    """Return the median of each figure of several calibrations of one testbed."""
+    first = passes[0]
+
+    def of(figures: Iterable[int]) -> int:
+        return round(median(figures))
+
+    def core(figures: Iterable[int | None]) -> int | None:
+        known = [figure for figure in figures if figure is not None]
+        return of(known) if known else None
+
+    def copy(timings: Sequence[CopyTiming]) -> CopyTiming:
+        return replace(
+            timings[0],
+            copy_ns=of(each.copy_ns for each in timings),
+            send_ns=core(each.send_ns for each in timings),
+            receive_ns=core(each.receive_ns for each in timings),
+        )
+
+    def both_ways(timings: Sequence[BothWaysTiming]) -> BothWaysTiming:
+        return replace(
+            timings[0],
+            one_way_ns=of(each.one_way_ns for each in timings),
+            both_ways_ns=of(each.both_ways_ns for each in timings),
+        )
+
+    return Calibration(
+        links={
+            ends: tuple(map(copy, zip(*(each.links[ends] for each in passes), strict=True)))
+            for ends in first.links
+        },
+        both_ways={
+            ends: both_ways([each.both_ways[ends] for each in passes]) for ends in first.both_ways
+        },
+        **{name: of(getattr(each, name) for each in passes) for name in _FIGURES},
+        reference_ns={
+            device: of(each.reference_ns[device] for each in passes)
+            for device in first.reference_ns
+        },
+        reference_p90={
+            device: median(each.reference_p90[device] for each in passes)
+            for device in first.reference_p90
+        },
+    )
 
 
 _FIGURES = ("step_overhead_ns", "partition_overhead_ns", "remote_ns", "quantum_ns", "op_ns")

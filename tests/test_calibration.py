@@ -18,6 +18,7 @@ from placement_advisor.calibration import (
     CopyTiming,
     calibration_file,
     kept_calibrations,
+    middle,
     stored_calibration,
 )
 
@@ -207,3 +208,14 @@ def test_directions_that_take_turns_take_twice_the_time() -> None:
     # What is not positive is noise, and gives no ratio.
     assert replace(timing, one_way_ns=0).ratio is None
     assert replace(timing, both_ways_ns=-5).ratio is None
+
+
+def test_the_middle_of_three_passes_is_taken_figure_by_figure() -> None:
+    slow = CALIBRATION.at_speed({name: 3 * time for name, time in CALIBRATION.reference_ns.items()})
+    fast = CALIBRATION.at_speed(
+        {name: time // 2 for name, time in CALIBRATION.reference_ns.items()}
+    )
+    assert middle([slow, CALIBRATION, fast]) == CALIBRATION
+    noisy = replace(CALIBRATION, quantum_ns=10**9)
+    assert middle([slow, noisy, fast]).quantum_ns == CALIBRATION.quantum_ns
+    assert middle([slow, noisy, fast]).links == CALIBRATION.links

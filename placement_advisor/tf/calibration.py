@@ -1,9 +1,10 @@
 """What a testbed takes for what is no op: copies, starting a step, waiting for a busy device.
 
 Small graphs of which only one thing differs are run in turns; figures are differences of medians,
-most of them slopes over a count, so that what all steps cost falls out. Nothing of a user's model
-runs here. Where devices are processes, their processor time is read around the steps, which tells
-what a copy costs the core at either end.
+most of them slopes over a count, so that what all steps cost falls out. All of it is done in
+several passes, and the middle one of each figure counts: other work on a machine comes for seconds.
+Nothing of a user's model runs here. Where devices are processes, their processor time is read
+around the steps, which tells what a copy costs the core at either end.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.calibration import BothWaysTiming, Calibration, CopyTiming
+from placement_advisor.calibration import BothWaysTiming, Calibration, CopyTiming, middle
 from placement_advisor.tf.calibration_graphs import (
     answered,
     both,
@@ -44,13 +45,14 @@ class _Effort:
     steps: int
 
 
-_ROUNDS = 12
+_PASSES = 3
+_ROUNDS = 5
 _STEPS = 4
 _WARMUPS = 2
 _SMALL = _Effort(copies=(4, 24), hops=(2, 12), rounds=_ROUNDS, steps=_STEPS)
 _LARGE = _Effort(copies=(2, 6), hops=(2, 6), rounds=_ROUNDS, steps=_STEPS)
 # Such copies are longer than what disturbs them.
-_HUGE = _Effort(copies=(1, 3), hops=(1, 3), rounds=4, steps=1)
+_HUGE = _Effort(copies=(1, 3), hops=(1, 3), rounds=2, steps=1)
 # By size: from one network packet to tensors that leave no cache alone.
 _COPIES = {
     1 << 10: _SMALL,
@@ -77,6 +79,12 @@ def measure(
     ``processes`` are the ids of the processes in which devices live, empty if they live in this
     one: then copies cost no processor time, and a device does not keep another one waiting.
     """
+    return middle([_pass(runtime, devices, processes) for _ in range(_PASSES)])
+
+
+def _pass(
+    runtime: Runtime, devices: Mapping[str, str], processes: Mapping[str, int]
+) -> Calibration:
     bench = Bench(runtime, devices, {name: _clock(pid) for name, pid in processes.items()})
     links: dict[tuple[str, str], tuple[CopyTiming, ...]] = {}
     for ends in permutations(devices, 2):
