@@ -28,6 +28,7 @@ from placement_advisor.fingerprints import testbed_fingerprint
 from placement_advisor.placement import Placement
 from placement_advisor.report.write import write_prediction
 from placement_advisor.simulate.engine import Simulator
+from placement_advisor.simulate.peak import shortages
 from placement_advisor.simulate.sensitivity import Doubt, Sensitivity
 from placement_advisor.tf.answers import RunFailure
 from placement_advisor.trial import BASELINE, Entry, Trial, failure_of
@@ -92,6 +93,7 @@ class Study:
         self._sensitivity: Sensitivity | None = None
         self._predicted: dict[str, Schedule] = {}
         self._ratios: dict[str, PredictedRatio] = {}
+        self._too_large: dict[str, Failure] = {}
         self._trial: Trial | None = None
         self._as_is: list[int] = []
         self._as_is_failed = False
@@ -130,7 +132,7 @@ class Study:
         for i, (label, placement) in enumerate(self._placements().items()):
             self._predict(label)
             self._watcher.working("preparing", i, len(self._placements()), label)
-            if label != BASELINE:
+            if label != BASELINE and label not in self._too_large:
                 self._trial.enter(placement)
         with self._clock.stage("run"):
             self._time_as_is(loader, 0)
@@ -179,12 +181,17 @@ class Study:
 
     def _predict(self, label: str) -> None:
         """Simulate a candidate and write the prediction down, before it runs."""
+        assert self._cluster is not None
         assert self._simulator is not None
         assert self._sensitivity is not None
         placement = self._placements()[label]
         with self._clock.stage("simulate"):
             schedule = self._simulator.schedule(placement)
             self._predicted[label] = schedule
+            short = shortages(schedule.peak_memory, self._cluster.devices)
+            if short:
+                why = "; ".join(map(str, short))
+                self._too_large[label] = Failure(kind=FailureKind.DOES_NOT_FIT, message=why)
             if label != BASELINE:
                 self._ratios[label] = self._sensitivity.ratio(placement)
             path = self._staging / "predictions" / f"{label}.json"
@@ -243,7 +250,7 @@ class Study:
             predicted_ratio=self._ratios.get(name),
             measured=entry.measurement(profile_run) if entry else None,
             comparison=comparisons.get(name),
-            failure=entry.failure if entry else None,
+            failure=entry.failure if entry else self._too_large.get(name),
         )
 
     def _keep_profile(self, name: str, entry: Entry) -> str:

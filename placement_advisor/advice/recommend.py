@@ -197,6 +197,10 @@ def _against_as_is(
 def _rule_simulated(alone: Candidate | None, splits: Sequence[Candidate]) -> _Ruling:
     if alone is None or alone.predicted is None:
         return _no_ground("single has no prediction to compare with")
+    if alone.failure is not None:
+        return _no_ground(
+            "one device does not hold the step, which leaves no single to compare with"
+        )
     tried = [
         (c, c.predicted_ratio)
         for c in splits

@@ -141,6 +141,15 @@ def _error_rows(predicted: StepFigures, ran: StepFigures) -> Iterable[list[str]]
         error_text(predicted.transfer_bytes, ran.transfer_bytes),
     ]
 
+    for device, held_bytes in ran.step_memory_bytes.items():
+        expected = predicted.step_memory_bytes.get(device)
+        yield [
+            f"memory {escape(device)}, above what stays",
+            format_bytes(expected),
+            format_bytes(held_bytes),
+            error_text(expected, held_bytes),
+        ]
+
 
 def _times(label: str, predicted_ns: int | None, measured_ns: int | None) -> list[str]:
     return [

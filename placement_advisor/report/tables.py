@@ -35,7 +35,8 @@ NOTHING = _DASH
 class StepFigures:
     """One step in numbers, predicted or measured; what is not known is None.
 
-    ``bytes_are_a_floor`` is True where copies of unknown size are missing from the bytes.
+    ``step_memory_bytes`` is what each device holds at its worst moment above what stays between
+    steps. ``bytes_are_a_floor`` is True where copies of unknown size are missing from the bytes.
     """
 
     step_ns: int
@@ -44,6 +45,7 @@ class StepFigures:
     transfer_bytes: int | None
     transfer_ns: int | None
     exposed_ns: int | None
+    step_memory_bytes: Mapping[str, int]
     bytes_are_a_floor: bool
 
 
@@ -67,6 +69,10 @@ def predicted_figures(schedule: Schedule) -> StepFigures:
         transfer_bytes=schedule.transfer_bytes,
         transfer_ns=schedule.transfer_ns,
         exposed_ns=schedule.exposed_ns,
+        step_memory_bytes={
+            device: peak.size_bytes - peak.resident_bytes
+            for device, peak in schedule.peak_memory.items()
+        },
         bytes_are_a_floor=schedule.unknown_bytes > 0,
     )
 
@@ -83,6 +89,7 @@ def measured_figures(measurement: Measurement) -> StepFigures | None:
         transfer_bytes=profile.transfer_bytes if profile else None,
         transfer_ns=profile.transfer_ns if profile else None,
         exposed_ns=sum(t.exposed_ns for t in profile.transfers) if profile else None,
+        step_memory_bytes=profile.step_memory_bytes if profile else {},
         bytes_are_a_floor=False,
     )
 

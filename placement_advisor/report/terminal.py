@@ -18,7 +18,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from placement_advisor.analysis import AdviceVerdict
+from placement_advisor.analysis import AdviceVerdict, FailureKind
 from placement_advisor.report.tables import (
     ACTIVITY_HEADINGS,
     AS_IS,
@@ -141,7 +141,10 @@ def _candidate_cells(
     predicted, ran = candidate_figures(candidate)
     failure: list[RenderableType] = []
     if candidate.failure is not None:
-        message = f"{candidate.failure.kind.value}: {one_line(candidate.failure.message)}"
+        message = candidate.failure.kind.value
+        # A cell is too narrow for all that does not fit; the reasons have it.
+        if candidate.failure.kind is not FailureKind.DOES_NOT_FIT:
+            message += f": {one_line(candidate.failure.message)}"
         failure = [Text(message, style=_FAILURE_STYLE)]
     yield Text(one_line(candidate.name))
     if measured:

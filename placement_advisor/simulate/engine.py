@@ -114,7 +114,6 @@ class Simulator:
         names = [device.name for device in self._places.places]
         runs, transfers = self._runs(result, place, names), self._transfers(result, names)
         compute_ns = np.bincount(place, cost_ns, len(names)) if len(place) else np.zeros(len(names))
-        peaks = peak_memory(self._graph, runs, transfers, names)
         crossed = self._arrays.size_bytes[result.crossings[:, 0]]
         return Schedule(
             label=placement.label,
@@ -123,7 +122,7 @@ class Simulator:
             step_ns=self._step_ns(result),
             compute_ns={name: int(time) for name, time in zip(names, compute_ns, strict=True)},
             exposed_ns=exposed_ns(runs, transfers),
-            peak_memory_bytes={name: peak.size_bytes for name, peak in peaks.items()},
+            peak_memory=peak_memory(self._graph, runs, transfers, names),
             unknown_bytes=int((crossed < 0).sum()),
         )
 

@@ -56,7 +56,7 @@ class PeakMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """A device on which a step does not fit."""
+    """A device on which a step does not fit; as text, what it holds and for what."""
 
     device: Device
     peak: PeakMemory
@@ -68,7 +68,7 @@ class Shortage:
             for each in self.peak.contributors
         )
         return (
-            f"does not fit on {self.device.name}: the step holds "
+            f"on {self.device.name} the step holds "
             f"{format_bytes(self.peak.size_bytes)} at {format_ns(self.peak.at_ns)}, "
             f"{format_bytes(self.missing_bytes)} more than the "
             f"{format_bytes(self.device.memory_bytes)} there, most of it for {most}"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph import OpGraph
     from placement_advisor.intervals import Interval
     from placement_advisor.placement import Placement
+    from placement_advisor.simulate.peak import PeakMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +94,13 @@ class Schedule:
     step_ns: int
     compute_ns: Mapping[str, int]
     exposed_ns: int
-    peak_memory_bytes: Mapping[str, int]
+    peak_memory: Mapping[str, PeakMemory]
     unknown_bytes: int
+
+    @property
+    def peak_memory_bytes(self) -> dict[str, int]:
+        """The most that each device holds at one moment."""
+        return {name: peak.size_bytes for name, peak in self.peak_memory.items()}
 
     @property
     def transfer_ns(self) -> int:

@@ -49,7 +49,7 @@ def schedule(step_ms):
         step_ns=round(step_ms * MS),
         compute_ns={"w0": 2 * MS, "w1": MS},
         exposed_ns=0,
-        peak_memory_bytes={},
+        peak_memory={},
         unknown_bytes=0,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -19,7 +20,6 @@ from placement_advisor.trial import RESULT_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 FEW = ("--rounds", "5", "--steps", "1")
 NAMES = ["single", "towers", "alternating"]
@@ -313,6 +313,36 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     assert [c["measured"] for c in analysis["candidates"]] == [None] * len(analysis["candidates"])
     assert all(c["predicted"] is not None for c in analysis["candidates"] if not c["failure"])
     assert not (folder / "tensorboard").exists()
+
+
+def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    model = str(Path(__file__).parents[2] / "sample_models" / "deepconn.py")
+    words = ("--no-run", "--quiet", "--json", "-o", str(tmp_path / "out"))
+    ran = advisor("analyze", model, *words)
+    candidates = {c["name"]: c for c in json.loads(ran.out)["candidates"]}
+    single_bytes, towers_bytes = (
+        max(candidates[name]["predicted"]["peak_memory_bytes"].values())
+        for name in ("single", "towers")
+    )
+    assert towers_bytes < single_bytes
+    device = f'preset = "V100"\nmemory_bytes = {(single_bytes + towers_bytes) // 2}\n'
+    cluster = tmp_path / "small.toml"
+    cluster.write_text(
+        "".join(f'[[devices]]\nname = "{name}"\n{device}' for name in ("a", "b"))
+        + '[[links]]\nbetween = ["a", "b"]\npreset = "PCIe3"\n'
+    )
+    ran = advisor("analyze", model, *words, "--hardware", str(cluster))
+    candidates = {c["name"]: c for c in json.loads(ran.out)["candidates"]}
+    assert candidates["towers"]["failure"] is None
+    assert candidates["single"]["failure"]["kind"] == "does-not-fit"
+    message = candidates["single"]["failure"]["message"]
+    assert message.startswith("on a the step holds")
+    assert "word_embedding" in message
+    recommendation = json.loads(ran.out)["recommendation"]
+    assert recommendation["verdict"] == "cannot-tell"
+    assert "one device does not hold the step" in recommendation["headline"]
 
 
 def test_one_family_can_be_asked_for_and_single_always_runs(

@@ -26,6 +26,7 @@ from placement_advisor.measure import (
     TransferTotal,
 )
 from placement_advisor.placement import Placement
+from placement_advisor.simulate.peak import PeakMemory
 from placement_advisor.simulate.schedule import OpRun, Schedule, Transfer
 
 US = 1_000
@@ -106,7 +107,12 @@ def _schedule(
         step_ns=max(run[3] for run in runs) * US,
         compute_ns=compute,
         exposed_ns=exposed_us * US,
-        peak_memory_bytes=peaks,
+        peak_memory={
+            device: PeakMemory(
+                size_bytes=size, at_ns=0, resident_bytes=size // 2, contributors=(), rest_bytes={}
+            )
+            for device, size in peaks.items()
+        },
         unknown_bytes=0,
     )
 

@@ -344,7 +344,7 @@ def test_a_device_that_is_too_small_is_named_with_what_it_lacks_and_why() -> Non
     (shortage,) = shortages(peaks, [small, unknown])
     assert shortage.missing_bytes == 1_000_000_000
     assert str(shortage) == (
-        "does not fit on a: the step holds 3.50 GB at 10 ns, 1.00 GB more than the 2.50 GB there, "
+        "on a the step holds 3.50 GB at 10 ns, 1.00 GB more than the 2.50 GB there, "
         "most of it for v (variable, 3.00 GB), x (activation, 500 MB)"
     )
     assert not shortages(peaks, [Device(name="a", kind="GPU", memory_bytes=3_500_000_000)])
