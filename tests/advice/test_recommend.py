@@ -243,6 +243,15 @@ def test_a_simulated_verdict_survives_costs_as_wrong_as_they_may_be(towers, alte
     assert any(r.startswith(says) for r in answer.reasons) == (verdict is AdviceVerdict.CANNOT_TELL)
 
 
+def test_a_split_is_compared_with_nothing_where_one_device_does_not_hold_the_step():
+    short = Failure(kind=FailureKind.DOES_NOT_FIT, message="on w0 the step holds 3 GB")
+    alone = replace(candidate("single", predicted=10), failure=short)
+    answer = recommend([alone, simulated("towers", 0.4, 0.5, 0.6)], NOT_RUN, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert "one device does not hold the step" in answer.headline
+    assert any("on w0 the step holds 3 GB" in reason for reason in answer.reasons)
+
+
 def test_a_prediction_on_the_other_side_of_the_worthwhile_ratio_is_said_to_count_for_nothing():
     doubtful = PredictedRatio(ratio=0.8, low=0.7, high=0.9, doubt=DOUBT)
     slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3), predicted=8)

@@ -340,9 +340,7 @@ def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
     message = candidates["single"]["failure"]["message"]
     assert message.startswith("on a the step holds")
     assert "word_embedding" in message
-    recommendation = json.loads(ran.out)["recommendation"]
-    assert recommendation["verdict"] == "cannot-tell"
-    assert "one device does not hold the step" in recommendation["headline"]
+    assert json.loads(ran.out)["recommendation"]["verdict"] == "cannot-tell"
 
 
 def test_one_family_can_be_asked_for_and_single_always_runs(

@@ -77,6 +77,7 @@ def test_bytes_with_copies_of_unknown_size_are_a_lower_bound() -> None:
         transfer_bytes=5_000,
         transfer_ns=300,
         exposed_ns=200,
+        step_memory_bytes={},
         bytes_are_a_floor=True,
     )
     assert bytes_text(figures) == "≥ 5.00 kB"
@@ -91,6 +92,7 @@ def test_a_step_without_profile_does_not_claim_to_copy_nothing() -> None:
         transfer_bytes=None,
         transfer_ns=None,
         exposed_ns=None,
+        step_memory_bytes={},
         bytes_are_a_floor=False,
     )
     assert figure_lines(figures) == ["1.00 µs", "not profiled"]
