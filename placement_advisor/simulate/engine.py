@@ -179,7 +179,8 @@ class Simulator:
         end_ns = result.last_end_ns.copy()
         further = slice(1, len(self._cluster.devices))
         end_ns[further] += np.where(end_ns[further] < 0, 0, dispatch.remote_end_ns)
-        return max(0, *end_ns.tolist()) + dispatch.step_overhead_ns
+        last_ns: int = max(0, *end_ns.tolist())
+        return last_ns + dispatch.step_overhead_ns
 
     def _check_links(self, result: Result) -> None:
         count = len(self._places.places)
