@@ -19,7 +19,10 @@ _LISTEN = "0A"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call of the runner: what and which candidate, how often before, and the state then."""
+    """A call of the runner: what and which candidate, how often before, and the state then.
+
+    ``cores`` are those on which each worker may run, and the client last.
+    """
 
     function: str
     label: str
@@ -27,6 +30,7 @@ class Call:
     predictions: frozenset[str]
     listening_here: int
     listening_there: int
+    cores: tuple[frozenset[int], ...]
 
 
 @dataclass(slots=True)
@@ -60,6 +64,7 @@ class WatchedTestbed(Testbed):
             predictions=frozenset(path.stem for path in written),
             listening_here=here,
             listening_there=there,
+            cores=tuple(frozenset(os.sched_getaffinity(child.pid)) for child in self._children()),
         )
         self._seen[function, label] += 1
         self.watch.calls.append(call)

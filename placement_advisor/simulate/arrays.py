@@ -90,8 +90,8 @@ class PlaceArrays:
                 columns[id(table)] = np.array(
                     [_cost_ns(table, op.name) for op in self._ops], np.int64
                 )
-        self._cost_ns = np.array([columns[id(costs[place.name])] for place in self.places])
-        self._cost_ns.shape = (len(self.places), len(self._ops))
+        rows = [columns[id(costs[place.name])] for place in self.places]
+        self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
         self._overhead_ns = np.array([place.launch_overhead_ns for place in self.places], np.int64)
 
     def of(self, placement: Placement) -> NDArray[np.int64]:

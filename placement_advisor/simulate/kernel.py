@@ -71,10 +71,10 @@ class Wires(NamedTuple):
 class Result(NamedTuple):
     """When everything happened.
 
-    Rows of ``op_ns`` are when each op was ready, started and ended; ``started`` holds ops in the
-    order in which they started. A row of ``crossings`` is one: tensor, source, target, and when it
-    was sent, started on its wire, arrived, and had been received by its target. ``last_end_ns`` is
-    when each device ended its last op, -1 if it had none.
+    A row of ``op_ns`` is when an op was ready, started and ended; ``started`` holds ops in the
+    order in which they started. A row of ``crossings`` is one of them: tensor, source, target, and
+    when it was sent, started on its wire, arrived, and had been received by its target.
+    ``last_end_ns`` is when each device ended its last op, -1 if it had none.
     """
 
     op_ns: Ints

@@ -95,6 +95,14 @@ class TestACompleteRun:
         found = [next(i for i, line in enumerate(lines) if stage in line) for stage in stages]
         assert found == sorted(found)
 
+    def test_each_worker_has_a_core_and_the_client_waits_on_that_of_the_first(
+        self, analysed: Analysed
+    ) -> None:
+        ((first, second, client),) = {call.cores for call in analysed.calls}
+        assert len(first) == len(second) == 1
+        assert first != second
+        assert client == first
+
     def test_writes_an_analysis_that_keeps_the_public_contract(self, analysed: Analysed) -> None:
         jsonschema.validate(analysed.analysis, load_schema("analysis"))
         assert [c["name"] for c in analysed.analysis["candidates"]] == NAMES
