@@ -93,7 +93,6 @@ class Study:
         self._sensitivity: Sensitivity | None = None
         self._predicted: dict[str, Schedule] = {}
         self._ratios: dict[str, PredictedRatio] = {}
-        self._too_large: dict[str, Failure] = {}
         self._trial: Trial | None = None
         self._as_is: list[int] = []
         self._as_is_failed = False
@@ -132,7 +131,7 @@ class Study:
         for i, (label, placement) in enumerate(self._placements().items()):
             self._predict(label)
             self._watcher.working("preparing", i, len(self._placements()), label)
-            if label != BASELINE and label not in self._too_large:
+            if label != BASELINE and self._too_large(label) is None:
                 self._trial.enter(placement)
         with self._clock.stage("run"):
             self._time_as_is(loader, 0)
@@ -181,21 +180,23 @@ class Study:
 
     def _predict(self, label: str) -> None:
         """Simulate a candidate and write the prediction down, before it runs."""
-        assert self._cluster is not None
         assert self._simulator is not None
         assert self._sensitivity is not None
         placement = self._placements()[label]
         with self._clock.stage("simulate"):
             schedule = self._simulator.schedule(placement)
             self._predicted[label] = schedule
-            short = shortages(schedule.peak_memory, self._cluster.devices)
-            if short:
-                why = "; ".join(map(str, short))
-                self._too_large[label] = Failure(kind=FailureKind.DOES_NOT_FIT, message=why)
             if label != BASELINE:
                 self._ratios[label] = self._sensitivity.ratio(placement)
             path = self._staging / "predictions" / f"{label}.json"
             write_prediction(schedule, self._ratios.get(label), path)
+
+    def _too_large(self, label: str) -> Failure | None:
+        """Return why a predicted candidate does not fit, None if it does."""
+        assert self._cluster is not None
+        short = shortages(self._predicted[label].peak_memory, self._cluster.devices)
+        message = "; ".join(map(str, short))
+        return Failure(kind=FailureKind.DOES_NOT_FIT, message=message) if short else None
 
     def _time_as_is(self, loader: Child, number: int) -> None:
         if self._as_is_failed:
@@ -250,7 +251,7 @@ class Study:
             predicted_ratio=self._ratios.get(name),
             measured=entry.measurement(profile_run) if entry else None,
             comparison=comparisons.get(name),
-            failure=entry.failure if entry else self._too_large.get(name),
+            failure=entry.failure if entry else self._too_large(name),
         )
 
     def _keep_profile(self, name: str, entry: Entry) -> str:

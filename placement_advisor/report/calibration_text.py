@@ -104,7 +104,9 @@ def _facts(summary: CalibrationSummary) -> Iterator[str]:
         for timing in timings
     ]
     if any(abs(residual or 0) > _ROUGH_RESIDUAL for residual in residuals):
-        yield from _fact("rough", "copies here follow no line: do not rely on predictions of them")
+        yield from _fact(
+            "rough", "copies follow no line here: predictions go by the copies, not by it"
+        )
     if max(calibration.reference_p90.values()) >= _UNSTEADY_P90:
         yield from _fact("unsteady", "close what else runs on these cores and calibrate again")
     if summary.kept_in is None:

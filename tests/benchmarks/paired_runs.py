@@ -43,8 +43,7 @@ class Pair:
     """One candidate of one model. ``odd`` and ``even`` are the ratios of half of the rounds each.
 
     ``least`` and ``most`` are the ends of the predicted range, ``low`` and ``high`` those of the
-    measured interval.
-    ``fresh`` is the ratio in rounds of their own, after all others.
+    measured interval. ``fresh`` is the ratio in rounds of their own, after all others.
     """
 
     model: str
