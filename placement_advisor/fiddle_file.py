@@ -53,7 +53,9 @@ def read_fiddle(document: object) -> Problem:
     """
     table = as_object(document)
     accelerators, cpus = (
-        within(key, partial(integer, what="a number of devices", high=MAX_DEVICES), field(table, key))
+        within(
+            key, partial(integer, what="a number of devices", high=MAX_DEVICES), field(table, key)
+        )
         for key in ("maxFPGAs", "maxCPUs")
     )
     if not accelerators + cpus:

@@ -16,6 +16,7 @@ from placement_advisor.cli.doctor import doctor
 from placement_advisor.cli.graph import graph
 from placement_advisor.cli.simulate import simulate
 from placement_advisor.cli.trace import trace
+from placement_advisor.cli.verify import verify
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ app.command()(analyze)
 app.command()(trace)
 app.command()(graph)
 app.command()(simulate)
+app.command()(verify)
 app.command()(calibrate)
 app.command()(doctor)
 

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class StoppedBy(StrEnum):
+    """Why a search ended."""
+
+    PROOF = "proof"
+    EFFORT = "effort"
+    CLOCK = "clock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

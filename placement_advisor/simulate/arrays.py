@@ -94,13 +94,16 @@ class PlaceArrays:
         self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
         self._overhead_ns = np.array([place.launch_overhead_ns for place in self.places], np.int64)
 
-    def of(self, placement: Placement) -> NDArray[np.int64]:
-        """Return the place of each op."""
-        wanted = np.array([self.index[placement.device_of[op.name]] for op in self._ops], np.int64)
-        place = wanted.copy()
-        for device, runs_at in enumerate(self._runs_at):
+    def devices(self, placement: Placement) -> Ints:
+        """Return the number of the device that each op is placed on."""
+        return np.array([self.index[placement.device_of[op.name]] for op in self._ops], np.int64)
+
+    def of(self, device: Ints) -> Ints:
+        """Return where each op runs that is placed on the device of that number."""
+        place = device.copy()
+        for number, runs_at in enumerate(self._runs_at):
             if runs_at is not None:
-                here = wanted == device
+                here = device == number
                 place[here] = runs_at[here]
         return place
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph import Op, OpGraph
     from placement_advisor.placement import Placement
     from placement_advisor.simulate.kernel import Result
 
@@ -92,9 +92,23 @@ class Simulator:
         other._set_up(cluster)
         return other
 
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The ops that are placed, in graph order."""
+        return self._arrays.ops
+
     def step_ns(self, placement: Placement) -> int:
         """Return how long the step takes; see `schedule`."""
-        place = self._place(placement)
+        return self._placed_step_ns(self._place(placement))
+
+    def step_ns_at(self, device: Ints) -> int:
+        """Return the same, given the number of each op's device, ops as in ``ops``.
+
+        For searches: whether the placement fits graph and devices is not checked.
+        """
+        return self._placed_step_ns(self._places.of(device))
+
+    def _placed_step_ns(self, place: Ints) -> int:
         return self._step_ns(self._run(place, self._places.cost_ns(place)[1]))
 
     def schedule(self, placement: Placement) -> Schedule:
@@ -133,7 +147,7 @@ class Simulator:
 
     def _place(self, placement: Placement) -> Ints:
         placement.check(self._graph, self._cluster.device_names())
-        return self._places.of(placement)
+        return self._places.of(self._places.devices(placement))
 
     def _run(self, place: Ints, duration_ns: Ints) -> Result:
         # Compiled code takes a second to load; who does not simulate does not wait for it.
