@@ -1,7 +1,7 @@
 """Why no step on several devices can be faster: arguments that can be checked without a search.
 
-A step is on several devices if ops run on at least two, hosts not counted. ``value_ns`` is what the argument says a step takes at least, without what any step costs beside its
-ops and copies.
+A step is on several devices if ops run on at least two, hosts not counted. ``value_ns`` is what an
+argument says that such a step takes at least, without what any step costs beside ops and copies.
 """
 
 from __future__ import annotations

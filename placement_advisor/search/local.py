@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from placement_advisor.search.effort import Effort, StoppedBy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -60,16 +60,30 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The best placement: the number of each op's device, its cost, and how the search ended."""
+    """The best placement: the number of each op's device, its cost, and how the search ended.
+
+    ``tried`` counts the placements that were simulated.
+    """
 
     device: Ints
     cost: Cost
+    tried: int
     units: float
     stopped_by: StoppedBy
 
 
+class Costs(Protocol):
+    """Knows what placements cost, given the number of each op's device."""
+
+    def guess(self, device: Ints, /) -> Cost:
+        """Return the cost, where memory may be estimated."""
+
+    def confirm(self, device: Ints, guessed: Cost, /) -> Cost:
+        """Return the cost as it is."""
+
+
 def improve(
-    cost_of: Callable[[Ints], Cost],
+    costs: Costs,
     starts: Sequence[Ints],
     groupings: Sequence[Grouping],
     devices: int,
@@ -77,13 +91,12 @@ def improve(
 ) -> Found:
     """Return the best placement found from ``starts``, which are tried as they are as well.
 
-    ``cost_of`` is asked for the cost of the number of each op's device. ``groupings`` are coarse
-    ones first; a start that parts a group is no start for it.
+    ``groupings`` are coarse ones first; a start that parts a group is no start for it.
 
     Raises:
         ValueError: there is no start.
     """
-    search = _Search(cost_of, devices, effort)
+    search = _Search(costs, devices, effort)
     for start in starts:
         search.take(start)
     share = effort.units / max(1, len(groupings))
@@ -97,26 +110,28 @@ def improve(
     return Found(
         device=best,
         cost=search.cost(best),
+        tried=search.tried,
         units=search.units,
         stopped_by=StoppedBy.CLOCK if search.is_late() else StoppedBy.EFFORT,
     )
 
 
 class _Search:
-    def __init__(self, cost_of: Callable[[Ints], Cost], devices: int, effort: Effort) -> None:
-        self._cost_of, self._devices = cost_of, devices
+    def __init__(self, costs: Costs, devices: int, effort: Effort) -> None:
+        self._costs, self._devices = costs, devices
         self._random = np.random.default_rng(effort.seed)
         self._deadline = (
             math.inf if effort.time_limit_s is None else time.monotonic() + effort.time_limit_s
         )
         self._known: dict[bytes, tuple[Cost, Ints]] = {}
         self.units = 0.0
+        self.tried = 0
 
     def is_late(self) -> bool:
         return time.monotonic() > self._deadline
 
     def take(self, device: Ints) -> None:
-        self._known[device.tobytes()] = self._try(device), device
+        self._known[device.tobytes()] = self._costs.confirm(device, self._try(device)), device
 
     def cost(self, device: Ints) -> Cost:
         return self._known[device.tobytes()][0]
@@ -139,12 +154,14 @@ class _Search:
             if change is None:
                 break
             new = self._try(change[grouping.group_of])
-            if new.excess_bytes <= cost.excess_bytes and (
-                new.key <= cost.key or self._is_worth_a_try(cost, new, progress)
-            ):
+            if new.excess_bytes > cost.excess_bytes:
+                continue
+            if new.key < best.key:
+                new = self._costs.confirm(change[grouping.group_of], new)
+                if new.key < best.key:
+                    best, best_at = new, change
+            if new.key <= cost.key or self._is_worth_a_try(cost, new, progress):
                 at, cost = change, new
-                if cost.key < best.key:
-                    best, best_at = cost, at
         found = best_at[grouping.group_of]
         self._known[found.tobytes()] = best, found
 
@@ -176,4 +193,5 @@ class _Search:
 
     def _try(self, device: Ints) -> Cost:
         self.units += (len(device) + _OPS_PER_CALL) / OPS_PER_UNIT
-        return self._cost_of(device)
+        self.tried += 1
+        return self._costs.guess(device)

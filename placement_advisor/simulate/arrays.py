@@ -122,6 +122,12 @@ class PlaceArrays:
         cost_ns[unknown] = 0
         return cost_ns, np.where(unknown, 0, cost_ns + self._overhead_ns[place])
 
+    def least_ns(self) -> list[int]:
+        """Return what each op takes on the fastest device, launch overhead left out."""
+        known = np.maximum(self._cost_ns, 0)
+        least: list[int] = known.min(axis=0).tolist() if len(self.places) else []
+        return least
+
     def _with_host(self, device: Device, bound: Mapping[str, frozenset[str]]) -> Ints | None:
         if device.host is None:
             return None

@@ -101,6 +101,10 @@ class Simulator:
         """Return how long the step takes; see `schedule`."""
         return self._placed_step_ns(self._place(placement))
 
+    def least_ns(self) -> list[int]:
+        """Return what each of ``ops`` takes where it is fastest."""
+        return self._places.least_ns()
+
     def step_ns_at(self, device: Ints) -> int:
         """Return the same, given the number of each op's device, ops as in ``ops``.
 
