@@ -56,20 +56,23 @@ class _Check:
         for place in places:
             if place.name not in certificate.costs:
                 raise RefusedError(f"it has no op times for {place.name!r}")
-        hosted = {d.name: host_bound(graph, d.kind) if d.host else () for d in cluster.devices}
-        launch_ns = {place.name: place.launch_overhead_ns for place in places}
-        self._time_ns: dict[str, dict[str, int]] = {}
-        for name in self._ops:
-            allowed = {
-                (device.host or device.name) if name in hosted[device.name] else device.name
-                for device in cluster.devices
+        self._launch_ns = {place.name: place.launch_overhead_ns for place in places}
+        self._runs_at = {
+            device.name: {
+                name: device.host if device.host and name in bound else device.name
+                for name in self._ops
             }
-            self._time_ns[name] = {
-                place: certificate.costs[place].costs[name].time_ns + launch_ns[place]
-                if name in certificate.costs[place].costs
-                else 0
-                for place in allowed
+            for device in cluster.devices
+            for bound in [host_bound(graph, device.kind)]
+        }
+        hosts = {host.name for host in cluster.hosts}
+        self._time_ns = {
+            name: {
+                place: self._cost_ns(name, place)
+                for place in {*hosts, *(runs_at[name] for runs_at in self._runs_at.values())}
             }
+            for name in self._ops
+        }
 
     def run(self) -> None:
         bound = self._certificate.bound
@@ -99,24 +102,25 @@ class _Check:
         if argument.value_ns > shown_ns:
             raise RefusedError(f"{kind}: it shows {shown_ns} ns, not {argument.value_ns}")
 
+    def _cost_ns(self, op: str, place: str) -> int:
+        cost = self._certificate.costs[place].costs.get(op)
+        return 0 if cost is None else cost.time_ns + self._launch_ns[place]
+
     def _alone_ns(self, device: str) -> int:
-        places = {device, *(host.name for host in self._cluster.hosts)}
         busy_ns: Counter[str] = Counter()
-        for times_ns in self._time_ns.values():
-            allowed = places & times_ns.keys()
-            if len(allowed) == 1:
-                place = allowed.pop()
-                busy_ns[place] += times_ns[place]
+        for op, place in self._runs_at[device].items():
+            busy_ns[place] += self._cost_ns(op, place)
         if busy_ns[device] and device != self._devices[0]:
-            busy_ns[device] += sum(self._starts_and_ends_ns(device))
+            busy_ns[device] += self._dispatch.remote_start_ns + self._dispatch.remote_end_ns
         return max(busy_ns.values(), default=0) + self._dispatch.step_overhead_ns
 
     def _starts_and_ends_ns(self, place: str) -> tuple[int, int]:
+        """Return what passes before a place begins in a split, and after it has ended."""
+        if self._cluster.hosts:
+            return 0, 0  # A device and its host may be all that is used.
         if place == self._devices[0]:
             return self._dispatch.partition_overhead_ns, 0
-        if place in self._devices:
-            return self._dispatch.remote_start_ns, self._dispatch.remote_end_ns
-        return 0, 0
+        return self._dispatch.remote_start_ns, self._dispatch.remote_end_ns
 
     def _path_ns(self, argument: PathArgument) -> int:
         if not argument.ops:

@@ -1,6 +1,6 @@
 """Why no step on several devices can be faster: arguments that can be checked without a search.
 
-A step is on several devices if ops run on at least two, hosts not counted. ``value_ns`` is what an
+They are about every step but those whose ops are all placed on one device. ``value_ns`` is what an
 argument says that such a step takes at least, without what any step costs beside ops and copies.
 """
 
@@ -66,9 +66,9 @@ Argument: TypeAlias = PathArgument | WorkArgument | CutArgument | AllArgument
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowerBound:
-    """What a step takes at least, in ns: on several devices, and on each device alone.
+    """What a step takes at least, in ns: split, and on each device alone.
 
-    ``arguments`` are for several devices, the strongest first.
+    ``arguments`` are for the split, the strongest first.
     """
 
     split_ns: int

@@ -10,6 +10,7 @@ so that bounds hold whatever becomes of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,10 @@ from placement_advisor.host_ops import host_bound
 from placement_advisor.placement import placed_ops
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
+    from placement_advisor.devices import Cluster, Device
     from placement_advisor.graph import Op, OpGraph
 
 
@@ -38,7 +39,8 @@ class Tensor:
 class Step:
     """A graph with its costs on a cluster. Ops are numbered as they stand in ``ops``.
 
-    ``time_ns`` has the time of each op by place where it can run; an op of unknown cost takes none.
+    ``time_ns`` has the time of each op by place where it can run, which are all hosts and those
+    devices that have a kernel for it; an op of unknown cost takes none.
     ``least_ns`` is the least of them. ``group_of`` numbers what has to be on one device: ops of one
     variable or table together, others alone.
     """
@@ -47,7 +49,8 @@ class Step:
         self.graph, self.cluster = graph, cluster
         self.ops: tuple[Op, ...] = placed_ops(graph)
         self.index = {op.name: i for i, op in enumerate(self.ops)}
-        self.time_ns = _times_ns(graph, self.ops, costs, cluster)
+        self._runs_at = {d.name: _runs_at(graph, self.ops, d) for d in cluster.devices}
+        self.time_ns = _times_ns(self.ops, self._runs_at.values(), costs, cluster)
         self.least_ns = [min(times.values()) for times in self.time_ns]
         self.group_of, self.groups = _groups(self.ops)
         self.tensors = _tensors(graph, self.index)
@@ -67,16 +70,21 @@ class Step:
         return self.cluster.dispatch.step_overhead_ns
 
     def begin_ns(self, place: str) -> int:
-        """Return when a place begins at the earliest in a step on several devices."""
+        """Return when a place begins at the earliest in a step that is not on one device.
+
+        Where there are hosts, such a step need not start a further device.
+        """
         dispatch = self.cluster.dispatch
         first, *others = self.cluster.device_names()
+        if self.cluster.hosts:
+            return 0
         if place == first:
             return dispatch.partition_overhead_ns
         return dispatch.remote_start_ns if place in others else 0
 
     def end_ns(self, place: str) -> int:
-        """Return how long after the last op of a place its end is known."""
-        is_further = place in self.cluster.device_names()[1:]
+        """Return how long after the last op of a place its end is known, in such a step."""
+        is_further = place in self.cluster.device_names()[1:] and not self.cluster.hosts
         return self.cluster.dispatch.remote_end_ns if is_further else 0
 
     def send_ns(self, tensor: Tensor) -> int:
@@ -88,36 +96,42 @@ class Step:
         return self._receive_ns[tensor.size_bytes]
 
     def alone_ns(self, device: str) -> int:
-        """Return what the step takes at least if it runs on one device, and on hosts.
-
-        An op that could run in several of these places counts for none of them.
-        """
-        hosts = {host.name for host in self.cluster.hosts}
-        busy_ns = dict.fromkeys((device, *hosts), 0)
-        for times_ns in self.time_ns:
-            allowed = [place for place in times_ns if place in busy_ns]
-            if len(allowed) == 1:
-                busy_ns[allowed[0]] += times_ns[allowed[0]]
+        """Return what the step takes at least if all ops are placed on one device."""
+        dispatch = self.cluster.dispatch
+        busy_ns: Counter[str] = Counter()
+        for times_ns, runs_at in zip(self.time_ns, self._runs_at[device], strict=True):
+            busy_ns[runs_at] += times_ns[runs_at]
         if busy_ns[device] and device != self.cluster.device_names()[0]:
-            busy_ns[device] += self.begin_ns(device) + self.end_ns(device)
-        return self.overhead_ns + max(busy_ns.values())
+            busy_ns[device] += dispatch.remote_start_ns + dispatch.remote_end_ns
+        return self.overhead_ns + max(busy_ns.values(), default=0)
+
+
+def _runs_at(graph: OpGraph, ops: tuple[Op, ...], device: Device) -> list[str]:
+    """Return where each op runs that is placed on a device: there, or on its host."""
+    if device.host is None:
+        return [device.name] * len(ops)
+    bound = host_bound(graph, device.kind)
+    return [device.host if op.name in bound else device.name for op in ops]
 
 
 def _times_ns(
-    graph: OpGraph, ops: tuple[Op, ...], costs: Mapping[str, CostTable], cluster: Cluster
+    ops: tuple[Op, ...],
+    runs_at: Iterable[list[str]],
+    costs: Mapping[str, CostTable],
+    cluster: Cluster,
 ) -> list[dict[str, int]]:
     """Return by op what it takes on each place where it can run."""
-    bound = {device.kind: host_bound(graph, device.kind) for device in cluster.devices}
     overhead_ns = {p.name: p.launch_overhead_ns for p in (*cluster.devices, *cluster.hosts)}
+    hosts = [host.name for host in cluster.hosts]
     rows = []
-    for op in ops:
-        row = {}
-        for device in cluster.devices:
-            is_hosted = device.host is not None and op.name in bound[device.kind]
-            place = device.host if is_hosted and device.host is not None else device.name
-            cost = costs[place].costs.get(op.name)
-            row[place] = 0 if cost is None else cost.time_ns + overhead_ns[place]
-        rows.append(row)
+    for op, *places in zip(ops, *runs_at, strict=True):
+        known = {place: costs[place].costs.get(op.name) for place in (*places, *hosts)}
+        rows.append(
+            {
+                place: 0 if cost is None else cost.time_ns + overhead_ns[place]
+                for place, cost in known.items()
+            }
+        )
     return rows
 
 

@@ -64,10 +64,8 @@ def work_value_ns(step: Step, weights: Mapping[str, int]) -> int:
 def idle_ns(step: Step, place: str) -> int:
     """Return for how long no op of a place can run, even if none is placed there.
 
-    A step on several devices takes at least the start and the end of one that is not the first.
+    A split takes at least the start and the end of a device that is not the first.
     """
-    if place not in step.cluster.device_names():
-        return 0
     dispatch = step.cluster.dispatch
     further_ns = dispatch.remote_start_ns + dispatch.remote_end_ns
     return min(further_ns, step.begin_ns(place) + step.end_ns(place))
