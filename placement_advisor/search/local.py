@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 # as some ops, for what it costs beside them.
 OPS_PER_UNIT = 6_000_000
 _OPS_PER_CALL = 800
-# A change that costs this share of the step is kept with probability 1/e, at first and at last.
-_HOT, _COLD = 0.01, 0.0002
+# A change that costs so many times the mean group's share of the step is kept with probability 1/e,
+# at first and at last.
+_HOT, _COLD = 0.1, 0.01
 # Starts on the coarsest groups: the best that are known go on with equal shares of the effort.
 _STARTS = 3
 # Of the changes, the shares that follow a tensor and that move a stretch; the others move anywhere.
@@ -147,7 +148,7 @@ class _Search:
         at = grouping.devices(start)
         cost = best = self.cost(start)
         best_at = at
-        began = self.units
+        began, groups = self.units, len(grouping.movable)
         while self.units < until and not self.is_late():
             progress = (self.units - began) / (until - began)
             change = self._change(grouping, at)
@@ -160,13 +161,13 @@ class _Search:
                 new = self._costs.confirm(change[grouping.group_of], new)
                 if new.key < best.key:
                     best, best_at = new, change
-            if new.key <= cost.key or self._is_worth_a_try(cost, new, progress):
+            if new.key <= cost.key or self._is_worth_a_try(cost, new, progress, groups):
                 at, cost = change, new
         found = best_at[grouping.group_of]
         self._known[found.tobytes()] = best, found
 
-    def _is_worth_a_try(self, cost: Cost, new: Cost, progress: float) -> bool:
-        heat = _HOT * (_COLD / _HOT) ** progress
+    def _is_worth_a_try(self, cost: Cost, new: Cost, progress: float, groups: int) -> bool:
+        heat = _HOT * (_COLD / _HOT) ** progress / groups
         loss = (new.step_ns - cost.step_ns) / max(1, cost.step_ns)
         return bool(self._random.random() < math.exp(-loss / heat))
 
