@@ -68,7 +68,7 @@ def test_one_device_is_too_few_to_split_over(refused: Callable[..., str]) -> Non
 def test_an_unknown_candidate_is_answered_with_the_known(refused: Callable[..., str]) -> None:
     error = refused("model.py", "--candidates", "towers,towrs")
     assert "'towrs'" in error
-    assert "single, towers, alternating" in error
+    assert "single, towers, towers-forward-only, pipeline, parameters-on-host" in error
 
 
 def test_an_empty_list_of_candidates_is_refused(refused: Callable[..., str]) -> None:
