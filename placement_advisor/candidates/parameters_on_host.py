@@ -5,9 +5,9 @@ is done where it stands, with its slots. Only tables that hold more bytes than a
 them go to the host: of any other more bytes would cross than the device saves. Rows whose number is
 unknown count nothing in that.
 
-The host is that of the first device. Where the cluster has none, because its devices are CPUs
-themselves, the second device takes its part. Everything else stands on the first device, but for
-the sum of the rows' gradients, which is as large as the table and is made beside it.
+The host is that of the first device. Where the cluster has none, the second device takes its part.
+Everything else stands on the first device, but for the sum of the rows' gradients, which is as
+large as the table and is made beside it.
 
 Left out: tables that are read through more than a chain of identities; a share of a table.
 """
@@ -72,6 +72,7 @@ def propose(
         member=view.membership,
     )
     device_of = _with_sums_beside_tables(graph, placed, host)
+    where = f"{host}, for want of a host" if host in cluster.device_names() else host
     moved_bytes = sum(op.parameter_bytes for op in graph.ops if device_of.get(op.name) == host)
     rows_bytes = sum(table.rows_bytes for table in large)
     names = [table.variable for table in sorted(large, key=lambda t: (-t.size_bytes, t.variable))]
@@ -79,8 +80,8 @@ def propose(
         label=FAMILY,
         family=FAMILY,
         device_of=device_of,
-        rationale=f"{counted(len(large), 'table')} ({listed(names)}) on {host}, "
-        f"{format_bytes(moved_bytes)} with what the optimizer keeps of them; a step looks up "
+        rationale=f"{counted(len(large), 'table')} ({listed(names)}) on {where}: "
+        f"{format_bytes(moved_bytes)} with optimizer slots, of which a step looks up "
         f"{format_bytes(rows_bytes)}; the rest on {device}",
     )
 

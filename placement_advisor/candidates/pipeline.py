@@ -70,7 +70,7 @@ def propose(
     view = layer_view(graph)
     layers = depth_first(view)
     if len(cluster.devices) < MIN_STAGES:
-        return NotApplicable(family=FAMILY, reason="there is one device: nothing to cut for")
+        return NotApplicable(family=FAMILY, reason="there is one device")
     if len(layers) < MIN_STAGES:
         return NotApplicable(family=FAMILY, reason="the step has no two layers to cut between")
     work_ns = busy_ns(graph, costs, cluster)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph import OpGraph
 
 FAMILY = "towers"
+MIN_DEVICES = 2
 # Any join with a label or a sample weight looks like two towers, one of them a cast. What moves
 # less than 1 % of the compute cannot be told from the single device in any measurement.
 MAX_SHARE_ON_ONE_DEVICE = 0.99
@@ -72,9 +73,12 @@ def propose(
 ) -> Placement | NotApplicable:
     """Return the placement of independent towers on the devices.
 
-    Not applicable where no layer joins two of them, or where nearly all compute stays together.
+    Not applicable with one device, where no layer joins two towers, or where nearly all compute
+    stays together.
     """
     devices = cluster.device_names()
+    if len(devices) < MIN_DEVICES:
+        return NotApplicable(family=FAMILY, reason="there is one device")
     view = layer_graph(graph, costs, cluster)
     splits = _splits(view, devices)
     if not splits:

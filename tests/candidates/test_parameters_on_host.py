@@ -65,8 +65,8 @@ def test_a_table_its_slot_and_all_that_is_as_large_stand_on_the_host():
     assert there >= {"words", "words/m", "read", "rows", "sum", "keep", "update"}
     assert there.isdisjoint({"w", "read_w", "dense", "grad"})
     assert found.rationale == (
-        "1 table (words) on CPU:0, 2.00 kB with what the optimizer keeps of them; a step looks up "
-        "40 B; the rest on GPU:0"
+        "1 table (words) on CPU:0: 2.00 kB with optimizer slots, of which a step looks up 40 B; "
+        "the rest on GPU:0"
     )
 
 
@@ -74,6 +74,7 @@ def test_without_a_host_the_second_device_takes_its_part():
     found = on(lookup_step(), "d0", "d1", "d2")
     assert found.device_of["words"] == "d1"
     assert set(found.device_of.values()) == {"d0", "d1"}
+    assert found.rationale.startswith("1 table (words) on d1, for want of a host: 2.00 kB")
 
 
 def test_a_single_device_without_a_host_has_nowhere_to_put_tables():

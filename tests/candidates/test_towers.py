@@ -107,6 +107,11 @@ def test_four_devices_leave_two_idle_for_two_towers_and_say_so():
     assert placement.rationale.endswith("; d2 and d3 idle: there are more devices than towers")
 
 
+def test_one_device_needs_no_towers():
+    found, _ = split(joined(chain("a", 2, cost_ns=100), chain("b", 2, cost_ns=100)), count=1)
+    assert found == NotApplicable(family="towers", reason="there is one device")
+
+
 def test_five_towers_fill_four_devices():
     towers = [chain(name, 1, cost_ns=100) for name in "abcde"]
     _, layers = split(joined(*towers), count=4)
