@@ -142,7 +142,7 @@ class Dispatch:
 class Cluster:
     """Devices in order, links between them, and how steps are driven.
 
-    Placements name ``devices``; ``hosts`` are there for ops that these cannot run.
+    ``hosts`` are there for ops that the devices cannot run; placements may name them as well.
     """
 
     devices: tuple[Device, ...]
@@ -173,6 +173,10 @@ class Cluster:
     def device_names(self) -> tuple[str, ...]:
         """Return the names in device order, hosts left out."""
         return tuple(device.name for device in self.devices)
+
+    def place_names(self) -> tuple[str, ...]:
+        """Return the names of all that can run ops, devices first, then hosts."""
+        return tuple(place.name for place in (*self.devices, *self.hosts))
 
     def link(self, source: str, target: str) -> Link:
         """Return the link from ``source`` to ``target``.

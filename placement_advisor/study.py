@@ -165,12 +165,14 @@ class Study:
         assert self._cluster is not None
         names = (BASELINE, *(n for n in self._options.candidates if n != BASELINE))
         with self._clock.stage("simulate"):
-            self._proposed = propose(names, self._graph, costs[self._devices[0]], self._devices)
+            self._proposed = propose(names, self._graph, costs, self._cluster)
             folder = self._staging / "placements"
             folder.mkdir()
             for label, placement in self._placements().items():
-                placement.check(self._graph, self._devices)
-                placement.save(folder / f"{label}.json", self._graph, self._devices)
+                placement.check(self._graph, self._cluster.place_names())
+                hosts = (host.name for host in self._cluster.hosts)
+                used = (*self._devices, *(h for h in hosts if h in placement.device_of.values()))
+                placement.save(folder / f"{label}.json", self._graph, used)
             alone = self._placements()[BASELINE]
             self._simulator = Simulator(self._graph, costs, self._cluster)
             self._sensitivity = Sensitivity(self._simulator, self._cluster, alone, doubt)

@@ -150,7 +150,7 @@ class Simulator:
         self._links = LinkArrays(self._arrays, cluster, self._places.index)
 
     def _place(self, placement: Placement) -> Ints:
-        placement.check(self._graph, self._cluster.device_names())
+        placement.check(self._graph, self._cluster.place_names())
         return self._places.of(self._places.devices(placement))
 
     def _run(self, place: Ints, duration_ns: Ints) -> Result:

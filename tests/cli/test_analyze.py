@@ -14,6 +14,7 @@ from watched_testbed import Call, Watch, WatchedTestbed, kill
 
 from placement_advisor import pipeline
 from placement_advisor import testbed as testbed_module
+from placement_advisor.candidates.families import FAMILIES
 from placement_advisor.report.analysis_json import load_schema
 from placement_advisor.testbed import Testbed, usable_cores
 from placement_advisor.trial import RESULT_TOLERANCE
@@ -21,8 +22,8 @@ from placement_advisor.trial import RESULT_TOLERANCE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FEW = ("--rounds", "5", "--steps", "1")
 NAMES = ["single", "towers", "alternating"]
+FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers,alternating")
 needs_two_cores = pytest.mark.skipif(
     len(usable_cores()) < 2, reason="real runs need two cores of their own"
 )
@@ -320,6 +321,7 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     assert analysis["as_is"] is None
     assert [c["measured"] for c in analysis["candidates"]] == [None] * len(analysis["candidates"])
     assert all(c["predicted"] is not None for c in analysis["candidates"] if not c["failure"])
+    assert [c["name"] for c in analysis["candidates"]] == list(FAMILIES)
     assert not (folder / "tensorboard").exists()
 
 
