@@ -86,7 +86,7 @@ def _parameter_sized(graph: OpGraph) -> set[Tensor]:
     open_: list[Tensor] = [
         (edge.producer, edge.port)
         for op in graph.ops
-        if op.role is Role.UPDATE and op.variable in graph
+        if op.role is Role.UPDATE and op.variable is not None and op.variable in graph
         for edge in graph.inputs_of(op.name)
         if not edge.is_control and edge.size_bytes == graph.op(op.variable).parameter_bytes
     ]
