@@ -6,6 +6,7 @@ Left out: ratios so high that nobody asks how high.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from placement_advisor.report.break_even_text import value_text
@@ -42,6 +43,8 @@ _HEIGHT_IN = 4.3
 # Three times as slow is as far from winning as thirty times.
 _TOP_RATIO = 3.0
 _RATIO_TICKS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0)
+# Ticks stand at powers of ten, which need no digits behind the point.
+_TRAILING_ZEROS = re.compile(r"\.0+(?= )")
 # Share of a panel's width that a label takes.
 _LABEL_SHARE = 0.36
 # More of Okabe & Ito's colours; with more splits than colours, these begin again.
@@ -160,8 +163,9 @@ def _label(
 def _tick(axis: Axis, value: float) -> str:
     match axis:
         case Axis.BANDWIDTH:
-            return format_bandwidth(value)
+            text = format_bandwidth(value)
         case Axis.LATENCY:
-            return format_ns(value)
+            text = format_ns(value)
         case Axis.BATCH:
-            return f"{value:,.0f}"
+            text = f"{value:,.0f}"
+    return _TRAILING_ZEROS.sub("", text)

@@ -89,6 +89,5 @@ def _exceptions(sweep: Sweep) -> str:
     expected = 1 if sweep.outcome is Outcome.CROSSES else 0
     if sweep.changes <= expected:
         return ""
-    return (
-        f"; with exceptions: over what was tried, winning and losing change {sweep.changes} times"
-    )
+    times = "once" if sweep.changes == 1 else f"{sweep.changes} times"
+    return f"; not without exception: along what was tried, winning and losing change {times}"

@@ -108,7 +108,7 @@ class BreakEven:
 
     A split wins where its ratio to the baseline is below ``worthwhile_ratio``. ``free_copies`` is
     the best split if copies between devices took no time. An axis is None where it has no value:
-    the batch if none is known, the latency if links have none.
+    the batch if none is known, the latency if links have none, the bandwidth if it has no end.
     """
 
     baseline: str
@@ -155,7 +155,7 @@ def break_even(
     def at_latency(factor: float) -> BestSplit:
         return on(lambda link: link.with_latency_scaled(factor))
 
-    bandwidth = round(min(link.bandwidth_bytes_per_s for link in links))
+    bandwidth = min(link.bandwidth_bytes_per_s for link in links)
     latency_ns = max(link.latency_ns for link in links)
     sweep_batch = None
     if batch_size is not None:
@@ -171,8 +171,10 @@ def break_even(
         free_copies=on(
             lambda link: link.with_latency_scaled(0).with_bytes_scaled(_NEXT_TO_NOTHING)
         ),
-        bandwidth=_sweep(Axis.BANDWIDTH, bandwidth, LINK_REACH, at_bandwidth, worthwhile_ratio)
-        if bandwidth
+        bandwidth=_sweep(
+            Axis.BANDWIDTH, round(bandwidth), LINK_REACH, at_bandwidth, worthwhile_ratio
+        )
+        if bandwidth < math.inf
         else None,
         latency=_sweep(Axis.LATENCY, latency_ns, LINK_REACH, at_latency, worthwhile_ratio)
         if latency_ns

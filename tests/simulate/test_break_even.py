@@ -188,6 +188,12 @@ def test_without_a_split_or_a_link_there_is_no_break_even():
         )
 
 
+def test_a_bandwidth_without_end_is_not_swept():
+    found = towers(pair(bytes_per_ns=float("inf")))
+    assert found.bandwidth is None
+    assert found.latency is not None
+
+
 def test_an_unknown_batch_and_a_latency_of_zero_are_not_swept():
     found = towers(pair(latency_ns=0), batch_size=None)
     assert (found.batch, found.latency) == (None, None)
