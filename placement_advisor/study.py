@@ -227,6 +227,8 @@ class Study:
 
     def _time_input(self, loader: Child) -> None:
         """Time the user's dataset alone; last of all that the loader does, as it may hang."""
+        if loader.failure() is not None:  # A step of theirs ended it, which has been said.
+            return
         self._watcher.working("timing the dataset alone", 0, 1)
         answer = loader.call(f"{_INPUT_TIMER}:time_input", time_limit_s=_INPUT_LIMIT_S)
         if isinstance(answer, ChildFailure | RunFailure):
