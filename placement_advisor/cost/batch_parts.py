@@ -35,6 +35,7 @@ _SAME_SIZE_KINDS = frozenset(elementwise.FORMULAS) | {
     "Identity",
     "Reshape",
     "Squeeze",
+    "Transpose",
 }
 
 

@@ -1,8 +1,8 @@
 """How well one graph tells what grows with the batch: against the same step at another batch size.
 
 Give pairs of graph files (`advisor trace MODEL --batch-size N -o FILE`) with their batch sizes,
-each as ``FILE=N``. The first of a pair is scaled to the batch of the second by `batch_parts`. Counted
-are the tensors whose size comes out wrong, and the bytes by which they are.
+each as ``FILE=N``. The first of a pair is scaled to the batch of the second by `batch_parts`.
+Counted are the tensors whose size comes out wrong, and the bytes by which they are.
 """
 
 from __future__ import annotations

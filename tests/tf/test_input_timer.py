@@ -16,6 +16,8 @@ from placement_advisor.tf.input_timer import (
     timed,
     transformations,
 )
+from placement_advisor.tf.loaded_step import leading_size
+from placement_advisor.tf.loader import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,3 +133,51 @@ def test_what_the_user_raises_comes_out():
     broken = batches(3).map(lambda x: tf.py_function(fails, [x], x.dtype))
     with pytest.raises(Exception, match="no such shard"):
         timed(broken, 4, clock(MS))
+
+
+ROWS = """
+import keras
+import numpy as np
+import tensorflow as tf
+import placement_advisor
+
+rows = tf.data.Dataset.from_tensor_slices(np.zeros((16, 3), np.float32)).batch(4)
+"""
+STEP = """
+weights = tf.Variable(tf.zeros((3, 2)))
+
+@tf.function
+def step(x):
+    return x @ weights
+
+"""
+MODEL = "model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        STEP + "dataset = rows\n",
+        STEP + "def workload():\n    return placement_advisor.Workload(step=step, inputs=rows)\n",
+        MODEL + "dataset = rows\n",
+        # Targets are made up; the inputs are the user's all the same.
+        MODEL + "model.compile('sgd', 'mse')\ndataset = rows\n",
+    ],
+)
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_the_dataset_of_a_model_file_is_kept_as_it_was_written(write_model, code, batch_size):
+    found = load(str(write_model(ROWS + code)), name=None, mode=None, batch_size=batch_size)
+    assert [len(batch) for batch in found.dataset] == [4] * 4
+    assert found.batch_size == (batch_size or 4)
+    answer = timed(found.dataset, leading_size(found.specs), clock(MS))
+    assert isinstance(answer, InputTiming if batch_size is None else RunFailure)
+
+
+def test_a_model_file_without_a_dataset_has_none_to_time(write_model):
+    found = load(
+        str(write_model(ROWS + STEP + "inputs = np.zeros((4, 3), np.float32)\n")),
+        name=None,
+        mode=None,
+        batch_size=None,
+    )
+    assert found.dataset is None
