@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
     from placement_advisor.compare import Comparison
     from placement_advisor.devices import Cluster
+    from placement_advisor.input_timing import InputTiming
     from placement_advisor.measure import Interval, Measurement
     from placement_advisor.placement import Placement
+    from placement_advisor.simulate.break_even import BreakEven
     from placement_advisor.simulate.schedule import Schedule
     from placement_advisor.simulate.sensitivity import PredictedRatio
 
@@ -129,7 +131,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Everything that one `advisor analyze` found out. ``timings_ns`` is wall time by stage."""
+    """Everything that one `advisor analyze` found out. ``timings_ns`` is wall time by stage.
+
+    ``break_even`` is None where there is no split, or no single device, to compare with;
+    ``input_timing`` where the model file has no dataset, or it was not timed.
+    """
 
     advisor_version: str
     tensorflow_version: str
@@ -141,3 +147,5 @@ class Analysis:
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
     timings_ns: Mapping[str, int]
+    break_even: BreakEven | None = None
+    input_timing: InputTiming | None = None

@@ -10,6 +10,12 @@ import math
 from typing import TYPE_CHECKING
 
 from placement_advisor.report import markdown_evidence as evidence
+from placement_advisor.report.break_even_text import (
+    BREAK_EVEN_NOTE,
+    break_even_lines,
+    break_even_title,
+)
+from placement_advisor.report.input_text import input_line
 from placement_advisor.report.markdown_syntax import bullets, escape, section, table
 from placement_advisor.report.tables import (
     AS_IS,
@@ -47,6 +53,8 @@ def render_markdown(analysis: Analysis) -> str:
         _candidate_table(analysis),
         section("Why", bullets(analysis.recommendation.reasons)),
         _pictures(analysis),
+        section("Break-even", *_break_even(analysis)),
+        escape(input_line(analysis) or ""),
         section("Placements", *(_placement(c) for c in analysis.candidates if c.placement)),
         section("Copies", *evidence.copies(analysis)),
         section("Copies against compute, measured", *evidence.activities(analysis)),
@@ -145,6 +153,16 @@ def _pictures(analysis: Analysis) -> str:
         f"![Timeline: a lane per device and link, {shown}](timeline.png)\n\n"
         f"![Comparison: compute, copies and step time, {shown}](comparison.png)"
     )
+
+
+def _break_even(analysis: Analysis) -> Iterable[str]:
+    found = analysis.break_even
+    if found is None:
+        return
+    yield f"{escape(break_even_title(found))}."
+    yield bullets(break_even_lines(found))
+    yield "![Break-even: the best split over single, simulated](break-even.png)"
+    yield BREAK_EVEN_NOTE
 
 
 def _placement(candidate: Candidate) -> str:

@@ -19,6 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from placement_advisor.analysis import AdviceVerdict, FailureKind
+from placement_advisor.report.break_even_text import break_even_lines, break_even_title
+from placement_advisor.report.input_text import input_line
 from placement_advisor.report.tables import (
     ACTIVITY_HEADINGS,
     AS_IS,
@@ -57,10 +59,12 @@ _VERDICT_STYLE = {
 _COPY_STYLE = "yellow"
 _FAILURE_STYLE = "red"
 _HEADING_STYLE = "bold"
+_BREAK_EVEN_PICTURE = "break-even.png"
 _FILES = (
     ("report.md", "all of this, with placements and copies in full"),
     ("timeline.png", "devices and links over time"),
     ("comparison.png", "compute against copies"),
+    (_BREAK_EVEN_PICTURE, "what would have to change for a split to win"),
     ("analysis.json", "the same for programs"),
     ("placements/", "which device each op runs on"),
     ("predictions/", "what was predicted, written before that candidate ran"),
@@ -100,6 +104,11 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
     yield _footnotes(analysis)
     if analysis.recommendation.reasons:
         yield _section("Why", _bullets(analysis.recommendation.reasons))
+    if analysis.break_even is not None:
+        lines = break_even_lines(analysis.break_even)
+        yield _section(break_even_title(analysis.break_even), _bullets(lines))
+    if (line := input_line(analysis)) is not None:
+        yield Text(one_line(line))
     for candidate in analysis.candidates:
         if candidate.measured and candidate.measured.profile:
             yield _activities(candidate.name, candidate.measured.profile)
@@ -233,6 +242,8 @@ def _finding(finding: Finding) -> RenderableType:
 def _files(analysis: Analysis, output_dir: Path) -> Text:
     text = Text(f"Files in {output_dir}", style=_HEADING_STYLE)
     for name, content in _FILES:
+        if name == _BREAK_EVEN_PICTURE and analysis.break_even is None:
+            continue
         text.append(f"\n  {name:<15} {content}", style="not bold")
     if any(c.measured and c.measured.profile_run for c in analysis.candidates):
         command = f"tensorboard --logdir {shlex.quote(str(output_dir / 'tensorboard'))}"

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from placement_advisor.report.analysis_json import analysis_as_json, predicted_as_json
+from placement_advisor.report.break_even_plot import plot_break_even
 from placement_advisor.report.markdown import render_markdown
 from placement_advisor.report.plots import plot_comparison, plot_timeline
 
@@ -35,3 +36,5 @@ def write_reports(analysis: Analysis, folder: Path) -> None:
     (folder / "report.md").write_text(render_markdown(analysis), encoding="utf-8")
     plot_timeline(analysis, folder / "timeline.png")
     plot_comparison(analysis, folder / "comparison.png")
+    if analysis.break_even is not None:
+        plot_break_even(analysis, analysis.break_even, folder / "break-even.png")

@@ -71,6 +71,8 @@ def test_top_level_has_the_fields_of_the_contract_in_order(content: dict[str, An
         "as_is",
         "candidates",
         "recommendation",
+        "break_even",
+        "input",
         "findings",
         "timings_ns",
     ]
