@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import __version__
+from placement_advisor.advice.findings.evidence import Evidence, gather
+from placement_advisor.advice.findings.rules import find_all
 from placement_advisor.advice.recommend import recommend
 from placement_advisor.analysis import (
     Analysis,
@@ -155,9 +157,23 @@ class Study:
             as_is=as_is,
             candidates=candidates,
             recommendation=recommend(candidates, testbed, as_is),
-            findings=(),
+            findings=find_all(self._evidence(candidates)),
             warnings=tuple(self._warnings + _failures_in_words(candidates)),
             timings_ns=self._clock.timings_ns(),
+        )
+
+    def _evidence(self, candidates: tuple[Candidate, ...]) -> Evidence:
+        """Return what rules may look at."""
+        assert self._cluster is not None
+        assert self._simulator is not None
+        return gather(
+            graph=self._graph,
+            cluster=self._cluster,
+            simulator=self._simulator,
+            candidates=candidates,
+            requested_device_of=self._traced.requested_device_of,
+            line_of=self._traced.line_of,
+            batch_size=self._traced.batch_size,
         )
 
     def _propose(self, costs: Mapping[str, CostTable], doubt: Doubt) -> None:
