@@ -19,6 +19,7 @@ from placement_advisor.analysis import (
     ModelSummary,
     TestbedSummary,
 )
+from placement_advisor.batch_sizes import batch_points
 from placement_advisor.candidates.families import propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import Child, ChildFailure
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.clock import Clock
+    from placement_advisor.cost.batch import Throughput
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
     from placement_advisor.elsewhere import Elsewhere
@@ -97,6 +99,7 @@ class Study:
         self._ratios: dict[str, PredictedRatio] = {}
         self._trial: Trial | None = None
         self._as_is: list[int] = []
+        self._batch_points: tuple[Throughput, ...] = ()
         self._as_is_failed = False
         self._warnings: list[str] = []
 
@@ -139,6 +142,8 @@ class Study:
             self._time_as_is(loader, 0)
             self._as_is.clear()  # The first call traces.
             self._trial.race(self._options.rounds, lambda number: self._time_as_is(loader, number))
+            self._watcher.working("timing other batch sizes", 0, 1)
+            self._batch_points = batch_points(loader, self._traced.batch_size, self._as_is)
         loader.close()
         with self._clock.stage("profile"):
             self._trial.profile_all()
@@ -174,6 +179,7 @@ class Study:
             requested_device_of=self._traced.requested_device_of,
             line_of=self._traced.line_of,
             batch_size=self._traced.batch_size,
+            batch_points=self._batch_points,
         )
 
     def _propose(self, costs: Mapping[str, CostTable], doubt: Doubt) -> None:

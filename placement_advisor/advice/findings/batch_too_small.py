@@ -18,12 +18,19 @@ from placement_advisor.graph import Role
 from placement_advisor.units import format_ns, format_share
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from placement_advisor.advice.findings.evidence import Evidence
+    from placement_advisor.cost.batch import Throughput
 
 CODE = "PA302"
 NAME = "batch-too-small"
 GOOD_SHARE = 0.9
+# Step times on a busy machine wander by a tenth; what is further off is no line, and 9·a/b would
+# make nonsense of it.
+MAX_MISFIT = 0.15
 _LEAST_SIZES = 2
+_TOLD_BY = {"measured": "measured, your step as it is on this machine", "simulated": "simulated"}
 _WITH_BATCH = frozenset({Role.FORWARD, Role.BACKWARD})
 
 
@@ -47,7 +54,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
             name=NAME,
             finding=f"at batch {batch} a step reaches {format_share(share)} of the best rate: "
             f"{format_ns(line.fixed_ns)} of it do not depend on the batch, "
-            f"{format_ns(line.per_sample_ns)} go to each sample ({basis})",
+            f"{format_ns(line.per_sample_ns)} go to each sample ({_TOLD_BY[basis]})",
             action=f"take a batch of {at_least}{good_batch} for {format_share(GOOD_SHARE)} of the "
             "best rate, if it fits and training allows it, before splitting",
             where={},
@@ -58,10 +65,19 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
 
 
 def _line(evidence: Evidence) -> tuple[BatchTime | None, str]:
-    points = evidence.batch_points
-    if len({point.batch for point in points}) >= _LEAST_SIZES:
-        return fit_batch_time(points), "measured"
+    measured = _measured_line(evidence.batch_points)
+    if measured is not None:
+        return measured, "measured"
     return _simulated_line(evidence), "simulated"
+
+
+def _measured_line(points: Sequence[Throughput]) -> BatchTime | None:
+    """Return the line through the measurements, None if they are too few or lie on none."""
+    if len({point.batch for point in points}) < _LEAST_SIZES:
+        return None
+    line = fit_batch_time(points)
+    off = max(abs(line.step_ns(point.batch) / point.step_ns - 1) for point in points)
+    return line if off <= MAX_MISFIT else None
 
 
 def _simulated_line(evidence: Evidence) -> BatchTime | None:
