@@ -24,9 +24,9 @@ class Traced:
     """What the command learns about the model; the bundle itself stays on disk.
 
     ``members`` names the ops that run within each loop or conditional of the graph.
-    ``requested_device_of`` has the device that the user's own `tf.device` scopes ask for, as
-    ``GPU:1``, for the ops within such scopes; ``line_of`` the innermost line of the user's code
-    that made an op, where there is one.
+    ``requested_device_of`` has the device that `tf.device` scopes ask for, as ``GPU:1``, for the
+    ops within such scopes: the user's own, and those of Keras around lookups of texts. ``line_of``
+    has the innermost line of the user's code that made an op, where there is one.
     """
 
     graph: OpGraph

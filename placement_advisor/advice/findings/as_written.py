@@ -2,9 +2,11 @@
 
 Model: TensorFlow's. What no scope names runs on the default device, the backward pass too; an op
 that takes a variable runs where the variable stands, which is with the layer that reads it first.
-The n-th device named is the n-th of the cluster, the default device the first of them.
+The n-th device named is the n-th of the cluster, the default device the first of them. Devices of
+another kind than the default one are hosts of GPUs: what asks for one counts with the first device,
+whose host takes the ops that it cannot run. (Keras asks for the CPU for its lookups of texts.)
 
-Left out: the process and the host that a scope names; where eager code has created a variable.
+Left out: the process that a scope names; where eager code has created a variable.
 """
 
 from __future__ import annotations
@@ -63,13 +65,20 @@ def as_written(
     """
     by_layer = layer_devices(graph, requested_device_of)
     default = default_device(requested_device_of)
-    others = sorted(set(by_layer.values()) - {default}, key=_by_number)
+    kind = kind_of_device(default)
+    others = sorted(
+        {asked for asked in by_layer.values() if kind_of_device(asked) == kind} - {default},
+        key=_by_number,
+    )
     names = cluster.device_names()
     if not others or 1 + len(others) > len(names):
         return None
     device = dict(zip([default, *others], names, strict=False))
     device_of = place_by_layer(
-        graph, {layer: device[asked] for layer, asked in by_layer.items()}, {}, names[0]
+        graph,
+        {layer: device.get(asked, names[0]) for layer, asked in by_layer.items()},
+        {},
+        names[0],
     )
     for op in placed_ops(graph):
         if op.variable is not None:

@@ -10,7 +10,7 @@ Left out: input that slows the step down by taking cores from it.
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import Finding
@@ -36,7 +36,7 @@ def _slow_input(evidence: Evidence) -> Finding | None:
     if timing is None or not timing.batch_ns or step is None:
         return None
     step_ns, basis = step
-    batch_ns = median(timing.batch_ns)
+    batch_ns = mean(timing.batch_ns)
     if step_ns >= BUSY_SHARE * batch_ns:
         return None
     rate = ""

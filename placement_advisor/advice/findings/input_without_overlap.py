@@ -7,7 +7,7 @@ adds a prefetch of its own where it may, and what a map costs on several cores d
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import Finding
@@ -25,10 +25,10 @@ MIN_INPUT_SHARE = 0.1
 def find(evidence: Evidence) -> tuple[Finding, ...]:
     """Return what the pipeline lacks, if it takes a noticeable part of a step's time."""
     timing, step = evidence.input_timing, evidence.step_alone()
-    if timing is None or not timing.batch_ns or step is None:
+    if timing is None or not timing.batch_ns or not timing.transformations or step is None:
         return ()
     step_ns, basis = step
-    batch_ns = median(timing.batch_ns)
+    batch_ns = mean(timing.batch_ns)
     missing = _missing(timing.transformations)
     if not missing or batch_ns < MIN_INPUT_SHARE * step_ns:
         return ()
@@ -48,7 +48,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
 
 def _missing(transformations: tuple[str, ...]) -> dict[str, str]:
     """Return what is missing, with the call that adds it."""
-    kinds = [kind.removesuffix("Dataset") for kind in _without_versions(transformations)]
+    kinds = [kind.removesuffix("Dataset") for kind in transformations]
     missing = {}
     if "Prefetch" not in kinds:
         missing["prefetch"] = ".prefetch(tf.data.AUTOTUNE) at the end"
@@ -57,7 +57,3 @@ def _missing(transformations: tuple[str, ...]) -> dict[str, str]:
     if any(kind in ("Map", "ParallelMap") for kind in kinds) and "Cache" not in kinds:
         missing["cache"] = ".cache() after what is the same in every epoch, if it fits in memory"
     return missing
-
-
-def _without_versions(transformations: tuple[str, ...]) -> list[str]:
-    return [kind.rstrip("0123456789").removesuffix("V") for kind in transformations]

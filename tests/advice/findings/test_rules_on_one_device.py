@@ -16,7 +16,7 @@ from placement_advisor.input_timing import InputTiming
 
 MS = 1_000_000
 STEP = graph_of([op("forward", 8), op("update", 8, Role.UPDATE)], ("forward", "update"))
-GOOD_INPUT = ("TensorSliceDataset", "ParallelMapDatasetV2", "CacheDatasetV2", "PrefetchDataset")
+GOOD_INPUT = ("TensorSliceDataset", "ParallelMapDataset", "CacheDataset", "PrefetchDataset")
 
 
 def _evidence(costs_ns=(60, 30), launch_ns=0, **more):
@@ -104,10 +104,10 @@ def test_a_step_without_a_batch_has_none_to_enlarge():
 @pytest.mark.parametrize(
     ("transformations", "missing"),
     [
-        (("TensorSliceDataset", "BatchDatasetV2"), "prefetch"),
+        (("TensorSliceDataset", "BatchDataset"), "prefetch"),
         (("MapDataset", "CacheDataset", "PrefetchDataset"), "parallel map"),
-        (("ParallelMapDatasetV2", "BatchDatasetV2", "PrefetchDataset"), "cache"),
-        (("MapDataset", "BatchDatasetV2"), "prefetch and no parallel map and no cache"),
+        (("ParallelMapDataset", "BatchDataset", "PrefetchDataset"), "cache"),
+        (("MapDataset", "BatchDataset"), "prefetch and no parallel map and no cache"),
     ],
 )
 def test_what_the_input_lacks_is_named(transformations, missing):
@@ -122,3 +122,7 @@ def test_a_pipeline_with_everything_or_next_to_no_work_is_left_alone():
     assert input_without_overlap.find(_evidence(input_timing=_input(45))) == ()
     assert input_without_overlap.find(_evidence(input_timing=_input(8, ["MapDataset"]))) == ()
     assert input_without_overlap.find(_evidence()) == ()
+
+
+def test_a_dataset_that_does_not_tell_how_it_is_made_is_left_alone():
+    assert input_without_overlap.find(_evidence(input_timing=_input(45, ()))) == ()

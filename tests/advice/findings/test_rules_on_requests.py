@@ -131,7 +131,9 @@ def test_the_placement_that_scopes_make():
     asked = {"first": "/job:worker/task:0/GPU:0", "second": "/job:worker/task:1/GPU:0"}
     assert as_written(graph, {"second": "GPU:0"}, cluster) is None
     assert as_written(graph, asked, cluster) is None  # With the default device they are three.
-    placement = as_written(graph, {"second": "GPU:3"}, cluster)
+    # Of GPUs and their host only the GPUs are devices.
+    assert as_written(graph, {"first": "CPU:0", "second": "GPU:0"}, cluster) is None
+    placement = as_written(graph, {"first": "CPU:0", "second": "GPU:3"}, cluster)
     # Nobody named the variable's device: it is where the layer that reads it is.
     assert placement.device_of == {
         "first": "a", "w": "b", "read": "b", "second": "b", "second/grad": "a",
