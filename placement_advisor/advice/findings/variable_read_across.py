@@ -20,13 +20,18 @@ MAX_VARIABLES = 3
 
 
 def find(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return the largest variables whose reading across costs time, by split."""
-    return tuple(
-        finding
-        for split in evidence.splits
-        for copy in _largest(evidence, split)
-        if (finding := _finding(evidence, split, copy)) is not None
-    )
+    """Return the largest variables whose reading across costs time, by split.
+
+    Of several that one move brings together, as kernel and bias of a layer, the largest stands for
+    all.
+    """
+    found: dict[tuple[str, str], Finding] = {}
+    for split in evidence.splits:
+        for copy in _largest(evidence, split):
+            finding = _finding(evidence, split, copy)
+            if finding is not None:
+                found.setdefault((split.name, finding.action), finding)
+    return tuple(found.values())
 
 
 def _largest(evidence: Evidence, split: Split) -> list[Transfer]:

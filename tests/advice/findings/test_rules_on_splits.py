@@ -50,6 +50,24 @@ def test_a_variable_that_crosses_every_step_by_hand():
     }  # fmt: skip
 
 
+def test_variables_that_one_move_brings_together_are_one_finding():
+    def variable(name, size_bytes):
+        handle = op(name, kind="VarHandleOp", role=Role.VARIABLE, variable=name, layer="low")
+        read = op(f"{name}/read", size_bytes, kind="ReadVariableOp", variable=name, layer="low")
+        return [handle, read]
+
+    graph = graph_of(
+        [*variable("bias", 50), *variable("kernel", 500), op("high", 10)],
+        ("bias", "bias/read"), ("kernel", "kernel/read"),
+        ("bias/read", "high"), ("kernel/read", "high"),
+    )  # fmt: skip
+    costs = {"bias/read": 0, "kernel/read": 0, "high": 30}
+    evidence = evidence_of(graph, costs, on(graph, "halves", {"high": "b"}))
+    (finding,) = variable_read_across.find(evidence)
+    assert "variable kernel (500 B)" in finding.finding
+    assert finding.action == "put layer high on a"
+
+
 def test_a_variable_on_its_readers_device_is_not_found():
     graph, costs = _with_variable(500)
     there = dict.fromkeys(("w", "read", "low", "high"), "b")
