@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 CODE = "PA302"
 NAME = "batch-too-small"
 GOOD_SHARE = 0.9
+# A line says nothing so far from where it was fitted.
+MAX_FACTOR = 64
 # Step times on a busy machine wander by a tenth; what is further off is no line, and 9·a/b would
 # make nonsense of it.
 MAX_MISFIT = 0.15
@@ -48,6 +50,9 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
         GOOD_SHARE / (1 - GOOD_SHARE) * line.fixed_ns / line.per_sample_ns - 1e-9
     )
     at_least = "" if basis == "measured" else "at least "
+    wanted = f"of {at_least}{good_batch}"
+    if good_batch > MAX_FACTOR * batch:
+        wanted = f"that is much larger (it takes more than {MAX_FACTOR} times this one)"
     return (
         Finding(
             code=CODE,
@@ -55,7 +60,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
             finding=f"at batch {batch} a step reaches {format_share(share)} of the best rate: "
             f"{format_ns(line.fixed_ns)} of it do not depend on the batch, "
             f"{format_ns(line.per_sample_ns)} go to each sample ({_TOLD_BY[basis]})",
-            action=f"take a batch of {at_least}{good_batch} for {format_share(GOOD_SHARE)} of the "
+            action=f"take a batch {wanted} for {format_share(GOOD_SHARE)} of the "
             "best rate, if it fits and training allows it, before splitting",
             where={},
             saving_ns=round(line.fixed_ns + best_ns - best_ns / GOOD_SHARE),

@@ -81,6 +81,14 @@ def test_a_batch_that_is_too_small_by_hand():
     assert (finding.saving_ns, finding.saving_basis) == (round(500 - 100 / 0.9), "measured")
 
 
+def test_no_batch_is_named_far_from_where_the_line_was_fitted():
+    # 9 · 1000 / 1 = 9000 is 900 times the batch.
+    points = _points((10, 1_010), (5, 1_005))
+    (finding,) = batch_too_small.find(_evidence(batch_size=10, batch_points=points))
+    assert "more than 64 times this one" in finding.action
+    assert "9000" not in finding.action
+
+
 def test_a_batch_that_is_large_enough_is_not_found():
     points = _points((360, 4_000), (180, 2_200))
     assert batch_too_small.find(_evidence(batch_size=360, batch_points=points)) == ()
