@@ -120,13 +120,19 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something to act on, found by one rule."""
+    """Something to act on, found by one rule.
+
+    ``code`` and ``name`` are the rule's. ``saving_ns`` is what acting on it saves per step, None if
+    that is not known; ``saving_basis`` says where the figure comes from: simulated or measured.
+    """
 
     code: str
+    name: str
     finding: str
     action: str
     where: Mapping[str, str | int]
     saving_ns: int | None
+    saving_basis: str = "simulated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

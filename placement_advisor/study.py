@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import __version__
+from placement_advisor.advice.findings.evidence import Evidence, gather
+from placement_advisor.advice.findings.rules import find_all
 from placement_advisor.advice.recommend import recommend
 from placement_advisor.analysis import (
     Analysis,
@@ -17,6 +19,7 @@ from placement_advisor.analysis import (
     ModelSummary,
     TestbedSummary,
 )
+from placement_advisor.batch_sizes import batch_points
 from placement_advisor.candidates.families import propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import Child, ChildFailure
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.clock import Clock
+    from placement_advisor.cost.batch import Throughput
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
     from placement_advisor.elsewhere import Elsewhere
@@ -102,6 +106,7 @@ class Study:
         self._ratios: dict[str, PredictedRatio] = {}
         self._trial: Trial | None = None
         self._as_is: list[int] = []
+        self._batch_points: tuple[Throughput, ...] = ()
         self._as_is_failed = False
         self._input_timing: InputTiming | None = None
         self._warnings: list[str] = []
@@ -146,6 +151,8 @@ class Study:
             self._as_is.clear()  # The first call traces.
             self._trial.race(self._options.rounds, lambda number: self._time_as_is(loader, number))
             self._time_input(loader)
+            self._watcher.working("timing other batch sizes", 0, 1)
+            self._batch_points = batch_points(loader, self._traced.batch_size, self._as_is)
         loader.close()
         with self._clock.stage("profile"):
             self._trial.profile_all()
@@ -164,11 +171,26 @@ class Study:
             as_is=as_is,
             candidates=candidates,
             recommendation=recommend(candidates, testbed, as_is),
-            findings=(),
+            findings=find_all(self._evidence(candidates)),
             warnings=tuple(self._warnings + _failures_in_words(candidates)),
             break_even=self._break_even(),
             input_timing=self._input_timing,
             timings_ns=self._clock.timings_ns(),
+        )
+
+    def _evidence(self, candidates: tuple[Candidate, ...]) -> Evidence:
+        """Return what rules may look at."""
+        assert self._cluster is not None
+        assert self._simulator is not None
+        return gather(
+            graph=self._graph,
+            cluster=self._cluster,
+            simulator=self._simulator,
+            candidates=candidates,
+            requested_device_of=self._traced.requested_device_of,
+            line_of=self._traced.line_of,
+            batch_size=self._traced.batch_size,
+            batch_points=self._batch_points,
         )
 
     def _propose(self, costs: Mapping[str, CostTable], doubt: Doubt) -> None:

@@ -13,6 +13,7 @@ from placement_advisor import __version__
 from placement_advisor.cli.analyze import analyze
 from placement_advisor.cli.calibrate import calibrate
 from placement_advisor.cli.doctor import doctor
+from placement_advisor.cli.explain import explain
 from placement_advisor.cli.graph import graph
 from placement_advisor.cli.simulate import simulate
 from placement_advisor.cli.trace import trace
@@ -41,6 +42,7 @@ app.command()(simulate)
 app.command()(verify)
 app.command()(calibrate)
 app.command()(doctor)
+app.command()(explain)
 
 
 def _print_version(asked: bool) -> None:

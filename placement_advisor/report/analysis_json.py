@@ -205,10 +205,12 @@ def _input(timing: InputTiming, batch_size: int | None) -> dict[str, Any]:
 def _finding(finding: Finding) -> dict[str, Any]:
     content: dict[str, Any] = {
         "code": finding.code,
+        "name": finding.name,
         "finding": finding.finding,
         "action": finding.action,
         "where": dict(finding.where),
     }
     if finding.saving_ns is not None:
         content["saving_ns"] = finding.saving_ns
+        content["saving_basis"] = finding.saving_basis
     return content

@@ -182,14 +182,14 @@ def _placement(candidate: Candidate) -> str:
 
 def _finding(finding: Finding) -> str:
     lines = [
-        f"**{escape(finding.code)}** {escape(finding.finding)}",
+        f"**{escape(finding.code)} {escape(finding.name)}**: {escape(finding.finding)}",
         "",
         f"- do: {escape(finding.action)}",
     ]
     if where := where_text(finding):
         lines.append(f"- where: {escape(where)}")
     if finding.saving_ns is not None:
-        lines.append(f"- saves: {format_ns(finding.saving_ns)} per step (simulated)")
+        lines.append(f"- saves: {format_ns(finding.saving_ns)} per step ({finding.saving_basis})")
     return "\n".join(lines)
 
 

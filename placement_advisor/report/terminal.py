@@ -42,7 +42,7 @@ from placement_advisor.report.tables import (
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from rich.console import RenderableType
@@ -56,6 +56,8 @@ _VERDICT_STYLE = {
     AdviceVerdict.CANNOT_TELL: "bold yellow",
     AdviceVerdict.CANNOT_FIT: "bold red",
 }
+# More of them push the verdict out of sight; the report has all.
+MAX_FINDINGS = 5
 _COPY_STYLE = "yellow"
 _FAILURE_STYLE = "red"
 _HEADING_STYLE = "bold"
@@ -113,7 +115,7 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
         if candidate.measured and candidate.measured.profile:
             yield _activities(candidate.name, candidate.measured.profile)
     if analysis.findings:
-        yield _section("Findings, most valuable first", *map(_finding, analysis.findings))
+        yield _findings(analysis.findings)
     if analysis.warnings:
         yield _section("Warnings", _bullets(analysis.warnings))
 
@@ -228,14 +230,25 @@ def _activities(name: str, profile: StepProfile) -> Group:
     return Group(heading, table)
 
 
+def _findings(findings: Sequence[Finding]) -> RenderableType:
+    shown = findings[:MAX_FINDINGS]
+    parts: list[RenderableType] = list(map(_finding, shown))
+    if len(findings) > len(shown):
+        parts.append(Text(f"{len(findings) - len(shown)} more in report.md"))
+    parts.append(Text(f"What a finding means: advisor explain {shown[0].code}", style="dim"))
+    return _section("Findings, most valuable first", *parts)
+
+
 def _finding(finding: Finding) -> RenderableType:
-    body = Text(one_line(finding.finding))
-    body.append(f"\ndo: {one_line(finding.action)}")
+    body = Text(finding.name, style=_HEADING_STYLE)
+    body.append(f"\n{one_line(finding.finding)}", style="not bold")
+    body.append(f"\ndo: {one_line(finding.action)}", style="not bold")
     where = where_text(finding)
     if where:
-        body.append(f"\nwhere: {one_line(where)}")
+        body.append(f"\nwhere: {one_line(where)}", style="not bold")
     if finding.saving_ns is not None:
-        body.append(f"\nsaves: {format_ns(finding.saving_ns)} per step (simulated)")
+        saves = f"{format_ns(finding.saving_ns)} per step ({finding.saving_basis})"
+        body.append(f"\nsaves: {saves}", style="not bold")
     return _hanging([(Text(finding.code, style=_HEADING_STYLE), body)])
 
 

@@ -28,6 +28,7 @@ from placement_advisor.tf.loader import load
 from placement_advisor.tf.model_file import describe, hint_for
 from placement_advisor.tf.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
 from placement_advisor.tf.oprows import composites_of, op_graph
+from placement_advisor.tf.user_requests import requested_devices, source_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,6 +96,8 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         chosen=workload.chosen + (", summaries left out" if step.summaries else ""),
         batch_size=workload.batch_size,
         tensorflow_version=tf.__version__,
+        requested_device_of=requested_devices(step.ops),
+        line_of=source_lines(function.graph, own, Path(path)),
     )
 
 

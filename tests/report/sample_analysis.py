@@ -335,6 +335,7 @@ def sample() -> Analysis:
         findings=(
             Finding(
                 code="PA201",
+                name="step-waits-for-transfers",
                 finding="the gradient of the shared embedding crosses worker:1 → worker:0",
                 action="keep the item tower's part of the embedding on worker:1",
                 where={"layer": "item_conv", "file": "sample_models/deepconn.py", "line": 41},
