@@ -117,6 +117,19 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HowToSplit:
+    """How to carry out one candidate.
+
+    ``words`` say it by layers, ``words_in_short`` in a line; ``listing`` is Python code.
+    """
+
+    candidate: str
+    words: str
+    words_in_short: str
+    listing: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something to act on, found by one rule."""
 
@@ -129,7 +142,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Everything that one `advisor analyze` found out. ``timings_ns`` is wall time by stage."""
+    """Everything that one `advisor analyze` found out. ``timings_ns`` is wall time by stage.
+
+    ``how`` is about the candidate that the recommendation names, None if it names none.
+    """
 
     advisor_version: str
     tensorflow_version: str
@@ -141,3 +157,4 @@ class Analysis:
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
     timings_ns: Mapping[str, int]
+    how: HowToSplit | None = None

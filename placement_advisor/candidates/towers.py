@@ -29,6 +29,7 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.graph import Role
 from placement_advisor.layer_view import total_bytes
 from placement_advisor.membership import data_inputs
+from placement_advisor.name_patterns import listed, name_patterns
 from placement_advisor.placement import Placement
 from placement_advisor.structure.joins import common_ancestor, towers
 from placement_advisor.units import format_share
@@ -221,8 +222,9 @@ def _rationale(
     """Return one line: which towers and shared variables sit where."""
     readers = view.membership.readers
     sharing = {layer for variable in homes for layer in readers[variable]}
+    labels = [_tower_label(view, tower, sharing) for tower in split.towers]
     placed = [
-        f"{_some([_tower_label(view, split.towers[i], sharing) for i in bin_])} on {device}"
+        f"{listed([labels[i] for i in bin_], MAX_NAMES)} on {device}"
         for device, bin_ in zip(devices, bins, strict=True)
         if bin_
     ]
@@ -230,26 +232,16 @@ def _rationale(
     for device in devices:
         shared = [readers[variable][0] for variable, home in homes.items() if home == device]
         if shared:
-            line += f"; shared {_some(list(dict.fromkeys(shared)))} on {device}"
+            line += f"; shared {listed(list(dict.fromkeys(shared)), MAX_NAMES)} on {device}"
     idle = [device for device, bin_ in zip(devices, bins, strict=True) if not bin_]
-    return f"{line}; {_some(idle)} idle: there are more devices than towers" if idle else line
+    if idle:
+        line += f"; {listed(idle, MAX_NAMES)} idle: there are more devices than towers"
+    return line
 
 
 def _tower_label(view: LayerGraph, tower: frozenset[str], sharing: set[str]) -> str:
     """Return a name for the tower: what its own layers have in common, else first to last."""
     own = [layer for layer in view.layers if layer in tower and layer not in sharing]
     own = own or [layer for layer in view.layers if layer in tower]
-    if len(own) == 1:
-        return own[0]
-    low, high = min(own), max(own)
-    same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
-    prefix = low[:same]
-    outside = any(layer.startswith(prefix) for layer in view.layers if layer not in tower)
-    return f"{prefix}*" if prefix and not outside else f"{own[0]} … {own[-1]}"
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the names as one phrase, cut where they are many."""
-    if len(names) <= MAX_NAMES:
-        return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more"
+    patterns = name_patterns(own, view.layers)
+    return patterns[0] if len(patterns) == 1 else f"{own[0]} … {own[-1]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,11 @@ from tensorflow.python.eager import context
 from traced_models import at_random
 
 import placement_advisor
+from placement_advisor.advice.how import how_to_split
+from placement_advisor.graph import Role
+from placement_advisor.placement import Placement, placed_ops
 from placement_advisor.tf.place import live_step
+from placement_advisor.tf.real_devices import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +27,6 @@ if TYPE_CHECKING:
     from live_steps import Live
 
     from placement_advisor.graph import OpGraph
-    from placement_advisor.placement import Placement
 
 WORKERS = ("worker:0", "worker:1")
 
@@ -148,6 +152,44 @@ def another_fingerprint(folder: str) -> str:
     at_random(graph, WORKERS, 1).save(path, graph, WORKERS)
     half = tuple(value[:8] for value in live.batches[0])
     return _error(lambda: placement_advisor.place(live.step, path, *half))
+
+
+def placed_by_listing(name: str, seed: int) -> dict[str, Any]:
+    """Trace a step under the listing of a placement; return where ops were asked to be."""
+    _two_cpus()
+    live = STEPS_BY_NAME[name]()
+    graph = live_step(live.step, live.batches[0]).graph
+    placement = _by_layer(graph, seed)
+    listing = how_to_split(graph, placement).listing
+    own = live.step
+    step = own.train_step if isinstance(own, keras.Model) else own.python_function
+    names: dict[str, Any] = {"step": step, "__name__": "listing"}
+    # The listing takes stand-ins for GPUs, which are not here.
+    runnable = listing.replace("/GPU:", "/CPU:")
+    exec(compile(runnable, "how_to_split.py", "exec"), names)
+    batch = _arguments(live, live.batches[0])
+    traced = names["placed_step"].get_concrete_function(*batch)
+    asked = {op.name: short_name(op.device) for op in traced.graph.get_operations()}
+    wanted = {
+        op.name: placement.device_of[op.name].replace("worker", "CPU")
+        for op in graph.ops
+        if op.role in (Role.FORWARD, Role.BACKWARD)
+        and op.variable is None
+        and not re.fullmatch(r"Identity(_\d+)?", op.name)  # Made on return, after the step.
+    }
+    return {"asked": asked, "wanted": wanted, "loss": float(_loss(names["placed_step"](*batch)))}
+
+
+def _by_layer(graph: OpGraph, seed: int) -> Placement:
+    """Place each layer with its gradients anywhere, and each variable with its readers."""
+    choose = random.Random(seed)
+    device = {layer: choose.choice(WORKERS) for layer in graph.layers()}
+    home: dict[str, str] = {}
+    device_of = {}
+    for op in placed_ops(graph):
+        here = device.get(op.layer or "", WORKERS[0])
+        device_of[op.name] = home.setdefault(op.variable, here) if op.variable else here
+    return Placement(label="by layer", family="random", device_of=device_of, rationale="")
 
 
 def _error(call: Callable[[], Any]) -> str:

@@ -98,3 +98,16 @@ def test_a_placement_file_of_another_graph_is_refused(child: Child, tmp_path: Pa
     message = child.call("placed_live:another_fingerprint", str(tmp_path), time_limit_s=_LIMIT_S)
     assert str(message).startswith("PlacementError: ")
     assert "written for graph" in str(message)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", ["tape_step", "shared_embedding"])
+def test_a_step_traced_under_the_listing_asks_for_the_devices_of_the_placement(
+    child: Child, name: str, seed: int
+) -> None:
+    found: Any = child.call("placed_live:placed_by_listing", name, seed, time_limit_s=_LIMIT_S)
+    assert isinstance(found, dict), found
+    asked, wanted = found["asked"], found["wanted"]
+    assert {op for op in wanted if "gradient_tape/" in op} or name == "tape_step"
+    assert {op: asked.get(op) for op in wanted} == wanted
+    assert np.isfinite(found["loss"])
