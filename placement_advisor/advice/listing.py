@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import Role
@@ -30,6 +31,10 @@ GRADIENT_SCOPE = "gradient_tape/"
 # Variables and what updates them stay together, wherever the update is placed.
 _PLACED_BY_NAME = frozenset({Role.FORWARD, Role.BACKWARD})
 _CALL = "PartitionedCall"
+# Whoever reads a table finds it wherever it is.
+_TABLE = "HashTableV2"
+# The title may name many layers.
+_TITLE_COLUMNS = 96
 
 _TEMPLATE = '''\
 """{title}
@@ -54,7 +59,8 @@ def device_of(op):
     return DEVICE[DEVICE_OF_SCOPE[""]]
 
 
-# 1. A variable lives where it is created, and is updated there.
+# 1. A variable lives where it is created, and is updated there. Create yours, or build the layers
+# that create them, under their device; Keras puts those of an optimizer beside them.
 {variables}
 
 # 2. TensorFlow puts gradients on the default device, whatever `with tf.device` said in the forward
@@ -71,7 +77,7 @@ def code_listing(graph: OpGraph, placement: Placement, title: str) -> str:
     used = sorted(set(placement.device_of.values()))
     scopes = scope_devices(graph, placement)
     text = _TEMPLATE.format(
-        title=_one_line(title).replace("\\", "/").replace('"', "'"),
+        title=fill(_one_line(title).replace("\\", "/").replace('"', "'"), _TITLE_COLUMNS),
         devices=_dictionary({name: _tf_device(name, i) for i, name in enumerate(used)}),
         scopes=_dictionary(scopes),
         gradient=GRADIENT_SCOPE,
@@ -151,7 +157,7 @@ class _Scope:
 def _variables(graph: OpGraph, placement: Placement) -> Iterator[str]:
     homes: dict[str, list[str]] = defaultdict(list)
     for op in graph.ops:
-        if op.role is Role.VARIABLE:
+        if op.role is Role.VARIABLE and op.kind != _TABLE:
             homes[placement.device_of[op.name]].append(op.name)
     every = [name for names in homes.values() for name in names]
     if not every:

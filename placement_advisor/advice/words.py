@@ -93,14 +93,18 @@ def _elsewhere(
     }
     if len(gradients) == 1:
         apart = [op for op in apart if op.role is not Role.BACKWARD]
-    if not apart:
-        return ""
-    layers = {op.layer or "" for op in apart}
-    return f"except for {_ops(len(apart))} of {listed(name_patterns(layers, device_of), most)}"
+    by_role: dict[Role, list[Op]] = defaultdict(list)
+    for op in apart:
+        by_role[op.role].append(op)
+    parts = []
+    for role, ops in by_role.items():
+        patterns = name_patterns({op.layer or "" for op in ops}, device_of)
+        parts.append(f"{_ops(len(ops), f'{role.value} ')} of {listed(patterns, most)}")
+    return f"except for {', '.join(parts)}" if parts else ""
 
 
-def _ops(count: int) -> str:
-    return "1 op" if count == 1 else f"{count} ops"
+def _ops(count: int, role: str = "") -> str:
+    return f"{count} {role}{'op' if count == 1 else 'ops'}"
 
 
 def _in_layers(graph: OpGraph, device_of: Mapping[str, str]) -> Sequence[Op]:
