@@ -119,6 +119,19 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HowToSplit:
+    """How to carry out one candidate.
+
+    ``words`` say it by layers, ``words_in_short`` in a line; ``listing`` is Python code.
+    """
+
+    candidate: str
+    words: str
+    words_in_short: str
+    listing: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something to act on, found by one rule.
 
@@ -141,6 +154,7 @@ class Analysis:
 
     ``break_even`` is None where there is no split, or no single device, to compare with;
     ``input_timing`` where the model file has no dataset, or it was not timed.
+    ``how`` is about the candidate that the recommendation names, None if it names none.
     """
 
     advisor_version: str
@@ -155,3 +169,4 @@ class Analysis:
     timings_ns: Mapping[str, int]
     break_even: BreakEven | None = None
     input_timing: InputTiming | None = None
+    how: HowToSplit | None = None

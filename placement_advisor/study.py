@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor import __version__
 from placement_advisor.advice.findings.evidence import Evidence, gather
 from placement_advisor.advice.findings.rules import find_all
+from placement_advisor.advice.how import how_to_split
 from placement_advisor.advice.recommend import recommend
 from placement_advisor.analysis import (
     Analysis,
@@ -163,6 +164,8 @@ class Study:
         candidates = self._candidates()
         testbed = self._testbed_summary()
         as_is = tuple(self._as_is) or None
+        recommendation = recommend(candidates, testbed, as_is)
+        recommended = self._placements().get(recommendation.candidate or "")
         return Analysis(
             advisor_version=__version__,
             tensorflow_version=self._traced.tensorflow_version,
@@ -170,12 +173,13 @@ class Study:
             testbed=testbed,
             as_is=as_is,
             candidates=candidates,
-            recommendation=recommend(candidates, testbed, as_is),
+            recommendation=recommendation,
             findings=find_all(self._evidence(candidates)),
             warnings=tuple(self._warnings + _failures_in_words(candidates)),
             break_even=self._break_even(),
             input_timing=self._input_timing,
             timings_ns=self._clock.timings_ns(),
+            how=None if recommended is None else how_to_split(self._graph, recommended),
         )
 
     def _evidence(self, candidates: tuple[Candidate, ...]) -> Evidence:

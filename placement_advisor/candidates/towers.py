@@ -31,6 +31,7 @@ from placement_advisor.candidates.wording import listed
 from placement_advisor.graph import Role
 from placement_advisor.layer_view import total_bytes
 from placement_advisor.membership import data_inputs
+from placement_advisor.name_patterns import name_patterns
 from placement_advisor.placement import Placement
 from placement_advisor.structure.joins import common_ancestor, towers
 from placement_advisor.units import format_share
@@ -254,10 +255,5 @@ def _tower_label(view: LayerGraph, tower: frozenset[str], sharing: set[str]) -> 
     """Return a name for the tower: what its own layers have in common, else first to last."""
     own = [layer for layer in view.layers if layer in tower and layer not in sharing]
     own = own or [layer for layer in view.layers if layer in tower]
-    if len(own) == 1:
-        return own[0]
-    low, high = min(own), max(own)
-    same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
-    prefix = low[:same]
-    outside = any(layer.startswith(prefix) for layer in view.layers if layer not in tower)
-    return f"{prefix}*" if prefix and not outside else f"{own[0]} … {own[-1]}"
+    patterns = name_patterns(own, view.layers)
+    return patterns[0] if len(patterns) == 1 else f"{own[0]} … {own[-1]}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from placement_advisor import name_patterns
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,9 +18,7 @@ def listed(names: Sequence[str]) -> str:
     >>> listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
     ('a and b', 'a, b, c and 2 more')
     """
-    if len(names) <= MAX_NAMES:
-        return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more"
+    return name_patterns.listed(names, MAX_NAMES)
 
 
 def counted(count: int, what: str) -> str:

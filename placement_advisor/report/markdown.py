@@ -16,10 +16,11 @@ from placement_advisor.report.break_even_text import (
     break_even_title,
 )
 from placement_advisor.report.input_text import input_line
-from placement_advisor.report.markdown_syntax import bullets, escape, section, table
+from placement_advisor.report.markdown_syntax import bullets, code_block, escape, section, table
 from placement_advisor.report.tables import (
     AS_IS,
     BASELINE,
+    HOW_TO_SPLIT,
     NOTHING,
     as_is_interval,
     candidate_figures,
@@ -30,6 +31,7 @@ from placement_advisor.report.tables import (
     range_text,
     speedup,
     times_text,
+    verdict_is_split,
     was_measured,
     where_text,
 )
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 # Beyond this a list of layers is not read; the placement file has all of them.
 MAX_LAYERS = 20
+MAX_LISTING_LINES = 80
 
 
 def render_markdown(analysis: Analysis) -> str:
@@ -52,6 +55,7 @@ def render_markdown(analysis: Analysis) -> str:
         _subject(analysis),
         _candidate_table(analysis),
         section("Why", bullets(analysis.recommendation.reasons)),
+        _how(analysis),
         _pictures(analysis),
         section("Break-even", *_break_even(analysis)),
         escape(input_line(analysis) or ""),
@@ -178,6 +182,31 @@ def _placement(candidate: Candidate) -> str:
         else:
             lines.append(f"- {escape(device)}, {count} ops: {text or 'parts of layers only'}")
     return "\n".join(lines)
+
+
+def _how(analysis: Analysis) -> str:
+    how = analysis.how
+    if how is None:
+        return ""
+    lines = how.listing.splitlines()
+    is_short = len(lines) <= MAX_LISTING_LINES
+    where = (
+        f"That code is in `{HOW_TO_SPLIT}`, beside this report."
+        if verdict_is_split(analysis)
+        else "It is the best that was tried, not a recommendation."
+    )
+    return section(
+        "How to split" if verdict_is_split(analysis) else "How the best split goes",
+        f"**{escape(how.candidate)}**: {escape(how.words)}.",
+        "Your own step, placed so, on its own variables (`inputs`: those that were analysed):",
+        code_block(
+            "import placement_advisor\n\n"
+            f'step = placement_advisor.place(step, "placements/{how.candidate}.json", *inputs)'
+        ),
+        "The same by hand:" if is_short else f"By hand it takes {len(lines)} lines.",
+        code_block(how.listing) if is_short else "",
+        where,
+    )
 
 
 def _finding(finding: Finding) -> str:

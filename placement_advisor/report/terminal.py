@@ -25,6 +25,7 @@ from placement_advisor.report.tables import (
     ACTIVITY_HEADINGS,
     AS_IS,
     BASELINE,
+    HOW_TO_SPLIT,
     NOTHING,
     activity_rows,
     as_is_interval,
@@ -36,6 +37,7 @@ from placement_advisor.report.tables import (
     range_text,
     speedup,
     times_text,
+    verdict_is_split,
     was_measured,
     where_text,
 )
@@ -93,6 +95,9 @@ def render_terminal(analysis: Analysis, *, width: int, color: bool, output_dir: 
     with console.capture() as capture:
         headline = one_line(analysis.recommendation.headline)
         console.print(Text(headline, style=_VERDICT_STYLE[verdict]), soft_wrap=True)
+        if analysis.how is not None:
+            how = analysis.how
+            console.print(Text(one_line(f"{how.candidate}: {how.words_in_short}")))
         for part in _parts(analysis):
             console.print()
             console.print(part)
@@ -254,9 +259,10 @@ def _finding(finding: Finding) -> RenderableType:
 
 def _files(analysis: Analysis, output_dir: Path) -> Text:
     text = Text(f"Files in {output_dir}", style=_HEADING_STYLE)
-    for name, content in _FILES:
-        if name == _BREAK_EVEN_PICTURE and analysis.break_even is None:
-            continue
+    files = [f for f in _FILES if f[0] != _BREAK_EVEN_PICTURE or analysis.break_even is not None]
+    if verdict_is_split(analysis):
+        files.insert(1, (HOW_TO_SPLIT, "code that places your step so"))
+    for name, content in files:
         text.append(f"\n  {name:<15} {content}", style="not bold")
     if any(c.measured and c.measured.profile_run for c in analysis.candidates):
         command = f"tensorboard --logdir {shlex.quote(str(output_dir / 'tensorboard'))}"

@@ -11,6 +11,7 @@ from placement_advisor.analysis import (
     Failure,
     FailureKind,
     Finding,
+    HowToSplit,
     ModelSummary,
     Recommendation,
 )
@@ -354,6 +355,14 @@ def sample() -> Analysis:
             "report": 1_900_000_000,
             "total": 43_100_000_000,
         },
+        how=HowToSplit(
+            candidate="towers",
+            words="layers item_conv on worker:1, all other layers on worker:0; "
+            "their gradients with them",
+            words_in_short="layers item_conv on worker:1, all other layers on worker:0; "
+            "their gradients with them",
+            listing='DEVICE = {"worker:0": "/GPU:0", "worker:1": "/GPU:1"}\n',
+        ),
     )
 
 
