@@ -58,25 +58,24 @@ class _Check:
                 raise RefusedError(f"it has no op times for {place.name!r}")
         self._launch_ns = {place.name: place.launch_overhead_ns for place in places}
         self._runs_at = {
-            device.name: {
-                name: device.host if device.host and name in bound else device.name
+            place.name: {
+                name: place.host if place.host and name in bound else place.name
                 for name in self._ops
             }
-            for device in cluster.devices
-            for bound in [host_bound(graph, device.kind)]
+            for place in places
+            for bound in [host_bound(graph, place.kind)]
         }
-        hosts = {host.name for host in cluster.hosts}
         self._time_ns = {
             name: {
                 place: self._cost_ns(name, place)
-                for place in {*hosts, *(runs_at[name] for runs_at in self._runs_at.values())}
+                for place in {runs_at[name] for runs_at in self._runs_at.values()}
             }
             for name in self._ops
         }
 
     def run(self) -> None:
         bound = self._certificate.bound
-        if set(bound.alone_ns) != set(self._devices):
+        if set(bound.alone_ns) != set(self._cluster.place_names()):
             raise RefusedError("its claims for one device are not for the devices of its cluster")
         for device, claim_ns in bound.alone_ns.items():
             if claim_ns > self._alone_ns(device):
@@ -110,7 +109,7 @@ class _Check:
         busy_ns: Counter[str] = Counter()
         for op, place in self._runs_at[device].items():
             busy_ns[place] += self._cost_ns(op, place)
-        if busy_ns[device] and device != self._devices[0]:
+        if busy_ns[device] and device in self._devices[1:]:
             busy_ns[device] += self._dispatch.remote_start_ns + self._dispatch.remote_end_ns
         return max(busy_ns.values(), default=0) + self._dispatch.step_overhead_ns
 

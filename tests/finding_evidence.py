@@ -97,7 +97,7 @@ def evidence_of(
         )
         tables = table.everywhere(cluster)
     simulator = Simulator(graph, tables, cluster)
-    alone = single.propose(graph, CostTable(costs={}), cluster.device_names())
+    alone = single.on_device(graph, cluster.devices[0].name)
     placements = [alone, *(_as_placement(split) for split in splits)]
     for placement in placements:
         placement.check(graph, cluster.device_names())

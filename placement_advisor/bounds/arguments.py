@@ -66,7 +66,7 @@ Argument: TypeAlias = PathArgument | WorkArgument | CutArgument | AllArgument
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowerBound:
-    """What a step takes at least, in ns: split, and on each device alone.
+    """What a step takes at least, in ns: split, and on each device or host alone.
 
     ``arguments`` are for the split, the strongest first.
     """

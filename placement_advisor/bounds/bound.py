@@ -37,6 +37,6 @@ def bound_step(
     arguments = sorted((a for a in found if a is not None), key=lambda each: -each.value_ns)
     return LowerBound(
         split_ns=step.overhead_ns + arguments[0].value_ns,
-        alone_ns={device: step.alone_ns(device) for device in cluster.device_names()},
+        alone_ns={device: step.alone_ns(device) for device in cluster.place_names()},
         arguments=tuple(arguments),
     )

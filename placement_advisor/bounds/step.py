@@ -49,7 +49,8 @@ class Step:
         self.graph, self.cluster = graph, cluster
         self.ops: tuple[Op, ...] = placed_ops(graph)
         self.index = {op.name: i for i, op in enumerate(self.ops)}
-        self._runs_at = {d.name: _runs_at(graph, self.ops, d) for d in cluster.devices}
+        places = (*cluster.devices, *cluster.hosts)
+        self._runs_at = {place.name: _runs_at(graph, self.ops, place) for place in places}
         self.time_ns = _times_ns(self.ops, self._runs_at.values(), costs, cluster)
         self.least_ns = [min(times.values()) for times in self.time_ns]
         self.group_of, self.groups = _groups(self.ops)
@@ -96,12 +97,12 @@ class Step:
         return self._receive_ns[tensor.size_bytes]
 
     def alone_ns(self, device: str) -> int:
-        """Return what the step takes at least if all ops are placed on one device."""
+        """Return what the step takes at least if all ops are placed on one device, or host."""
         dispatch = self.cluster.dispatch
         busy_ns: Counter[str] = Counter()
         for times_ns, runs_at in zip(self.time_ns, self._runs_at[device], strict=True):
             busy_ns[runs_at] += times_ns[runs_at]
-        if busy_ns[device] and device != self.cluster.device_names()[0]:
+        if busy_ns[device] and device in self.cluster.device_names()[1:]:
             busy_ns[device] += dispatch.remote_start_ns + dispatch.remote_end_ns
         return self.overhead_ns + max(busy_ns.values(), default=0)
 
@@ -122,10 +123,9 @@ def _times_ns(
 ) -> list[dict[str, int]]:
     """Return by op what it takes on each place where it can run."""
     overhead_ns = {p.name: p.launch_overhead_ns for p in (*cluster.devices, *cluster.hosts)}
-    hosts = [host.name for host in cluster.hosts]
     rows = []
     for op, *places in zip(ops, *runs_at, strict=True):
-        known = {place: costs[place].costs.get(op.name) for place in (*places, *hosts)}
+        known = {place: costs[place].costs.get(op.name) for place in places}
         rows.append(
             {
                 place: 0 if cost is None else cost.time_ns + overhead_ns[place]

@@ -75,13 +75,13 @@ def least_step(
         PlacementError: a start does not fit the graph and the cluster.
         ValueError: there is no start.
     """
-    names = cluster.device_names()
+    names = cluster.place_names()
     for start in starts:
         start.check(graph, names)
     number = {name: i for i, name in enumerate(names)}
     first = simulator.least_ns()
     time_ns = {op.name: first[i] for i, op in enumerate(simulator.ops)}
-    costs = _Costs(graph, cluster, simulator)
+    costs = _Costs(cluster, simulator)
     numbers = [_numbers(simulator, start, number) for start in starts]
     levels: tuple[Mapping[str, Hashable], ...] = (
         layer_of,
@@ -128,10 +128,11 @@ def _placement(simulator: Simulator, device: Ints, names: Sequence[str]) -> Plac
 class _Costs:
     """Simulates steps, and tells what does not fit."""
 
-    def __init__(self, graph: OpGraph, cluster: Cluster, simulator: Simulator) -> None:
-        self._graph, self._cluster, self._simulator = graph, cluster, simulator
-        self._names = cluster.device_names()
-        limits = [device.memory_bytes for device in cluster.devices]
+    def __init__(self, cluster: Cluster, simulator: Simulator) -> None:
+        self._simulator = simulator
+        self._names = cluster.place_names()
+        self._places = (*cluster.devices, *cluster.hosts)
+        limits = [place.memory_bytes for place in self._places]
         self._limit = np.array([np.inf if limit is None else limit for limit in limits])
         self._resident = np.array([float(op.parameter_bytes) for op in simulator.ops])
         self._made = np.array(
@@ -156,7 +157,7 @@ class _Costs:
         if np.isinf(self._limit).all():
             return 0
         schedule = self._simulator.schedule(_placement(self._simulator, device, self._names))
-        short = shortages(schedule.peak_memory, self._cluster.devices)
+        short = shortages(schedule.peak_memory, self._places)
         return sum(each.missing_bytes for each in short)
 
     def trust_no_estimate(self) -> None:
