@@ -26,8 +26,8 @@ _NO_LIMIT_BYTES = np.iinfo(np.int64).max
 class DelayArrays:
     """Ops, groups and devices by number.
 
-    ``work`` is by pool and op, infinite where it cannot run. What the feeders of op ``i`` are stands
-    in ``feeders`` from ``feeder_start[i]`` to before ``feeder_start[i + 1]``, and so for the others.
+    ``work`` is by pool and op, infinite where it cannot run. The feeders of op ``i`` stand in
+    ``feeders`` from ``feeder_start[i]`` to before ``feeder_start[i + 1]``, and so for the others.
     """
 
     work: Floats

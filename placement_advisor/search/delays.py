@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from placement_advisor.search.problem import Problem
 
+# Beyond it, floating point numbers do not tell whole ones apart.
+_MAX_WHOLE = 2.0**53
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timetable:
@@ -76,6 +79,23 @@ def delay(problem: Problem, op: int, source: str, target: str) -> float:
     pools = problem.pool_of
     paid = pools[source].pays_for_copies or pools[target].pays_for_copies
     return problem.copy_time[op] if paid else 0.0
+
+
+def can_copy_freely(problem: Problem) -> bool:
+    """Return whether there are two devices that do not pay for copies between them."""
+    return sum(len(pool.devices) for pool in problem.pools if not pool.pays_for_copies) > 1
+
+
+def whole_unit(problem: Problem) -> float | None:
+    """Return the largest number that all times are whole multiples of; None unless all are whole.
+
+    Then the least makespan is a multiple of it as well.
+    """
+    times = [time for pool in problem.pools for time in pool.work if time is not None]
+    times += problem.copy_time
+    if sum(times) > _MAX_WHOLE or not all(float(time).is_integer() for time in times):
+        return None
+    return float(math.gcd(*map(int, times)) or 1)
 
 
 def in_order(problem: Problem, device_of: Sequence[str], order: Iterable[int]) -> Timetable:

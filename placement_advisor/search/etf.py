@@ -37,7 +37,7 @@ def earliest_first(problem: Problem, favourite: Mapping[int, int]) -> Timetable 
     waiting = [len(feeders) for feeders in flow.feeders]
     kept: dict[str, tuple[int, float]] = {}
     placed: set[int] = set()
-    # Starts only grow while other ops are put, so that one is settled once it is least and still true.
+    # Starts grow while other ops are put: the least one is settled if it is still true.
     queue: list[tuple[float, float, int, str]] = []
 
     def start(op: int, device: str) -> float:

@@ -1,7 +1,7 @@
 """A timetable in the making: what all list placements have in common.
 
-Ops are put on devices one by one, inputs first, into the first gap that is long enough. The first op
-of a group settles the device of all, and takes the memory that the group needs there.
+Ops are put on devices one by one, inputs first, into the first gap that is long enough. The first
+op of a group settles the device of all, and takes the memory that the group needs there.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ class Growing:
         self._problem = problem
         self._flow = flow
         self._device_of_group: list[str | None] = [None] * len(problem.groups)
-        self._free_bytes = {device: problem.pool_of[device].capacity_bytes for device in problem.devices}
-        self._busy: dict[str, list[tuple[float, float]]] = {device: [] for device in problem.devices}
+        self._free_bytes = {
+            device: problem.pool_of[device].capacity_bytes for device in problem.devices
+        }
+        self._busy: dict[str, list[tuple[float, float]]] = {
+            device: [] for device in problem.devices
+        }
         self._start = [0.0] * len(problem.ops)
         self._end = [0.0] * len(problem.ops)
 

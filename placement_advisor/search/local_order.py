@@ -1,12 +1,12 @@
 """Local search on a placement and an order of the ops: simulated annealing in the delay model.
 
-Model: a solution is a device for each group and an order of all ops, inputs first; each op starts as
-soon as its inputs and its device allow, so that orders and placements between them give every
-timetable worth having. A step changes one of
+Model: a solution is a device for each group and an order of all ops, inputs first; each op starts
+as soon as its inputs and its device allow, so that orders and placements between them give every
+timetable worth having. A step changes one or two of
 
 - the device of a group: to that of a neighbour along an edge, or to any;
-- the device of a connected part of what is on one device: the whole of it moves, as a single op of a
-  tightly coupled part cannot without paying for copies;
+- the device of a connected part of what is on one device, since a single op of it cannot leave
+  without paying for copies;
 - the devices of two groups, against each other;
 - the place of an op in the order.
 
@@ -15,8 +15,8 @@ once. A worse solution is taken with a probability that falls from round to roun
 that is taken, the order is that of the starts. A placement that exceeds a memory is never taken.
 
 Source: Kirkpatrick, Gelatt and Vecchi, Optimization by simulated annealing (1983),
-https://doi.org/10.1126/science.220.4598.671; moves of connected parts as in Swendsen and Wang (1987),
-https://doi.org/10.1103/PhysRevLett.58.86.
+https://doi.org/10.1126/science.220.4598.671; parts that move as in Swendsen and Wang (1987),
+https://doi.org/10.1103/PhysRevLett.58.86
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ _ROUNDS = 6
 # How much worse than the best a step may be at first and at last, in proportion, to be taken one
 # time in three.
 _HOT, _COLD = 0.04, 0.0005
+# Which steps are tried how often: a device and a place in the order, a device alone, that of a
+# connected part, two devices against each other; the rest shifts an op in the order.
+_BOTH, _DEVICE, _PART, _SWAP = 0.2, 0.35, 0.6, 0.7
+# Steps that begin on the critical chain, and moves that go along an edge.
+_FROM_CRITICAL, _ALONG_EDGE = 0.5, 0.6
 
 
 def local_order(
@@ -65,7 +70,9 @@ def local_order(
     arrays = DelayArrays.of(problem, flow)
     for turn in range(_ROUNDS):
         start = ranked[turn % len(ranked)] if turn < len(ranked) else best
-        device_of = np.array([number[start.device_of[group[0]]] for group in problem.groups], np.int64)
+        device_of = np.array(
+            [number[start.device_of[group[0]]] for group in problem.groups], np.int64
+        )
         order = np.array(start_order(start, flow), np.int64)
         _anneal(
             device_of,
@@ -95,7 +102,7 @@ def local_order(
     return best
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _anneal(
     device_of: Ints,
     order: Ints,
@@ -147,19 +154,19 @@ def _anneal(
         count = 0
         shifted_from = shifted_to = 0
         if step:
-            if criticals and np.random.random() < 0.5:
+            if criticals and np.random.random() < _FROM_CRITICAL:
                 op = critical[np.random.randint(criticals)]
             else:
                 op = np.random.randint(ops)
             group = group_of[op]
             kind = np.random.random()
-            shift = kind > 0.7 or kind < 0.2
-            if kind < 0.7:
+            shift = kind > _SWAP or kind < _BOTH
+            if kind <= _SWAP:
                 # Where to: along an edge, or anywhere.
                 target = np.random.randint(devices)
                 feeds = feeder_start[op + 1] - feeder_start[op]
                 reads = consumer_start[op + 1] - consumer_start[op]
-                if feeds + reads and np.random.random() < 0.6:
+                if feeds + reads and np.random.random() < _ALONG_EDGE:
                     pick = np.random.randint(feeds + reads)
                     if pick < feeds:
                         neighbour = feeders[feeder_start[op] + pick]
@@ -172,7 +179,7 @@ def _anneal(
                 moved[0] = group
                 is_moved[group] = True
                 count = 1
-                if kind > 0.6:
+                if kind > _PART:
                     # Against another group of the target.
                     other = group_of[order[np.random.randint(ops)]]
                     if device_of[other] == target:
@@ -183,8 +190,8 @@ def _anneal(
                     tried[group] = target
                 else:
                     tried[group] = target
-                    if kind > 0.35:
-                        # With what is connected to it on its device, each edge with a probability.
+                    if kind > _DEVICE:
+                        # With what is connected to it there, each edge with a probability.
                         share = np.random.random()
                         at = 0
                         while at < count:

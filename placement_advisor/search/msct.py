@@ -2,7 +2,7 @@
 
 Every op has at most one favourite child, and is that of at most one op. Hanen and Munier take them
 from a linear program. Here they are matched greedily, the edge with the longest way from start to
-end through its copy first: that edge gains most from staying on one device, and no solver is needed.
+end through its copy first: what it gains from one device counts most, and no solver is needed.
 
 Source: Hanen and Munier, An approximation algorithm for scheduling dependent tasks on m processors
 with small communication delays (1995), https://doi.org/10.1109/ETFA.1995.496783; for placements of
