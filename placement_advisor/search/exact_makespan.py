@@ -159,8 +159,9 @@ class _MakespanModel:
         if status == cp_model.INFEASIBLE:
             return MakespanBelow(lower_bound=self._scale.proof)
         bound = max(0.0, solver.best_objective_bound) * self._scale.unit
-        limit_s = effort.time_limit_s
-        is_out_of_time = limit_s is not None and solver.wall_time >= limit_s
+        # What ended before its units were spent was ended by the clock.
+        spent = solver.response_proto.deterministic_time
+        is_out_of_time = spent < solver.parameters.max_deterministic_time
         if status == cp_model.UNKNOWN:
             return MakespanBelow(
                 lower_bound=bound, is_finished=False, is_out_of_time=is_out_of_time

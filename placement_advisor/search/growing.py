@@ -23,6 +23,18 @@ class Growing:
     def __init__(self, problem: Problem, flow: Flow) -> None:
         self._problem = problem
         self._flow = flow
+        self._group_bytes = [
+            sum(problem.size_bytes[op] for op in group) for group in problem.groups
+        ]
+        # By pool the groups that it can run.
+        self._able = {
+            id(pool): {
+                number
+                for number, group in enumerate(problem.groups)
+                if all(pool.work[op] is not None for op in group)
+            }
+            for pool in problem.pools
+        }
         self._device_of_group: list[str | None] = [None] * len(problem.groups)
         self._free_bytes = {
             device: problem.pool_of[device].capacity_bytes for device in problem.devices
@@ -39,19 +51,30 @@ class Growing:
 
     def devices_for(self, op: int) -> Sequence[str]:
         """Return the devices that can take an op, given what they hold."""
+        return [device for device in self._problem.devices if self.can_go(op, device)]
+
+    def can_go(self, op: int, device: str) -> bool:
+        """Return whether a device can take an op, given what it holds."""
         group = self._problem.group_of[op]
         settled = self._device_of_group[group]
         if settled is not None:
-            return (settled,)
-        return [device for device in self._problem.devices if self._can_take(group, device)]
+            return settled == device
+        free = self._free_bytes[device]
+        fits = free is None or self._group_bytes[group] <= free
+        return fits and group in self._able[id(self._problem.pool_of[device])]
 
-    def earliest(self, op: int, device: str, after: float = 0.0) -> float:
-        """Return when an op could start on a device, not before ``after``."""
-        start = after
+    def arrival(self, op: int, device: str) -> float:
+        """Return when all inputs of an op are on a device."""
+        time = 0.0
         for feeder in self._flow.feeders[op]:
             source = self._device_of_group[self._problem.group_of[feeder]]
             assert source is not None
-            start = max(start, self._end[feeder] + delay(self._problem, feeder, source, device))
+            time = max(time, self._end[feeder] + delay(self._problem, feeder, source, device))
+        return time
+
+    def earliest(self, op: int, device: str) -> float:
+        """Return when an op could start on a device."""
+        start = self.arrival(op, device)
         work = self._work(op, device)
         busy = self._busy[device]
         at = bisect_right(busy, (start, start))
@@ -69,7 +92,7 @@ class Growing:
             self._device_of_group[group] = device
             free = self._free_bytes[device]
             if free is not None:
-                self._free_bytes[device] = free - self._size_bytes(group)
+                self._free_bytes[device] = free - self._group_bytes[group]
         self._start[op], self._end[op] = start, start + self._work(op, device)
         insort(self._busy[device], (start, self._end[op]))
 
@@ -81,15 +104,6 @@ class Growing:
             start=tuple(self._start),
             end=tuple(self._end),
         )
-
-    def _can_take(self, group: int, device: str) -> bool:
-        work, free = self._problem.pool_of[device].work, self._free_bytes[device]
-        if free is not None and self._size_bytes(group) > free:
-            return False
-        return all(work[op] is not None for op in self._problem.groups[group])
-
-    def _size_bytes(self, group: int) -> int:
-        return sum(self._problem.size_bytes[op] for op in self._problem.groups[group])
 
     def _work(self, op: int, device: str) -> float:
         work = self._problem.pool_of[device].work[op]

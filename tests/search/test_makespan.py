@@ -22,9 +22,7 @@ EFFORT = Effort(units=2.0)
 
 
 def timetable_of(task, found):
-    work = [
-        task.pool_of[device].work[op] for op, device in enumerate(found.device_of)
-    ]
+    work = [task.pool_of[device].work[op] for op, device in enumerate(found.device_of)]
     end = tuple(map(sum, zip(found.start, work, strict=True)))
     return Timetable(device_of=found.device_of, start=found.start, end=end)
 
@@ -125,7 +123,7 @@ def test_the_least_makespan_is_that_of_trying_everything(task):
 
 
 @settings(deadline=None, max_examples=40)
-@given(problems(most_ops=6, whole=False))
+@given(problems(most_ops=5, whole=False))
 def test_times_that_are_no_whole_numbers_are_proved_to_a_millionth(task):
     found = least_makespan(task, EFFORT)
     least = least_by_trying(task)
@@ -137,19 +135,22 @@ def test_times_that_are_no_whole_numbers_are_proved_to_a_millionth(task):
 
 
 @settings(deadline=None, max_examples=40)
-@given(problems(most_ops=6))
+@given(problems())
 def test_no_bound_is_above_the_least_makespan(task):
     assert delay_bounds(task)[0].value <= least_by_trying(task)
 
 
 @settings(deadline=None, max_examples=40)
-@given(problems(most_ops=6))
+@given(problems())
 def test_windows_refute_no_makespan_that_is_possible(task):
     least = least_by_trying(task)
     if math.isinf(least):
         return
     work = np.array(
-        [min(time for time in times if time is not None) for times in zip(*_times(task), strict=True)]
+        [
+            min(time for time in times if time is not None)
+            for times in zip(*_times(task), strict=True)
+        ]
     )
     copies = np.zeros(len(work)) if _is_free(task) else np.array(task.copy_time)
     found = windows_below(work, copies, Flow.of(task), surely_together(task), least)
@@ -165,7 +166,7 @@ def _is_free(task: Problem) -> bool:
 
 
 @settings(deadline=None, max_examples=40)
-@given(problems(most_ops=6))
+@given(problems())
 def test_the_exact_search_alone_finds_the_least_makespan(task):
     least = least_by_trying(task)
     limit = 1_000.0
@@ -218,10 +219,10 @@ def agrees_with_trying(ops: int, ratio: float, devices: int, seed: int) -> bool:
 def test_one_device_is_found_best_where_it_is_and_only_there():
     verdicts = [
         agrees_with_trying(ops, ratio, devices, seed)
-        for ops in (5, 6, 7)
+        for ops in (5, 7, 8, 9)
         for ratio in (0.1, 1.0, 10.0)
-        for devices in (2, 3)
-        for seed in range(3)
+        for devices in (2, 4)
+        for seed in range(2)
     ]
     assert any(verdicts)
     assert not all(verdicts)
@@ -230,9 +231,9 @@ def test_one_device_is_found_best_where_it_is_and_only_there():
 @pytest.mark.slow
 @pytest.mark.parametrize("ops", [8, 9])
 @pytest.mark.parametrize("ratio", [0.1, 1.0, 10.0])
-def test_one_device_is_found_best_on_larger_graphs_too(ops, ratio):
-    for devices in (2, 4):
-        for seed in range(20):
+def test_one_device_is_found_best_on_more_graphs_too(ops, ratio):
+    for devices in (2, 3, 8):
+        for seed in range(50):
             agrees_with_trying(ops, ratio, devices, seed)
 
 
