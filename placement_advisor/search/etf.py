@@ -28,8 +28,9 @@ def etf(problem: Problem) -> Timetable | None:
 def earliest_first(problem: Problem, favourite: Mapping[int, int]) -> Timetable | None:
     """As `etf`, but devices are kept for favourites, a consumer each of some ops.
 
-    After an op that has one, its device takes no other op until the favourite would find its input
-    on any other device as well, or is placed. Once the favourite is ready, it is next there.
+    After an op that has one, its device takes no other op until the favourite is placed or would
+    find its input on any other device as well, but no longer than the op itself took: to wait out
+    long copies is worse than any of them. Once the favourite is ready, it is next there.
     """
     flow = Flow.of(problem)
     growing = Growing(problem, flow)
@@ -55,7 +56,8 @@ def earliest_first(problem: Problem, favourite: Mapping[int, int]) -> Timetable 
         queue = queues[device]
         queue.free, queue.keep = growing.end(op), None
         if op in favourite:
-            queue.keep = favourite[op], queue.free + problem.copy_time[op]
+            wait = min(problem.copy_time[op], growing.end(op) - start)
+            queue.keep = favourite[op], queue.free + wait
         for consumer in flow.consumers[op]:
             waiting[consumer] -= 1
             if not waiting[consumer]:
@@ -64,7 +66,7 @@ def earliest_first(problem: Problem, favourite: Mapping[int, int]) -> Timetable 
 
 
 class _Queue:
-    """The ready ops that a device can take: those whose inputs are there by rank, others by time."""
+    """The ready ops that a device can take: by rank if their inputs are there, else by time."""
 
     def __init__(self, growing: Growing, device: str, placed: Container[int]) -> None:
         self._growing, self._device, self._placed = growing, device, placed

@@ -161,7 +161,9 @@ class _MakespanModel:
         bound = max(0.0, solver.best_objective_bound) * self._scale.unit
         # What ended before its units were spent was ended by the clock.
         spent = solver.response_proto.deterministic_time
-        is_out_of_time = spent < solver.parameters.max_deterministic_time
+        is_out_of_time = (
+            effort.time_limit_s is not None and spent < solver.parameters.max_deterministic_time
+        )
         if status == cp_model.UNKNOWN:
             return MakespanBelow(
                 lower_bound=bound, is_finished=False, is_out_of_time=is_out_of_time

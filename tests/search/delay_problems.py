@@ -127,9 +127,9 @@ def least_by_trying(task: Problem) -> float:
                     size = 0
                     if group not in home:
                         size = sum(task.size_bytes[member] for member in task.groups[group])
-                        if pool.capacity_bytes is not None:
-                            if held[device] + size > pool.capacity_bytes:
-                                continue
+                        capacity_bytes = pool.capacity_bytes
+                        if capacity_bytes is not None and held[device] + size > capacity_bytes:
+                            continue
                     start = free[device]
                     for feeder in flow.feeders[op]:
                         arrival = end[feeder] + delay(task, feeder, where[feeder], device)

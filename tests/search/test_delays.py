@@ -43,7 +43,7 @@ def test_devices_that_pay_for_no_copies_exchange_tensors_for_nothing():
 def test_a_fault_is_named(change, fault):
     timetable = in_order(DIAMOND, ["GPU:0", "GPU:1", "GPU:0", "GPU:0"], [0, 1, 2, 3])
     wrong = replace(timetable, **change)
-    if "start" in change and change["start"]:
+    if change.get("start"):
         work = DIAMOND.pools[0].work
         wrong = replace(wrong, end=tuple(map(sum, zip(wrong.start, work, strict=True))))
     assert fault in faults(DIAMOND, wrong)
