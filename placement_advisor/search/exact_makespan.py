@@ -92,14 +92,20 @@ class _Scale:
         unit = whole_unit(problem)
         if unit is not None:
             return cls(unit=unit, last=math.ceil(limit / unit) - 1, proof=limit)
-        # No chain of ops and copies has more than two roundings per op.
-        unit = limit * PROOF_TOLERANCE / (4 * len(problem.ops))
+        # No chain has more than two roundings per op; no makespan is less than an op's least time.
+        least = max(_least_times(problem)) or limit
+        unit = least * PROOF_TOLERANCE / (4 * len(problem.ops))
         proof = limit * (1 - PROOF_TOLERANCE / 2)
         return cls(unit=unit, last=math.floor(proof / unit), proof=proof)
 
     def units(self, time: float | None) -> float:
         """Return a time rounded down, infinity for what cannot be."""
         return math.inf if time is None else float(math.floor(time / self.unit))
+
+
+def _least_times(problem: Problem) -> Iterable[float]:
+    for times in zip(*(pool.work for pool in problem.pools), strict=True):
+        yield min((time for time in times if time is not None), default=0.0)
 
 
 class _MakespanModel:

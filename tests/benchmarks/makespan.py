@@ -1,9 +1,10 @@
 """How many makespans of random DAGs are proved least, how fast, and how far off the fast ways are.
 
-Seeded DAGs of 10, 20 and 30 ops, at communication-to-computation ratios (mean copy over mean op) of 0.1, 1 and 10, on 2, 4, 8 and 16 devices: half of them layered, each op reading from up to
-three of the layer before, half with an edge between any two ops with equal probability (Erdos and
-Renyi). Op times are whole, evenly from 1 to 100; copies vary evenly from 0.2 to 1.8 of their mean.
-The best known is the best of all ways and of a longer exact search of what is not proved.
+Seeded DAGs of 10, 20 and 30 ops, at communication-to-computation ratios (mean copy over mean op) of
+0.1, 1 and 10, on 2, 4, 8 and 16 devices: half of them layered, each op reading from up to three of
+the layer before, half with an edge between any two ops with equal probability (Erdos and Renyi). Op
+times are whole, evenly from 1 to 100; copies vary evenly from 0.2 to 1.8 of their mean. The best
+known is the best of all ways and of a longer exact search of what is not proved.
 """
 
 from __future__ import annotations
