@@ -16,7 +16,6 @@ https://doi.org/10.1007/s10601-008-9064-x
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,7 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placement_advisor.search.delays import Flow, can_copy_freely, whole_unit
+from placement_advisor.search.delays import Flow, can_copy_freely
+from placement_advisor.search.scale import Scale
 from placement_advisor.search.windows import Windows, surely_together, windows_below
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-# Makespans that differ by less, in proportion, are the same where times are no whole numbers.
-PROOF_TOLERANCE = 1e-6
 # CP-SAT's deterministic time per second of one core, measured on graphs of 20 and 30 ops.
 _DETERMINISTIC_TIME_PER_UNIT = 0.14
 
@@ -67,7 +65,7 @@ def makespan_below(
     ``hint`` is a placement by op that is thought to be good. ``limit`` is above 0.
     """
     flow = Flow.of(problem)
-    scale = _Scale.of(problem, limit)
+    scale = Scale.of(problem, limit)
     work = np.array([[scale.units(time) for time in pool.work] for pool in problem.pools])
     copy_time = np.array([scale.units(time) for time in problem.copy_time])
     least_copy_time = copy_time * (not can_copy_freely(problem))
@@ -79,35 +77,6 @@ def makespan_below(
     return _MakespanModel(problem, flow, work, copy_time, found, scale, hint).solve(effort)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scale:
-    """The unit of whole times, the last makespan in it that counts as better, and what to prove."""
-
-    unit: float
-    last: int
-    proof: float
-
-    @classmethod
-    def of(cls, problem: Problem, limit: float) -> _Scale:
-        unit = whole_unit(problem)
-        if unit is not None:
-            return cls(unit=unit, last=math.ceil(limit / unit) - 1, proof=limit)
-        # No chain has more than two roundings per op; no makespan is less than an op's least time.
-        least = max(_least_times(problem)) or limit
-        unit = least * PROOF_TOLERANCE / (4 * len(problem.ops))
-        proof = limit * (1 - PROOF_TOLERANCE / 2)
-        return cls(unit=unit, last=math.floor(proof / unit), proof=proof)
-
-    def units(self, time: float | None) -> float:
-        """Return a time rounded down, infinity for what cannot be."""
-        return math.inf if time is None else float(math.floor(time / self.unit))
-
-
-def _least_times(problem: Problem) -> Iterable[float]:
-    for times in zip(*(pool.work for pool in problem.pools), strict=True):
-        yield min((time for time in times if time is not None), default=0.0)
-
-
 class _MakespanModel:
     def __init__(
         self,
@@ -116,7 +85,7 @@ class _MakespanModel:
         work: Floats,
         copy_time: Floats,
         within: Windows,
-        scale: _Scale,
+        scale: Scale,
         hint: Sequence[str] | None,
     ) -> None:
         self._problem, self._flow, self._scale = problem, flow, scale

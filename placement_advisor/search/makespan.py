@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Literal
 from placement_advisor.search.delay_bounds import delay_bounds
 from placement_advisor.search.delays import Flow, Timetable, in_order
 from placement_advisor.search.etf import etf
-from placement_advisor.search.exact_makespan import PROOF_TOLERANCE, makespan_below
+from placement_advisor.search.exact_makespan import makespan_below
 from placement_advisor.search.heft import heft
 from placement_advisor.search.local_order import local_order
 from placement_advisor.search.msct import msct
+from placement_advisor.search.scale import PROOF_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
