@@ -182,4 +182,4 @@ def test_no_search_is_worse_than_its_starts_or_differs_when_repeated(step: Place
     assert found.step_ns <= min(step.simulator().step_ns(start) for start in starts)
     assert found.step_ns == step.simulator().step_ns(found.placement)
     assert search(step, *starts, effort=effort) == found
-    found.placement.check(step.graph, step.cluster.device_names())
+    found.placement.check(step.graph, step.cluster.place_names())
