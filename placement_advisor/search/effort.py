@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,3 +16,12 @@ class Effort:
     units: float = 60.0
     seed: int = 0
     time_limit_s: float | None = None
+
+
+class Stop(StrEnum):
+    """Why a search ended; ``size`` is a graph too large for an exact search."""
+
+    PROOF = "proof"
+    EFFORT = "effort"
+    CLOCK = "clock"
+    SIZE = "size"
