@@ -2,9 +2,9 @@
 
 Model: what a step computes is the work of the device; an op without a kernel there runs on the
 device's host, whose time counts for the device, which waits for it. The output of an op is copied
-over the slowest link of the cluster, all its ports as one tensor. An op needs memory for its outputs
-and its variables. Grouped are the ops of a layer, forward, backward and update, and those that hold,
-read or update a variable: with the layer that reads it, or, if several do, by themselves.
+over the slowest link of the cluster, all its ports as one tensor. An op needs memory for its
+outputs and its variables. Grouped are the ops of a layer, forward, backward and update, and those
+that hold, read or update a variable: with the layer that reads it, or by themselves if several do.
 
 Left out: control edges; that links differ; memory that a step gives free before its end; samples
 that are under way at the same time and need memory of their own.

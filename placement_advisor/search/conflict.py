@@ -57,15 +57,17 @@ def _within_group(problem: Problem, group: Sequence[int]) -> Conflict | None:
     if len(possible) < len(frozenset.intersection(*by_pools)):
         return None
     room = max(pool.capacity_bytes or 0 for pool in possible)
-    ops, held_bytes = [], 0
+    large: list[str] = []
+    held_bytes = 0
     for op in sorted(group, key=lambda op: -problem.size_bytes[op]):
-        ops.append(problem.ops[op])
+        large.append(problem.ops[op])
         held_bytes += problem.size_bytes[op]
         if held_bytes > room:
             break
-    together = "they have to stay together and need" if len(ops) > 1 else "it needs"
+    together = "they have to stay together and need" if len(large) > 1 else "it needs"
     return Conflict(
-        ops=tuple(ops), reason=f"{together} {held_bytes:,} bytes; the devices for it have {room:,}"
+        ops=tuple(large),
+        reason=f"{together} {held_bytes:,} bytes; the devices for it have {room:,}",
     )
 
 
@@ -111,7 +113,7 @@ def _runs(pool: Pool, group: Sequence[int]) -> bool:
 
 
 def _is_impossible(problem: Problem, groups: Sequence[Sequence[int]]) -> bool:
-    """Return whether the devices have no room for groups, none of which fits a device without limit."""
+    """Return whether the devices have no room for groups that all need one with a limit."""
     sizes = [sum(problem.size_bytes[op] for op in group) for group in groups]
     rooms = [(pool, pool.capacity_bytes) for pool in problem.pools for _ in pool.devices]
     if sum(sizes) > sum(room for _, room in rooms if room is not None):

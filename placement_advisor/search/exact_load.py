@@ -1,8 +1,9 @@
 """The least largest load, and a proof that none is smaller: integer programming with CP-SAT.
 
 Model: one 0-1 variable says whether a group is in a *slot*: a device, or, for contiguous
-placements, a stage of the pipeline, whose pool is chosen along with it. No group is in a stage before one that
-it follows. A copy loads the sender if some reader is elsewhere, the receiver if the producer is.
+placements, a stage of the pipeline, whose pool is chosen along with it. No group is in a stage
+before one that it follows. A copy loads the sender if some reader is elsewhere, the receiver if the
+producer is.
 Devices of a pool are alike, so that groups of much work may be pinned: the first to the first
 device, the second to the first two, and so on. Work is rounded down to whole units, so that the
 solver's bound holds for the true problem; whoever takes its placement adds the loads up anew.
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
 
 # Of the load that is to be beaten: what differs by less counts as equal.
 _UNITS = 10**8
-# Several searches that take turns, which is the same on any number of cores.
-_SEARCHES = 4
 # A second of the solver's own deterministic clock takes about four of a core.
-_UNITS_PER_SOLVER_SECOND = 4.0
+UNITS_PER_SOLVER_SECOND = 4.0
 # Models of more 0-1 variables take minutes to build and find nothing in time.
 MAX_LITERALS = 300_000
 
@@ -63,18 +62,19 @@ def load_below(
     limit: float,
     effort: Effort,
     *,
+    least: float = 0.0,
     follows: Iterable[tuple[int, int]] | None = None,
     hint: Sequence[str] | None = None,
 ) -> LoadBelow:
     """Look for a placement whose largest load is at most ``limit``, the smaller the better.
 
-    With ``follows``, pairs of groups of which the second is in no stage before the first, it is
-    contiguous. A ``hint`` is a placement within the limit.
+    ``least`` is known to bound it. With ``follows``, pairs of groups of which the second is in no
+    stage before the first, it is contiguous. A ``hint`` is a placement within the limit.
 
     Raises:
         RuntimeError: the solver fails, or denies that there is what the hint says.
     """
-    found = _LoadModel(problem, limit, follows, hint).solve(effort)
+    found = _LoadModel(problem, limit, least, follows, hint).solve(effort)
     if hint is not None and found.device_of is None and found.stopped_by is Stop.PROOF:
         raise RuntimeError("CP-SAT calls infeasible what has a solution")
     return found
@@ -85,6 +85,7 @@ class _LoadModel:
         self,
         problem: Problem,
         limit: float,
+        least: float,
         follows: Iterable[tuple[int, int]] | None,
         hint: Sequence[str] | None,
     ) -> None:
@@ -105,7 +106,7 @@ class _LoadModel:
             self._pools = [[(pool, self._bool()) for pool in problem.pools] for _ in self._slots]
             self._choose_pools()
             self._order_stages(follows)
-        self._largest = self._model.new_int_var(0, _UNITS, "")
+        self._largest = self._model.new_int_var(self._units(least), _UNITS, "")
         self._limit_slots()
         self._model.minimize(self._largest)
         for row, device in zip(self._in, hint or (), strict=hint is not None):
@@ -115,9 +116,9 @@ class _LoadModel:
     def solve(self, effort: Effort) -> LoadBelow:
         solver = cp_model.CpSolver()
         solver.parameters.random_seed = effort.seed
-        solver.parameters.num_workers = _SEARCHES
-        solver.parameters.interleave_search = True
-        solver.parameters.max_deterministic_time = effort.units / _UNITS_PER_SOLVER_SECOND
+        # One search at a time is the same on any number of cores.
+        solver.parameters.num_workers = 1
+        solver.parameters.max_deterministic_time = effort.units / UNITS_PER_SOLVER_SECOND
         if effort.time_limit_s is not None:
             solver.parameters.max_time_in_seconds = effort.time_limit_s
         # Without it, OR-Tools 9.15 called a model infeasible that has a solution
@@ -144,7 +145,7 @@ class _LoadModel:
             device_of=device_of,
             lower_bound=bound,
             stopped_by=stopped_by,
-            units=solver.response_proto.deterministic_time * _UNITS_PER_SOLVER_SECOND,
+            units=solver.response_proto.deterministic_time * UNITS_PER_SOLVER_SECOND,
         )
 
     def _bool(self) -> cp_model.IntVar:

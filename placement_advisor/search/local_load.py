@@ -26,7 +26,7 @@ from numba import njit
 from placement_advisor.search.loads import bundles, group_work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 STEPS_PER_UNIT = 2_000_000
 # The higher one finds ways between placements that heavy tensors keep apart, the lower one balances
 # many small ops. Each gets rounds from the start and from the best.
-_THRESHOLDS = (0.02, 0.005)
+_THRESHOLDS = (0.1, 0.02, 0.005)
 _ROUNDS = 12
 # All loads together: what differs by less counts as equal, and sums stay far from 64 bits.
 _LOAD_UNITS = 2**50
@@ -68,24 +68,28 @@ class _Arrays(NamedTuple):
 
 
 def locally_best(
-    problem: Problem, start: Sequence[str], *, units: float, seed: int
-) -> tuple[str, ...]:
-    """Return the device of each group, from such a placement, which fits the devices.
+    problem: Problem, start: Sequence[str], *, units: float, is_over: Callable[[], bool], seed: int
+) -> tuple[tuple[str, ...], float]:
+    """Return the device of each group, from such a placement, which fits; and the units.
 
-    ``units`` are those of `Effort`.
+    ``units`` are those of `Effort`. The search ends early when ``is_over`` says so, between rounds.
     """
     arrays = _arrays(problem)
     number = {name: i for i, name in enumerate(problem.devices)}
     given = np.array([number[name] for name in start], np.int64)
     best, best_load = given, _NO_LIMIT
+    spent = 0.0
     steps = round(units * STEPS_PER_UNIT / _ROUNDS)
     for turn in range(_ROUNDS if len(problem.devices) > 1 else 0):
+        if is_over():
+            break
         threshold = _THRESHOLDS[turn // 2 % len(_THRESHOLDS)]
         begin = best if turn % 2 else given
         found, load = _round(arrays, begin.copy(), steps, threshold, seed * _ROUNDS + turn)
         if load < best_load:
             best, best_load = found, load
-    return tuple(problem.devices[device] for device in best)
+        spent += units / _ROUNDS
+    return tuple(problem.devices[device] for device in best), spent
 
 
 def _arrays(problem: Problem) -> _Arrays:

@@ -1,9 +1,10 @@
 """The placement whose fullest device is least loaded, with a bound for any.
 
 Contiguous placements are first cut along one order of the groups, which is fast and often best;
-others then start a local search. Last, integer programming looks for better ones and proves how
-good any can be. The backward pass may run along the pipeline or against it: the better way counts,
-and the bound is that of both.
+others then start a local search, whose result may turn out to meet the bound of what single
+devices can hold. Else integer programming looks for better ones and proves how good any can be.
+The backward pass may run along the pipeline or against it: the better way counts, and the bound is
+that of both.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from placement_advisor.search.effort import Stop
 from placement_advisor.search.loads import group_work, largest_load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from placement_advisor.search.effort import Effort
     from placement_advisor.search.problem import Problem
 
 # Loads that differ by less, in proportion, are the same; the integer program is finer.
 PROOF_TOLERANCE = 1e-6
-# What the local search gets of the effort and of the time; more than so many units found nothing
-# more on the graphs of the benchmark.
-_LOCAL_SHARE = 0.25
-_MOST_LOCAL_UNITS = 10.0
+# What the local search gets of the effort and of the time, and the bound after it. More found
+# nothing more on the graphs of the benchmark.
+_SHARE = 0.25
+_MOST_UNITS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,7 @@ def max_load(problem: Problem, effort: Effort, *, contiguous: bool) -> MaxLoad:
         ]
         return search.result(min(bounds))
     search.improve_locally()
+    search.cover()
     return search.result(search.improve(problem, None, ways_left=1))
 
 
@@ -78,6 +80,7 @@ class _Search:
         self._problem, self._effort = problem, effort
         self._countdown = Countdown(effort.time_limit_s)
         self._units = 0.0
+        self._bound = _simple_bound(problem)
         self._stop = Stop.PROOF
         self._device_of: tuple[str, ...] | None = None
         self._found_in = problem
@@ -94,17 +97,33 @@ class _Search:
 
     def improve_locally(self) -> None:
         """Look for better placements by local search."""
-        if self._device_of is None:
+        start = self._by_group(self._problem)
+        if start is None or self._is_met():
             return
         from placement_advisor.search.local_load import locally_best
 
-        units = min(_MOST_LOCAL_UNITS, self._effort.units * _LOCAL_SHARE)
-        if self._effort.time_limit_s is not None:
-            units = min(units, self._effort.time_limit_s * _LOCAL_SHARE)
-        start = self._by_group(self._problem)
-        assert start is not None
-        self.take(
-            self._problem, locally_best(self._problem, start, units=units, seed=self._effort.seed)
+        found, units = locally_best(
+            self._problem,
+            start,
+            units=min(_MOST_UNITS, self._effort.units * _SHARE),
+            is_over=self._part_over(),
+            seed=self._effort.seed,
+        )
+        self.take(self._problem, found)
+        self._units += units
+
+    def cover(self) -> None:
+        """Raise the bound of all placements by what single devices can hold."""
+        from placement_advisor.search.covering_bound import MAX_GROUPS, covering_bound
+
+        if self._device_of is None or self._is_met() or len(self._problem.groups) > MAX_GROUPS:
+            return
+        self._bound, units = covering_bound(
+            self._problem,
+            self._bound,
+            self._value,
+            units=min(_MOST_UNITS, self._effort.units * _SHARE),
+            is_over=self._part_over(),
         )
         self._units += units
 
@@ -116,18 +135,17 @@ class _Search:
         Such a placement is contiguous if there is ``follows``. The effort is shared by the ways
         that are left.
         """
+        if self._is_met():
+            return self._bound
         from placement_advisor.search.exact_load import MAX_LITERALS, literals, load_below
 
-        simple = _simple_bound(problem)
-        if simple * (1 + PROOF_TOLERANCE) >= self._value:
-            return simple
         if literals(problem) > MAX_LITERALS:
             self._stop = Stop.SIZE
-            return simple
+            return self._bound
         left_s = self._countdown.left_s()
         if left_s == 0:
             self._stop = Stop.CLOCK
-            return simple
+            return self._bound
         share = replace(
             self._effort,
             units=max(0.0, self._effort.units - self._units) / ways_left,
@@ -136,7 +154,7 @@ class _Search:
         # What is contiguous one way need not be so the other.
         hint = self._by_group(problem) if follows is None or problem is self._found_in else None
         limit = _sure_load(problem) if math.isinf(self._value) else self._value
-        found = load_below(problem, limit, share, follows=follows, hint=hint)
+        found = load_below(problem, limit, share, least=self._bound, follows=follows, hint=hint)
         self._units += found.units
         if found.stopped_by is not Stop.PROOF:
             self._stop = found.stopped_by
@@ -144,7 +162,7 @@ class _Search:
             # Nothing is there below what is known; or, where nothing is known, at all.
             return self._value
         self.take(problem, found.device_of)
-        return max(simple, found.lower_bound)
+        return max(self._bound, found.lower_bound)
 
     def result(self, lower_bound: float) -> MaxLoad:
         """Return what was found, with a bound on any."""
@@ -156,6 +174,16 @@ class _Search:
             units=self._units,
         )
         return replace(found, stopped_by=Stop.PROOF) if found.is_proven else found
+
+    def _is_met(self) -> bool:
+        """Whether the best placement meets the bound, or nothing is possible."""
+        return self._bound * (1 + PROOF_TOLERANCE) >= self._value or math.isinf(self._bound)
+
+    def _part_over(self) -> Callable[[], bool]:
+        """Return what says whether a share of the time that is left has passed."""
+        left_s = self._countdown.left_s()
+        part = Countdown(None if left_s is None else left_s * _SHARE)
+        return lambda: part.left_s() == 0
 
     def _by_group(self, problem: Problem) -> tuple[str, ...] | None:
         """Return the best device of each group, None if there is none."""
