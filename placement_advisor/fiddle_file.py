@@ -24,7 +24,7 @@ from placement_advisor.foreign_json import (
     shown,
     within,
 )
-from placement_advisor.search.problem import Problem, Pool
+from placement_advisor.search.problem import Pool, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,9 @@ T = TypeVar("T")
 # Files come from graphs of some thousand nodes; a proof for ten times as many takes hours.
 MAX_NODES = 20_000
 MAX_DEVICES = 64
-# Whatever the units are: times of a year in ns and sizes of a petabyte are mistakes.
-_MAX_NUMBER = 1e17
+# Whatever the units are: times of a year in ns and sizes of 100 TB are mistakes.
+_MAX_TIME = 3e16
+_MAX_SIZE_BYTES = 1e14
 
 
 def is_fiddle(document: object) -> bool:
@@ -60,7 +61,7 @@ def read_fiddle(document: object) -> Problem:
     )
     if not accelerators + cpus:
         raise MisfitError("there is no device", "maxFPGAs")
-    capacity = within("maxSizePerFPGA", _number, field(table, "maxSizePerFPGA"))
+    capacity = within("maxSizePerFPGA", _size, field(table, "maxSizePerFPGA"))
     nodes = within("nodes", partial(_rows, _node), field(table, "nodes"))
     if not 1 <= len(nodes) <= MAX_NODES:
         raise MisfitError(f"{len(nodes)} nodes; there may be 1 to {MAX_NODES}", "nodes")
@@ -110,9 +111,9 @@ def _rows(read: Callable[[object], T], value: object) -> list[T]:
     return [within(f"[{i}]", read, row) for i, row in enumerate(as_list(value))]
 
 
-def _number(value: object) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= _MAX_NUMBER:  # type: ignore[operator]
-        raise MisfitError(f"{shown(value)} is not a number from 0 to {_MAX_NUMBER:g}")
+def _number(value: object, *, high: float) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= high:  # type: ignore[operator]
+        raise MisfitError(f"{shown(value)} is not a number from 0 to {high:g}")
     return float(value)  # type: ignore[arg-type]
 
 
@@ -122,14 +123,17 @@ def _flag(value: object) -> bool:
     return bool(value)
 
 
+_time = partial(_number, high=_MAX_TIME)
+_size = partial(_number, high=_MAX_SIZE_BYTES)
 _id = partial(integer, what="a whole number", low=-(2**62))
 
 
 def _node(value: object) -> _Node:
     table = as_object(value)
-    work, cpu_work, size = (
-        within(key, _number, field(table, key)) for key in ("fpgaLatency", "cpuLatency", "size")
+    work, cpu_work = (
+        within(key, _time, field(table, key)) for key in ("fpgaLatency", "cpuLatency")
     )
+    size = within("size", _size, field(table, "size"))
     can_accelerate = within("supportedOnFpga", _flag, field(table, "supportedOnFpga"))
     return _Node(
         id=within("id", _id, field(table, "id")),
@@ -150,11 +154,11 @@ def _edge(number: dict[int, int], value: object) -> tuple[int, int, float]:
         if end not in number:
             raise MisfitError(f"there is no node {end}", key)
         ends.append(number[end])
-    return ends[0], ends[1], within("cost", _number, field(table, "cost"))
+    return ends[0], ends[1], within("cost", _time, field(table, "cost"))
 
 
 def _check_order(nodes: list[_Node], edges: list[tuple[int, int, float]]) -> None:
-    sources, targets = ([edge[end] for edge in edges] for end in (0, 1))
+    sources, targets = [edge[0] for edge in edges], [edge[1] for edge in edges]
     if topological_order(len(nodes), sources, targets) is None:
         cycle = find_cycle(len(nodes), sources, targets)
         named = " → ".join(str(nodes[i].id) for i in [*cycle[:8], cycle[0]])

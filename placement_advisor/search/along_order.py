@@ -9,6 +9,7 @@ Source: the linearised program (DPL) of Tarnawski et al. (2020), see `problem`.
 
 from __future__ import annotations
 
+import math
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,22 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-# The loads of all stretches of more groups would take more than a gigabyte.
-MAX_GROUPS = 5_000
+# The loads of all stretches of more groups would take more than half a gigabyte.
+_MAX_STRETCHES = 60_000_000
+# Comparisons of one stretch with one number of devices in use; so many take a minute.
+_MAX_COMPARISONS = 10**11
 
 
 def best_along(problem: Problem, order: Sequence[int]) -> tuple[str, ...] | None:
-    """Return the device of each group, None if no cut of the order fits the devices."""
+    """Return the device of each group, None if no cut of the order fits the devices.
+
+    None also where there are too many groups or sorts of devices for it.
+    """
+    stretches = len(problem.pools) * (len(order) + 1) ** 2
+    counts = [len(pool.devices) for pool in problem.pools]
+    states = math.prod(count + 1 for count in counts)
+    if stretches > _MAX_STRETCHES or states * stretches > _MAX_COMPARISONS:
+        return None
     read_by = [set[int]() for _ in problem.groups]
     for op, readers in problem.readers.items():
         for group in readers:
@@ -51,7 +62,6 @@ def best_along(problem: Problem, order: Sequence[int]) -> tuple[str, ...] | None
         np.array(problem.size_bytes, float),
         np.array([np.inf if p.capacity_bytes is None else p.capacity_bytes for p in pools]),
     )
-    counts = [len(pool.devices) for pool in pools]
     pool_of, cut = _cuts(loads, np.array(counts, np.int64))
     if not len(cut):
         return None
@@ -70,7 +80,7 @@ def _flat(rows: Iterable[Sequence[int]]) -> tuple[Ints, Ints]:
     return starts, np.array(list(chain.from_iterable(rows)), np.int64)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _stretch_loads(
     order: Ints,
     group_start: Ints,
@@ -120,7 +130,7 @@ def _stretch_loads(
     return loads
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _cuts(loads: Floats, counts: Ints) -> tuple[Ints, Ints]:
     """Return the pool of each stretch and where stretches begin and end; nothing if none fits."""
     pools, groups = loads.shape[0], loads.shape[1] - 1

@@ -6,14 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class StoppedBy(StrEnum):
-    """Why a search ended."""
-
-    PROOF = "proof"
-    EFFORT = "effort"
-    CLOCK = "clock"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
     """``units`` of deterministic work, about a second of one core each, from a seed.
@@ -24,3 +16,12 @@ class Effort:
     units: float = 60.0
     seed: int = 0
     time_limit_s: float | None = None
+
+
+class Stop(StrEnum):
+    """Why a search ended; ``size`` is a graph too large for an exact search."""
+
+    PROOF = "proof"
+    EFFORT = "effort"
+    CLOCK = "clock"
+    SIZE = "size"

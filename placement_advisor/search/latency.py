@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.devices import Cluster
     from placement_advisor.graph import Op, OpGraph
-    from placement_advisor.search.effort import Effort, StoppedBy
+    from placement_advisor.search.effort import Effort, Stop
     from placement_advisor.simulate.engine import Simulator
 
     Ints = NDArray[np.int64]
@@ -55,7 +55,7 @@ class LeastStep:
     excess_bytes: int
     tried: int
     units: float
-    stopped_by: StoppedBy
+    stopped_by: Stop
 
 
 def least_step(

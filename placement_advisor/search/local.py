@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from placement_advisor.search.effort import Effort, StoppedBy
+from placement_advisor.search.effort import Effort, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ class Found:
     cost: Cost
     tried: int
     units: float
-    stopped_by: StoppedBy
+    stopped_by: Stop
 
 
 class Costs(Protocol):
@@ -113,7 +113,7 @@ def improve(
         cost=search.cost(best),
         tried=search.tried,
         units=search.units,
-        stopped_by=StoppedBy.CLOCK if search.is_late() else StoppedBy.EFFORT,
+        stopped_by=Stop.CLOCK if search.is_late() else Stop.EFFORT,
     )
 
 

@@ -7,8 +7,8 @@ is best is for the objective to say: the fullest device (`loads`) or the makespa
 
 Left out: wires that several copies queue for, and links that differ.
 
-Source: Tarnawski, Phanishayee, Devanur, Mahajan and Nina Paravecino, Efficient algorithms for device
-placement of DNN graph operators (NeurIPS 2020), https://arxiv.org/abs/2006.16423.
+Source: Tarnawski, Phanishayee, Devanur, Mahajan and Nina Paravecino, Efficient algorithms for
+device placement of DNN graph operators (NeurIPS 2020), https://arxiv.org/abs/2006.16423.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_step
 
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph import OpGraph, Role
-from placement_advisor.search.effort import Effort, StoppedBy
+from placement_advisor.search.effort import Effort, Stop
 from placement_advisor.search.latency import LeastStep, least_step
 
 if TYPE_CHECKING:
@@ -90,13 +90,13 @@ def test_effort_is_spent_as_asked() -> None:
 
     assert 0.05 <= found.units < 0.06
     assert found.tried > 100
-    assert found.stopped_by is StoppedBy.EFFORT
+    assert found.stopped_by is Stop.EFFORT
 
 
 def test_the_clock_cuts_the_search_and_the_best_is_kept() -> None:
     found = search(two_chains(), effort=Effort(units=1e6, time_limit_s=0.2))
 
-    assert found.stopped_by is StoppedBy.CLOCK
+    assert found.stopped_by is Stop.CLOCK
     assert found.step_ns == 300
 
 
