@@ -14,6 +14,7 @@ from placement_advisor.cli.analyze import analyze
 from placement_advisor.cli.calibrate import calibrate
 from placement_advisor.cli.doctor import doctor
 from placement_advisor.cli.graph import graph
+from placement_advisor.cli.search import search
 from placement_advisor.cli.simulate import simulate
 from placement_advisor.cli.trace import trace
 from placement_advisor.errors import AdvisorError
@@ -37,6 +38,7 @@ app.command()(analyze)
 app.command()(trace)
 app.command()(graph)
 app.command()(simulate)
+app.command()(search)
 app.command()(calibrate)
 app.command()(doctor)
 
