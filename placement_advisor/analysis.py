@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
     from placement_advisor.compare import Comparison
     from placement_advisor.devices import Cluster
+    from placement_advisor.input_timing import InputTiming
     from placement_advisor.measure import Interval, Measurement
     from placement_advisor.placement import Placement
+    from placement_advisor.simulate.break_even import BreakEven
     from placement_advisor.simulate.schedule import Schedule
     from placement_advisor.simulate.sensitivity import PredictedRatio
 
@@ -117,19 +119,43 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HowToSplit:
+    """How to carry out one candidate.
+
+    ``words`` say it by layers, ``words_in_short`` in a line; ``listing`` is Python code.
+    """
+
+    candidate: str
+    words: str
+    words_in_short: str
+    listing: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something to act on, found by one rule."""
+    """Something to act on, found by one rule.
+
+    ``code`` and ``name`` are the rule's. ``saving_ns`` is what acting on it saves per step, None if
+    that is not known; ``saving_basis`` says where the figure comes from: simulated or measured.
+    """
 
     code: str
+    name: str
     finding: str
     action: str
     where: Mapping[str, str | int]
     saving_ns: int | None
+    saving_basis: str = "simulated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Everything that one `advisor analyze` found out. ``timings_ns`` is wall time by stage."""
+    """Everything that one `advisor analyze` found out. ``timings_ns`` is wall time by stage.
+
+    ``break_even`` is None where there is no split, or no single device, to compare with;
+    ``input_timing`` where the model file has no dataset, or it was not timed.
+    ``how`` is about the candidate that the recommendation names, None if it names none.
+    """
 
     advisor_version: str
     tensorflow_version: str
@@ -141,3 +167,6 @@ class Analysis:
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
     timings_ns: Mapping[str, int]
+    break_even: BreakEven | None = None
+    input_timing: InputTiming | None = None
+    how: HowToSplit | None = None

@@ -20,12 +20,12 @@ from placement_advisor.candidates import single
 from placement_advisor.children import ChildFailure
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.cost.measured import dispatch_overhead_ns, measured_costs, with_members
-from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import TestbedError
 from placement_advisor.fingerprints import calibration_fingerprint
 from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
+    from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
     from placement_advisor.testbed import Testbed, TestbedPlan
     from placement_advisor.tf.answers import Traced
@@ -82,7 +82,7 @@ def measure_costs(
         TestbedError: the model does not run there.
     """
     names = [device.name for device in plan.devices]
-    entry = trial.enter(single.propose(traced.graph, CostTable(costs={}), names))
+    entry = trial.enter(single.on_device(traced.graph, names[0]))
     step_ns = trial.settle(entry)
     if entry.failure is None:
         trial.profile(entry)

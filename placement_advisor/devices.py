@@ -11,9 +11,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from placement_advisor.errors import PlacementError
 from placement_advisor.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Basis(StrEnum):
@@ -66,6 +70,14 @@ class CopyWork:
             per_copy_ns=round(self.per_copy_ns * factor), ns_per_byte=self.ns_per_byte * factor
         )
 
+    def with_bytes_scaled(self, factor: float) -> CopyWork:
+        """Return the work with the time for each byte multiplied."""
+        return replace(self, ns_per_byte=self.ns_per_byte * factor)
+
+    def with_latency_scaled(self, factor: float) -> CopyWork:
+        """Return the work with the fixed part of each copy multiplied."""
+        return replace(self, per_copy_ns=round(self.per_copy_ns * factor))
+
 
 # A copy engine moves the bytes.
 NO_COPY_WORK = CopyWork()
@@ -110,6 +122,37 @@ class Link:
             receiver=self.receiver.scaled(factor),
         )
 
+    def with_bytes_scaled(self, factor: float) -> Link:
+        """Return the link with what a copy takes for its bytes multiplied, on the wire and of work.
+
+        The latency stays.
+        """
+        return replace(
+            self,
+            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s / factor,
+            curve=tuple(
+                (size, self.latency_ns + round((time_ns - self.latency_ns) * factor))
+                for size, time_ns in self.curve
+            ),
+            sender=self.sender.with_bytes_scaled(factor),
+            receiver=self.receiver.with_bytes_scaled(factor),
+        )
+
+    def with_latency_scaled(self, factor: float) -> Link:
+        """Return the link with what a copy takes whatever its size multiplied, work included.
+
+        What it takes for its bytes stays.
+        """
+        latency_ns = round(self.latency_ns * factor)
+        later_ns = latency_ns - self.latency_ns
+        return replace(
+            self,
+            latency_ns=latency_ns,
+            curve=tuple((size, time_ns + later_ns) for size, time_ns in self.curve),
+            sender=self.sender.with_latency_scaled(factor),
+            receiver=self.receiver.with_latency_scaled(factor),
+        )
+
     def bytes_ns(self, size_bytes: int) -> int:
         """Return the time for which one tensor occupies the wire."""
         if not self.curve:
@@ -142,7 +185,7 @@ class Dispatch:
 class Cluster:
     """Devices in order, links between them, and how steps are driven.
 
-    Placements name ``devices``; ``hosts`` are there for ops that these cannot run.
+    ``hosts`` are there for ops that the devices cannot run; placements may name them as well.
     """
 
     devices: tuple[Device, ...]
@@ -170,9 +213,24 @@ class Cluster:
             ),
         )
 
+    def device_links(self) -> tuple[Link, ...]:
+        """Return the links between two devices; those of hosts are left out."""
+        names = set(self.device_names())
+        return tuple(link for link in self.links if {link.source, link.target} <= names)
+
+    def with_device_links(self, change: Callable[[Link], Link]) -> Cluster:
+        """Return the cluster with the links between two devices changed; those of hosts stay."""
+        changed = set(self.device_links())
+        links = tuple(change(link) if link in changed else link for link in self.links)
+        return replace(self, links=links)
+
     def device_names(self) -> tuple[str, ...]:
         """Return the names in device order, hosts left out."""
         return tuple(device.name for device in self.devices)
+
+    def place_names(self) -> tuple[str, ...]:
+        """Return the names of all that can run ops, devices first, then hosts."""
+        return tuple(place.name for place in (*self.devices, *self.hosts))
 
     def link(self, source: str, target: str) -> Link:
         """Return the link from ``source`` to ``target``.

@@ -23,6 +23,7 @@ _CONTENT = (
     "analysis.json",
     "report.md",
     "timeline.png",
+    "break-even.png",
     "comparison.png",
     "placements",
     "predictions",

@@ -166,14 +166,8 @@ def _searched(
 
 
 def _least_makespan(problem: Problem, effort: Effort) -> _Found:
-    try:
-        from placement_advisor.search.makespan import (  # type: ignore[import-not-found]
-            least_makespan,
-        )
-    except ModuleNotFoundError:
-        raise AdvisorError(
-            "the search for latency is not part of this version", hint="give --objective throughput"
-        ) from None
+    from placement_advisor.search.makespan import least_makespan
+
     found = least_makespan(problem, effort)
     return _Found(
         device_of=found.device_of,

@@ -73,7 +73,7 @@ def _renamed(devices: tuple[str, ...], cluster: Cluster, placement_file: Path) -
         PlacementError: the cluster has too few.
     """
     there = cluster.device_names()
-    if set(devices) <= set(there):
+    if set(devices) <= set(cluster.place_names()):
         return {}
     if len(devices) > len(there):
         raise PlacementError(

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import __version__
+from placement_advisor.advice.findings.evidence import Evidence, gather
+from placement_advisor.advice.findings.rules import find_all
+from placement_advisor.advice.how import how_to_split
 from placement_advisor.advice.recommend import recommend
 from placement_advisor.analysis import (
     Analysis,
@@ -17,9 +20,11 @@ from placement_advisor.analysis import (
     ModelSummary,
     TestbedSummary,
 )
+from placement_advisor.batch_sizes import batch_points
 from placement_advisor.candidates.families import propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import Child, ChildFailure
+from placement_advisor.compare import WORTHWHILE_RATIO
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.costing import calibrated, measure_costs
@@ -27,6 +32,7 @@ from placement_advisor.elsewhere import ASSUMED_DOUBT, Prices
 from placement_advisor.fingerprints import testbed_fingerprint
 from placement_advisor.placement import Placement
 from placement_advisor.report.write import write_prediction
+from placement_advisor.simulate.break_even import break_even
 from placement_advisor.simulate.engine import Simulator
 from placement_advisor.simulate.peak import shortages
 from placement_advisor.simulate.sensitivity import Doubt, Sensitivity
@@ -37,11 +43,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.clock import Clock
+    from placement_advisor.cost.batch import Throughput
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
     from placement_advisor.elsewhere import Elsewhere
     from placement_advisor.graph import OpGraph
+    from placement_advisor.input_timing import InputTiming
     from placement_advisor.model_source import ModelSource
+    from placement_advisor.simulate.break_even import BreakEven
     from placement_advisor.simulate.schedule import Schedule
     from placement_advisor.simulate.sensitivity import PredictedRatio
     from placement_advisor.testbed import Testbed, TestbedKind, TestbedPlan
@@ -49,6 +58,9 @@ if TYPE_CHECKING:
     from placement_advisor.trial import Watcher
 
 _AS_IS = "placement_advisor.tf.as_is"
+_INPUT_TIMER = "placement_advisor.tf.input_timer"
+# A pipeline is timed for a few seconds; one batch that takes most of a minute is a hang.
+_INPUT_LIMIT_S = 60.0
 # Where both were measured: meant to hold nine in ten ratios (docs/cost-model.md: how many it did).
 MEASURED_DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
 
@@ -95,7 +107,9 @@ class Study:
         self._ratios: dict[str, PredictedRatio] = {}
         self._trial: Trial | None = None
         self._as_is: list[int] = []
+        self._batch_points: tuple[Throughput, ...] = ()
         self._as_is_failed = False
+        self._input_timing: InputTiming | None = None
         self._warnings: list[str] = []
 
     @property
@@ -137,6 +151,9 @@ class Study:
             self._time_as_is(loader, 0)
             self._as_is.clear()  # The first call traces.
             self._trial.race(self._options.rounds, lambda number: self._time_as_is(loader, number))
+            self._time_input(loader)
+            self._watcher.working("timing other batch sizes", 0, 1)
+            self._batch_points = batch_points(loader, self._traced.batch_size, self._as_is)
         loader.close()
         with self._clock.stage("profile"):
             self._trial.profile_all()
@@ -147,6 +164,8 @@ class Study:
         candidates = self._candidates()
         testbed = self._testbed_summary()
         as_is = tuple(self._as_is) or None
+        recommendation = recommend(candidates, testbed, as_is)
+        recommended = self._placements().get(recommendation.candidate or "")
         return Analysis(
             advisor_version=__version__,
             tensorflow_version=self._traced.tensorflow_version,
@@ -154,10 +173,28 @@ class Study:
             testbed=testbed,
             as_is=as_is,
             candidates=candidates,
-            recommendation=recommend(candidates, testbed, as_is),
-            findings=(),
+            recommendation=recommendation,
+            findings=find_all(self._evidence(candidates)),
             warnings=tuple(self._warnings + _failures_in_words(candidates)),
+            break_even=self._break_even(),
+            input_timing=self._input_timing,
             timings_ns=self._clock.timings_ns(),
+            how=None if recommended is None else how_to_split(self._graph, recommended),
+        )
+
+    def _evidence(self, candidates: tuple[Candidate, ...]) -> Evidence:
+        """Return what rules may look at."""
+        assert self._cluster is not None
+        assert self._simulator is not None
+        return gather(
+            graph=self._graph,
+            cluster=self._cluster,
+            simulator=self._simulator,
+            candidates=candidates,
+            requested_device_of=self._traced.requested_device_of,
+            line_of=self._traced.line_of,
+            batch_size=self._traced.batch_size,
+            batch_points=self._batch_points,
         )
 
     def _propose(self, costs: Mapping[str, CostTable], doubt: Doubt) -> None:
@@ -165,12 +202,14 @@ class Study:
         assert self._cluster is not None
         names = (BASELINE, *(n for n in self._options.candidates if n != BASELINE))
         with self._clock.stage("simulate"):
-            self._proposed = propose(names, self._graph, costs[self._devices[0]], self._devices)
+            self._proposed = propose(names, self._graph, costs, self._cluster)
             folder = self._staging / "placements"
             folder.mkdir()
             for label, placement in self._placements().items():
-                placement.check(self._graph, self._devices)
-                placement.save(folder / f"{label}.json", self._graph, self._devices)
+                placement.check(self._graph, self._cluster.place_names())
+                hosts = (host.name for host in self._cluster.hosts)
+                used = (*self._devices, *(h for h in hosts if h in placement.device_of.values()))
+                placement.save(folder / f"{label}.json", self._graph, used)
             alone = self._placements()[BASELINE]
             self._simulator = Simulator(self._graph, costs, self._cluster)
             self._sensitivity = Sensitivity(self._simulator, self._cluster, alone, doubt)
@@ -213,6 +252,36 @@ class Study:
             self._warnings.append(f"as-is was not timed: {failure_of(answer).message}")
         else:
             self._as_is += answer
+
+    def _time_input(self, loader: Child) -> None:
+        """Time the user's dataset alone; last of all that the loader does, as it may hang."""
+        if loader.failure() is not None:  # A step of theirs ended it, which has been said.
+            return
+        self._watcher.working("timing the dataset alone", 0, 1)
+        answer = loader.call(f"{_INPUT_TIMER}:time_input", time_limit_s=_INPUT_LIMIT_S)
+        if isinstance(answer, ChildFailure | RunFailure):
+            self._warnings.append(f"the dataset was not timed alone: {answer.message}")
+        else:
+            self._input_timing = answer
+
+    def _break_even(self) -> BreakEven | None:
+        """Sweep what would have to change for a split to win, of those that fit."""
+        assert self._cluster is not None
+        assert self._simulator is not None
+        fits = {n: p for n, p in self._placements().items() if self._too_large(n) is None}
+        baseline = fits.pop(BASELINE, None)
+        if baseline is None:
+            return None
+        with self._clock.stage("simulate"):
+            return break_even(
+                self._graph,
+                self._cluster,
+                self._simulator,
+                baseline=baseline,
+                splits=tuple(fits.values()),
+                batch_size=self._traced.batch_size,
+                worthwhile_ratio=WORTHWHILE_RATIO,
+            )
 
     def _candidates(self) -> tuple[Candidate, ...]:
         entries = self._trial.entries if self._trial else {}

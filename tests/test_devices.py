@@ -37,3 +37,22 @@ def test_a_link_of_twice_the_time_takes_twice_as_long(link):
     twice = replace(link, sender=work).scaled(2.0)
     assert twice.transfer_ns(1_200) == 2 * link.transfer_ns(1_200)
     assert twice.sender.time_ns(100) == 2 * (4 + 25)
+
+
+@pytest.mark.parametrize("link", [LINE, CURVE])
+@pytest.mark.parametrize("size_bytes", [0, 60, 700, 1_600, 4_000])
+def test_a_faster_wire_saves_bytes_and_not_the_latency(link, size_bytes):
+    fast = replace(link, sender=CopyWork(per_copy_ns=4, ns_per_byte=0.25)).with_bytes_scaled(0.5)
+    assert fast.bytes_ns(size_bytes) == pytest.approx(link.bytes_ns(size_bytes) / 2, abs=1)
+    assert fast.latency_ns == link.latency_ns
+    assert fast.bandwidth_bytes_per_s == 2 * link.bandwidth_bytes_per_s
+    assert fast.sender.time_ns(80) == 4 + 10
+
+
+@pytest.mark.parametrize("link", [LINE, CURVE])
+@pytest.mark.parametrize("size_bytes", [0, 60, 700, 1_600, 4_000])
+def test_a_longer_latency_is_paid_once_per_copy(link, size_bytes):
+    far = replace(link, receiver=CopyWork(per_copy_ns=4, ns_per_byte=0.25)).with_latency_scaled(3)
+    assert far.latency_ns == 30
+    assert far.bytes_ns(size_bytes) == link.bytes_ns(size_bytes)
+    assert far.receiver.time_ns(80) == 12 + 20

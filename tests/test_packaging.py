@@ -59,6 +59,12 @@ def test_the_wheel_holds_the_schemas_of_the_public_files(names):
     assert {f"{schemas}/{name}.schema.json" for name in public} <= names
 
 
+def test_the_wheel_holds_the_page_of_every_finding(names):
+    pages = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("pages/PA*.md")}
+    assert pages
+    assert pages <= names
+
+
 def test_the_wheel_holds_nothing_beside_the_package_and_its_metadata(names):
     top_level = {name.split("/")[0] for name in names}
     assert len(top_level) == 2

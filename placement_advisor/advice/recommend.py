@@ -26,7 +26,8 @@ from placement_advisor.advice.reasons import (
     speedup_text,
 )
 from placement_advisor.analysis import AdviceVerdict, FailureKind, Recommendation
-from placement_advisor.candidates import alternating, single
+from placement_advisor.candidates import single
+from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.compare import MIN_ROUNDS, WORTHWHILE_RATIO, Comparison, Verdict
 from placement_advisor.measure import Interval, bootstrap_median
 from placement_advisor.units import format_ns
@@ -246,8 +247,10 @@ def _nothing_tried(splits: Sequence[Candidate], done: str) -> _Ruling:
 
 
 def _only_bad_on_purpose(tried: Sequence[Candidate]) -> str | None:
-    if all(candidate.family == alternating.FAMILY for candidate in tried):
-        return "the only split tried is alternating, which is bad on purpose"
+    if all(candidate.family in BAD_ON_PURPOSE for candidate in tried):
+        names = " and ".join(candidate.name for candidate in tried)
+        is_bad = "split tried is" if len(tried) == 1 else "splits tried are"
+        return f"the only {is_bad} {names}, bad on purpose"
     return None
 
 

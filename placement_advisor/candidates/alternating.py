@@ -11,38 +11,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.candidates.layers import layer_graph
 from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.layer_view import layer_view
 from placement_advisor.placement import Placement
 from placement_advisor.structure.order import depth_first
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from placement_advisor.cost.table import CostTable
+    from placement_advisor.devices import Cluster
     from placement_advisor.graph import OpGraph
 
 FAMILY = "alternating"
 MIN_LAYERS = 2
 
 
-def propose(graph: OpGraph, costs: CostTable, devices: Sequence[str]) -> Placement | NotApplicable:
+def propose(
+    graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster
+) -> Placement | NotApplicable:
     """Return the placement that changes device at every layer; variables with their first reader.
 
     Not applicable to a step of fewer than two layers.
     """
-    view = layer_graph(graph, costs)
-    if len(view.layers) < MIN_LAYERS:
+    del costs  # The same for any cost.
+    devices = cluster.device_names()
+    view = layer_view(graph)
+    layers = depth_first(view)
+    if len(layers) < MIN_LAYERS:
         return NotApplicable(
             family=FAMILY, reason="the step has no two layers between which the device could change"
         )
-    layer_device = {
-        layer: devices[i % len(devices)] for i, layer in enumerate(depth_first(view.view))
-    }
+    layer_device = {layer: devices[i % len(devices)] for i, layer in enumerate(layers)}
     return Placement(
         label=FAMILY,
         family=FAMILY,
         device_of=place_by_layer(graph, layer_device, {}, devices[0], member=view.membership),
-        rationale=f"the device changes at each of {len(view.layers)} layers: "
+        rationale=f"the device changes at each of {len(layers)} layers: "
         "bad on purpose, to show what copies cost",
     )

@@ -186,18 +186,16 @@ class _Placing:
             self.device_of[op.name] = next(placed, self.default_device)
 
     def _aims(self) -> dict[str, set[str]]:
-        """Return the homes of the variables whose update each op leads to."""
+        """Return the homes of the variables whose update each op leads to, some if several."""
         aims: dict[str, set[str]] = {}
         for op in reversed(self.graph.ops):
             if op.role is Role.UPDATE and op.variable in self.home_of:
                 aims[op.name] = {self.home_of[op.variable]}
                 continue
-            aims[op.name] = set().union(
-                *(
-                    aims[edge.consumer]
-                    for edge in data_outputs(self.graph, op.name)
-                    if self.graph.op(edge.consumer).role in (Role.UPDATE, Role.BACKWARD)
-                )
+            aims[op.name] = _one_or_some(
+                aims[edge.consumer]
+                for edge in data_outputs(self.graph, op.name)
+                if self.graph.op(edge.consumer).role in (Role.UPDATE, Role.BACKWARD)
             )
         return aims
 
@@ -237,3 +235,13 @@ def _only(devices: Iterable[str]) -> str | None:
     """Return the one device, None if there are none or several."""
     found = set(devices)
     return found.pop() if len(found) == 1 else None
+
+
+def _one_or_some(sets: Iterable[set[str]]) -> set[str]:
+    """Return the union, or a part of it with several members: more make no difference."""
+    found: set[str] = set()
+    for some in sets:
+        found |= some
+        if len(found) > 1:
+            break
+    return found

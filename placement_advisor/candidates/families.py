@@ -1,18 +1,27 @@
-"""The families of candidate placements, by name, in the order in which they are tried."""
+"""The families of candidate placements, by name, in the order in which reports show them."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
-from placement_advisor.candidates import alternating, single, towers
+from placement_advisor.candidates import (
+    alternating,
+    alternating_ops,
+    parameters_on_host,
+    pipeline,
+    single,
+    towers,
+    towers_forward_only,
+)
+from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.candidates.not_applicable import NotApplicable
     from placement_advisor.cost.table import CostTable
+    from placement_advisor.devices import Cluster
     from placement_advisor.graph import OpGraph
     from placement_advisor.placement import Placement
 
@@ -21,18 +30,28 @@ class Family(Protocol):
     """A rule that finds a placement in a graph, or says why there is none."""
 
     def __call__(
-        self, graph: OpGraph, costs: CostTable, devices: Sequence[str], /
+        self, graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster, /
     ) -> Placement | NotApplicable:
-        """Return the placement of this family, with a rationale of one line."""
+        """Return the placement of this family, with a rationale of one line.
+
+        ``costs`` has a table for every device and host of the cluster, by name.
+        """
 
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         single.FAMILY: single.propose,
         towers.FAMILY: towers.propose,
+        towers_forward_only.FAMILY: towers_forward_only.propose,
+        pipeline.FAMILY: pipeline.propose,
+        parameters_on_host.FAMILY: parameters_on_host.propose,
+        # What a search finds belongs here: after what is laid out by rule.
         alternating.FAMILY: alternating.propose,
+        alternating_ops.FAMILY: alternating_ops.propose,
     }
 )
+# They show what copies cost; nobody would want to use them.
+BAD_ON_PURPOSE = frozenset({alternating.FAMILY, alternating_ops.FAMILY})
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -47,12 +66,37 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def propose(
-    names: Sequence[str], graph: OpGraph, costs: CostTable, devices: Sequence[str]
+    names: Sequence[str], graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster
 ) -> dict[str, Placement | NotApplicable]:
-    """Return what each named family proposes for the devices, in the order of the names.
+    """Return what each named family proposes, by label, in the order of the names.
+
+    `single` proposes a placement for each kind of device. A placement that an earlier family has
+    proposed already is not applicable.
 
     Raises:
         AdvisorError: a name is not a family.
     """
     check_names(names)
-    return {name: FAMILIES[name](graph, costs, devices) for name in names}
+    found: dict[str, Placement | NotApplicable] = {}
+    for name in names:
+        found[name] = FAMILIES[name](graph, costs, cluster)
+        if name == single.FAMILY:
+            found |= {p.label: p for p in single.on_other_kinds(graph, costs, cluster)}
+    return _each_once(found)
+
+
+def _each_once(
+    found: Mapping[str, Placement | NotApplicable],
+) -> dict[str, Placement | NotApplicable]:
+    first: list[Placement] = []
+    answers = dict(found)
+    for label, proposal in found.items():
+        if isinstance(proposal, NotApplicable):
+            continue
+        twin = next((other for other in first if other.device_of == proposal.device_of), None)
+        if twin is None:
+            first.append(proposal)
+        else:
+            reason = f"the same placement as {twin.label}"
+            answers[label] = NotApplicable(family=proposal.family, reason=reason)
+    return answers

@@ -2,12 +2,13 @@
 
 What towers are, and the joins where they meet, says `structure.joins`; here a group of layers
 counts as one if any of it costs time or reads a variable. The rest of the model is the *trunk*.
-Towers are packed on devices, longest first, each on the least loaded device.
+Towers are packed on devices, longest first, each on the device that is done with it first.
 
-The trunk goes to the first device, beside the heaviest tower: it waits for that tower last, so
-that tower's output crosses nothing and the copies of lighter towers hide behind it. Of several
-joins, the one with the least trunk plus fullest device is chosen, because the trunk cannot run
-beside the towers; ties: the earliest.
+The trunk goes beside the heaviest tower, which is on the first device unless another is faster: it
+waits for that tower last, so that tower's output crosses nothing and the copies of lighter towers
+hide behind it. What an optimizer does for the trunk can run beside the towers' backward pass and
+counts as part of that device's load; the rest of the trunk cannot. So of several joins, the one
+with the least rest of the trunk plus fullest device is chosen; ties: the earliest.
 
 What several devices read: variables and tables shared by the same devices sit together on the one
 whose layers that read them cost most (ties: the first). A layer elsewhere that looks up in them, or
@@ -26,9 +27,11 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.layers import LayerGraph, layer_graph
 from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.wording import listed
 from placement_advisor.graph import Role
 from placement_advisor.layer_view import total_bytes
 from placement_advisor.membership import data_inputs
+from placement_advisor.name_patterns import name_patterns
 from placement_advisor.placement import Placement
 from placement_advisor.structure.joins import common_ancestor, towers
 from placement_advisor.units import format_share
@@ -37,46 +40,60 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.cost.table import CostTable
+    from placement_advisor.devices import Cluster
     from placement_advisor.graph import OpGraph
 
 FAMILY = "towers"
+MIN_DEVICES = 2
 # Any join with a label or a sample weight looks like two towers, one of them a cast. What moves
 # less than 1 % of the compute cannot be told from the single device in any measurement.
 MAX_SHARE_ON_ONE_DEVICE = 0.99
-# A rationale is one line.
-MAX_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Split:
-    """Towers (each a set of layers, with its cost) that meet in a layer."""
+    """Towers (each a set of layers) that meet in a layer, the devices of each, and of the rest.
+
+    ``step_ns`` is what of the trunk runs alone plus the fullest device; copies are left out.
+    """
 
     join: str
     towers: tuple[frozenset[str], ...]
-    costs_ns: tuple[int, ...]
-    trunk_ns: int
+    device_of: tuple[str, ...]
+    trunk_device: str
+    step_ns: int
+
+    def on(self, device: str) -> list[frozenset[str]]:
+        """Return the towers of a device."""
+        pairs = zip(self.towers, self.device_of, strict=True)
+        return [tower for tower, where in pairs if where == device]
 
 
-def propose(graph: OpGraph, costs: CostTable, devices: Sequence[str]) -> Placement | NotApplicable:
+def propose(
+    graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster
+) -> Placement | NotApplicable:
     """Return the placement of independent towers on the devices.
 
-    Not applicable where no layer joins two of them, or where nearly all compute stays together.
+    Not applicable with one device, where no layer joins two towers, or where nearly all compute
+    stays together.
     """
-    view = layer_graph(graph, costs)
-    splits = _splits(view)
+    devices = cluster.device_names()
+    if len(devices) < MIN_DEVICES:
+        return NotApplicable(family=FAMILY, reason="there is one device")
+    view = layer_graph(graph, costs, cluster)
+    splits = _splits(view, devices)
     if not splits:
         return NotApplicable(family=FAMILY, reason=_why_none(view))
-    packed = [(split, _pack(split.costs_ns, len(devices))) for split in splits]
-    split, bins = min(packed, key=lambda pair: pair[0].trunk_ns + _fullest_ns(*pair))
+    split = min(splits, key=lambda split: split.step_ns)
 
-    trunk = devices[0]
-    layer_device = dict.fromkeys(view.layers, trunk)
-    for device, bin_ in zip(devices, bins, strict=True):
-        for tower in bin_:
-            layer_device.update(dict.fromkeys(split.towers[tower], device))
+    layer_device = dict.fromkeys(view.layers, split.trunk_device)
+    for tower, device in zip(split.towers, split.device_of, strict=True):
+        layer_device.update(dict.fromkeys(tower, device))
     homes = _shared_homes(view, layer_device, devices)
     _move_readers(graph, view, layer_device, homes)
-    device_of = place_by_layer(graph, layer_device, homes, trunk, member=view.membership)
+    device_of = place_by_layer(
+        graph, layer_device, homes, split.trunk_device, member=view.membership
+    )
 
     busiest, share = _busiest(device_of, costs)
     if share > MAX_SHARE_ON_ONE_DEVICE:
@@ -89,27 +106,52 @@ def propose(graph: OpGraph, costs: CostTable, devices: Sequence[str]) -> Placeme
         label=FAMILY,
         family=FAMILY,
         device_of=device_of,
-        rationale=_rationale(view, split, bins, devices, homes),
+        rationale=_rationale(view, split, devices, homes),
     )
 
 
-def _splits(view: LayerGraph) -> list[_Split]:
+def _splits(view: LayerGraph, devices: Sequence[str]) -> list[_Split]:
     """Return every way to split, in layer order of the joins."""
-    counting = {layer for layers in view.membership.readers.values() for layer in layers}
-    counting |= {layer for layer, cost_ns in view.cost_ns.items() if cost_ns > 0}
-    total_ns = sum(view.cost_ns.values())
-    splits = []
-    for join in towers(view.view, counting):
-        costs_ns = tuple(sum(view.cost_ns[layer] for layer in tower) for tower in join.towers)
-        splits.append(
-            _Split(
-                join=join.layer,
-                towers=tuple(map(frozenset, join.towers)),
-                costs_ns=costs_ns,
-                trunk_ns=total_ns - sum(costs_ns),
-            )
-        )
-    return splits
+    counting = view.computing.union(*view.membership.readers.values())
+    return [
+        _packed(join.layer, tuple(map(frozenset, join.towers)), view, devices)
+        for join in towers(view.view, counting)
+    ]
+
+
+def _packed(
+    join: str, parts: tuple[frozenset[str], ...], view: LayerGraph, devices: Sequence[str]
+) -> _Split:
+    """Return the towers with a device for each.
+
+    Source: longest processing time first, Graham, Bounds on multiprocessing timing anomalies
+    (1969), https://doi.org/10.1137/0117039
+    """
+    costs_ns = [
+        [sum(view.busy_ns[device][layer] for layer in part) for device in devices] for part in parts
+    ]
+    first, *others = sorted(range(len(parts)), key=lambda i: (-sum(costs_ns[i]), i))
+    beside = min(range(len(devices)), key=costs_ns[first].__getitem__)
+    trunk = set(view.layers).difference(*parts)
+    update_ns = sum(view.update_ns[devices[beside]][layer] for layer in trunk)
+    alone_ns = sum(view.busy_ns[devices[beside]][layer] for layer in trunk) - update_ns
+
+    chosen = [beside] * len(parts)
+    loads_ns, counts = [0] * len(devices), [0] * len(devices)
+    loads_ns[beside], counts[beside] = update_ns + costs_ns[first][beside], 1
+    for i in others:
+        its_ns = costs_ns[i]
+        device = min(range(len(devices)), key=lambda d: (loads_ns[d] + its_ns[d], counts[d], d))
+        chosen[i] = device
+        loads_ns[device] += its_ns[device]
+        counts[device] += 1
+    return _Split(
+        join=join,
+        towers=parts,
+        device_of=tuple(devices[i] for i in chosen),
+        trunk_device=devices[beside],
+        step_ns=alone_ns + max(loads_ns),
+    )
 
 
 def _why_none(view: LayerGraph) -> str:
@@ -119,25 +161,6 @@ def _why_none(view: LayerGraph) -> str:
     if tied is None:
         return f"{reason}: every layer feeds the next"
     return f"{reason}: the branches into {tied[0]!r} both come from {tied[1]!r}"
-
-
-def _pack(costs_ns: Sequence[int], devices: int) -> list[list[int]]:
-    """Return the towers of each device.
-
-    Source: longest processing time first, Graham, Bounds on multiprocessing timing anomalies
-    (1969), https://doi.org/10.1137/0117039
-    """
-    bins: list[list[int]] = [[] for _ in range(devices)]
-    loads_ns = [0] * devices
-    for tower in sorted(range(len(costs_ns)), key=lambda i: (-costs_ns[i], i)):
-        device = min(range(devices), key=lambda d: (loads_ns[d], len(bins[d]), d))
-        bins[device].append(tower)
-        loads_ns[device] += costs_ns[tower]
-    return bins
-
-
-def _fullest_ns(split: _Split, bins: list[list[int]]) -> int:
-    return max(sum(split.costs_ns[tower] for tower in bin_) for bin_ in bins)
 
 
 def _shared_homes(
@@ -153,7 +176,7 @@ def _shared_homes(
             continue
         load_ns = dict.fromkeys(devices, 0)
         for layer in {layer for v in variables for layer in view.membership.readers[v]}:
-            load_ns[layer_device[layer]] += view.cost_ns[layer]
+            load_ns[layer_device[layer]] += view.busy_ns[layer_device[layer]][layer]
         home = max((d for d in devices if d in sharing), key=load_ns.__getitem__)
         homes.update(dict.fromkeys(variables, home))
     return homes
@@ -201,55 +224,36 @@ def _lookups(graph: OpGraph, view: LayerGraph) -> set[tuple[str, str]]:
     return found
 
 
-def _busiest(device_of: Mapping[str, str], costs: CostTable) -> tuple[str, float]:
+def _busiest(device_of: Mapping[str, str], costs: Mapping[str, CostTable]) -> tuple[str, float]:
     """Return the device with most compute and its share; 0 if nothing has a known cost."""
     load_ns: dict[str, int] = defaultdict(int)
     for op, device in device_of.items():
-        cost = costs.costs.get(op)
+        cost = costs[device].costs.get(op)
         load_ns[device] += cost.time_ns if cost is not None else 0
     busiest = max(load_ns, key=load_ns.__getitem__)
     return busiest, load_ns[busiest] / (sum(load_ns.values()) or 1)
 
 
 def _rationale(
-    view: LayerGraph,
-    split: _Split,
-    bins: list[list[int]],
-    devices: Sequence[str],
-    homes: Mapping[str, str],
+    view: LayerGraph, split: _Split, devices: Sequence[str], homes: Mapping[str, str]
 ) -> str:
     """Return one line: which towers and shared variables sit where."""
     readers = view.membership.readers
     sharing = {layer for variable in homes for layer in readers[variable]}
-    placed = [
-        f"{_some([_tower_label(view, split.towers[i], sharing) for i in bin_])} on {device}"
-        for device, bin_ in zip(devices, bins, strict=True)
-        if bin_
-    ]
+    labels = {d: [_tower_label(view, tower, sharing) for tower in split.on(d)] for d in devices}
+    placed = [f"{listed(some)} on {device}" for device, some in labels.items() if some]
     line = f"{len(split.towers)} towers joined by {split.join!r}: {', '.join(placed)}"
     for device in devices:
         shared = [readers[variable][0] for variable, home in homes.items() if home == device]
         if shared:
-            line += f"; shared {_some(list(dict.fromkeys(shared)))} on {device}"
-    idle = [device for device, bin_ in zip(devices, bins, strict=True) if not bin_]
-    return f"{line}; {_some(idle)} idle: there are more devices than towers" if idle else line
+            line += f"; shared {listed(list(dict.fromkeys(shared)))} on {device}"
+    idle = [device for device, some in labels.items() if not some]
+    return f"{line}; {listed(idle)} idle: there are more devices than towers" if idle else line
 
 
 def _tower_label(view: LayerGraph, tower: frozenset[str], sharing: set[str]) -> str:
     """Return a name for the tower: what its own layers have in common, else first to last."""
     own = [layer for layer in view.layers if layer in tower and layer not in sharing]
     own = own or [layer for layer in view.layers if layer in tower]
-    if len(own) == 1:
-        return own[0]
-    low, high = min(own), max(own)
-    same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
-    prefix = low[:same]
-    outside = any(layer.startswith(prefix) for layer in view.layers if layer not in tower)
-    return f"{prefix}*" if prefix and not outside else f"{own[0]} … {own[-1]}"
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the names as one phrase, cut where they are many."""
-    if len(names) <= MAX_NAMES:
-        return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more"
+    patterns = name_patterns(own, view.layers)
+    return patterns[0] if len(patterns) == 1 else f"{own[0]} … {own[-1]}"

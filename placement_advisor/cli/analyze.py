@@ -69,7 +69,11 @@ def analyze(
     ] = None,
     candidates: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="Families to try. Default: all. `single` always runs."),
+        typer.Option(
+            metavar="A,B,C",
+            help="Families to try, of towers, towers-forward-only, pipeline, parameters-on-host, "
+            "alternating, alternating-ops. Default: all. `single` always runs.",
+        ),
     ] = None,
     batch_size: BatchSize = None,
     mode: ModeChoice = None,

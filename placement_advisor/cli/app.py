@@ -13,10 +13,12 @@ from placement_advisor import __version__
 from placement_advisor.cli.analyze import analyze
 from placement_advisor.cli.calibrate import calibrate
 from placement_advisor.cli.doctor import doctor
+from placement_advisor.cli.explain import explain
 from placement_advisor.cli.graph import graph
 from placement_advisor.cli.search import search
 from placement_advisor.cli.simulate import simulate
 from placement_advisor.cli.trace import trace
+from placement_advisor.cli.verify import verify
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -39,8 +41,10 @@ app.command()(trace)
 app.command()(graph)
 app.command()(simulate)
 app.command()(search)
+app.command()(verify)
 app.command()(calibrate)
 app.command()(doctor)
+app.command()(explain)
 
 
 def _print_version(asked: bool) -> None:

@@ -11,6 +11,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.measure import Interval, bootstrap_median
+from placement_advisor.report.break_even_json import break_even_as_json
 from placement_advisor.report.tables import BASELINE
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis import Analysis, Candidate, Finding, Recommendation
     from placement_advisor.analysis import TestbedSummary as Testbed
+    from placement_advisor.input_timing import InputTiming
     from placement_advisor.measure import StepProfile
     from placement_advisor.simulate.schedule import Schedule
     from placement_advisor.simulate.sensitivity import PredictedRatio
@@ -48,6 +50,10 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
         "as_is": {"step_ns": _steps(analysis.as_is)} if analysis.as_is else None,
         "candidates": [_candidate(candidate) for candidate in analysis.candidates],
         "recommendation": _recommendation(analysis.recommendation),
+        "break_even": break_even_as_json(analysis.break_even) if analysis.break_even else None,
+        "input": _input(analysis.input_timing, analysis.model.batch_size)
+        if analysis.input_timing
+        else None,
         "findings": [_finding(finding) for finding in analysis.findings],
         "timings_ns": {stage: analysis.timings_ns.get(stage) for stage in STAGES},
     }
@@ -188,13 +194,23 @@ def _speedup(speedup: Interval | None) -> dict[str, Any] | None:
     return {"estimate": speedup.median, "ci95": [speedup.low, speedup.high]}
 
 
+def _input(timing: InputTiming, batch_size: int | None) -> dict[str, Any]:
+    return {
+        "batch_ns": list(timing.batch_ns),
+        "samples_per_s": None if batch_size is None else timing.samples_per_s(batch_size),
+        "transformations": list(timing.transformations),
+    }
+
+
 def _finding(finding: Finding) -> dict[str, Any]:
     content: dict[str, Any] = {
         "code": finding.code,
+        "name": finding.name,
         "finding": finding.finding,
         "action": finding.action,
         "where": dict(finding.where),
     }
     if finding.saving_ns is not None:
         content["saving_ns"] = finding.saving_ns
+        content["saving_basis"] = finding.saving_basis
     return content

@@ -39,8 +39,8 @@ SMALL_FONT_SIZE = 8
 _PANEL_IN = 0.9
 _HEAD_IN = 0.35
 
-_DPI = 130
-_WIDTH_IN = 12.0
+DPI = 130
+WIDTH_IN = 12.0
 # Characters that the font of the pictures is sure to have: Latin.
 _KNOWN_BELOW = 0x250
 
@@ -92,7 +92,7 @@ def new_figure(heights_in: Sequence[float]) -> tuple[Figure, list[Axes]]:
 
     height_in = sum(heights_in) + _PANEL_IN * len(heights_in) + _HEAD_IN
     layout = ConstrainedLayoutEngine(h_pad=0.09)
-    figure = Figure(figsize=(_WIDTH_IN, height_in), dpi=_DPI, layout=layout)
+    figure = Figure(figsize=(WIDTH_IN, height_in), dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(heights_in), 1, squeeze=False, height_ratios=heights_in)
     return figure, list(axes[:, 0])

@@ -10,10 +10,17 @@ import math
 from typing import TYPE_CHECKING
 
 from placement_advisor.report import markdown_evidence as evidence
-from placement_advisor.report.markdown_syntax import bullets, escape, section, table
+from placement_advisor.report.break_even_text import (
+    BREAK_EVEN_NOTE,
+    break_even_lines,
+    break_even_title,
+)
+from placement_advisor.report.input_text import input_line
+from placement_advisor.report.markdown_syntax import bullets, code_block, escape, section, table
 from placement_advisor.report.tables import (
     AS_IS,
     BASELINE,
+    HOW_TO_SPLIT,
     NOTHING,
     as_is_interval,
     candidate_figures,
@@ -24,6 +31,7 @@ from placement_advisor.report.tables import (
     range_text,
     speedup,
     times_text,
+    verdict_is_split,
     was_measured,
     where_text,
 )
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
 
 # Beyond this a list of layers is not read; the placement file has all of them.
 MAX_LAYERS = 20
+MAX_LISTING_LINES = 80
 
 
 def render_markdown(analysis: Analysis) -> str:
@@ -46,7 +55,10 @@ def render_markdown(analysis: Analysis) -> str:
         _subject(analysis),
         _candidate_table(analysis),
         section("Why", bullets(analysis.recommendation.reasons)),
+        _how(analysis),
         _pictures(analysis),
+        section("Break-even", *_break_even(analysis)),
+        escape(input_line(analysis) or ""),
         section("Placements", *(_placement(c) for c in analysis.candidates if c.placement)),
         section("Copies", *evidence.copies(analysis)),
         section("Copies against compute, measured", *evidence.activities(analysis)),
@@ -147,6 +159,16 @@ def _pictures(analysis: Analysis) -> str:
     )
 
 
+def _break_even(analysis: Analysis) -> Iterable[str]:
+    found = analysis.break_even
+    if found is None:
+        return
+    yield f"{escape(break_even_title(found))}."
+    yield bullets(break_even_lines(found))
+    yield "![Break-even: the best split over single, simulated](break-even.png)"
+    yield BREAK_EVEN_NOTE
+
+
 def _placement(candidate: Candidate) -> str:
     layers = layers_by_device(candidate)
     lines = [f"**{escape(candidate.name)}**: {escape(candidate.rationale)}.", ""]
@@ -162,16 +184,41 @@ def _placement(candidate: Candidate) -> str:
     return "\n".join(lines)
 
 
+def _how(analysis: Analysis) -> str:
+    how = analysis.how
+    if how is None:
+        return ""
+    lines = how.listing.splitlines()
+    is_short = len(lines) <= MAX_LISTING_LINES
+    where = (
+        f"That code is in `{HOW_TO_SPLIT}`, beside this report."
+        if verdict_is_split(analysis)
+        else "It is the best that was tried, not a recommendation."
+    )
+    return section(
+        "How to split" if verdict_is_split(analysis) else "How the best split goes",
+        f"**{escape(how.candidate)}**: {escape(how.words)}.",
+        "Your own step, placed so, on its own variables (`inputs`: those that were analysed):",
+        code_block(
+            "import placement_advisor\n\n"
+            f'step = placement_advisor.place(step, "placements/{how.candidate}.json", *inputs)'
+        ),
+        "The same by hand:" if is_short else f"By hand it takes {len(lines)} lines.",
+        code_block(how.listing) if is_short else "",
+        where,
+    )
+
+
 def _finding(finding: Finding) -> str:
     lines = [
-        f"**{escape(finding.code)}** {escape(finding.finding)}",
+        f"**{escape(finding.code)} {escape(finding.name)}**: {escape(finding.finding)}",
         "",
         f"- do: {escape(finding.action)}",
     ]
     if where := where_text(finding):
         lines.append(f"- where: {escape(where)}")
     if finding.saving_ns is not None:
-        lines.append(f"- saves: {format_ns(finding.saving_ns)} per step (simulated)")
+        lines.append(f"- saves: {format_ns(finding.saving_ns)} per step ({finding.saving_basis})")
     return "\n".join(lines)
 
 

@@ -29,6 +29,13 @@ def section(title: str, *parts: str) -> str:
     return "\n\n".join([f"## {title}", *content]) if content else ""
 
 
+def code_block(code: str) -> str:
+    """Return Python code that is shown as it is, whatever it holds."""
+    runs = re.findall(r"`+", code)
+    fence = "`" * max(3, 1 + max(map(len, runs), default=0))
+    return f"{fence}python\n{code.rstrip()}\n{fence}"
+
+
 def bullets(texts: Iterable[str]) -> str:
     """Return a list of plain texts, escaped."""
     return "\n".join(f"- {escape(text)}" for text in texts)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis import AdviceVerdict
 from placement_advisor.measure import Interval, bootstrap_median
 from placement_advisor.units import format_bytes, format_ns
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 BASELINE = "single"
 # The user's step unmodified: a row of its own, not a candidate.
 AS_IS = "as-is"
+# The file with the code of a recommended split.
+HOW_TO_SPLIT = "how_to_split.py"
 # nvprof's own summaries rarely need more rows to show what a step is made of.
 TOP_ACTIVITIES = 5
 _DASH = "–"
@@ -100,6 +103,12 @@ def candidate_figures(candidate: Candidate) -> tuple[StepFigures | None, StepFig
         predicted_figures(candidate.predicted) if candidate.predicted else None,
         measured_figures(candidate.measured) if candidate.measured else None,
     )
+
+
+def verdict_is_split(analysis: Analysis) -> bool:
+    """Whether a split is recommended, and how to carry it out is known."""
+    is_split = analysis.recommendation.verdict is AdviceVerdict.SPLIT
+    return is_split and analysis.how is not None
 
 
 def was_measured(analysis: Analysis) -> bool:

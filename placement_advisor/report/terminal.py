@@ -19,10 +19,13 @@ from rich.table import Table
 from rich.text import Text
 
 from placement_advisor.analysis import AdviceVerdict, FailureKind
+from placement_advisor.report.break_even_text import break_even_lines, break_even_title
+from placement_advisor.report.input_text import input_line
 from placement_advisor.report.tables import (
     ACTIVITY_HEADINGS,
     AS_IS,
     BASELINE,
+    HOW_TO_SPLIT,
     NOTHING,
     activity_rows,
     as_is_interval,
@@ -34,13 +37,14 @@ from placement_advisor.report.tables import (
     range_text,
     speedup,
     times_text,
+    verdict_is_split,
     was_measured,
     where_text,
 )
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from rich.console import RenderableType
@@ -54,13 +58,17 @@ _VERDICT_STYLE = {
     AdviceVerdict.CANNOT_TELL: "bold yellow",
     AdviceVerdict.CANNOT_FIT: "bold red",
 }
+# More of them push the verdict out of sight; the report has all.
+MAX_FINDINGS = 5
 _COPY_STYLE = "yellow"
 _FAILURE_STYLE = "red"
 _HEADING_STYLE = "bold"
+_BREAK_EVEN_PICTURE = "break-even.png"
 _FILES = (
     ("report.md", "all of this, with placements and copies in full"),
     ("timeline.png", "devices and links over time"),
     ("comparison.png", "compute against copies"),
+    (_BREAK_EVEN_PICTURE, "what would have to change for a split to win"),
     ("analysis.json", "the same for programs"),
     ("placements/", "which device each op runs on"),
     ("predictions/", "what was predicted, written before that candidate ran"),
@@ -87,6 +95,9 @@ def render_terminal(analysis: Analysis, *, width: int, color: bool, output_dir: 
     with console.capture() as capture:
         headline = one_line(analysis.recommendation.headline)
         console.print(Text(headline, style=_VERDICT_STYLE[verdict]), soft_wrap=True)
+        if analysis.how is not None:
+            how = analysis.how
+            console.print(Text(one_line(f"{how.candidate}: {how.words_in_short}")))
         for part in _parts(analysis):
             console.print()
             console.print(part)
@@ -100,11 +111,16 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
     yield _footnotes(analysis)
     if analysis.recommendation.reasons:
         yield _section("Why", _bullets(analysis.recommendation.reasons))
+    if analysis.break_even is not None:
+        lines = break_even_lines(analysis.break_even)
+        yield _section(break_even_title(analysis.break_even), _bullets(lines))
+    if (line := input_line(analysis)) is not None:
+        yield Text(one_line(line))
     for candidate in analysis.candidates:
         if candidate.measured and candidate.measured.profile:
             yield _activities(candidate.name, candidate.measured.profile)
     if analysis.findings:
-        yield _section("Findings, most valuable first", *map(_finding, analysis.findings))
+        yield _findings(analysis.findings)
     if analysis.warnings:
         yield _section("Warnings", _bullets(analysis.warnings))
 
@@ -219,20 +235,34 @@ def _activities(name: str, profile: StepProfile) -> Group:
     return Group(heading, table)
 
 
+def _findings(findings: Sequence[Finding]) -> RenderableType:
+    shown = findings[:MAX_FINDINGS]
+    parts: list[RenderableType] = list(map(_finding, shown))
+    if len(findings) > len(shown):
+        parts.append(Text(f"{len(findings) - len(shown)} more in report.md"))
+    parts.append(Text(f"What a finding means: advisor explain {shown[0].code}", style="dim"))
+    return _section("Findings, most valuable first", *parts)
+
+
 def _finding(finding: Finding) -> RenderableType:
-    body = Text(one_line(finding.finding))
-    body.append(f"\ndo: {one_line(finding.action)}")
+    body = Text(finding.name, style=_HEADING_STYLE)
+    body.append(f"\n{one_line(finding.finding)}", style="not bold")
+    body.append(f"\ndo: {one_line(finding.action)}", style="not bold")
     where = where_text(finding)
     if where:
-        body.append(f"\nwhere: {one_line(where)}")
+        body.append(f"\nwhere: {one_line(where)}", style="not bold")
     if finding.saving_ns is not None:
-        body.append(f"\nsaves: {format_ns(finding.saving_ns)} per step (simulated)")
+        saves = f"{format_ns(finding.saving_ns)} per step ({finding.saving_basis})"
+        body.append(f"\nsaves: {saves}", style="not bold")
     return _hanging([(Text(finding.code, style=_HEADING_STYLE), body)])
 
 
 def _files(analysis: Analysis, output_dir: Path) -> Text:
     text = Text(f"Files in {output_dir}", style=_HEADING_STYLE)
-    for name, content in _FILES:
+    files = [f for f in _FILES if f[0] != _BREAK_EVEN_PICTURE or analysis.break_even is not None]
+    if verdict_is_split(analysis):
+        files.insert(1, (HOW_TO_SPLIT, "code that places your step so"))
+    for name, content in files:
         text.append(f"\n  {name:<15} {content}", style="not bold")
     if any(c.measured and c.measured.profile_run for c in analysis.candidates):
         command = f"tensorboard --logdir {shlex.quote(str(output_dir / 'tensorboard'))}"

@@ -6,8 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 from placement_advisor.report.analysis_json import analysis_as_json, predicted_as_json
+from placement_advisor.report.break_even_plot import plot_break_even
 from placement_advisor.report.markdown import render_markdown
 from placement_advisor.report.plots import plot_comparison, plot_timeline
+from placement_advisor.report.tables import HOW_TO_SPLIT, verdict_is_split
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +33,11 @@ def write_analysis(analysis: Analysis, folder: Path) -> None:
 
 
 def write_reports(analysis: Analysis, folder: Path) -> None:
-    """Write the report and its pictures."""
+    """Write the report and its pictures, and the code of a split that is recommended."""
     (folder / "report.md").write_text(render_markdown(analysis), encoding="utf-8")
+    if analysis.how is not None and verdict_is_split(analysis):
+        (folder / HOW_TO_SPLIT).write_text(analysis.how.listing, encoding="utf-8")
     plot_timeline(analysis, folder / "timeline.png")
     plot_comparison(analysis, folder / "comparison.png")
+    if analysis.break_even is not None:
+        plot_break_even(analysis, analysis.break_even, folder / "break-even.png")

@@ -6,6 +6,7 @@ placements. Constants are left out: they stand on every device and never cross.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from placement_advisor.graph import OpGraph, Role
 from placement_advisor.host_ops import host_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Set
 
     from numpy.typing import NDArray
 
@@ -55,16 +56,29 @@ class GraphArrays:
         is_first[1:] = (producer[1:] != producer[:-1]) | (port[1:] != port[:-1])
         first = np.flatnonzero(is_first)
         self.producer, self.port = producer[first], port[first]
-        self.size_bytes = np.array(sizes, np.int64)[order][first]
-        # Tensors share few sizes; what is unknown is priced as nothing.
-        self.sizes, size = np.unique(np.maximum(self.size_bytes, 0), return_inverse=True)
-        self.size = size.astype(np.uint32)
+        self._set_sizes(np.array(sizes, np.int64)[order][first])
         self.tensor_start = np.searchsorted(self.producer, np.arange(len(self.ops) + 1)).astype(
             np.uint32
         )
         self.reader_start = np.append(first, len(edges)).astype(np.uint32)
         self.reader = consumer.astype(np.uint32)
         self.missing = np.bincount(consumer, minlength=len(self.ops)).astype(np.uint32)
+
+    def scaled(self, factor: float, tensors: Set[tuple[str, int]]) -> GraphArrays:
+        """Return the arrays with the known sizes of these tensors (producer, port) multiplied."""
+        names = [self.ops[i].name for i in self.producer.tolist()]
+        keys = zip(names, self.port.tolist(), strict=True)
+        grows = np.array([key in tensors for key in keys], bool) & (self.size_bytes > 0)
+        grown = np.rint(self.size_bytes * factor).astype(np.int64)
+        other = copy(self)
+        other._set_sizes(np.where(grows, grown, self.size_bytes))
+        return other
+
+    def _set_sizes(self, size_bytes: Ints) -> None:
+        self.size_bytes = size_bytes
+        # Tensors share few sizes; what is unknown is priced as nothing.
+        self.sizes, size = np.unique(np.maximum(size_bytes, 0), return_inverse=True)
+        self.size = size.astype(np.uint32)
 
 
 class PlaceArrays:
@@ -92,15 +106,48 @@ class PlaceArrays:
                 )
         rows = [columns[id(costs[place.name])] for place in self.places]
         self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
+        self._set_overheads()
+
+    def on(self, cluster: Cluster) -> PlaceArrays:
+        """Return the arrays for other launch overheads of the same devices and hosts.
+
+        Raises:
+            ValueError: they are others.
+        """
+        other = copy(self)
+        other.places = (*cluster.devices, *cluster.hosts)
+        ours, theirs = (
+            [(place.name, place.kind, place.host) for place in places]
+            for places in (self.places, other.places)
+        )
+        if ours != theirs:
+            raise ValueError(f"the devices are {ours}, not {theirs}")
+        other._set_overheads()
+        return other
+
+    def scaled(self, factor: float, ops: Set[str]) -> PlaceArrays:
+        """Return the arrays with the known costs of these ops multiplied."""
+        grows = np.array([op.name in ops for op in self._ops], bool)
+        known = self._cost_ns != _UNKNOWN
+        other = copy(self)
+        other._cost_ns = np.where(
+            known & grows, np.rint(self._cost_ns * factor).astype(np.int64), self._cost_ns
+        )
+        return other
+
+    def _set_overheads(self) -> None:
         self._overhead_ns = np.array([place.launch_overhead_ns for place in self.places], np.int64)
 
-    def of(self, placement: Placement) -> NDArray[np.int64]:
-        """Return the place of each op."""
-        wanted = np.array([self.index[placement.device_of[op.name]] for op in self._ops], np.int64)
-        place = wanted.copy()
-        for device, runs_at in enumerate(self._runs_at):
+    def devices(self, placement: Placement) -> Ints:
+        """Return the number of the device that each op is placed on."""
+        return np.array([self.index[placement.device_of[op.name]] for op in self._ops], np.int64)
+
+    def of(self, device: Ints) -> Ints:
+        """Return where each op runs that is placed on the device of that number."""
+        place = device.copy()
+        for number, runs_at in enumerate(self._runs_at):
             if runs_at is not None:
-                here = wanted == device
+                here = device == number
                 place[here] = runs_at[here]
         return place
 
@@ -118,6 +165,12 @@ class PlaceArrays:
                 raise ValueError(f"op {op.name!r} ({op.kind}) has no cost")
         cost_ns[unknown] = 0
         return cost_ns, np.where(unknown, 0, cost_ns + self._overhead_ns[place])
+
+    def least_ns(self) -> list[int]:
+        """Return what each op takes on the fastest device, launch overhead left out."""
+        known = np.maximum(self._cost_ns, 0)
+        least: list[int] = known.min(axis=0).tolist() if len(self.places) else []
+        return least
 
     def _with_host(self, device: Device, bound: Mapping[str, frozenset[str]]) -> Ints | None:
         if device.host is None:

@@ -50,13 +50,13 @@ from placement_advisor.simulate.memory import peak_memory
 from placement_advisor.simulate.schedule import OpRun, Schedule, Transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Set
 
     from numpy.typing import NDArray
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph import Op, OpGraph
     from placement_advisor.placement import Placement
     from placement_advisor.simulate.kernel import Result
 
@@ -82,19 +82,75 @@ class Simulator:
         contention: bool = True,
     ) -> None:
         """Take the cost of every op on every device and host of the cluster, by its name."""
-        self._graph, self._costs, self._contention = graph, costs, contention
+        self._graph, self._contention = graph, contention
         self._arrays = GraphArrays(graph)
-        self._set_up(cluster)
+        self._cluster = cluster
+        self._places = PlaceArrays(self._arrays, costs, cluster)
+        self._links = LinkArrays(self._arrays, cluster, self._places.index)
 
     def on(self, cluster: Cluster) -> Simulator:
-        """Return the same graph with the same costs on another cluster of the same devices."""
+        """Return the same graph with the same costs on another cluster of the same devices.
+
+        Launch overheads, links and how steps are driven may differ.
+
+        Raises:
+            ValueError: the cluster has other devices or hosts, of other kinds, or in another order.
+        """
         other = copy(self)
-        other._set_up(cluster)
+        other._cluster = cluster
+        other._places = self._places.on(cluster)
+        other._links = LinkArrays(self._arrays, cluster, self._places.index)
         return other
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The ops that are placed, in graph order."""
+        return self._arrays.ops
+
+    def at_scale(
+        self, factor: float, *, ops: Set[str], tensors: Set[tuple[str, int]]
+    ) -> Callable[[Ints], int]:
+        """Return `placed_step_ns` for the step at another scale.
+
+        These ops take, and these tensors (producer and port) hold, ``factor`` times as much.
+        """
+        other = copy(self)
+        other._arrays = self._arrays.scaled(factor, tensors)
+        other._places = self._places.scaled(factor, ops)
+        other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
+        return other.placed_step_ns
 
     def step_ns(self, placement: Placement) -> int:
         """Return how long the step takes; see `schedule`."""
-        place = self._place(placement)
+        return self.placed_step_ns(self.places_of(placement))
+
+    def places_of(self, placement: Placement) -> Ints:
+        """Return where each op runs, by the number of its device: hosts come after devices.
+
+        Raises:
+            PlacementError: the placement does not fit the graph and the devices.
+        """
+        placement.check(self._graph, self._cluster.place_names())
+        return self._places.of(self._places.devices(placement))
+
+    def step_ns_at(self, device: Ints) -> int:
+        """Return how long the step takes, given the number of each op's device.
+
+        For searches: whether the placement fits graph and devices is not checked.
+        """
+        return self.placed_step_ns(self._places.of(device))
+
+    def least_ns(self) -> list[int]:
+        """Return what each of ``ops`` takes where it is fastest."""
+        return self._places.least_ns()
+
+    def placed_step_ns(self, place: Ints) -> int:
+        """Return how long the step takes where `places_of` says, on this or a like simulator.
+
+        Raises:
+            PlacementError: a tensor crosses between devices without a link.
+            ValueError: an op has no cost.
+        """
         return self._step_ns(self._run(place, self._places.cost_ns(place)[1]))
 
     def schedule(self, placement: Placement) -> Schedule:
@@ -108,7 +164,7 @@ class Simulator:
                 crosses between devices without a link.
             ValueError: an op has no cost; only constants, variables and inputs may lack one.
         """
-        place = self._place(placement)
+        place = self.places_of(placement)
         cost_ns, duration_ns = self._places.cost_ns(place)
         result = self._run(place, duration_ns)
         names = [device.name for device in self._places.places]
@@ -125,15 +181,6 @@ class Simulator:
             peak_memory=peak_memory(self._graph, runs, transfers, names),
             unknown_bytes=int((crossed < 0).sum()),
         )
-
-    def _set_up(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._places = PlaceArrays(self._arrays, self._costs, cluster)
-        self._links = LinkArrays(self._arrays, cluster, self._places.index)
-
-    def _place(self, placement: Placement) -> Ints:
-        placement.check(self._graph, self._cluster.device_names())
-        return self._places.of(placement)
 
     def _run(self, place: Ints, duration_ns: Ints) -> Result:
         # Compiled code takes a second to load; who does not simulate does not wait for it.

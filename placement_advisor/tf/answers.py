@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,11 +12,21 @@ if TYPE_CHECKING:
     from placement_advisor.profile.steps import Crossing
 
 
+class SourceLine(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
     """What the command learns about the model; the bundle itself stays on disk.
 
     ``members`` names the ops that run within each loop or conditional of the graph.
+    ``requested_device_of`` has the device that `tf.device` scopes ask for, as ``GPU:1``, for the
+    ops within such scopes: the user's own, and those of Keras around lookups of texts. ``line_of``
+    has the innermost line of the user's code that made an op, where there is one.
     """
 
     graph: OpGraph
@@ -26,6 +36,8 @@ class Traced:
     chosen: str
     batch_size: int | None
     tensorflow_version: str
+    requested_device_of: Mapping[str, str] = field(default_factory=dict)
+    line_of: Mapping[str, SourceLine] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

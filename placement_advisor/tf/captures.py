@@ -211,6 +211,10 @@ class _Captured:
         """Return a NodeDef of the kind alone."""
         return node_def_pb2.NodeDef(op=self._kind)
 
+    def device(self) -> str:
+        """Return nothing: where it stands now says nothing about where it was meant to be."""
+        return ""
+
 
 def _become(node: Any, kind: str, **types: Any) -> None:
     node.op = kind

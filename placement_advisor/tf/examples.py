@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -26,19 +26,21 @@ DATASETS = (tf.data.Dataset, keras.utils.PyDataset)
 class Examples:
     """Batches of equal shapes, and their specs. Without batches, some are made up from the specs.
 
-    ``origin`` says in words where the batches come from.
+    ``origin`` says in words where the batches come from, ``dataset`` is the `tf.data.Dataset` that
+    they come from, as the user wrote it, if it is one.
     """
 
     specs: Any
     batches: tuple[Any, ...]
     origin: str
+    dataset: Any | None = None
 
     def changed(self, change: Callable[[Any], Any]) -> Examples:
         """Return the same examples with the structure of each batch changed."""
-        return Examples(
+        return replace(
+            self,
             specs=change(self.specs),
             batches=tuple(change(batch) for batch in self.batches),
-            origin=self.origin,
         )
 
 
@@ -76,6 +78,7 @@ def from_dataset(path: Path, dataset: Any, label: str, batch_size: int | None) -
             f"{path}: --batch-size needs a tf.data.Dataset; the batches of {label} have the size "
             "that they have"
         )
+    own = None if is_python else dataset
     if batch_size is not None:
         dataset = dataset.unbatch().batch(batch_size, drop_remainder=True)
     try:
@@ -92,6 +95,7 @@ def from_dataset(path: Path, dataset: Any, label: str, batch_size: int | None) -
         specs=tf.nest.map_structure(spec_of, batches[0]),
         batches=batches,
         origin=f"batches from {label}",
+        dataset=own,
     )
 
 

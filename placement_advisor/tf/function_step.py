@@ -121,6 +121,7 @@ def _step(
         batches=found.batches,
         batch_size=batch_size or leading_size(found.specs),
         input_names=names,
+        dataset=found.dataset,
     )
 
 

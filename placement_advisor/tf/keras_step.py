@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -87,6 +88,7 @@ def keras_step(
         batch_size=leading_size(features),
         input_names=_input_names(model, features, found.specs),
         model=model,
+        dataset=found.dataset,
     )
 
 
@@ -155,7 +157,7 @@ def _ready_to_train(model: Any, found: Examples, features: Any, *, alone: bool) 
         except Exception as error:
             errors.append(error)
         else:
-            return examples.Examples(specs=specs, batches=(), origin=origin)
+            return replace(found, specs=specs, batches=(), origin=origin)
     raise errors[0]
 
 

@@ -20,7 +20,7 @@ class LoadedStep:
     ``batches`` hold tensors; without any, they are made up once the step is traced. ``model`` is
     the Keras model, None for a step of another kind. ``owner`` keeps the step's variables alive
     if ``step`` does not. ``trace`` turns specs into a concrete function, for a step that a
-    `tf.function` cannot hold.
+    `tf.function` cannot hold. ``dataset`` is the user's own, if the batches come from one.
     """
 
     name: str
@@ -34,6 +34,7 @@ class LoadedStep:
     model: Any | None = None
     owner: Any | None = None
     trace: Callable[[Any], Any] | None = None
+    dataset: Any | None = None
 
 
 def leading_size(specs: Any) -> int | None:

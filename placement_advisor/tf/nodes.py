@@ -28,6 +28,12 @@ class Source(Protocol):
     def definition(self) -> Any:
         """Return the op as a NodeDef."""
 
+    def device(self) -> str:
+        """Return the device that the user's `tf.device` scopes ask for, as TensorFlow writes it.
+
+        Empty if there is none.
+        """
+
 
 class Node:
     """One op: its name, kind, tensors and what must run before it.

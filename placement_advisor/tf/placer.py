@@ -30,14 +30,33 @@ _RECV_KINDS = frozenset({"_Recv", "_HostRecv"})
 def placed_graph(bundle: Bundle, device_of: Mapping[str, str], host: str) -> Any:
     """Return the bundle's GraphDef with ``device_of`` (op name -> TensorFlow device) applied.
 
-    What is meant for a GPU goes to ``host`` if it is an input, for pipelines leave batches there,
-    or an op without a GPU kernel for its types, or shares a variable with such an op.
+    See `on_devices`; inputs become variables.
+    """
+    members = {name: loop.members for name, loop in bundle.loops.items()}
+    placed = on_devices(bundle.graph_def, bundle.inputs, members, device_of, host)
+    _make_resident(placed, bundle)
+    return placed
+
+
+def on_devices(
+    graph_def: Any,
+    inputs: Collection[str],
+    loops: Mapping[str, Collection[str]],
+    device_of: Mapping[str, str],
+    host: str,
+) -> Any:
+    """Return a flat GraphDef with ``device_of`` (op name -> TensorFlow device) applied.
+
+    What is meant for a GPU goes to ``host`` if it is one of the ``inputs``, for pipelines leave
+    batches there, or an op without a GPU kernel for its types, or shares a variable with such an
+    op. ``loops`` names the ops that each folded loop stands for; they go where it goes.
     """
     placed = tf.compat.v1.GraphDef()
-    placed.CopyFrom(bundle.graph_def)
-    constants = {node.name: node for node in bundle.graph_def.node if node.op == "Const"}
-    on_host = {*bundle.inputs, *_without_gpu(placed)}
-    device_of = {**device_of, **_in_loops(bundle, device_of)}
+    placed.CopyFrom(graph_def)
+    constants = {node.name: node for node in graph_def.node if node.op == "Const"}
+    on_host = {*inputs, *_without_gpu(placed)}
+    in_loops = {op: device_of[name] for name, members in loops.items() for op in members}
+    device_of = {**device_of, **in_loops}
     device: dict[str, str] = {}
     for node in placed.node:
         node.attr.pop("_class", None)
@@ -51,13 +70,7 @@ def placed_graph(bundle: Bundle, device_of: Mapping[str, str], host: str) -> Any
             node.attr.pop("_class", None)
             node.device = ""
     _copy_constants(placed, constants, device, host, on_host)
-    _make_resident(placed, bundle)
     return placed
-
-
-def _in_loops(bundle: Bundle, device_of: Mapping[str, str]) -> dict[str, str]:
-    """Place the ops that a folded loop stands for."""
-    return {op: device_of[name] for name, loop in bundle.loops.items() for op in loop.members}
 
 
 def _without_gpu(graph_def: Any) -> set[str]:

@@ -36,6 +36,10 @@ class Traced:
         """Return the NodeDef as traced."""
         return self._op.node_def
 
+    def device(self) -> str:
+        """Return the device that was asked for, empty if none was."""
+        return str(self._op.device)
+
 
 def read(operations: Iterable[Any]) -> list[Node]:
     """Return the nodes of TensorFlow's operations, in their order."""

@@ -28,6 +28,7 @@ from placement_advisor.tf.loader import load
 from placement_advisor.tf.model_file import describe, hint_for
 from placement_advisor.tf.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
 from placement_advisor.tf.oprows import composites_of, op_graph
+from placement_advisor.tf.user_requests import requested_devices, source_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,13 +68,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
     """
     global _workload
     workload = loaded_workload()
-    try:
-        function = traced_function(workload)
-    except Exception as error:
-        raise ModelError(
-            f"{path}: {workload.name} cannot be traced: {describe(error, Path(path))}",
-            hint=hint_for(error),
-        ) from None
+    function = trace_for(Path(path), workload)
     with paused_collection():
         try:
             if not workload.batches:
@@ -85,7 +80,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         except ModelError as error:
             raise ModelError(f"{path}: {workload.name}: {error.message}", hint=error.hint) from None
         composites = composites_of(step)
-        graph = op_graph(step, composites, _text_bytes(step.inputs, workload.batches[0]))
+        graph = op_graph(step, composites, text_bytes(step.inputs, workload.batches[0]))
     own = {op.name for op in graph.ops}
     return Traced(
         graph=graph,
@@ -95,6 +90,8 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         chosen=workload.chosen + (", summaries left out" if step.summaries else ""),
         batch_size=workload.batch_size,
         tensorflow_version=tf.__version__,
+        requested_device_of=requested_devices(step.ops),
+        line_of=source_lines(function.graph, own, Path(path)),
     )
 
 
@@ -109,6 +106,21 @@ def seed_everything() -> None:
     random.seed(SEED)
     np.random.seed(SEED)
     tf.random.set_seed(SEED)
+
+
+def trace_for(path: Path, workload: LoadedStep) -> Any:
+    """Trace the workload's step; ``path`` is the user's file.
+
+    Raises:
+        ModelError: it cannot be traced.
+    """
+    try:
+        return traced_function(workload)
+    except Exception as error:
+        raise ModelError(
+            f"{path}: {workload.name} cannot be traced: {describe(error, path)}",
+            hint=hint_for(error),
+        ) from None
 
 
 def traced_function(workload: LoadedStep) -> Any:
@@ -159,7 +171,7 @@ def _arrays(batch: Any) -> tuple[Any, ...]:
     return tuple(captures.array(tensor) for tensor in tf.nest.flatten(batch))
 
 
-def _text_bytes(inputs: tuple[str, ...], batch: Any) -> dict[str, int]:
+def text_bytes(inputs: tuple[str, ...], batch: Any) -> dict[str, int]:
     """Return the characters in text inputs: their shapes alone do not tell."""
     tensors = zip(inputs, tf.nest.flatten(batch), strict=True)
     return {
@@ -171,12 +183,17 @@ def _text_bytes(inputs: tuple[str, ...], batch: Any) -> dict[str, int]:
 
 def labels(graph: Any, model: Any | None) -> dict[int, str]:
     """Return the names that variables have for their owner, by the `id` of their handle."""
-    labels: dict[int, str] = {}
+    return {id(variable.handle): name for variable, name in owned_variables(graph, model)}
+
+
+def owned_variables(graph: Any, model: Any | None) -> Iterator[tuple[Any, str]]:
+    """Yield the `tf.Variable`s that a graph and its Keras model know, with their owner's name.
+
+    What is yielded later for the same variable is the better name.
+    """
     for variable in graph.variables:
-        labels[id(variable.handle)] = variable.name.split(":")[0]
+        yield variable, variable.name.split(":")[0]
     for owner in (model, getattr(model, "optimizer", None)):
         for variable in getattr(owner, "variables", ()):
-            handle = getattr(variable.value, "handle", None)
-            if handle is not None:
-                labels[id(handle)] = variable.path
-    return labels
+            if getattr(variable.value, "handle", None) is not None:
+                yield variable.value, variable.path

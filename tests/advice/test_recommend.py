@@ -181,7 +181,12 @@ def test_with_no_split_measured_nothing_can_be_told(others):
 def test_staying_single_on_the_word_of_alternating_alone_is_said():
     answer = recommend([SINGLE, ABSENT, SLOWEST], TESTBED, None)
     assert answer.verdict is AdviceVerdict.STAY_SINGLE
-    assert answer.reasons[0] == "the only split tried is alternating, which is bad on purpose"
+    assert answer.reasons[0] == "the only split tried is alternating, bad on purpose"
+    worse = replace(SLOWEST, name="alternating-ops", family="alternating-ops")
+    answer = recommend([SINGLE, ABSENT, SLOWEST, worse], TESTBED, None)
+    assert answer.reasons[0] == (
+        "the only splits tried are alternating and alternating-ops, bad on purpose"
+    )
 
 
 @pytest.mark.parametrize(

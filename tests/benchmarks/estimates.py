@@ -35,13 +35,12 @@ def main() -> None:
         assert traced is not None
         cluster = read_hardware("2xV100-NVLink")
         costs = roofline_by_place(traced.graph, cluster)
-        names = cluster.device_names()
         Simulator(traced.graph, costs, cluster).step_ns(
-            single.propose(traced.graph, costs[names[0]], names)
+            single.propose(traced.graph, costs, cluster)
         )
         with Child("grappler", Path(folder) / "grappler.log") as child:
             for family in (single, alternating):
-                placement = family.propose(traced.graph, costs[names[0]], names)
+                placement = family.propose(traced.graph, costs, cluster)
                 assert not isinstance(placement, NotApplicable)
                 first_s, further_s = [], []
                 for _ in range(_REPEATS):

@@ -24,7 +24,7 @@ from more_cuts import MORE_CUTS
 from silent import Silent
 from traced_models import traced_model
 
-from placement_advisor.candidates import families
+from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import preload
 from placement_advisor.costing import calibrated, measure_costs
@@ -41,12 +41,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placement_advisor.cost.table import CostTable
+    from placement_advisor.devices import Cluster
     from placement_advisor.placement import Placement
     from placement_advisor.simulate.peak import PeakMemory
     from placement_advisor.tf.answers import Traced
 
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
 _DEVICES = 2
+# Those that the figures in docs/ are of.
+_FAMILIES = (single.FAMILY, towers.FAMILY, alternating.FAMILY)
 _CALL_LIMIT_S = 60.0
 _TARGET = 0.10
 # Scalars come and go with threads: below this two peaks are the same.
@@ -137,7 +140,7 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
     for label in trial.entries:
         testbed.call("discard", label, time_limit_s=_CALL_LIMIT_S)
     simulator = Simulator(graph, costing.costs.everywhere(costing.cluster), costing.cluster)
-    for placement in _placements(traced, costing.costs, devices):
+    for placement in _placements(traced, costing.costs, costing.cluster):
         schedule = simulator.schedule(placement)
         predicted = peak_memory(graph, schedule.runs, schedule.transfers, devices)
         entry = trial.enter(placement)
@@ -157,8 +160,9 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
         testbed.call("discard", placement.label, time_limit_s=_CALL_LIMIT_S)
 
 
-def _placements(traced: Traced, costs: CostTable, devices: list[str]) -> Iterator[Placement]:
-    proposals = families.propose(tuple(families.FAMILIES), traced.graph, costs, devices)
+def _placements(traced: Traced, costs: CostTable, cluster: Cluster) -> Iterator[Placement]:
+    devices = cluster.device_names()
+    proposals = families.propose(_FAMILIES, traced.graph, costs.everywhere(cluster), cluster)
     proposals |= {label: cut(traced.graph, costs, devices) for label, cut in MORE_CUTS.items()}
     for proposal in proposals.values():
         if not isinstance(proposal, NotApplicable):

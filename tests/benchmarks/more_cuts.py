@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.candidates.layers import layer_graph
 from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.layer_view import layer_view
 from placement_advisor.placement import Placement
 from placement_advisor.structure.order import depth_first
 
@@ -25,8 +25,8 @@ def _cut(label: str, places: Sequence[float]) -> Callable[..., Placement | NotAp
     def propose(
         graph: OpGraph, costs: CostTable, devices: Sequence[str]
     ) -> Placement | NotApplicable:
-        view = layer_graph(graph, costs)
-        layers = depth_first(view.view)
+        view = layer_view(graph)
+        layers = depth_first(view)
         if len(layers) < _MIN_LAYERS:
             return NotApplicable(family=label, reason="too few layers")
         work_ns = dict.fromkeys(layers, 0)

@@ -12,7 +12,7 @@ from more_cuts import MORE_CUTS
 from silent import Silent
 from traced_models import traced_model
 
-from placement_advisor.candidates import families, single
+from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.compare import compare
 from placement_advisor.costing import calibrated, measure_costs
@@ -25,15 +25,18 @@ from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
 from placement_advisor.trial import BASELINE, Entry, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from placement_advisor.cost.table import CostTable
+    from placement_advisor.devices import Cluster
     from placement_advisor.placement import Placement
     from placement_advisor.simulate.schedule import Schedule
     from placement_advisor.simulate.sensitivity import PredictedRatio
     from placement_advisor.tf.answers import Traced
 
 _DEVICES = 2
+# Those that the figures in docs/ are of.
+_FAMILIES = (single.FAMILY, towers.FAMILY, alternating.FAMILY)
 _STEPS = 4
 _FRESH_ROUNDS = 10
 
@@ -105,14 +108,13 @@ def _compared(
     name: str, testbed: Testbed, traced: Traced, rounds: int, scratch: Path, only: str | None
 ) -> Model:
     graph, plan = traced.graph, testbed.plan
-    names = [device.name for device in plan.devices]
     watcher = Silent()
     calibration = calibrated(testbed, watcher)
     trial = Trial(testbed, steps=_STEPS, watcher=watcher)
     costing = measure_costs(trial, plan, traced, calibration)
     cluster = costing.cluster
     simulator = Simulator(graph, costing.costs.everywhere(cluster), cluster)
-    placements = list(_placements(traced, costing.costs, names))
+    placements = list(_placements(traced, costing.costs, cluster))
     alone_there = next(each for each in placements if each.label == BASELINE)
     sensitivity = Sensitivity(simulator, cluster, alone_there, MEASURED_DOUBT)
     predicted: dict[str, Schedule] = {}
@@ -143,9 +145,10 @@ def _compared(
     )
 
 
-def _placements(traced: Traced, costs: CostTable, names: Sequence[str]) -> Iterable[Placement]:
+def _placements(traced: Traced, costs: CostTable, cluster: Cluster) -> Iterable[Placement]:
     """Return `single`, and each candidate once that uses more than one device."""
-    proposals = families.propose(tuple(families.FAMILIES), traced.graph, costs, names)
+    names = cluster.device_names()
+    proposals = families.propose(_FAMILIES, traced.graph, costs.everywhere(cluster), cluster)
     proposals |= {label: cut(traced.graph, costs, names) for label, cut in MORE_CUTS.items()}
     seen = []
     for proposal in proposals.values():

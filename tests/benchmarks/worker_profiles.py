@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from silent import Silent
 
-from placement_advisor.candidates.single import propose
+from placement_advisor.candidates.single import on_device
 from placement_advisor.children import Child, ChildFailure
-from placement_advisor.cost.table import CostTable
 from placement_advisor.profile.windows import OP_EVENT, host_lines
 from placement_advisor.profile.xplane import read_planes
 from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
@@ -75,7 +74,7 @@ def profiled(path: Path, profiles: int) -> Profiled:
 
 def _executed(testbed: Testbed, graph: OpGraph, profiles: int) -> dict[str, Executed]:
     trial = Trial(testbed, steps=1, watcher=Silent())
-    entry = trial.enter(propose(graph, CostTable(costs={}), [testbed.plan.devices[0].name]))
+    entry = trial.enter(on_device(graph, testbed.plan.devices[0].name))
     shortest: dict[str, int] = {}
     for _ in range(profiles):
         trial.settle(entry)

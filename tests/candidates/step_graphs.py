@@ -1,8 +1,12 @@
 """Training steps built by hand: forward, backward, slots and updates from a list of layer calls."""
 
 from dataclasses import dataclass
+from itertools import permutations
+
+from hypothesis import strategies as st
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.devices import Basis, Cluster, Device, Link
 from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 
 
@@ -16,6 +20,23 @@ class Call:
     variables: tuple[tuple[str, int], ...] = ()
     table: str | None = None
     cost_ns: int = 100
+
+
+def cluster_of(*devices, hosts=(), latency_ns=10) -> Cluster:
+    """Return devices (or CPUs of these names), all linked: 10 ns a copy and 1 for each byte."""
+    devices = tuple(Device(name=d, kind="CPU") if isinstance(d, str) else d for d in devices)
+    links = tuple(
+        Link(source=a.name, target=b.name, latency_ns=latency_ns, bandwidth_bytes_per_s=1e9,
+             basis=Basis.ASSUMED)
+        for a, b in permutations([*devices, *hosts], 2)
+    )  # fmt: skip
+    return Cluster(devices=devices, hosts=tuple(hosts), links=links)
+
+
+def proposed(family, graph, costs, *devices):
+    """Return what a family proposes for devices on which every op takes the same."""
+    cluster = cluster_of(*devices)
+    return family.propose(graph, costs.everywhere(cluster), cluster)
 
 
 class _Builder:
@@ -179,3 +200,24 @@ def deepconn(*, word_bytes: int = 400_000, vector_bytes: int = 64_000) -> list[C
         Call(name="rating", feeds=("user_dense", "item_dense"), out_bytes=128),
         Call(name="loss", feeds=("rating", "in:label"), out_bytes=4),
     ]
+
+
+@st.composite
+def models(draw):
+    """Layered models with shared variables, tables, unknown sizes and any number of joins."""
+    calls = []
+    for i in range(draw(st.integers(1, 9))):
+        earlier = [call.name for call in calls] + ["in:x", "in:y"]
+        feeds = draw(st.lists(st.sampled_from(earlier), min_size=1, max_size=3, unique=True))
+        names = draw(st.lists(st.sampled_from("uvw"), max_size=2, unique=True))
+        calls.append(
+            Call(
+                name=f"l{i}",
+                feeds=tuple(feeds),
+                out_bytes=draw(st.one_of(st.none(), st.integers(0, 500))),
+                variables=tuple((name, 40 * (1 + ord(name) % 5)) for name in names),
+                table=draw(st.sampled_from([None, None, "vocab"])),
+                cost_ns=draw(st.integers(0, 1_000)),
+            )
+        )
+    return calls

@@ -1,9 +1,10 @@
 import pytest
-from step_graphs import Call, deepconn, training_step
+from step_graphs import Call, cluster_of, deepconn, proposed, training_step
 
+from placement_advisor.candidates import towers as family
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.towers import propose
-from placement_advisor.cost.table import CostTable
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.devices import Device
 from placement_advisor.graph import Role
 from placement_advisor.placement import Placement
 
@@ -11,7 +12,7 @@ from placement_advisor.placement import Placement
 def split(calls, count=2, *, priced=True):
     graph, costs = training_step(calls)
     devices = tuple(f"d{i}" for i in range(count))
-    placement = propose(graph, costs if priced else CostTable(costs={}), devices)
+    placement = proposed(family, graph, costs if priced else CostTable(costs={}), *devices)
     if isinstance(placement, Placement):
         placement.check(graph, devices)
         return placement, placement.by_layer(graph)
@@ -44,7 +45,7 @@ def test_deepconn_is_split_into_its_two_towers_with_all_that_is_shared_in_one_pl
 
 def test_deepconn_gradients_slots_and_updates_follow_their_tower():
     graph, costs = training_step(deepconn())
-    device_of = propose(graph, costs, ("d0", "d1")).device_of
+    device_of = proposed(family, graph, costs, "d0", "d1").device_of
     for role in (Role.BACKWARD, Role.UPDATE):
         for op in graph.ops:
             if op.role is role and "user_" in op.name and "rate" not in op.name:
@@ -104,6 +105,11 @@ def test_four_devices_leave_two_idle_for_two_towers_and_say_so():
     )
     assert set(layers.values()) == {"d0", "d1"}
     assert placement.rationale.endswith("; d2 and d3 idle: there are more devices than towers")
+
+
+def test_one_device_needs_no_towers():
+    found, _ = split(joined(chain("a", 2, cost_ns=100), chain("b", 2, cost_ns=100)), count=1)
+    assert found == NotApplicable(family="towers", reason="there is one device")
 
 
 def test_five_towers_fill_four_devices():
@@ -176,3 +182,35 @@ def test_branches_after_a_common_stem_are_no_towers(skip):
     assert split(calls)[0].reason == (
         "no layer joins two independent towers: the branches into 'add' both come from 'stem_1'"
     )
+
+
+def test_of_uneven_devices_the_faster_gets_the_heaviest_tower_and_the_trunk():
+    calls = joined(*(chain(n, k, cost_ns=100) for n, k in (("a", 4), ("b", 2), ("c", 1))))
+    graph, costs = training_step(calls)
+    cluster = cluster_of("slow", "fast")
+    tables = {"slow": costs.scaled(2), "fast": costs}
+    layers = family.propose(graph, tables, cluster).by_layer(graph)
+    # a is done at 400 on fast; b and c at 400 and 600 on slow, but c at 500 on fast.
+    assert {layer for layer, device in layers.items() if device == "slow"} == {"b_0", "b_1"}
+    assert layers["join"] == layers["loss"] == "fast"
+
+
+def test_launches_count_in_what_a_tower_takes():
+    # Two ops of 20 ns against six of no time: with 10 ns a launch the six are the longer tower.
+    calls = joined(chain("few", 1, cost_ns=40), chain("many", 3, cost_ns=0))
+    graph, costs = training_step(calls)
+    cluster = cluster_of(*(Device(name=n, kind="CPU", launch_overhead_ns=10) for n in ("a", "b")))
+    found = family.propose(graph, costs.everywhere(cluster), cluster)
+    assert found.rationale == "2 towers joined by 'join': many_* on a, few_0 on b"
+
+
+def test_what_the_optimizer_does_for_the_trunk_fills_its_device_first():
+    # Towers of 200, 200 and 100 ns: c goes to d0, unless that has 200 ns of updates to do as well.
+    towers = (chain(n, k, cost_ns=100) for n, k in (("a", 2), ("b", 2), ("c", 1)))
+    top = Call(name="top", feeds=("join",), variables=(("w", 80),))
+    graph, costs = training_step(joined(*towers, rest=(top,)))
+    update = {"w/total": OpCost(time_ns=200, basis=CostBasis.MEASURED)}
+    for more, device in (({}, "d0"), (update, "d1")):
+        priced = CostTable(costs={**costs.costs, **more})
+        layers = proposed(family, graph, priced, "d0", "d1").by_layer(graph)
+        assert layers["c_0"] == device

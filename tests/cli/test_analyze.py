@@ -12,8 +12,9 @@ import pytest
 from command_runs import Ran, run_here
 from watched_testbed import Call, Watch, WatchedTestbed, kill
 
-from placement_advisor import pipeline
+from placement_advisor import pipeline, study
 from placement_advisor import testbed as testbed_module
+from placement_advisor.candidates.families import FAMILIES
 from placement_advisor.report.analysis_json import load_schema
 from placement_advisor.testbed import Testbed, usable_cores
 from placement_advisor.trial import RESULT_TOLERANCE
@@ -21,8 +22,8 @@ from placement_advisor.trial import RESULT_TOLERANCE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FEW = ("--rounds", "5", "--steps", "1")
 NAMES = ["single", "towers", "alternating"]
+FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers,alternating")
 needs_two_cores = pytest.mark.skipif(
     len(usable_cores()) < 2, reason="real runs need two cores of their own"
 )
@@ -126,8 +127,8 @@ class TestACompleteRun:
 
     def test_leaves_nothing_half_written(self, analysed: Analysed) -> None:
         assert sorted(path.name for path in analysed.folder.iterdir()) == [
-            "analysis.json", "comparison.png", "placements", "predictions", "report.md",
-            "tensorboard", "timeline.png",
+            "analysis.json", "break-even.png", "comparison.png", "placements", "predictions",
+            "report.md", "tensorboard", "timeline.png",
         ]  # fmt: skip
 
     def test_times_every_candidate_in_every_round(self, analysed: Analysed) -> None:
@@ -163,6 +164,21 @@ class TestACompleteRun:
     @pytest.mark.parametrize("name", ["towers", "alternating"])
     def test_gives_the_results_of_the_single_device(self, analysed: Analysed, name: str) -> None:
         assert analysed.candidate(name)["measured"]["max_relative_difference"] <= RESULT_TOLERANCE
+
+    def test_sweeps_what_would_have_to_change_for_a_split_to_win(self, analysed: Analysed) -> None:
+        found = analysed.analysis["break_even"]
+        assert found["bandwidth"]["outcome"] in ("crosses", "throughout", "nowhere")
+        assert found["batch"]["here_samples"] == 32
+        assert {point["candidate"] for point in found["latency"]["points"]} <= set(NAMES[1:])
+        assert "Break-even (simulated): a split wins below 0.97×" in analysed.ran.out
+
+    def test_times_the_dataset_alone(self, analysed: Analysed) -> None:
+        found = analysed.analysis["input"]
+        assert found["transformations"] == ["TensorSliceDataset", "BatchDataset"]
+        assert found["samples_per_s"] == pytest.approx(
+            32 * len(found["batch_ns"]) / (sum(found["batch_ns"]) / 1e9)
+        )
+        assert "samples/s alone; the step (as-is) takes" in analysed.ran.out
 
     def test_copies_nothing_on_one_device(self, analysed: Analysed) -> None:
         assert analysed.candidate("single")["measured"]["transfer_count"] == 0
@@ -278,7 +294,38 @@ def test_a_step_that_fails_as_it_is_costs_as_is_alone(
     assert ran.code == 0, ran.err
     assert " ".join(ran.out.split()).count("as-is was not timed: loader exited with status 9") == 1
     analysis = json.loads((folder / "analysis.json").read_text())
-    assert analysis["as_is"] is None
+    assert (analysis["as_is"], analysis["input"]) == (None, None)
+    assert all(c["failure"] is None for c in analysis["candidates"])
+
+
+@needs_two_cores
+def test_a_dataset_that_hangs_later_on_costs_a_warning_alone(
+    advisor: Callable[..., Ran],
+    two_towers: Path,
+    tmp_path: Path,
+    write_model: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(study, "_INPUT_LIMIT_S", 2.0)
+    # More than enough for the example batches.
+    code = two_towers.read_text() + (
+        "import time\n"
+        "def rows():\n"
+        "    for number in range(10_000):\n"
+        "        if number == 320: time.sleep(3_600)\n"
+        "        yield (values[0], values[1]), values[2, :1]\n"
+        "row = tf.TensorSpec(64)\n"
+        "shapes = ((row, row), tf.TensorSpec(1))\n"
+        "dataset = tf.data.Dataset.from_generator(rows, output_signature=shapes).batch(32)\n"
+    )
+    folder = tmp_path / "out"
+    ran = advisor("analyze", str(write_model(code)), "-o", str(folder), *FEW)
+    assert ran.code == 0, ran.err
+    warning = "the dataset was not timed alone: loader gave no answer within 2 s"
+    assert " ".join(ran.out.split()).count(warning) == 1
+    analysis = json.loads((folder / "analysis.json").read_text())
+    assert analysis["input"] is None
+    assert analysis["as_is"] is not None
     assert all(c["failure"] is None for c in analysis["candidates"])
 
 
@@ -317,9 +364,11 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     analysis = json.loads((folder / "analysis.json").read_text())
     jsonschema.validate(analysis, load_schema("analysis"))
     assert analysis["recommendation"]["basis"] == "simulated"
-    assert analysis["as_is"] is None
+    assert (analysis["as_is"], analysis["input"]) == (None, None)
+    assert analysis["break_even"]["free_copies"]["ratio"] > 0
     assert [c["measured"] for c in analysis["candidates"]] == [None] * len(analysis["candidates"])
     assert all(c["predicted"] is not None for c in analysis["candidates"] if not c["failure"])
+    assert [c["name"] for c in analysis["candidates"]] == list(FAMILIES)
     assert not (folder / "tensorboard").exists()
 
 
@@ -349,6 +398,8 @@ def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
     assert message.startswith("on a the step holds")
     assert "word_embedding" in message
     assert json.loads(ran.out)["recommendation"]["verdict"] == "cannot-tell"
+    # What one device does not hold has no step time to win against.
+    assert json.loads(ran.out)["break_even"] is None
 
 
 def test_one_family_can_be_asked_for_and_single_always_runs(

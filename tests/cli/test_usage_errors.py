@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_type_hints
 
 import pytest
+
+from placement_advisor.candidates.families import FAMILIES
+from placement_advisor.cli.analyze import analyze
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +71,13 @@ def test_one_device_is_too_few_to_split_over(refused: Callable[..., str]) -> Non
 def test_an_unknown_candidate_is_answered_with_the_known(refused: Callable[..., str]) -> None:
     error = refused("model.py", "--candidates", "towers,towrs")
     assert "'towrs'" in error
-    assert "single, towers, alternating" in error
+    assert "single, towers, towers-forward-only, pipeline, parameters-on-host" in error
+
+
+def test_the_help_of_candidates_names_every_family() -> None:
+    option = get_type_hints(analyze, include_extras=True)["candidates"].__metadata__[0]
+    listed = option.help.partition("of ")[2].partition(".")[0].split(", ")
+    assert listed == [name for name in FAMILIES if name != "single"]
 
 
 def test_an_empty_list_of_candidates_is_refused(refused: Callable[..., str]) -> None:

@@ -11,6 +11,7 @@ from placement_advisor.analysis import (
     Failure,
     FailureKind,
     Finding,
+    HowToSplit,
     ModelSummary,
     Recommendation,
 )
@@ -335,6 +336,7 @@ def sample() -> Analysis:
         findings=(
             Finding(
                 code="PA201",
+                name="step-waits-for-transfers",
                 finding="the gradient of the shared embedding crosses worker:1 → worker:0",
                 action="keep the item tower's part of the embedding on worker:1",
                 where={"layer": "item_conv", "file": "sample_models/deepconn.py", "line": 41},
@@ -353,6 +355,14 @@ def sample() -> Analysis:
             "report": 1_900_000_000,
             "total": 43_100_000_000,
         },
+        how=HowToSplit(
+            candidate="towers",
+            words="layers item_conv on worker:1, all other layers on worker:0; "
+            "their gradients with them",
+            words_in_short="layers item_conv on worker:1, all other layers on worker:0; "
+            "their gradients with them",
+            listing='DEVICE = {"worker:0": "/GPU:0", "worker:1": "/GPU:1"}\n',
+        ),
     )
 
 

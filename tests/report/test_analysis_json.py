@@ -71,6 +71,8 @@ def test_top_level_has_the_fields_of_the_contract_in_order(content: dict[str, An
         "as_is",
         "candidates",
         "recommendation",
+        "break_even",
+        "input",
         "findings",
         "timings_ns",
     ]
@@ -127,7 +129,8 @@ def test_saving_is_absent_where_it_is_not_known(analysis: Analysis) -> None:
         replace(analysis, findings=(finding, replace(finding, saving_ns=None, where={})))
     )["findings"]
     assert known["saving_ns"] == 1_100_000
-    assert "saving_ns" not in unknown
+    assert known["saving_basis"] == "simulated"
+    assert not {"saving_ns", "saving_basis"} & unknown.keys()
 
 
 @pytest.mark.parametrize(
@@ -174,7 +177,8 @@ def test_a_missing_or_an_unknown_field_is_refused(content: dict[str, Any]) -> No
 def test_schemas_are_valid_strict_and_explain_every_field(name: str) -> None:
     schema = load_schema(name)
     jsonschema.Draft202012Validator.check_schema(schema)
-    optional = {"layer", "op", "tensor", "file", "line", "saving_ns"}
+    optional = {"layer", "op", "tensor", "device", "candidate", "file", "line"}
+    optional |= {"saving_ns", "saving_basis"}
     for part in _objects(schema):
         assert part["additionalProperties"] is False
         assert set(part["properties"]) - set(part["required"]) <= optional

@@ -17,7 +17,8 @@ from command_runs import Command
 from placement_advisor import children
 from placement_advisor.candidates.families import propose
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.cost.roofline import STAND_IN_CPU, roofline_costs
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph import OpGraph, Role
 from placement_advisor.placement import Placement
 from placement_advisor.report.analysis_json import load_schema
@@ -220,8 +221,8 @@ def readers(graph: OpGraph, name: str) -> set[Role]:
 
 def towers_of(graph: OpGraph) -> Placement | NotApplicable:
     """Return the tower split at assumed costs."""
-    costs = roofline_costs(graph, STAND_IN_CPU)
-    return propose(["towers"], graph, costs, DEVICES)["towers"]
+    cluster = assumed_cluster(len(DEVICES))
+    return propose(["towers"], graph, roofline_by_place(graph, cluster), cluster)["towers"]
 
 
 def test_every_sample_has_expectations() -> None:

@@ -22,11 +22,12 @@ from placed_steps import (
 
 from placement_advisor.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph import Op, OpGraph, Role
+from placement_advisor.graph import Edge, Op, OpGraph, Role
 from placement_advisor.placement import placed_ops
 from placement_advisor.simulate.exposure import hidden_ns
 
 if TYPE_CHECKING:
+    from placement_advisor.cost.table import CostTable
     from placement_advisor.simulate.schedule import Schedule
 
 
@@ -573,3 +574,45 @@ def test_exposed_and_hidden_time_equal_a_count_of_single_nanoseconds(step: Place
         hidden += len(coming & computing)
     assert schedule.exposed_ns == exposed
     assert hidden_ns(schedule.runs, schedule.transfers) == hidden
+
+
+@given(placed_steps(hosts=True), st.sampled_from([0.0, 0.3, 4.0]))
+def test_a_simulator_moved_to_another_cluster_is_the_one_made_for_it(step, factor):
+    other = step.cluster.scaled(copies=factor + 0.1, launches=factor)
+    moved = step.simulator().on(other)
+    assert moved.schedule(step.placement) == replace(step, cluster=other).simulate()
+
+
+def test_a_simulator_is_not_moved_to_other_devices():
+    with pytest.raises(ValueError, match="the devices are"):
+        diamond().simulator().on(pair(count=3))
+
+
+@given(placed_steps(hosts=True), st.data(), st.sampled_from([0.25, 1.0, 3.0]))
+def test_a_step_at_another_scale_is_the_graph_with_other_sizes_and_costs(step, data, factor):
+    ops = {o.name for o in step.graph.ops if data.draw(st.booleans())}
+    tensors = {(o.name, port) for o in step.graph.ops if o.name in ops for port in (0, 1)}
+
+    def grown(edge: Edge) -> Edge:
+        if edge.size_bytes is None or (edge.producer, edge.port) not in tensors:
+            return edge
+        return edge._replace(size_bytes=round(edge.size_bytes * factor))
+
+    rebuilt = replace(
+        step,
+        graph=OpGraph(step.graph.ops, map(grown, step.graph.edges)),
+        costs=_grown(step.costs, ops, factor),
+        costs_on={name: _grown(table, ops, factor) for name, table in step.costs_on.items()},
+    )
+    simulator = step.simulator()
+    step_ns = simulator.at_scale(factor, ops=ops, tensors=tensors)
+    assert step_ns(simulator.places_of(step.placement)) == rebuilt.simulate().step_ns
+
+
+def _grown(table: CostTable, ops: set[str], factor: float) -> CostTable:
+    return price(
+        {
+            name: round(cost.time_ns * factor) if name in ops else cost.time_ns
+            for name, cost in table.costs.items()
+        }
+    )

@@ -27,6 +27,9 @@ class _Attributes:
     def definition(self) -> Any:
         raise NotImplementedError
 
+    def device(self) -> str:
+        return ""
+
 
 def nodes_of(
     ops: Mapping[str, tuple[str, Sequence[str]]],

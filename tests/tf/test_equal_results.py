@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from traced_models import STEPS, TracedModel, at_random, crossing_tensors
 
-from placement_advisor.candidates import alternating, single
+from placement_advisor.candidates import alternating, alternating_ops, single
 from placement_advisor.cost.table import CostTable
+from placement_advisor.devices import Cluster, Device
 from placement_advisor.placement import Placement
 from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
 from placement_advisor.tf.answers import Prepared
@@ -194,9 +195,12 @@ def _check_placement(testbed: Testbed, model: TracedModel, placement: Placement)
 
 
 def _placements(model: TracedModel, devices: tuple[str, ...]) -> list[Placement]:
-    """Return all on one device, the device changing at every layer, and two at random."""
-    no_costs = CostTable(costs={})
-    proposed = [f.propose(model.graph, no_costs, devices) for f in (single, alternating)]
+    """Return all on one device, the device changing at every layer and op, and two at random."""
+    places = tuple(Device(name=name, kind="CPU") for name in devices)
+    cluster = Cluster(devices=places, links=())
+    no_costs = CostTable(costs={}).everywhere(cluster)
+    families = (single, alternating, alternating_ops)
+    proposed = [family.propose(model.graph, no_costs, cluster) for family in families]
     placements = [found for found in proposed if isinstance(found, Placement)]
     placements += [at_random(model.graph, devices, seed) for seed in (1, 2)]
     for placement in placements:

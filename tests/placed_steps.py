@@ -246,7 +246,7 @@ def placed_steps(draw: DrawFn, max_ops: int = 14, *, hosts: bool = False) -> Pla
     """
     figures = draw(st.sampled_from([_ANY, _TIED]))
     cluster = draw(clusters(figures, hosts=hosts))
-    devices = st.sampled_from(cluster.device_names())
+    devices = st.sampled_from(cluster.place_names())
     kernels = [frozenset({"CPU"})] + [frozenset({"CPU", "GPU"})] * 3
     ops: list[Op] = []
     edges: list[Edge] = []

@@ -1,0 +1,1 @@
+"""Findings: what to act on, one rule per file."""

@@ -1,0 +1,64 @@
+"""All rules, and their findings in the order of what they save."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from placement_advisor.advice.findings import (
+    backward_on_default_device,
+    batch_too_small,
+    device_waits_for_host,
+    does_not_fit,
+    idle_device,
+    input_without_overlap,
+    memory_on_first_device,
+    moved_by_tensorflow,
+    no_gpu_kernel,
+    step_waits_for_transfers,
+    uneven_load,
+    variable_read_across,
+)
+
+if TYPE_CHECKING:
+    from placement_advisor.advice.findings.evidence import Evidence
+    from placement_advisor.analysis import Finding
+
+
+class Rule(Protocol):
+    """A module with one rule."""
+
+    CODE: str
+    NAME: str
+
+    def find(self, evidence: Evidence) -> tuple[Finding, ...]:
+        """Return what the rule has found, nothing if all is well."""
+
+
+RULES: tuple[Rule, ...] = (
+    backward_on_default_device,
+    no_gpu_kernel,
+    variable_read_across,
+    moved_by_tensorflow,
+    step_waits_for_transfers,
+    uneven_load,
+    idle_device,
+    device_waits_for_host,
+    batch_too_small,
+    input_without_overlap,
+    does_not_fit,
+    memory_on_first_device,
+)
+
+
+def find_all(evidence: Evidence) -> tuple[Finding, ...]:
+    """Return the findings of all rules: what does not fit first, then those that save most.
+
+    Findings whose saving is unknown come last, in the order of their codes.
+    """
+    found = [finding for rule in RULES for finding in rule.find(evidence)]
+    return tuple(sorted(found, key=_order))
+
+
+def _order(finding: Finding) -> tuple[bool, float, str]:
+    saving_ns = finding.saving_ns
+    return finding.code != does_not_fit.CODE, -saving_ns if saving_ns else 0, finding.code

@@ -1,0 +1,42 @@
+"""The best lower bound that there is an argument for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.bounds.arguments import Argument, LowerBound
+from placement_advisor.bounds.cut import root_cut
+from placement_advisor.bounds.every import every_placement
+from placement_advisor.bounds.path import longest_path
+from placement_advisor.bounds.step import Step
+from placement_advisor.bounds.work import shared_work
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.devices import Cluster
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.simulate.engine import Simulator
+
+
+def bound_step(
+    graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster, simulator: Simulator
+) -> LowerBound:
+    """Return what a step takes at least under any placement of its ops.
+
+    ``simulator`` is one of this graph with these costs on this cluster.
+    """
+    step = Step(graph, costs, cluster)
+    found: tuple[Argument | None, ...] = (
+        longest_path(step),
+        shared_work(step),
+        root_cut(step),
+        every_placement(step, simulator),
+    )
+    arguments = sorted((a for a in found if a is not None), key=lambda each: -each.value_ns)
+    return LowerBound(
+        split_ns=step.overhead_ns + arguments[0].value_ns,
+        alone_ns={device: step.alone_ns(device) for device in cluster.place_names()},
+        arguments=tuple(arguments),
+    )

@@ -1,0 +1,36 @@
+"""All placements of a step so small that each of them can be simulated."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placement_advisor.bounds.arguments import AllArgument
+
+if TYPE_CHECKING:
+    from placement_advisor.bounds.step import Step
+    from placement_advisor.simulate.engine import Simulator
+
+# A simulation of a step so small takes 50 µs.
+MAX_PLACEMENTS = 2**15
+
+
+def every_placement(step: Step, simulator: Simulator) -> AllArgument | None:
+    """Return the fastest of all steps on several devices; None if there are too many, or none.
+
+    None as well where there are hosts, which run ops that were placed elsewhere.
+    """
+    devices, groups = len(step.cluster.devices), len(step.groups)
+    if step.cluster.hosts or groups * np.log2(devices) > np.log2(MAX_PLACEMENTS):
+        return None
+    group_of = np.array(step.group_of, np.int64)
+    steps_ns = [
+        simulator.step_ns_at(np.array(chosen, np.int64)[group_of])
+        for chosen in product(range(devices), repeat=groups)
+        if len(set(chosen)) > 1
+    ]
+    if not steps_ns:
+        return None
+    return AllArgument(value_ns=min(steps_ns) - step.overhead_ns, placements=len(steps_ns))

@@ -1,0 +1,71 @@
+"""All work, shared out over the devices as well as it could ever be.
+
+Where devices are alike, that is the sum of all ops over their number. Where they are not, the best
+weights of places are the dual of sharing ops out in any proportions; they are looked for by
+multiplicative updates, and any weights make a true bound.
+
+Source: Arora, Hazan and Kale, The multiplicative weights update method (2012),
+https://doi.org/10.4086/toc.2012.v008a006.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placement_advisor.bounds.arguments import WorkArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.bounds.step import Step
+
+_PARTS = 10**6
+_ROUNDS = 300
+_RATE = 0.5
+
+
+def shared_work(step: Step) -> WorkArgument:
+    """Return the argument of the work, with the best weights that were found."""
+    devices = step.cluster.device_names()
+    places = (*devices, *(host.name for host in step.cluster.hosts))
+    time_ns = np.array(
+        [[row.get(place, np.inf) for row in step.time_ns] for place in places], float
+    ).reshape(len(places), len(step.ops))
+    weights = np.array([1.0 if place in devices else 0.01 for place in places])
+    even = {place: _PARTS if place in devices else 0 for place in places}
+    best = WorkArgument(value_ns=work_value_ns(step, even), weights=even)
+    for turn in range(_ROUNDS if len(step.ops) else 0):
+        weights /= weights.sum()
+        where = np.argmin(
+            np.where(np.isinf(time_ns), np.inf, weights[:, None] * np.nan_to_num(time_ns)), axis=0
+        )
+        busy_ns = np.bincount(where, time_ns[where, np.arange(len(step.ops))], len(places))
+        parts = {p: round(w * _PARTS) for p, w in zip(places, weights.tolist(), strict=True)}
+        value_ns = work_value_ns(step, parts)
+        if value_ns > best.value_ns:
+            best = WorkArgument(value_ns=value_ns, weights=parts)
+        rate = _RATE / (1 + turn) ** 0.5
+        weights *= np.exp(rate * (busy_ns / max(1.0, float(busy_ns.max())) - 1))
+    return best
+
+
+def work_value_ns(step: Step, weights: Mapping[str, int]) -> int:
+    """Return what these weights of places say that a step on several devices takes at least."""
+    whole = sum(weights.values())
+    if not whole:
+        return 0
+    done = sum(min(weights[p] * time_ns for p, time_ns in row.items()) for row in step.time_ns)
+    done += sum(weight * idle_ns(step, place) for place, weight in weights.items())
+    return -(-done // whole)
+
+
+def idle_ns(step: Step, place: str) -> int:
+    """Return for how long no op of a place can run, even if none is placed there.
+
+    A split takes at least the start and the end of a device that is not the first.
+    """
+    dispatch = step.cluster.dispatch
+    further_ns = dispatch.remote_start_ns + dispatch.remote_end_ns
+    return min(further_ns, step.begin_ns(place) + step.end_ns(place))

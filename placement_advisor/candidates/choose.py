@@ -1,0 +1,30 @@
+"""Which candidates are run for real: running costs seconds each, predicting milliseconds.
+
+All candidates are predicted. Those that run are the baseline, the two that explain the others
+(`towers`, the split that people make by hand; `alternating`, what copies cost at worst), and the
+best few by prediction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.candidates import alternating, single, towers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ALWAYS_RUN = frozenset({single.FAMILY, towers.FAMILY, alternating.FAMILY})
+# Predictions are off by a tenth and more (docs/cost-model.md), so the best by prediction alone is
+# not enough; and every candidate lengthens each round of the trial by its own steps.
+BEST_BY_PREDICTION = 3
+
+
+def to_run(predicted_ns: Mapping[str, int]) -> tuple[str, ...]:
+    """Return which of the candidates to run, in the order given.
+
+    ``predicted_ns`` has the predicted step time of each candidate that can run, by label.
+    """
+    others = [label for label in predicted_ns if label != single.FAMILY]
+    best = sorted(others, key=predicted_ns.__getitem__)[:BEST_BY_PREDICTION]
+    return tuple(label for label in predicted_ns if label in ALWAYS_RUN or label in best)

@@ -1,0 +1,41 @@
+"""`advisor verify`: checks the proof of a lower bound. Needs no TensorFlow and no solver."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads the annotation
+from typing import Annotated
+
+import typer
+
+REFUSED = 1
+
+
+def verify(
+    certificate: Annotated[
+        Path,
+        typer.Argument(metavar="CERTIFICATE", help="What `advisor analyze` wrote: bound.json."),
+    ],
+    graph: Annotated[
+        Path,
+        typer.Argument(metavar="GRAPH", help="What it is about: graph.json.gz, beside it."),
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what is shown as JSON on stdout.")
+    ] = False,
+) -> None:
+    """Check that a certificate shows what no placement of a graph's ops can beat."""
+    from placement_advisor.certificate import RefusedError
+    from placement_advisor.report.certificate_text import certificate_as_json, render_certificate
+    from placement_advisor.verify_file import verify_file
+
+    try:
+        told = verify_file(certificate, graph)
+    except RefusedError as refused:
+        print(f"advisor: refused: {certificate}: {refused}", file=sys.stderr)
+        raise typer.Exit(REFUSED) from None
+    if as_json:
+        print(json.dumps(certificate_as_json(told), indent=2, ensure_ascii=False))
+        return
+    sys.stdout.write(render_certificate(told))

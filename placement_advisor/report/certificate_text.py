@@ -1,0 +1,49 @@
+"""What a certificate shows, as text and for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.report.bound_text import argument_text
+from placement_advisor.report.tables import one_line
+from placement_advisor.report.trace_summary import fact
+from placement_advisor.units import format_ns
+
+if TYPE_CHECKING:
+    from placement_advisor.certificate import Certificate
+
+SCHEMA_VERSION = 1
+
+
+def render_certificate(told: Certificate) -> str:
+    """Return the text, of a certificate that has been checked."""
+    bound = told.bound
+    devices = ", ".join(one_line(device.name) for device in told.cluster.devices)
+    lines = [
+        f"verified: no placement of these ops takes less than {format_ns(bound.step_ns)} a step",
+        "",
+        fact("graph", told.graph_fingerprint),
+        fact("devices", devices),
+        *(
+            fact("one device", f"{one_line(device)}: at least {format_ns(time_ns)}")
+            for device, time_ns in bound.alone_ns.items()
+        ),
+        fact("several", f"at least {format_ns(bound.split_ns)}"),
+        *(fact("", one_line(argument_text(each))) for each in bound.arguments),
+        fact("under", "the op times, links and start-up times that the certificate holds"),
+    ]
+    return "\n".join(map(str.rstrip, lines)) + "\n"
+
+
+def certificate_as_json(told: Certificate) -> dict[str, Any]:
+    """Return what was shown, times in ns."""
+    bound = told.bound
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verified": True,
+        "graph_fingerprint": told.graph_fingerprint,
+        "devices": [device.name for device in told.cluster.devices],
+        "step_ns": bound.step_ns,
+        "split_ns": bound.split_ns,
+        "alone_ns": dict(bound.alone_ns),
+    }

@@ -1,0 +1,212 @@
+"""The user's own training step, placed: what `placement_advisor.place` does.
+
+The step is found, traced and made flat as `advisor analyze` does it, so that the placement fits op
+by op; then its graph gets its devices and becomes a function of the user's own process. Its state
+moves to where the placement says; see `live_state`.
+
+Runs in the user's process, unlike everything else that imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import tensorflow as tf
+
+from placement_advisor.errors import ModelError, PlacementError
+from placement_advisor.placement import Placement, placed_ops, read_placement
+from placement_advisor.tf import examples, placer
+from placement_advisor.tf.example_inputs import make_batches
+from placement_advisor.tf.flat_step import flatten
+from placement_advisor.tf.function_step import function_step, workload_step
+from placement_advisor.tf.keras_step import keras_step
+from placement_advisor.tf.live_state import moved_handles
+from placement_advisor.tf.oprows import composites_of, op_graph
+from placement_advisor.tf.placed_function import placed_function
+from placement_advisor.tf.real_devices import is_real, real_devices, short_name
+from placement_advisor.tf.tracer import labels, owned_variables, text_bytes, trace_for
+from placement_advisor.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.tf.flat_step import FlatStep
+    from placement_advisor.tf.loaded_step import LoadedStep
+
+_PREFIX, _HOST = "/device:", "CPU:0"
+# On a train_step of ours.
+_MARK = "_placed_by_placement_advisor"
+_OTHER_GRAPH_HINT = (
+    "give place() the inputs that the analysis had: of the same shapes and types, and the same "
+    "first batch where they hold text; or analyse the model again"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveStep:
+    """A step of this process: as it was loaded and traced, as a flat graph, and as an op graph."""
+
+    loaded: LoadedStep
+    traced: Any
+    flat: FlatStep
+    graph: OpGraph
+
+
+def live_step(step: Any, inputs: tuple[Any, ...]) -> LiveStep:
+    """Load and trace a step as the analysis does, so that a placement fits it op by op.
+
+    Raises:
+        ModelError: it cannot be traced, or its inputs do not fit.
+    """
+    path = Path(getattr(sys.modules["__main__"], "__file__", None) or "<interactive>")
+    if isinstance(step, keras.Model):
+        _give_back(step)
+    loaded = _loaded(path, step, inputs)
+    traced = trace_for(path, loaded)
+    try:
+        flat = flatten(traced, labels(traced.graph, loaded.model))
+        batches = loaded.batches or make_batches(traced, loaded.specs, loaded.input_names)
+    except ModelError as error:
+        raise ModelError(f"{path}: {loaded.name}: {error.message}", hint=error.hint) from None
+    graph = op_graph(flat, composites_of(flat), text_bytes(flat.inputs, batches[0]))
+    return LiveStep(loaded=loaded, traced=traced, flat=flat, graph=graph)
+
+
+def placed_step(
+    step: Any, placement: Placement | Path, inputs: tuple[Any, ...], devices: Mapping[str, str]
+) -> Any:
+    """Return the placed `tf.function`; see `placement_advisor.place`.
+
+    Raises:
+        AdvisorError: the step cannot be traced, or the placement does not fit it or this process.
+    """
+    live = live_step(step, inputs)
+    loaded, flat = live.loaded, live.flat
+    placement, names = _fitting(placement, live.graph)
+    here = [short_name(device.name) for device in tf.config.list_logical_devices()]
+    real = real_devices(names, here, devices)
+    placed = placer.on_devices(
+        flat.graph_def(),
+        flat.inputs,
+        {name: loop.members for name, loop in flat.loops.items()},
+        {op: _PREFIX + real[device] for op, device in placement.device_of.items()},
+        _PREFIX + _HOST,
+    )
+    owners = {id(v.handle): v for v, _ in owned_variables(live.traced.graph, loaded.model)}
+    handles = moved_handles(flat.state, {n.name: n.device for n in placed.node}, owners)
+    # It fuses a MatMul with the Relu that reads it, wherever either was put.
+    tf.config.optimizer.set_experimental_options({"remapping": False})
+    inputs_by_name = dict(zip(flat.inputs, tf.nest.flatten(loaded.specs), strict=True))
+    run = placed_function(placed, inputs_by_name, flat.outputs, flat.targets, handles)
+    result = _as_users(run, loaded, live.traced.structured_outputs)
+    if loaded.model is not None and loaded.mode == "train":
+        _take_over(loaded.model, result)
+    return result
+
+
+def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
+    """Return the step as the analysis would load it."""
+    label = str(getattr(step, "__name__", None) or getattr(step, "name", type(step).__name__))
+    if isinstance(step, Workload):
+        if inputs:
+            raise ModelError("place: a Workload has its inputs", hint="give it alone")
+        return workload_step(path, step, "the workload", mode=None, batch_size=None)
+    found = None
+    if inputs:
+        found = examples.from_values(path, inputs, "the inputs given to place()", None)
+    if isinstance(step, keras.Model):
+        if found is not None and len(inputs) == 1:
+            found = found.changed(lambda batch: batch[0])
+        return keras_step(path, step, label, found, mode=None, batch_size=None)
+    if not callable(step):
+        raise ModelError(
+            f"place: a {type(step).__name__} is no step",
+            hint="give it a function, a tf.function, a Keras model or a Workload",
+        )
+    return function_step(path, step, label, found, mode="train", batch_size=None)
+
+
+def _fitting(placement: Placement | Path, graph: OpGraph) -> tuple[Placement, tuple[str, ...]]:
+    """Return the placement, checked against the graph, and its devices in order."""
+    if isinstance(placement, Placement):
+        names = _numbered(set(placement.device_of.values()))
+        unknown = placement.device_of.keys() - {op.name for op in placed_ops(graph)}
+        if unknown:
+            raise PlacementError(
+                f"{placement.label}: made for another graph: this one has no op {min(unknown)!r}",
+                hint=_OTHER_GRAPH_HINT,
+            )
+    else:
+        placement, names = read_placement(placement, graph)
+    placement.check(graph, names)
+    return placement, names
+
+
+def _numbered(used: set[str]) -> tuple[str, ...]:
+    """Return the devices in order, with those before them that stay idle: 0 is before 1."""
+    last: dict[str, int] = {}
+    others = []
+    for name in sorted(used):
+        kind, _, number = name.rpartition(":")
+        if kind and number.isdecimal() and not is_real(name):
+            last[kind] = max(last.get(kind, 0), int(number))
+        else:
+            others.append(name)
+    return (*others, *(f"{kind}:{i}" for kind in last for i in range(last[kind] + 1)))
+
+
+def _as_users(run: Callable[[Sequence[Any]], list[Any]], loaded: LoadedStep, returned: Any) -> Any:
+    """Return a tf.function that takes and returns what the user's step does."""
+    specs = loaded.specs
+    # A Keras step takes one batch, which may well be a tuple.
+    is_one = loaded.model is not None
+
+    def placed(*arguments: Any) -> Any:
+        flat = _checked(arguments[0] if is_one and len(arguments) == 1 else arguments, specs)
+        computed = iter(run(flat))
+        leaves = tf.nest.flatten(returned, expand_composites=True)
+        results = [None if leaf is None else next(computed) for leaf in leaves]
+        return tf.nest.pack_sequence_as(returned, results, expand_composites=True)
+
+    return tf.function(placed, autograph=False)
+
+
+def _checked(batch: Any, specs: Any) -> list[Any]:
+    """Return the tensors of a batch, each of the shape that the placement is for."""
+    try:
+        tf.nest.assert_same_structure(batch, specs)
+    except (TypeError, ValueError) as error:
+        raise PlacementError(f"the placed step takes other arguments: {error}") from None
+    tensors = []
+    for value, spec in zip(tf.nest.flatten(batch), tf.nest.flatten(specs), strict=True):
+        tensor = tf.convert_to_tensor(value, spec.dtype)
+        if not tensor.shape.is_compatible_with(spec.shape):
+            raise PlacementError(
+                f"the placed step is for inputs of shape {spec.shape}, not {tensor.shape}",
+                hint="leave out a last batch that is smaller (drop_remainder=True), or analyse "
+                "and place the step at the other shape",
+            )
+        tensors.append(tf.ensure_shape(tensor, spec.shape))
+    return tensors
+
+
+def _take_over(model: Any, placed: Any) -> None:
+    """Let the model's own methods train with the placed step, and trace all others anew."""
+
+    def train_step(data: Any) -> Any:
+        return placed(data)
+
+    setattr(train_step, _MARK, True)
+    model.train_step = train_step
+    model.train_function = model.test_function = model.predict_function = None
+
+
+def _give_back(model: Any) -> None:
+    """Give a model that was placed before its own train_step again."""
+    if hasattr(vars(model).get("train_step"), _MARK):
+        del model.train_step

@@ -1,0 +1,221 @@
+"""A certificate is confirmed without what found it, and refused as soon as it says too much."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from command_runs import run_here
+from hypothesis import HealthCheck, assume, given, settings
+from placed_steps import HALF_EACH, PlacedStep, diamond, edge, op, pair, place, placed_steps, price
+
+from placement_advisor.bounds.arguments import AllArgument, CutArgument, PathArgument, WorkArgument
+from placement_advisor.bounds.bound import bound_step
+from placement_advisor.certificate import (
+    Certificate,
+    RefusedError,
+    read_certificate,
+    write_certificate,
+)
+from placement_advisor.errors import AdvisorError
+from placement_advisor.graph import OpGraph
+from placement_advisor.verify import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from placement_advisor.bounds.arguments import Argument
+
+
+def certified(step: PlacedStep) -> Certificate:
+    costs = step.all_costs()
+    return Certificate(
+        graph_fingerprint=step.graph.fingerprint,
+        cluster=step.cluster,
+        costs=costs,
+        bound=bound_step(step.graph, costs, step.cluster, step.simulator()),
+    )
+
+
+def clock(readers: int = 20) -> PlacedStep:
+    """Return a root whose every reader costs more to send to than it takes."""
+    names = [f"op{i}" for i in range(readers)]
+    return PlacedStep(
+        graph=OpGraph(
+            [op("root", *[4] * readers), *(op(name, 4) for name in names)],
+            [edge("root", name, 4, port=i) for i, name in enumerate(names)],
+        ),
+        placement=place(dict.fromkeys(["root", *names], "a")),
+        costs=price({"root": 10, **dict.fromkeys(names, 6)}),
+        cluster=pair(latency_ns=20, work=HALF_EACH),
+    )
+
+
+def with_argument(told: Certificate, **changes: Any) -> Certificate:
+    """Return the certificate with its strongest argument changed."""
+    first, *others = told.bound.arguments
+    arguments: tuple[Argument, ...] = (replace(first, **changes), *others)
+    return replace(told, bound=replace(told.bound, arguments=arguments))
+
+
+def test_the_strongest_argument_of_each_kind_is_confirmed() -> None:
+    # 20 readers are too many to try all placements; the root keeps its device busy for all of them.
+    told = certified(clock())
+
+    assert isinstance(told.bound.arguments[0], CutArgument)
+    assert {type(each) for each in told.bound.arguments} == {
+        CutArgument,
+        WorkArgument,
+        PathArgument,
+    }
+    assert told.bound.split_ns == 10 + 20 * 6
+    verify(told, clock().graph)
+
+
+def test_all_placements_are_simulated_again() -> None:
+    told = certified(diamond())
+
+    assert isinstance(told.bound.arguments[0], AllArgument)
+    verify(told, diamond().graph)
+    with pytest.raises(RefusedError, match="all placements: it shows 280 ns, not 281"):
+        verify(with_argument(told, value_ns=281), diamond().graph)
+
+
+def test_a_claim_that_no_argument_shows_is_refused() -> None:
+    told = certified(clock())
+    claim = replace(told.bound, split_ns=told.bound.split_ns + 1)
+
+    with pytest.raises(RefusedError, match="several devices: no argument shows 131 ns"):
+        verify(replace(told, bound=claim), clock().graph)
+
+
+def test_a_claim_for_one_device_that_is_too_high_is_refused() -> None:
+    told = certified(clock())
+    claim = replace(told.bound, alone_ns={"a": 130, "b": 131})
+
+    with pytest.raises(RefusedError, match="all ops on b take 130 ns at least, not 131"):
+        verify(replace(told, bound=claim), clock().graph)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"value_ns": 131}, "cut: it shows 130 ns, not 131"),
+        ({"root": "op3"}, "cut: into 'op root' flow 0 ns"),
+        ({"flow": {("op root", "op op1"): 5}}, "nothing can flow from 'op root' to 'op op1'"),
+        ({"flow": {("op op1", "sink"): 7}}, "there is work for 6 ns"),
+    ],
+)
+def test_a_flow_that_shows_too_much_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        verify(with_argument(certified(clock()), **change), clock().graph)
+
+
+def test_a_path_of_ops_that_do_not_need_one_another_is_refused() -> None:
+    told = certified(diamond())
+    wrong = PathArgument(value_ns=0, ops=("left", "right"))
+
+    with pytest.raises(RefusedError, match="'right' does not need 'left'"):
+        verify(replace(told, bound=replace(told.bound, arguments=(wrong,))), diamond().graph)
+
+
+def test_weights_that_leave_a_device_out_are_refused() -> None:
+    told = certified(diamond())
+    wrong = WorkArgument(value_ns=0, weights={"a": 1})
+
+    with pytest.raises(RefusedError, match="not those of the devices"):
+        verify(replace(told, bound=replace(told.bound, arguments=(wrong,))), diamond().graph)
+
+
+def test_a_certificate_of_another_graph_is_refused() -> None:
+    with pytest.raises(RefusedError, match="it is about graph"):
+        verify(certified(diamond()), clock().graph)
+
+
+@settings(deadline=None, max_examples=60)
+@given(placed_steps(hosts=True))
+def test_what_was_found_is_confirmed_and_nothing_beyond_it(step: PlacedStep) -> None:
+    told = certified(step)
+    verify(told, step.graph)
+
+    assume(told.bound.arguments)
+    for number, argument in enumerate(told.bound.arguments):
+        arguments = list(told.bound.arguments)
+        arguments[number] = replace(argument, value_ns=argument.value_ns + 1)
+        with pytest.raises(RefusedError):
+            verify(replace(told, bound=replace(told.bound, arguments=tuple(arguments))), step.graph)
+
+
+def write(told: Certificate, graph: OpGraph, path: Path) -> None:
+    write_certificate(path, graph, told.costs, told.cluster, told.bound)
+
+
+@settings(
+    deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(placed_steps())
+def test_a_file_holds_what_was_written(tmp_path: Path, step: PlacedStep) -> None:
+    told = certified(step)
+    write(told, step.graph, tmp_path / "bound.json")
+    read = read_certificate(tmp_path / "bound.json")
+
+    assert read.cluster == told.cluster
+    assert (read.bound.split_ns, read.bound.alone_ns) == (told.bound.split_ns, told.bound.alone_ns)
+    assert read.bound.arguments[0] == told.bound.arguments[0]
+    verify(read, step.graph)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    step = clock()
+    write(certified(step), step.graph, tmp_path / "bound.json")
+    step.graph.save(tmp_path / "graph.json.gz")
+    return tmp_path / "bound.json", tmp_path / "graph.json.gz"
+
+
+def change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
+    document = json.loads(path.read_text())
+    edit(document)
+    path.write_text(json.dumps(document))
+
+
+def test_the_command_says_what_is_shown(files: tuple[Path, Path]) -> None:
+    ran = run_here("verify", *map(str, files))
+
+    assert ran.code == 0
+    assert ran.out.startswith("verified: no placement of these ops takes less than 130 ns a step\n")
+    assert "the device that holds root is busy for 130 ns" in ran.out
+
+
+def test_the_command_tells_programs_what_is_shown(files: tuple[Path, Path]) -> None:
+    shown = json.loads(run_here("verify", *map(str, files), "--json").out)
+
+    assert shown["verified"] is True
+    assert (shown["step_ns"], shown["split_ns"], shown["alone_ns"]["b"]) == (130, 130, 130)
+
+
+@pytest.mark.parametrize("key", ["claim", "op_ns", "cluster", "arguments", "graph_fingerprint"])
+def test_a_file_that_was_changed_is_refused(files: tuple[Path, Path], key: str) -> None:
+    change(files[0], lambda document: document.update({key: None}))
+
+    ran = run_here("verify", *map(str, files))
+
+    assert ran.code == 1
+    assert "refused" in ran.err
+    assert "changed after it had been written" in ran.err
+    assert ran.out == ""
+
+
+def test_a_file_that_is_no_certificate_is_an_error(files: tuple[Path, Path]) -> None:
+    ran = run_here("verify", str(files[1]), str(files[1]))
+
+    assert ran.code == 2
+    assert "no certificate" in ran.err
+
+
+def test_a_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(AdvisorError, match=r"gone\.json: no certificate: cannot be read"):
+        read_certificate(tmp_path / "gone.json")

@@ -1,0 +1,143 @@
+from dataclasses import replace
+
+import pytest
+from step_graphs import Call, cluster_of, training_step
+
+from placement_advisor.candidates.parameters_on_host import propose
+from placement_advisor.cost.table import CostTable
+from placement_advisor.devices import Device
+from placement_advisor.graph import Edge, Op, OpGraph, Role
+from placement_advisor.placement import Placement
+
+HOST = Device(name="CPU:0", kind="CPU")
+GPU = Device(name="GPU:0", kind="GPU", host="CPU:0")
+
+
+def lookup_step(*, table_bytes=1_000, rows_bytes=40, reader="GatherV2", extra=(), links=()):
+    """Ids, rows of a table, a dense layer; the table's gradient is summed up, then subtracted.
+
+    The sum is a backward op and as large as the table; rows and their gradient are 40 bytes.
+    """
+    ops = [
+        Op(name="ids", kind="Placeholder", role=Role.INPUT, output_bytes=(8,)),
+        Op(name="words", kind="VarHandleOp", role=Role.VARIABLE, variable="words",
+           parameter_bytes=table_bytes, layer="embed"),
+        Op(name="words/m", kind="VarHandleOp", role=Role.VARIABLE, variable="words/m",
+           parameter_bytes=table_bytes, layer="embed"),
+        Op(name="read", kind="ReadVariableOp", variable="words", layer="embed",
+           output_bytes=(table_bytes,)),
+        Op(name="rows", kind=reader, layer="embed", output_bytes=(rows_bytes,)),
+        Op(name="w", kind="VarHandleOp", role=Role.VARIABLE, variable="w", parameter_bytes=16),
+        Op(name="read_w", kind="ReadVariableOp", variable="w", layer="dense", output_bytes=(16,)),
+        Op(name="dense", kind="MatMul", layer="dense", output_bytes=(4,)),
+        Op(name="grad", kind="MatMul", layer="dense", role=Role.BACKWARD, output_bytes=(40,)),
+        Op(name="sum", kind="UnsortedSegmentSum", layer="embed", role=Role.BACKWARD,
+           output_bytes=(table_bytes,)),
+        Op(name="keep", kind="AssignVariableOp", layer="embed", role=Role.UPDATE,
+           variable="words/m"),
+        Op(name="update", kind="AssignSubVariableOp", layer="embed", role=Role.UPDATE,
+           variable="words"),
+        *extra,
+    ]  # fmt: skip
+    ends = [
+        *("words read", "read rows", "ids rows", "rows dense", "w read_w", "read_w dense"),
+        *("dense grad", "grad sum", "ids sum", "sum keep", "sum update", "words update"),
+        *("words/m keep", *links),
+    ]
+    sizes = {op.name: (*op.output_bytes, 0)[0] for op in ops}
+    edges = [
+        Edge(producer=a, consumer=b, port=0, size_bytes=sizes[a]) for a, b in map(str.split, ends)
+    ]
+    return OpGraph(ops, edges)
+
+
+def on(graph, *devices, hosts=()):
+    cluster = cluster_of(*devices, hosts=hosts)
+    found = propose(graph, CostTable(costs={}).everywhere(cluster), cluster)
+    if isinstance(found, Placement):
+        found.check(graph, cluster.place_names())
+    return found
+
+
+def test_a_table_its_slot_and_all_that_is_as_large_stand_on_the_host():
+    found = on(lookup_step(), GPU, hosts=[HOST])
+    there = {name for name, device in found.device_of.items() if device == "CPU:0"}
+    assert there >= {"words", "words/m", "read", "rows", "sum", "keep", "update"}
+    assert there.isdisjoint({"w", "read_w", "dense", "grad"})
+    assert found.rationale == (
+        "1 table (words) on CPU:0: 2.00 kB with optimizer slots, of which a step looks up 40 B; "
+        "the rest on GPU:0"
+    )
+
+
+def test_without_a_host_the_second_device_takes_its_part():
+    found = on(lookup_step(), "d0", "d1", "d2")
+    assert found.device_of["words"] == "d1"
+    assert set(found.device_of.values()) == {"d0", "d1"}
+    assert found.rationale.startswith("1 table (words) on d1, for want of a host: 2.00 kB")
+
+
+def test_a_single_device_without_a_host_has_nowhere_to_put_tables():
+    assert on(lookup_step(), "d0").reason == "d0 has no host, and no other device"
+
+
+def test_a_table_of_which_as_much_is_looked_up_stays():
+    assert on(lookup_step(table_bytes=40), GPU, hosts=[HOST]).reason == (
+        "no embedding table holds more than a step looks up in it: words has 40 B, "
+        "a step looks up 40 B"
+    )
+    assert isinstance(on(lookup_step(table_bytes=41), GPU, hosts=[HOST]), Placement)
+
+
+def test_lookups_of_unknown_size_count_nothing():
+    graph = lookup_step(rows_bytes=None)
+    assert isinstance(on(graph, GPU, hosts=[HOST]), Placement)
+
+
+NONE = "the step has no embedding table: no variable of which it only looks up rows"
+
+
+@pytest.mark.parametrize("kind", ["MatMul", "Square", "Transpose"])
+def test_a_variable_that_some_op_reads_as_a_whole_is_no_table(kind):
+    tied = Op(name="tied", kind=kind, layer="out", output_bytes=(4,))
+    graph = lookup_step(extra=[tied], links=["read tied"])
+    assert on(graph, GPU, hosts=[HOST]).reason == NONE
+
+
+def test_reading_its_shape_or_decaying_it_in_the_update_leaves_it_a_table():
+    shape = Op(name="shape", kind="Shape", layer="embed", output_bytes=(8,))
+    decay = Op(name="decay", kind="Mul", role=Role.UPDATE, output_bytes=(1_000,))
+    graph = lookup_step(extra=[shape, decay], links=["read shape", "read decay", "decay update"])
+    found = on(graph, GPU, hosts=[HOST])
+    assert found.device_of["decay"] == "CPU:0"
+
+
+def test_a_table_read_through_an_identity_or_by_a_lookup_of_its_own_is_one():
+    graph = lookup_step(reader="Identity")
+    assert on(graph, GPU, hosts=[HOST]).reason == NONE
+    gather = Op(name="gather", kind="GatherV2", layer="embed", output_bytes=(40,))
+    through = lookup_step(reader="Identity", extra=[gather], links=["rows gather"])
+    assert on(_without(through, "rows dense"), GPU, hosts=[HOST]).device_of["words"] == "CPU:0"
+    own = replace_op(lookup_step(), "read", kind="ResourceGather", output_bytes=(40,))
+    assert on(own, GPU, hosts=[HOST]).device_of["words"] == "CPU:0"
+
+
+def test_of_several_gpus_the_host_is_that_of_the_first():
+    other = replace(GPU, name="GPU:1", host="CPU:1")
+    found = on(lookup_step(), GPU, other, hosts=[replace(HOST, name="CPU:1"), HOST])
+    assert set(found.device_of.values()) == {"GPU:0", "CPU:0"}
+
+
+def test_dense_models_have_no_tables():
+    graph, _ = training_step([Call(name="a", feeds=("in:x",), variables=(("w", 80),))])
+    assert on(graph, GPU, hosts=[HOST]).reason == NONE
+
+
+def _without(graph, ends):
+    gone = tuple(ends.split())
+    return OpGraph(graph.ops, [e for e in graph.edges if (e.producer, e.consumer) != gone])
+
+
+def replace_op(graph, name, **changes):
+    ops = [op._replace(**changes) if op.name == name else op for op in graph.ops]
+    return OpGraph(ops, graph.edges)

@@ -1,0 +1,188 @@
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from step_graphs import Call, cluster_of, models, proposed, training_step
+
+from placement_advisor.candidates import pipeline
+from placement_advisor.candidates.by_layer import place_by_layer
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.devices import Device
+from placement_advisor.graph import Edge, Op, OpGraph, Role
+from placement_advisor.layer_view import layer_view
+from placement_advisor.placement import Placement
+from placement_advisor.structure.order import depth_first
+
+
+def chain(*costs_ns, variable_bytes=0, out_bytes=5):
+    """Layers a, b, c … of these costs; copies between them take 15 ns."""
+    names = ["in:x", *"abcdefgh"[: len(costs_ns)]]
+    return [
+        Call(name=name, feeds=(before,), out_bytes=out_bytes, cost_ns=cost_ns,
+             variables=((f"{name}_w", variable_bytes),) if variable_bytes else ())
+        for (before, name), cost_ns in zip(pairwise(names), costs_ns, strict=True)
+    ]  # fmt: skip
+
+
+def cut(calls, *devices, latency_ns=10, slower=()):
+    """Return the proposal and the layers of each device; ``slower`` ones take twice as long."""
+    graph, costs = training_step(calls)
+    cluster = cluster_of(*devices, latency_ns=latency_ns)
+    tables = costs.everywhere(cluster) | dict.fromkeys(slower, costs.scaled(2))
+    found = pipeline.propose(graph, tables, cluster)
+    if not isinstance(found, Placement):
+        return found, {}
+    found.check(graph, cluster.device_names())
+    layers = found.by_layer(graph)
+    layers.pop("", None)
+    return found, {d: "".join(layer for layer in layers if layers[layer] == d) for d in devices}
+
+
+def test_a_chain_of_equal_layers_is_cut_in_the_middle():
+    found, stages = cut(chain(100, 100, 100, 100), "d0", "d1")
+    assert stages == {"d0": "ab", "d1": "cd"}
+    # The output of b, read by c and by c's gradient, and the gradient of c: 5 bytes each.
+    assert found.rationale == (
+        "2 stages: a … b on d0 (200 ns) and c … d on d1 (200 ns); 2 tensors of 10 B together cross"
+    )
+
+
+def test_the_fullest_device_decides_and_not_the_number_of_layers():
+    # 900 | 200 + 300 + 400, before 900 + 200 | 300 + 400.
+    _, stages = cut(chain(900, 200, 300, 400), "d0", "d1")
+    assert stages == {"d0": "a", "d1": "bcd"}
+
+
+def test_copies_at_the_cut_count():
+    # Between b and c 15 ns each way; between a and b a tensor of 500 bytes, and its gradient.
+    calls = chain(100, 80, 100)
+    calls[0] = replace(calls[0], out_bytes=500)
+    _, stages = cut(calls, "d0", "d1")
+    assert stages == {"d0": "ab", "d1": "c"}
+
+
+def test_a_device_of_half_the_speed_gets_the_smaller_part():
+    _, stages = cut(chain(100, 100, 100), "d0", "d1", slower=["d0"])
+    assert {device: len(layers) for device, layers in stages.items()} == {"d0": 1, "d1": 2}
+
+
+def test_where_copies_cost_more_than_a_cut_takes_off_it_says_so():
+    found, _ = cut(chain(100, 100), "d0", "d1", latency_ns=1_000)
+    assert found.reason == (
+        "any cut costs more in copies than it takes off one device, which has 200 ns of work"
+    )
+
+
+def test_devices_that_are_of_no_use_stay_without_a_stage():
+    found, _ = cut(chain(100, 100), "d0", "d1", "d2")
+    assert found.rationale.startswith("2 stages: ")
+    assert len(set(found.device_of.values())) == 2
+
+
+def test_parameters_must_fit_their_device():
+    # Slots take as much as the variable: 60 bytes a layer. By cost, a alone would be one stage.
+    calls = chain(900, 100, 100, 100, variable_bytes=30)
+    small, tiny = (
+        [Device(name=name, kind="CPU", memory_bytes=size) for name in ("d0", "d1")]
+        for size in (130, 110)
+    )
+    graph, costs = training_step(calls)
+    for devices, loads in ((small, [2, 2]), (tiny, None)):
+        cluster = cluster_of(*devices, latency_ns=0)
+        found = pipeline.propose(graph, costs.everywhere(cluster), cluster)
+        if loads is None:
+            assert found.reason == (
+                "no cut gives each device parameters that fit its memory: "
+                f"the step has {graph.parameter_bytes} B of them"
+            )
+        else:
+            homes = [found.device_of[f"{layer}_w"] for layer in "abcd"]
+            assert sorted(map(homes.count, set(homes))) == loads
+
+
+def test_a_variable_that_two_stages_read_stands_with_the_first():
+    shared = (("w", 4),)
+    calls = chain(500, 500)
+    calls = [replace(call, variables=shared) for call in calls]
+    found, stages = cut(calls, "d0", "d1")
+    assert stages == {"d0": "a", "d1": "b"}
+    assert found.device_of["w"] == found.device_of["b/read/w"] == "d0"
+
+
+@pytest.mark.parametrize(
+    ("calls", "devices", "reason"),
+    [
+        (chain(100, 100), ["d0"], "there is one device"),
+        (chain(100), ["d0", "d1"], "the step has no two layers to cut between"),
+    ],
+)
+def test_one_device_or_one_layer_cannot_be_cut(calls, devices, reason):
+    found, _ = cut(calls, *devices)
+    assert found.reason == reason
+
+
+def test_thousands_of_layers_are_cut_in_the_middle_as_well():
+    count = 2_400
+    ops = [
+        Op(name=f"op{i}", kind="Relu", layer=f"layer{i}", output_bytes=(4,)) for i in range(count)
+    ]
+    edges = [
+        Edge(producer=one.name, consumer=other.name, port=0, size_bytes=4)
+        for one, other in pairwise(ops)
+    ]
+    graph = OpGraph(ops, edges)
+    cost = OpCost(time_ns=100, basis=CostBasis.MEASURED)
+    costs = CostTable(costs={op.name: cost for op in ops})
+    found = proposed(pipeline, graph, costs, "a", "b")
+    devices = [found.device_of[op.name] for op in ops]
+    assert devices.count("a") == pytest.approx(count / 2, abs=5)
+    assert sum(one != other for one, other in pairwise(devices)) == 1
+
+
+def loads_ns(graph, device_of, costs, cluster):
+    """Return what each device has to do: its ops, and each copy from and to it."""
+    found = dict.fromkeys(cluster.device_names(), 0)
+    for name, device in device_of.items():
+        found[device] += costs.costs[name].time_ns
+    sent, received = {}, {}
+    for e in graph.edges:
+        if e.is_control or Role.CONSTANT in (graph.op(e.producer).role, graph.op(e.consumer).role):
+            continue
+        source, target = device_of[e.producer], device_of[e.consumer]
+        if source != target:
+            time_ns = cluster.link(source, target).transfer_ns(e.size_bytes or 0)
+            sent[e.producer, source] = received[e.producer, target] = time_ns
+    for (_, device), time_ns in [*sent.items(), *received.items()]:
+        found[device] += time_ns
+    return found
+
+
+@settings(deadline=None, max_examples=80)
+@given(models(), st.sampled_from([0, 30, 300]))
+def test_no_cut_in_two_has_a_less_loaded_fullest_device(calls, latency_ns):
+    graph, costs = training_step(calls)
+    cluster = cluster_of("d0", "d1", latency_ns=latency_ns)
+    found = pipeline.propose(graph, costs.everywhere(cluster), cluster)
+    view = layer_view(graph)
+    order = depth_first(view)
+    with_layer = place_by_layer(graph, {layer: layer for layer in order}, {}, order[0])
+    best_ns = min(
+        max(loads_ns(graph, _cut_at(with_layer, order, at), costs, cluster).values())
+        for at in range(1, len(order) + 1)
+    )
+    if isinstance(found, Placement):
+        assert max(loads_ns(graph, found.device_of, costs, cluster).values()) == best_ns
+        on = [
+            {found.device_of[op] for op, its in with_layer.items() if its == one} for one in order
+        ]
+        devices = [device for some in on for device in some]
+        assert sum(one != other for one, other in pairwise(devices)) == 1
+    elif len(order) > 1:
+        assert best_ns == sum(costs.time_ns(op) for op in with_layer)
+
+
+def _cut_at(with_layer, order, at):
+    first = set(order[:at])
+    return {op: "d0" if layer in first else "d1" for op, layer in with_layer.items()}

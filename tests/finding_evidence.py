@@ -1,0 +1,132 @@
+"""Evidence for tests of rules: graphs by hand on two linked devices, or traced ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.advice.findings.evidence import gather
+from placement_advisor.analysis import Candidate
+from placement_advisor.candidates import single
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.devices import Basis, Cluster, Device, Link
+from placement_advisor.graph import Edge, Op, OpGraph, Role
+from placement_advisor.measure import Measurement
+from placement_advisor.placement import Placement
+from placement_advisor.simulate.engine import Simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from placement_advisor.advice.findings.evidence import Evidence
+
+ALL_KINDS = frozenset({"CPU", "GPU"})
+
+
+def two_devices(
+    *, latency_ns: int = 10, launch_overhead_ns: int = 0, memory_bytes: int | None = None
+) -> Cluster:
+    """Return devices a and b; a byte takes a nanosecond between them."""
+    devices = tuple(
+        Device(
+            name=name,
+            kind="CPU",
+            launch_overhead_ns=launch_overhead_ns,
+            memory_bytes=memory_bytes,
+        )
+        for name in "ab"
+    )
+    links = tuple(
+        Link(
+            source=source,
+            target=target,
+            latency_ns=latency_ns,
+            bandwidth_bytes_per_s=1e9,
+            basis=Basis.ASSUMED,
+        )
+        for source, target in ("ab", "ba")
+    )
+    return Cluster(devices=devices, links=links)
+
+
+def op(name: str, size_bytes: int = 0, role: Role = Role.FORWARD, **more: Any) -> Op:
+    """Return an op that is a layer of its own and runs anywhere, unless ``more`` says otherwise."""
+    fields = {"kind": "MatMul", "layer": name, "device_kinds": ALL_KINDS} | more
+    return Op(name=name, role=role, output_bytes=(size_bytes,), **fields)
+
+
+def graph_of(ops: Iterable[Op], *ends: tuple[str, str]) -> OpGraph:
+    """Return the graph with these edges, each a tensor of port 0."""
+    ops = list(ops)
+    size = {op.name: op.output_bytes[0] for op in ops}
+    return OpGraph(ops, [Edge(source, target, 0, size[source]) for source, target in ends])
+
+
+def measured_as(step_ns: int, *, moved_ops: tuple[str, ...] = ()) -> Measurement:
+    return Measurement(
+        warmup_ns=(),
+        rounds=((step_ns,),),
+        moved_ops=moved_ops,
+        max_relative_difference=None,
+        profile=None,
+        profile_run=None,
+    )
+
+
+def evidence_of(
+    graph: OpGraph,
+    costs: Mapping[str, int] | Mapping[str, CostTable],
+    *splits: Placement | Mapping[str, str],
+    cluster: Cluster | None = None,
+    measured: Mapping[str, Measurement] | None = None,
+    **more: Any,
+) -> Evidence:
+    """Return the evidence of `single` and these splits, simulated.
+
+    ``costs`` are ns by op, or tables by device; a split may be given as its devices alone.
+    ``measured`` goes by candidate.
+    """
+    cluster = cluster or two_devices()
+    tables = {name: cost for name, cost in costs.items() if isinstance(cost, CostTable)}
+    if not tables:
+        table = CostTable(
+            costs={
+                name: OpCost(time_ns=time_ns, basis=CostBasis.MEASURED)
+                for name, time_ns in costs.items()
+                if isinstance(time_ns, int)
+            }
+        )
+        tables = table.everywhere(cluster)
+    simulator = Simulator(graph, tables, cluster)
+    alone = single.on_device(graph, cluster.devices[0].name)
+    placements = [alone, *(_as_placement(split) for split in splits)]
+    for placement in placements:
+        placement.check(graph, cluster.device_names())
+    candidates = [
+        Candidate(
+            name=placement.label,
+            family=placement.family,
+            rationale="",
+            placement=placement,
+            predicted=simulator.schedule(placement),
+            measured=(measured or {}).get(placement.label),
+            comparison=None,
+            failure=None,
+        )
+        for placement in placements
+    ]
+    fields: dict[str, Any] = {"requested_device_of": {}, "line_of": {}, "batch_size": None}
+    return gather(
+        graph=graph, cluster=cluster, simulator=simulator, candidates=candidates, **fields | more
+    )
+
+
+def on(graph: OpGraph, label: str, device_of: Mapping[str, str], family: str = "test") -> Placement:
+    """Return a placement with the ops that it does not name on the first device."""
+    everywhere = dict.fromkeys((op.name for op in graph.ops), "a")
+    return Placement(label=label, family=family, device_of=everywhere | device_of, rationale="")
+
+
+def _as_placement(split: Placement | Mapping[str, str]) -> Placement:
+    if isinstance(split, Placement):
+        return split
+    return Placement(label="halves", family="test", device_of=split, rationale="")

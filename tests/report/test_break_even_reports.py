@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jsonschema
+import matplotlib.colors
+import matplotlib.image
+import numpy as np
+import pytest
+import sample_break_even
+from sample_break_even import CROSSING, FOUND, NOWHERE, THROUGHOUT, swept
+
+from placement_advisor.report.analysis_json import analysis_as_json, load_schema
+from placement_advisor.report.break_even_plot import plot_break_even
+from placement_advisor.report.break_even_text import break_even_lines
+from placement_advisor.report.canvas import COMPUTE_COLOR, COPY_COLOR
+from placement_advisor.report.input_text import input_line
+from placement_advisor.report.markdown import render_markdown
+from placement_advisor.report.terminal import render_terminal
+from placement_advisor.report.write import write_reports
+from placement_advisor.simulate.break_even import Outcome
+
+if TYPE_CHECKING:
+    from placement_advisor.analysis import Analysis
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def full() -> Analysis:
+    return sample_break_even.with_break_even()
+
+
+def terminal(analysis: Analysis) -> str:
+    return render_terminal(analysis, width=80, color=False, output_dir=Path("advisor-out"))
+
+
+def pixels(path: Path, color: str) -> int:
+    picture = np.asarray(matplotlib.image.imread(path))[:, :, :3]
+    assert picture.shape[1] >= 1_200
+    return int((np.abs(picture - matplotlib.colors.to_rgb(color)).max(axis=2) < 0.02).sum())
+
+
+def test_the_lines_of_the_terminal_are_the_golden_ones(full):
+    text = terminal(full)
+    shown = text[text.index("Break-even") : text.index("\n\nsingle: compute")]
+    assert shown + "\n" == (GOLDEN / "break_even.txt").read_text(encoding="utf-8")
+
+
+def test_a_figure_that_is_good_enough_today_makes_a_split_win_and_not_only_would():
+    sweep = replace(CROSSING, here=swept(50_000_000_000, 0.8))
+    line, *_ = break_even_lines(replace(FOUND, bandwidth=sweep, latency=None, batch=None))
+    assert line.startswith("bandwidth: a split (towers) wins from 38.0 GB/s on;")
+    slow = replace(
+        NOWHERE,
+        outcome=Outcome.CROSSES,
+        wins_from=swept(500_000, 0.96),
+        loses_at=swept(504_000, 0.98),
+    )
+    line, *_ = break_even_lines(replace(FOUND, bandwidth=None, latency=slow, batch=None))
+    assert line.startswith("latency: a split (towers) wins up to 500 µs per copy;")
+
+
+def test_what_wins_nowhere_and_throughout_names_the_end_of_what_was_tried():
+    nowhere = replace(CROSSING, outcome=Outcome.NOWHERE, wins_from=None, changes=0)
+    throughout = replace(NOWHERE, outcome=Outcome.THROUGHOUT)
+    bandwidth, latency, batch, _ = break_even_lines(
+        replace(FOUND, bandwidth=nowhere, latency=throughout, batch=replace(THROUGHOUT, changes=0))
+    )
+    assert "no split wins up to 150 GB/s (the most tried)" in bandwidth
+    assert "a split wins up to 240 ms (the most tried)" in latency
+    assert "a split wins from 1 sample (the least tried) on" in batch
+    assert "exceptions" not in batch
+
+
+def test_copies_that_cost_nothing_and_still_do_not_help_are_called_that():
+    free = replace(FOUND.free_copies, ratio=1.02)
+    *_, line = break_even_lines(replace(FOUND, free_copies=free))
+    assert line.endswith("1.02× the step time of single: no link makes one win")
+
+
+def test_the_input_stands_beside_the_step_as_it_is_else_beside_single(full):
+    # as-is: 32 samples in 29.4 ms; single: 32 in 51.0 ms
+    assert "12,800 samples/s alone; the step (as-is) takes 1,090 samples/s" in str(input_line(full))
+    assert "; the step (single) takes 627 samples/s" in str(input_line(replace(full, as_is=None)))
+
+
+def test_without_a_batch_the_input_is_told_by_the_batch(full):
+    line = input_line(replace(full, model=replace(full.model, batch_size=None)))
+    assert str(line).startswith(
+        "input: a batch every 2.50 ms alone; the step (as-is) takes 29.4 ms"
+    )
+
+
+def test_without_break_even_and_dataset_reports_do_not_speak_of_them(analysis):
+    assert input_line(analysis) is None
+    for text in (terminal(analysis), render_markdown(analysis)):
+        assert "reak-even" not in text
+        assert "break-even.png" not in text
+        assert "input:" not in text
+
+
+def test_the_report_has_lines_picture_and_what_was_assumed(full, tmp_path):
+    text = render_markdown(full)
+    assert "## Break-even\n\nBreak-even (simulated): a split wins below 0.97×" in text
+    assert all(line in text for line in break_even_lines(FOUND))
+    assert "(break-even.png)" in text
+    assert "Whether a batch fits into memory is not looked at." in text
+    write_reports(full, tmp_path)
+    assert (tmp_path / "break-even.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("axes", [FOUND.sweeps(), (CROSSING,), (NOWHERE,), (THROUGHOUT,)])
+def test_the_picture_has_a_colour_for_each_split(full, tmp_path, axes):
+    by_axis = {sweep.axis.value: sweep for sweep in axes}
+    found = replace(
+        FOUND, **{name: by_axis.get(name) for name in ("bandwidth", "latency", "batch")}
+    )
+    plot_break_even(full, found, tmp_path / "picture.png")
+    splits = {point.best.split for sweep in axes for point in sweep.points}
+    assert pixels(tmp_path / "picture.png", COMPUTE_COLOR) > 40
+    assert (pixels(tmp_path / "picture.png", COPY_COLOR) > 40) == (len(splits) > 1)
+
+
+def test_steps_that_take_nothing_and_odd_names_do_not_warn(full, tmp_path):
+    points = (swept(1, 0.0, "模型 $x$"), swept(64, 0.0, "模型 $x$"))
+    nothing = replace(THROUGHOUT, here=points[0], points=points)
+    found = replace(FOUND, bandwidth=None, latency=None, batch=nothing)
+    plot_break_even(full, found, tmp_path / "picture.png")
+    assert pixels(tmp_path / "picture.png", COMPUTE_COLOR) > 10
+
+
+def test_the_json_has_units_in_its_names_and_fits_the_schema(full):
+    content = json.loads(json.dumps(analysis_as_json(full), allow_nan=False))
+    jsonschema.Draft202012Validator(load_schema("analysis")).validate(content)
+    bandwidth, latency = content["break_even"]["bandwidth"], content["break_even"]["latency"]
+    assert bandwidth["wins_from_bytes_per_s"] == 38_000_000_000
+    assert bandwidth["points"][0] == {
+        "bytes_per_s": 1_500_000,
+        "candidate": "alternating",
+        "ratio": 40,
+    }
+    assert (latency["here_ns"], latency["wins_from_ns"]) == (240_000, None)
+    assert content["break_even"]["batch"]["here_samples"] == 32
+    assert content["input"]["samples_per_s"] == 12_800
+
+
+def test_an_axis_that_was_not_swept_is_null(full):
+    bare = replace(full, break_even=replace(FOUND, batch=None), input_timing=None)
+    content = analysis_as_json(bare)
+    jsonschema.Draft202012Validator(load_schema("analysis")).validate(content)
+    assert content["break_even"]["batch"] is None
+    assert content["input"] is None

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+from placed_steps import diamond
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled() -> None:
+    """Compile the event loop before Hypothesis times any example."""
+    diamond().simulate()

@@ -1,0 +1,117 @@
+"""Training steps of this process, made anew with equal state whenever they are asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STEPS = 20
+BATCH = 16
+
+
+class Live(NamedTuple):
+    """A step, what it is called with, and its variables. ``step`` of a Keras model is the model."""
+
+    step: Any
+    batches: list[tuple[Any, ...]]
+    variables: list[Any]
+
+
+def tape_step() -> Live:
+    random = np.random.default_rng(1)
+    shapes = {"first": (8, 12), "bias": (12,), "last": (12, 1)}
+    weights = [
+        tf.Variable(random.normal(size=shape, scale=0.3).astype(np.float32), name=name)
+        for name, shape in shapes.items()
+    ]
+    count = tf.Variable(0, dtype=tf.int64, trainable=False, name="count")
+
+    @tf.function
+    def train_step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            hidden = tf.nn.relu(x @ weights[0] + weights[1])
+            loss = tf.reduce_mean((hidden @ weights[2] - y) ** 2)
+        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(0.05 * gradient)
+        count.assign_add(1)
+        return {"loss": loss, "nothing": None, "count": count.read_value()}
+
+    return Live(train_step, _batches((8,)), [*weights, count])
+
+
+def looping_step() -> Live:
+    """A loop in the step, whose body TensorFlow keeps as a function of its own."""
+    weight = tf.Variable(tf.eye(6) * 0.5, name="weight")
+
+    @tf.function
+    def train_step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            for _ in tf.range(3):
+                x = tf.tanh(x @ weight)
+            loss = tf.reduce_mean((tf.reduce_sum(x, 1, keepdims=True) - y) ** 2)
+        weight.assign_sub(0.05 * tape.gradient(loss, weight))
+        return {"loss": loss}
+
+    return Live(train_step, _batches((6,)), [weight])
+
+
+def looked_up() -> Live:
+    """A table that the step reads."""
+    keys, values = tf.constant(["a", "b", "c"]), tf.constant([0, 1, 2], tf.int64)
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), 3)
+    rows = tf.Variable(tf.random.stateless_normal((4, 5), (1, 2)), name="rows")
+
+    @tf.function
+    def train_step(words: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.gather(rows, table.lookup(words)) ** 2)
+        rows.assign_sub(0.1 * tf.convert_to_tensor(tape.gradient(loss, rows)))
+        return {"loss": loss}
+
+    words = np.array(["a", "b", "c", "d"])
+    return Live(train_step, [(np.roll(words, i),) for i in range(STEPS)], [rows])
+
+
+def shared_embedding() -> Live:
+    """One embedding, called twice, whose gradients are IndexedSlices; Adam; seeded dropout."""
+    keras.utils.set_random_seed(3)
+    left, right = (keras.Input((10,), dtype="int32", name=name) for name in ("left", "right"))
+    embedding = keras.layers.Embedding(50, 8, name="embedding")
+    towers = []
+    for name, ids in (("left", left), ("right", right)):
+        mean = keras.layers.GlobalAveragePooling1D(name=f"{name}_mean")(embedding(ids))
+        mean = keras.layers.Dropout(0.3, seed=5, name=f"{name}_dropout")(mean)
+        towers.append(keras.layers.Dense(6, activation="relu", name=f"{name}_dense")(mean))
+    joined = keras.layers.Concatenate(name="both")(towers)
+    model = keras.Model([left, right], keras.layers.Dense(1, name="score")(joined))
+    model.compile(optimizer="adam", loss="mse", metrics=["mae"])
+    random = np.random.default_rng(4)
+    ids = random.integers(0, 50, (STEPS, 2, BATCH, 10)).astype(np.int32)
+    targets = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
+    batches = [((one, other), y) for (one, other), y in zip(ids, targets, strict=True)]
+    return Live(model, batches, [])
+
+
+STEPS_BY_NAME: dict[str, Callable[[], Live]] = {
+    made.__name__: made for made in (tape_step, looping_step, looked_up, shared_embedding)
+}
+
+
+def variables_of(live: Live) -> list[Any]:
+    """Return all variables, those of an optimizer included, which are made with the first step."""
+    if not isinstance(live.step, keras.Model):
+        return live.variables
+    return [v.value for v in (*live.step.variables, *live.step.optimizer.variables)]
+
+
+def _batches(shape: tuple[int, ...]) -> list[tuple[Any, ...]]:
+    random = np.random.default_rng(2)
+    x = random.normal(size=(STEPS, BATCH, *shape)).astype(np.float32)
+    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
+    return list(zip(x, y, strict=True))

@@ -1,0 +1,240 @@
+"""What tests of `place` do in a child, which has two logical CPUs."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from live_steps import STEPS_BY_NAME, variables_of
+from tensorflow.python.eager import context
+from traced_models import at_random
+
+import placement_advisor
+from placement_advisor.advice.how import how_to_split
+from placement_advisor.graph import Role
+from placement_advisor.placement import Placement, placed_ops
+from placement_advisor.tf.place import live_step
+from placement_advisor.tf.real_devices import short_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from live_steps import Live
+
+    from placement_advisor.graph import OpGraph
+
+WORKERS = ("worker:0", "worker:1")
+
+
+def _two_cpus() -> None:
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, two)
+
+
+def run_both_ways(name: str, seed: int | None, folder: str) -> dict[str, Any]:
+    """Run the same steps as they are and placed, at random or (no seed) all on the second CPU."""
+    _two_cpus()
+    alone = STEPS_BY_NAME[name]()
+    own = _own_step(alone)
+    expected = [float(_loss(own(*_arguments(alone, batch)))) for batch in alone.batches]
+
+    live = STEPS_BY_NAME[name]()
+    objects = variables_of(live)
+    placement = _placement(live_step(live.step, live.batches[0]).graph, seed)
+    path = Path(folder) / "placement.json"
+    placement.save(path, live_step(live.step, live.batches[0]).graph, WORKERS)
+    step = placement_advisor.place(live.step, path, *live.batches[0])
+    first, ran_on, copies = _watched(lambda: step(*_arguments(live, live.batches[0])))
+    rest = [step(*_arguments(live, batch)) for batch in live.batches[1:]]
+    variables = variables_of(live)
+    return {
+        "expected": expected,
+        "losses": [float(_loss(result)) for result in (first, *rest)],
+        "differences": [
+            float(np.max(np.abs(one.numpy() - other.numpy())))
+            for one, other in zip(variables_of(alone), variables, strict=True)
+        ],
+        "same objects": all(a is b for a, b in zip(objects, variables, strict=False)),
+        "plan": {op: device.replace("worker", "CPU") for op, device in placement.device_of.items()},
+        "ran on": ran_on,
+        "copies": copies,
+        "variables on": sorted({v.device.rpartition("device:")[2] for v in variables}),
+        "is tf.function": isinstance(step, tf.types.experimental.PolymorphicFunction),
+        "returns": sorted(first),
+    }
+
+
+def fit_placed() -> dict[str, Any]:
+    """Fit a model as it is and placed; evaluate and predict afterwards."""
+    _two_cpus()
+    found: dict[str, Any] = {}
+    for way in ("own", "placed"):
+        live = STEPS_BY_NAME["shared_embedding"]()
+        left, right, y = (
+            np.concatenate(parts) for parts in zip(*((*x, y) for x, y in live.batches), strict=True)
+        )
+        data = tf.data.Dataset.from_tensor_slices(((left, right), y)).batch(16, drop_remainder=True)
+        live.step.evaluate(data, verbose=0)  # Traced before: must not see emptied variables.
+        if way == "placed":
+            graph = live_step(live.step, live.batches[0]).graph
+            placement_advisor.place(live.step, at_random(graph, WORKERS, 3), *live.batches[0])
+        history = live.step.fit(data, epochs=2, shuffle=False, verbose=0).history
+        found[way] = [*history["loss"], *live.step.evaluate(data, verbose=0)]
+        found[f"{way} weights"] = live.step.get_weights()
+    return found
+
+
+def place_twice() -> tuple[list[float], list[float], str]:
+    """Train half of the steps under one placement and half under another."""
+    _two_cpus()
+    losses: list[list[float]] = []
+    for seeds in ((), (1, 2)):
+        live = STEPS_BY_NAME["shared_embedding"]()
+        step = _own_step(live)
+        found = []
+        for i, batch in enumerate(live.batches):
+            if seeds and i in (0, 10):
+                graph = live_step(live.step, live.batches[0]).graph
+                placement = at_random(graph, WORKERS, seeds[i // 10])
+                step = placement_advisor.place(live.step, placement, *live.batches[0])
+            found.append(float(_loss(step(*_arguments(live, batch)))))
+        losses.append(found)
+    return losses[0], losses[1], type(live.step).train_step.__qualname__
+
+
+def old_function_fails() -> str:
+    """Call a function that was traced before its variables moved."""
+    _two_cpus()
+    live = STEPS_BY_NAME["tape_step"]()
+    live.step(*live.batches[0])
+    graph = live_step(live.step, live.batches[0]).graph
+    placement_advisor.place(live.step, _placement(graph, None), *live.batches[0])
+    return _error(lambda: live.step(*live.batches[0]))
+
+
+def refused(what: str) -> str:
+    """Return the error that is raised for a placement that does not fit."""
+    if what != "too few devices":
+        _two_cpus()
+    live = STEPS_BY_NAME["tape_step"]()
+    graph = live_step(live.step, live.batches[0]).graph
+    placement = at_random(graph, ("GPU:0", "GPU:1") if what == "no GPU" else WORKERS, 1)
+    before = [variable.device for variable in live.variables]
+    inputs: tuple[Any, ...] = live.batches[0]
+    if what == "another step":
+        live = STEPS_BY_NAME["looping_step"]()
+        inputs = live.batches[0]
+    if what == "another shape at a call":
+        step = placement_advisor.place(live.step, placement, *inputs)
+        return _error(lambda: step(*(value[:5] for value in inputs)))
+    if what == "another structure at a call":
+        step = placement_advisor.place(live.step, placement, *inputs)
+        return _error(lambda: step(inputs[0]))
+    if what == "no step":
+        return _error(lambda: placement_advisor.place(3, placement))
+    message = _error(lambda: placement_advisor.place(live.step, placement, *inputs))
+    assert what == "another step" or before == [variable.device for variable in live.variables]
+    return message
+
+
+def another_fingerprint(folder: str) -> str:
+    """Place a step at other shapes than the placement file was written for."""
+    _two_cpus()
+    live = STEPS_BY_NAME["tape_step"]()
+    graph = live_step(live.step, live.batches[0]).graph
+    path = Path(folder) / "placement.json"
+    at_random(graph, WORKERS, 1).save(path, graph, WORKERS)
+    half = tuple(value[:8] for value in live.batches[0])
+    return _error(lambda: placement_advisor.place(live.step, path, *half))
+
+
+def placed_by_listing(name: str, seed: int) -> dict[str, Any]:
+    """Trace a step under the listing of a placement; return where ops were asked to be."""
+    _two_cpus()
+    live = STEPS_BY_NAME[name]()
+    graph = live_step(live.step, live.batches[0]).graph
+    placement = _by_layer(graph, seed)
+    listing = how_to_split(graph, placement).listing
+    own = live.step
+    step = own.train_step if isinstance(own, keras.Model) else own.python_function
+    names: dict[str, Any] = {"step": step, "__name__": "listing"}
+    # The listing takes stand-ins for GPUs, which are not here.
+    runnable = listing.replace("/GPU:", "/CPU:")
+    exec(compile(runnable, "how_to_split.py", "exec"), names)
+    batch = _arguments(live, live.batches[0])
+    traced = names["placed_step"].get_concrete_function(*batch)
+    asked = {op.name: short_name(op.device) for op in traced.graph.get_operations()}
+    wanted = {
+        op.name: placement.device_of[op.name].replace("worker", "CPU")
+        for op in graph.ops
+        if op.role in (Role.FORWARD, Role.BACKWARD)
+        and op.variable is None
+        and not re.fullmatch(r"Identity(_\d+)?", op.name)  # Made on return, after the step.
+    }
+    return {"asked": asked, "wanted": wanted, "loss": float(_loss(names["placed_step"](*batch)))}
+
+
+def _by_layer(graph: OpGraph, seed: int) -> Placement:
+    """Place each layer with its gradients anywhere, and each variable with its readers."""
+    choose = random.Random(seed)
+    device = {layer: choose.choice(WORKERS) for layer in graph.layers()}
+    home: dict[str, str] = {}
+    device_of = {}
+    for op in placed_ops(graph):
+        here = device.get(op.layer or "", WORKERS[0])
+        device_of[op.name] = home.setdefault(op.variable, here) if op.variable else here
+    return Placement(label="by layer", family="random", device_of=device_of, rationale="")
+
+
+def _error(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def _placement(graph: OpGraph, seed: int | None) -> Placement:
+    return at_random(graph, WORKERS[1:] if seed is None else WORKERS, seed or 0)
+
+
+def _own_step(live: Live) -> Any:
+    if not isinstance(live.step, keras.Model):
+        return live.step
+    live.step.jit_compile = False
+    return tf.function(live.step.train_step, autograph=False)
+
+
+def _arguments(live: Live, batch: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (batch,) if isinstance(live.step, keras.Model) else batch
+
+
+def _loss(result: Any) -> Any:
+    return result["loss"]
+
+
+def _watched(call: Callable[[], Any]) -> tuple[Any, dict[str, str], int]:
+    """Return the result of a first call, where its ops ran, and how often tensors crossed."""
+    context.enable_run_metadata()
+    try:
+        result, metadata = call(), context.export_run_metadata()
+    finally:
+        context.disable_run_metadata()
+    parts = max(
+        (graph.partition_graphs for graph in metadata.function_graphs),
+        key=lambda graphs: sum(len(graph.node) for graph in graphs),
+    )
+    nodes = [node for graph in parts for node in graph.node]
+    # What the placed graph becomes part of has ops of its own: no prefix, and no plan.
+    ran_on = {
+        node.name[inner.end() :]: node.device.rpartition("device:")[2]
+        for node in nodes
+        if (inner := re.match(r"(Stateful)?PartitionedCall/", node.name))
+    }
+    return result, ran_on, sum(node.op in {"_Send", "_HostSend"} for node in nodes)

@@ -1,0 +1,292 @@
+"""Each rule fires on one traced step, and not on another that differs in what it judges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from traced_models import trace
+
+from placement_advisor.advice.findings.evidence import YOUR_SPLIT, gather
+from placement_advisor.advice.findings.rules import RULES, find_all
+from placement_advisor.analysis import Candidate
+from placement_advisor.candidates.families import propose
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.hardware import read_hardware
+from placement_advisor.input_timing import InputTiming
+from placement_advisor.placement import Placement
+from placement_advisor.simulate.engine import Simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traced_models import TracedModel
+
+    from placement_advisor.advice.findings.evidence import Evidence
+    from placement_advisor.analysis import Finding
+    from placement_advisor.devices import Cluster
+
+# Branches beside one another, or layers one after the other, each in a device scope of its own.
+_HEAD = """
+import numpy as np, tensorflow as tf
+random = np.random.default_rng(0)
+def weights(*shape):
+    return tf.Variable(random.normal(size=shape).astype("float32") / shape[0])
+"""
+_BRANCHES = (
+    _HEAD
+    + """
+DEVICES, WIDTH, BATCH, IN_CHAIN, FOLLOWS = {devices}, {width}, {batch}, {in_chain}, {follows}
+kernels = [weights(WIDTH, WIDTH) for _ in DEVICES]
+@tf.function
+def train_step(x):
+    hidden, parts = x, []
+    with tf.GradientTape() as tape:
+        for i, device in enumerate(DEVICES):
+            with tf.device(device), tf.name_scope(f"part_{{i}}"):
+                made = tf.tanh((hidden if IN_CHAIN else x) @ kernels[i])
+                parts.append(tf.reduce_sum(made, name="total"))
+            hidden = made
+        loss = parts[-1] if IN_CHAIN else tf.add_n(parts)
+    gradients = tf.gradients(loss, kernels) if FOLLOWS else tape.gradient(loss, kernels)
+    for kernel, gradient in zip(kernels, gradients):
+        kernel.assign_sub(0.1 * gradient)
+    return loss
+inputs = random.normal(size=(BATCH, WIDTH)).astype("float32")
+"""
+)
+_TEXTS = (
+    _HEAD
+    + """
+@tf.function
+def classify(texts):
+    with tf.device({device!r}):
+        lengths = tf.strings.length(tf.strings.lower(texts))
+    with tf.device("GPU:0"):
+        return tf.cast(lengths, tf.float32) * 2.0
+inputs = np.array(["Some", "WORDS"])
+"""
+)
+_SHARED = (
+    _HEAD
+    + """
+first, second = weights(512, 512), weights(512, 512)
+@tf.function
+def score(x):
+    with tf.device("GPU:0"), tf.name_scope("low"):
+        low = tf.reduce_sum(x @ first)
+    with tf.device("GPU:1"), tf.name_scope("high"):
+        high = tf.reduce_sum(x @ {second})
+    return low, high
+inputs = random.normal(size=(2, 512)).astype("float32")
+"""
+)
+_BIAS = (
+    _HEAD
+    + """
+kernel, bias = weights(512, 512), weights(512)
+@tf.function
+def score(x):
+    with tf.device("GPU:0"):
+        product = x @ kernel
+    with tf.device({device!r}):
+        return tf.nn.relu(tf.nn.bias_add(product, bias))
+inputs = random.normal(size=(256, 512)).astype("float32")
+"""
+)
+
+
+def branches(
+    devices: str, *, width: int = 64, batch: int = 32, in_chain: bool = False, follows: bool = True
+) -> str:
+    """Return a training step with a part for each digit: the number of its GPU."""
+    return _BRANCHES.format(
+        devices=[f"GPU:{number}" for number in devices],
+        width=width,
+        batch=batch,
+        in_chain=in_chain,
+        follows=follows,
+    )
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence]:
+    """Return a function that traces a source and gathers the evidence on a cluster."""
+
+    @cache
+    def traced(source: str) -> TracedModel:
+        folder = tmp_path_factory.mktemp("step")
+        path = folder / "model_file.py"
+        path.write_text(source)
+        return trace(path, folder, run=False)
+
+    def gathered(source: str, cluster: Cluster | None = None, **more: Any) -> Evidence:
+        step = traced(source).traced
+        cluster = cluster or assumed_cluster(2)
+        costs = roofline_by_place(step.graph, cluster)
+        simulator = Simulator(step.graph, costs, cluster)
+        names = cluster.device_names()
+        proposed = propose(("single", "towers"), step.graph, costs[names[0]], names)
+        candidates = [
+            Candidate(
+                name=name,
+                family=placement.family,
+                rationale="",
+                placement=placement,
+                predicted=simulator.schedule(placement),
+                measured=None,
+                comparison=None,
+                failure=None,
+            )
+            for name, placement in proposed.items()
+            if isinstance(placement, Placement)
+        ]
+        return gather(
+            graph=step.graph,
+            cluster=cluster,
+            simulator=simulator,
+            candidates=candidates,
+            requested_device_of=step.requested_device_of,
+            line_of=step.line_of,
+            batch_size=step.batch_size,
+            **more,
+        )
+
+    return gathered
+
+
+def found(code: str, evidence: Evidence) -> list[Finding]:
+    """Return what one rule finds in the user's own split, or in what is no split."""
+    rule = next(rule for rule in RULES if code == rule.CODE)
+    own = replace(
+        evidence, splits=tuple(split for split in evidence.splits if split.name == YOUR_SPLIT)
+    )
+    return list(rule.find(own))
+
+
+def with_memory(size_bytes: int) -> Cluster:
+    cluster = assumed_cluster(2)
+    devices = tuple(replace(device, memory_bytes=size_bytes) for device in cluster.devices)
+    return replace(cluster, devices=devices)
+
+
+def test_pa101_a_tape_leaves_the_backward_pass_behind_and_tf_gradients_does_not(
+    evidence: Callable[..., Evidence],
+) -> None:
+    (finding,) = found("PA101", evidence(branches("011", in_chain=True, follows=False)))
+    assert "forward ops on GPU:1" in finding.finding
+    assert finding.where["layer"] == "part_1"
+    assert str(finding.where["file"]).endswith("model_file.py")
+    line = branches("011", in_chain=True, follows=False).splitlines()[
+        int(finding.where["line"]) - 1
+    ]
+    assert "@ kernels[i]" in line
+    assert found("PA101", evidence(branches("011", in_chain=True))) == []
+
+
+def test_pa101_saves_what_the_copies_of_the_activations_cost(
+    evidence: Callable[..., Evidence],
+) -> None:
+    (finding,) = found("PA101", evidence(branches("0011", width=512, follows=False)))
+    assert finding.saving_ns is not None
+    assert finding.saving_ns > 0
+
+
+def test_pa102_text_ops_have_no_kernel_on_a_gpu(evidence: Callable[..., Evidence]) -> None:
+    kinds = {f.finding.split()[0] for f in found("PA102", evidence(_TEXTS.format(device="GPU:0")))}
+    assert kinds == {"StringLower", "StringLength"}
+    assert found("PA102", evidence(_TEXTS.format(device="CPU:0"))) == []
+
+
+def test_pa103_a_variable_used_in_two_scopes_crosses(evidence: Callable[..., Evidence]) -> None:
+    (finding,) = found("PA103", evidence(_SHARED.format(second="first")))
+    assert "1.05 MB" in finding.finding
+    assert found("PA103", evidence(_SHARED.format(second="second"))) == []
+
+
+def test_pa104_a_bias_in_another_scope_will_be_fused(evidence: Callable[..., Evidence]) -> None:
+    (finding,) = found("PA104", evidence(_BIAS.format(device="GPU:1")))
+    assert finding.where["device"] == "GPU:1"
+    assert found("PA104", evidence(_BIAS.format(device="GPU:0"))) == []
+
+
+def test_pa201_layers_that_alternate_wait_and_branches_do_not(
+    evidence: Callable[..., Evidence],
+) -> None:
+    (finding,) = found("PA201", evidence(branches("0101", in_chain=True, batch=512)))
+    assert finding.saving_ns is not None
+    assert finding.saving_ns > 0
+    assert finding.finding.count("step waits") <= 5
+    assert found("PA201", evidence(branches("0011", width=512, batch=512))) == []
+
+
+def test_pa202_three_branches_against_one_are_uneven(evidence: Callable[..., Evidence]) -> None:
+    (finding,) = found("PA202", evidence(branches("0001", width=512, batch=512)))
+    assert finding.where["device"] == "worker:0"
+    assert found("PA202", evidence(branches("0011", width=512, batch=512))) == []
+
+
+def test_pa203_a_device_with_one_small_op_is_idle(evidence: Callable[..., Evidence]) -> None:
+    (finding,) = found("PA203", evidence(_BIAS.format(device="GPU:1")))
+    assert finding.where["device"] == "worker:1"
+    assert found("PA203", evidence(branches("0011", width=512, batch=512))) == []
+
+
+def test_pa301_small_ops_keep_a_gpu_waiting_for_launches(
+    evidence: Callable[..., Evidence],
+) -> None:
+    (finding,) = found("PA301", evidence(branches("00"), read_hardware("2xV100-NVLink")))
+    assert finding.saving_ns is not None
+    assert finding.saving_ns > 0
+    assert found("PA301", evidence(branches("0011", width=512, batch=512))) == []
+
+
+def test_pa301_and_pa303_tell_of_slow_input(evidence: Callable[..., Evidence]) -> None:
+    source = branches("0011", width=512, batch=512)
+    alone = evidence(source).alone
+    assert alone is not None
+    assert alone.predicted is not None
+    step_ns = alone.predicted.step_ns
+    slow = InputTiming(batch_ns=(3 * step_ns,), transformations=("MapDataset", "BatchDataset"))
+    (waits,) = found("PA301", evidence(source, input_timing=slow))
+    assert waits.saving_ns == 2 * step_ns
+    (lacks,) = found("PA303", evidence(source, input_timing=slow))
+    assert "no prefetch and no parallel map and no cache" in lacks.finding
+    quick = replace(slow, batch_ns=(step_ns // 20,))
+    assert found("PA301", evidence(source, input_timing=quick)) == []
+    assert found("PA303", evidence(source, input_timing=quick)) == []
+
+
+def test_pa302_a_batch_of_one_is_too_small_for_large_weights(
+    evidence: Callable[..., Evidence],
+) -> None:
+    (finding,) = found("PA302", evidence(branches("00", width=512, batch=1)))
+    assert finding.saving_basis == "simulated"
+    assert found("PA302", evidence(branches("00", batch=16384))) == []
+
+
+def test_pa401_a_small_device_does_not_hold_the_step(evidence: Callable[..., Evidence]) -> None:
+    source = branches("0011", width=512)
+    findings = found("PA401", evidence(source, with_memory(1_000_000)))
+    assert {finding.where["candidate"] for finding in findings} >= {"single"}
+    assert found("PA401", evidence(source, with_memory(10**10))) == []
+
+
+def test_pa402_a_backward_pass_left_behind_fills_the_first_device(
+    evidence: Callable[..., Evidence],
+) -> None:
+    source = branches("0001", width=512, follows=False)
+    (finding,) = found("PA402", evidence(source, with_memory(12_000_000)))
+    assert finding.where == {"device": "worker:0"}
+    assert found("PA402", evidence(branches("0011", width=512), with_memory(12_000_000))) == []
+
+
+def test_a_step_without_scopes_has_no_split_of_its_own(evidence: Callable[..., Evidence]) -> None:
+    source = branches("0000").replace("tf.device(device)", "tf.name_scope('all')")
+    gathered = evidence(source)
+    assert gathered.requested_device_of == {}
+    assert YOUR_SPLIT not in [split.name for split in gathered.splits]
+    assert "PA101" not in [finding.code for finding in find_all(gathered)]

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+import tensorflow as tf
+
+from placement_advisor.input_timing import InputTiming
+from placement_advisor.tf.answers import RunFailure
+from placement_advisor.tf.input_timer import (
+    MAX_BATCHES,
+    MAX_FIRST_PASS_NS,
+    MAX_TIMED_NS,
+    WARM_UP_BATCHES,
+    timed,
+    transformations,
+)
+from placement_advisor.tf.loaded_step import leading_size
+from placement_advisor.tf.loader import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MS = 1_000_000
+
+
+def clock(step_ns: int) -> Callable[[], int]:
+    """Return a clock that advances by so much at each look."""
+    now = itertools.count(0, step_ns)
+    return lambda: next(now)
+
+
+def batches(count: int, size: int = 4) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(tf.zeros((count * size, 3))).batch(size)
+
+
+def times(answer: InputTiming | RunFailure) -> tuple[int, ...]:
+    assert isinstance(answer, InputTiming), answer
+    return answer.batch_ns
+
+
+def test_an_infinite_dataset_ends_with_the_most_batches():
+    assert times(timed(batches(3).repeat(), 4, clock(MS))) == (MS,) * MAX_BATCHES
+
+
+def test_a_short_dataset_is_read_again_and_its_first_pass_is_warm_up():
+    read = []
+    dataset = batches(3).map(lambda x: tf.py_function(lambda y: read.append(1) or y, [x], x.dtype))
+    taken = times(timed(dataset, 4, clock(MS)))
+    assert len(taken) == MAX_BATCHES
+    # One batch to see its size, a pass of three, then those that are timed.
+    assert len(read) >= 1 + 3 + MAX_BATCHES
+
+
+def test_a_slow_dataset_ends_with_the_time_and_not_with_the_batches():
+    taken = times(timed(batches(50), 4, clock(MAX_TIMED_NS // 3)))
+    # A third, two thirds, all, and more than all.
+    assert len(taken) == 4
+
+
+def test_the_first_batches_of_a_long_dataset_are_warm_up():
+    # Two looks at the clock for the beginning, two for each batch; the first batch that is timed
+    # takes all the time that there is.
+    fast = 2 + 2 * WARM_UP_BATCHES
+    looks = itertools.accumulate(itertools.chain(itertools.repeat(1, fast), [MAX_TIMED_NS + 1]))
+    endless = batches(3).repeat()
+    assert times(timed(endless, 4, lambda: next(looks))) == (MAX_TIMED_NS + 1,)
+
+
+def test_a_cached_dataset_is_warm_when_its_cache_is_full():
+    seen = []
+    dataset = batches(40).map(lambda x: tf.py_function(lambda y: seen.append(1) or y, [x], x.dtype))
+    timed(dataset.cache(), 4, clock(MS))
+    # One batch to see its size, and one pass: all timed batches came from the cache.
+    assert len(seen) == 41
+
+
+def test_a_cache_that_takes_too_long_to_fill_is_not_timed():
+    answer = timed(batches(40).cache(), 4, clock(MAX_FIRST_PASS_NS))
+    assert isinstance(answer, RunFailure)
+    assert answer.message == "its first pass did not end within 20 s"
+
+
+def test_batches_of_another_size_than_the_step_are_not_compared_with_it():
+    answer = timed(batches(3, size=8), 4, clock(MS))
+    assert isinstance(answer, RunFailure)
+    assert answer.message == "its batches have 8 samples, the step has 4"
+
+
+def test_a_batch_may_be_nested():
+    nested = batches(3).map(lambda x: ({"a": x, "b": tf.zeros((4, 2))}, tf.zeros(4)))
+    assert times(timed(nested, 4, clock(MS)))
+
+
+def test_transformations_stand_source_first_without_versions():
+    dataset = (
+        tf.data.Dataset.from_tensor_slices(tf.zeros((8, 3)))
+        .shuffle(8)
+        .map(lambda x: x, num_parallel_calls=2)
+        .cache()
+        .batch(4)
+        .prefetch(1)
+    )
+    assert transformations(dataset) == (
+        "TensorSliceDataset",
+        "ShuffleDataset",
+        "ParallelMapDataset",
+        "CacheDataset",
+        "BatchDataset",
+        "PrefetchDataset",
+    )
+
+
+def test_all_sources_of_a_dataset_count():
+    both = tf.data.Dataset.zip((tf.data.Dataset.range(3), tf.data.Dataset.range(3).repeat()))
+    assert transformations(both) == (
+        "RangeDataset",
+        "RangeDataset",
+        "RepeatDataset",
+        "ZipDataset",
+    )
+
+
+def test_a_dataset_that_does_not_tell_has_no_known_transformations():
+    assert transformations(object()) == ()
+
+
+def test_what_the_user_raises_comes_out():
+    def fails(_):
+        raise OSError("no such shard")
+
+    broken = batches(3).map(lambda x: tf.py_function(fails, [x], x.dtype))
+    with pytest.raises(Exception, match="no such shard"):
+        timed(broken, 4, clock(MS))
+
+
+ROWS = """
+import keras
+import numpy as np
+import tensorflow as tf
+import placement_advisor
+
+rows = tf.data.Dataset.from_tensor_slices(np.zeros((16, 3), np.float32)).batch(4)
+"""
+STEP = """
+weights = tf.Variable(tf.zeros((3, 2)))
+
+@tf.function
+def step(x):
+    return x @ weights
+
+"""
+MODEL = "model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        STEP + "dataset = rows\n",
+        STEP + "def workload():\n    return placement_advisor.Workload(step=step, inputs=rows)\n",
+        MODEL + "dataset = rows\n",
+        # Targets are made up; the inputs are the user's all the same.
+        MODEL + "model.compile('sgd', 'mse')\ndataset = rows\n",
+    ],
+)
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_the_dataset_of_a_model_file_is_kept_as_it_was_written(write_model, code, batch_size):
+    found = load(str(write_model(ROWS + code)), name=None, mode=None, batch_size=batch_size)
+    assert [len(batch) for batch in found.dataset] == [4] * 4
+    assert found.batch_size == (batch_size or 4)
+    answer = timed(found.dataset, leading_size(found.specs), clock(MS))
+    assert isinstance(answer, InputTiming if batch_size is None else RunFailure)
+
+
+def test_a_model_file_without_a_dataset_has_none_to_time(write_model):
+    found = load(
+        str(write_model(ROWS + STEP + "inputs = np.zeros((4, 3), np.float32)\n")),
+        name=None,
+        mode=None,
+        batch_size=None,
+    )
+    assert found.dataset is None

@@ -1,0 +1,113 @@
+"""`placement_advisor.place`, on two logical CPUs: ops run where they should, results are equal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.children import Child
+
+_LIMIT_S = 120.0
+# TensorFlow's remapper is off for placed steps alone: fused kernels round differently.
+TOLERANCE = 2e-5
+# Grappler leaves out ops that compute nothing (identities, shapes that are known); variables and
+# inputs arrive as arguments. What is left shows where ops are.
+LEAST_SEEN_SHARE = 0.4
+STEPS = ("tape_step", "looping_step", "looked_up", "shared_embedding")
+
+
+@pytest.mark.parametrize("seed", [1, 2, None])
+@pytest.mark.parametrize("name", STEPS)
+def test_a_placed_step_trains_the_same_variables_to_the_same_values(
+    child: Child, name: str, seed: int | None, tmp_path: Path
+) -> None:
+    found: Any = child.call(
+        "placed_live:run_both_ways", name, seed, str(tmp_path), time_limit_s=_LIMIT_S
+    )
+    assert isinstance(found, dict), found
+    assert found["losses"] == pytest.approx(found["expected"], rel=TOLERANCE)
+    assert found["expected"][0] != pytest.approx(found["expected"][-1], rel=1e-3)
+    assert max(found["differences"]) <= TOLERANCE
+    assert found["same objects"]
+    assert found["is tf.function"]
+    seen = {op: device for op, device in found["ran on"].items() if op in found["plan"]}
+    assert len(seen) >= LEAST_SEEN_SHARE * len(found["plan"])
+    assert {op: found["plan"][op] for op in seen} == seen
+    assert found["copies"] > 0
+    if seed is None:
+        assert found["variables on"] == ["CPU:1"]
+
+
+def test_fit_trains_with_the_placed_step_and_the_other_methods_see_its_variables(
+    child: Child,
+) -> None:
+    found: Any = child.call("placed_live:fit_placed", time_limit_s=_LIMIT_S)
+    assert isinstance(found, dict), found
+    assert found["placed"] == pytest.approx(found["own"], rel=TOLERANCE)
+    for own, placed in zip(found["own weights"], found["placed weights"], strict=True):
+        np.testing.assert_allclose(placed, own, atol=TOLERANCE)
+
+
+def test_a_model_that_was_placed_can_be_placed_otherwise(child: Child) -> None:
+    found: Any = child.call("placed_live:place_twice", time_limit_s=_LIMIT_S)
+    own, placed, _ = found
+    assert placed == pytest.approx(own, rel=TOLERANCE)
+
+
+def test_a_function_traced_before_fails_instead_of_training_variables_nobody_sees(
+    child: Child,
+) -> None:
+    message = child.call("placed_live:old_function_fails", time_limit_s=_LIMIT_S)
+    assert message != "no error"
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("no GPU", "PlacementError: the placement uses 'GPU:0'; this process has CPU:0, CPU:1"),
+        (
+            "too few devices",
+            "PlacementError: the placement's worker:0, worker:1 need 2 GPUs or CPUs; "
+            "this process has CPU:0",
+        ),
+        ("another step", "PlacementError: random-1: made for another graph: this one has no op"),
+        (
+            "another shape at a call",
+            "PlacementError: the placed step is for inputs of shape (16, 8), not (5, 8)",
+        ),
+        (
+            "another structure at a call",
+            "PlacementError: the placed step takes other arguments: ",
+        ),
+        ("no step", "ModelError: place: a int is no step"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(
+    child: Child, what: str, expected: str
+) -> None:
+    message = child.call("placed_live:refused", what, time_limit_s=_LIMIT_S)
+    assert str(message).startswith(expected)
+
+
+def test_a_placement_file_of_another_graph_is_refused(child: Child, tmp_path: Path) -> None:
+    message = child.call("placed_live:another_fingerprint", str(tmp_path), time_limit_s=_LIMIT_S)
+    assert str(message).startswith("PlacementError: ")
+    assert "written for graph" in str(message)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", ["tape_step", "shared_embedding"])
+def test_a_step_traced_under_the_listing_asks_for_the_devices_of_the_placement(
+    child: Child, name: str, seed: int
+) -> None:
+    found: Any = child.call("placed_live:placed_by_listing", name, seed, time_limit_s=_LIMIT_S)
+    assert isinstance(found, dict), found
+    asked, wanted = found["asked"], found["wanted"]
+    assert {op for op in wanted if "gradient_tape/" in op} or name == "tape_step"
+    assert {op: asked.get(op) for op in wanted} == wanted
+    assert np.isfinite(found["loss"])

@@ -1,0 +1,66 @@
+"""The user's own step at several batch sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from placement_advisor.batch_sizes import batch_points
+from placement_advisor.tf.answers import RunFailure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.children import Child
+
+_LIMIT_S = 120.0
+_STEP = """
+import tensorflow as tf
+@tf.function
+def step(x, scale):
+    return tf.reduce_sum(x * scale, name="total") + 0.0 * tf.reduce_sum(tf.reshape(x, {shape}))
+inputs = tf.ones((8, 6)), tf.ones((6,))
+"""
+
+
+def _loaded(child: Child, folder: Path, *, shape: str = "(-1,)") -> Child:
+    path = folder / "step.py"
+    path.write_text(_STEP.format(shape=shape))
+    child.call(
+        "placement_advisor.tf.tracer:load_workload",
+        str(path), None, None, None, time_limit_s=_LIMIT_S,
+    )  # fmt: skip
+    return child
+
+
+def test_the_batch_is_cut_and_what_is_no_batch_stays_whole(child: Child, tmp_path: Path) -> None:
+    points = batch_points(_loaded(child, tmp_path), 8, [1_000_000])
+    assert [point.batch for point in points] == [8, 4, 2]
+    assert all(point.samples_per_s > 0 for point in points)
+
+
+def test_each_turn_times_the_same_number_of_steps(child: Child, tmp_path: Path) -> None:
+    times = _loaded(child, tmp_path).call(
+        "placement_advisor.tf.as_is:run_at_batches", (8, 4), 2, 3, time_limit_s=_LIMIT_S
+    )
+    assert {size: len(found) for size, found in times.items()} == {8: 6, 4: 6}
+
+
+def test_a_step_that_takes_its_own_batch_alone_gives_none(child: Child, tmp_path: Path) -> None:
+    loaded = _loaded(child, tmp_path, shape="(48,)")
+    answer = loaded.call(
+        "placement_advisor.tf.as_is:run_at_batches", (8, 4), 1, 1, time_limit_s=_LIMIT_S
+    )
+    assert isinstance(answer, RunFailure)
+    assert batch_points(loaded, 8, [1_000_000]) == ()
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "as_is_ns"), [(None, [1]), (3, [1]), (8, []), (8, [2_000_000_000])]
+)
+def test_nothing_is_run_where_it_cannot_tell_or_takes_too_long(
+    child: Child, batch_size: int | None, as_is_ns: list[int]
+) -> None:
+    # Nothing is loaded: any call would fail.
+    assert batch_points(child, batch_size, as_is_ns) == ()
