@@ -127,7 +127,7 @@ def _priced_against(
     problem: Problem, sets: Sequence[Sequence[tuple[int, ...]]]
 ) -> list[float] | None:
     """Return the prices at which the sets are worth least; None if that is not less than all."""
-    model = model_builder.Model()  # type: ignore[no-untyped-call]
+    model = model_builder.Model()
     price = [model.new_num_var(0.0, 1.0, "") for _ in problem.groups]
     dearest = [model.new_num_var(0.0, 1.0, "") for _ in problem.pools]
     model.add(sum(price) == 1.0)

@@ -133,7 +133,7 @@ def _work_over_devices(problem: Problem) -> float:
 
 def _prices(work: Floats, counts: Floats) -> Floats:
     """Return the dual prices of the pools: how dear a unit of their time is."""
-    model = model_builder.Model()  # type: ignore[no-untyped-call]
+    model = model_builder.Model()
     time = model.new_num_var(0.0, float("inf"), "")
     loads: list[list[model_builder.LinearExpr]] = [[] for _ in counts]
     for row in work:
