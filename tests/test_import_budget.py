@@ -13,7 +13,7 @@ from command_runs import _ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-SLOW = ("tensorflow", "keras", "networkx", "matplotlib", "numba")
+SLOW = ("tensorflow", "keras", "networkx", "matplotlib", "numba", "ortools")
 # One process runs all command lines, from the ones that should import least to most. The fork
 # server counts too: it imports TensorFlow.
 SCRIPT = f"""
@@ -56,6 +56,9 @@ def test_help_and_usage_errors_import_nothing_slow(
         "simulate --help": 0,
         "simulate nowhere.graph.json.gz --placement p.json": 2,
         "simulate notes.txt --placement p.json --hardware 2xT4": 2,
+        "search --help": 0,
+        "search nowhere.json": 2,
+        "search notes.txt --contiguous": 2,
         "calibrate --devices 1": 2,
         "calibrate --testbed none": 2,
         "analyze model.py --devices 1": 2,

@@ -15,6 +15,7 @@ from placement_advisor.cli.calibrate import calibrate
 from placement_advisor.cli.doctor import doctor
 from placement_advisor.cli.explain import explain
 from placement_advisor.cli.graph import graph
+from placement_advisor.cli.search import search
 from placement_advisor.cli.simulate import simulate
 from placement_advisor.cli.trace import trace
 from placement_advisor.cli.verify import verify
@@ -39,6 +40,7 @@ app.command()(analyze)
 app.command()(trace)
 app.command()(graph)
 app.command()(simulate)
+app.command()(search)
 app.command()(verify)
 app.command()(calibrate)
 app.command()(doctor)

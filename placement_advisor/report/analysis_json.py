@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from placement_advisor.simulate.sensitivity import PredictedRatio
 
 SCHEMA_VERSION = 1
-SCHEMA_NAMES = ("analysis", "placement", "trace", "simulation", "calibration", "doctor")
+SCHEMA_NAMES = ("analysis", "placement", "trace", "simulation", "search", "calibration", "doctor")
 # Stages of an analysis; one that did not happen (nothing runs with --no-run) is null.
 STAGES = (
     "import",

@@ -115,6 +115,8 @@ def _runs(pool: Pool, group: Sequence[int]) -> bool:
 def _is_impossible(problem: Problem, groups: Sequence[Sequence[int]]) -> bool:
     """Return whether the devices have no room for groups that all need one with a limit."""
     sizes = [sum(problem.size_bytes[op] for op in group) for group in groups]
+    if not groups:
+        return False
     rooms = [(pool, pool.capacity_bytes) for pool in problem.pools for _ in pool.devices]
     if sum(sizes) > sum(room for _, room in rooms if room is not None):
         return True

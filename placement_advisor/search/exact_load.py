@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 # Of the load that is to be beaten: what differs by less counts as equal.
 _UNITS = 10**8
+# Several searches that take turns, which is the same on any number of cores. One alone gives worse
+# bounds: 25.5 instead of 26.3 for 6 layers of BERT within 20 s.
+_SEARCHES = 4
 # A second of the solver's own deterministic clock takes about four of a core.
 UNITS_PER_SOLVER_SECOND = 4.0
 # Models of more 0-1 variables take minutes to build and find nothing in time.
@@ -116,8 +119,8 @@ class _LoadModel:
     def solve(self, effort: Effort) -> LoadBelow:
         solver = cp_model.CpSolver()
         solver.parameters.random_seed = effort.seed
-        # One search at a time is the same on any number of cores.
-        solver.parameters.num_workers = 1
+        solver.parameters.num_workers = _SEARCHES
+        solver.parameters.interleave_search = True
         solver.parameters.max_deterministic_time = effort.units / UNITS_PER_SOLVER_SECOND
         if effort.time_limit_s is not None:
             solver.parameters.max_time_in_seconds = effort.time_limit_s

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a device is loaded with, in the problem's unit of time."""
+    """What a device is loaded with, in the problem's unit of time, and the memory it needs."""
 
-    work: float = 0.0
-    copies: float = 0.0
+    work: float
+    copies: float
+    held_bytes: int
 
     @property
     def total(self) -> float:
@@ -54,7 +55,17 @@ def loads(problem: Problem, device_of: Sequence[str]) -> dict[str, Load]:
         for end in (home, *targets) if targets else ():
             if problem.pool_of[end].pays_for_copies:
                 copies[end] += problem.copy_time[op]
-    return {name: Load(work=work[name], copies=copies[name]) for name in problem.devices}
+    held_bytes = problem.held_bytes(device_of)
+    return {
+        name: Load(work=work[name], copies=copies[name], held_bytes=held_bytes[name])
+        for name in problem.devices
+    }
+
+
+def device_loads(problem: Problem, device_of: Sequence[str]) -> dict[str, Load]:
+    """Return the load of each device, given the device of each op, by whatever groups."""
+    alone = tuple((op,) for op in range(len(problem.ops)))
+    return loads(replace(problem, groups=alone), device_of)
 
 
 def largest_load(problem: Problem, device_of: Sequence[str]) -> float:

@@ -1,0 +1,76 @@
+"""A search's result as text: the verdict, what each device has to do, and what the bound means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.report.tables import one_line
+from placement_advisor.report.trace_summary import aligned, fact
+from placement_advisor.search.effort import Stop
+from placement_advisor.search.loads import device_loads
+from placement_advisor.search.searched import Objective
+from placement_advisor.units import format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from placement_advisor.search.searched import Searched
+
+_WHY_STOPPED = {
+    Stop.EFFORT: "the effort was used up; more may find better: --effort",
+    Stop.CLOCK: "the time limit cut it, so another run may differ",
+    Stop.SIZE: "the graph is too large for a proof",
+}
+
+
+def render_search(searched: Searched) -> str:
+    """Return the text."""
+    parts = [[_verdict(searched)], list(_facts(searched)), list(_devices(searched))]
+    return "\n\n".join("\n".join(map(str.rstrip, part)) for part in parts) + "\n"
+
+
+def _verdict(searched: Searched) -> str:
+    what = "one step takes"
+    if searched.objective is Objective.THROUGHPUT:
+        kind = "contiguous" if searched.contiguous else "any"
+        what = f"the fullest device of a pipeline ({kind} placement) works"
+    value = f"{_time(searched, searched.objective_value)} simulated"
+    if searched.is_proven:
+        return f"{what} {value}: proved, no such placement is better"
+    gap = 1 - searched.lower_bound / searched.objective_value
+    return f"{what} {value}: the best found, at most {gap * 100:.1f} % above the best possible"
+
+
+def _facts(searched: Searched) -> Iterator[str]:
+    used = len(set(searched.device_of))
+    yield fact("graph", one_line(f"{searched.graph_file}: {len(searched.problem.ops)} ops"))
+    yield fact("machine", one_line(f"{searched.machine}; {used} used"))
+    costs = "assumed: a roofline" if searched.in_ns else "the file's, in its own unit of time"
+    yield fact("costs", costs)
+    bound = _time(searched, searched.lower_bound)
+    yield fact("bound", f"{bound}: no such placement of these ops takes less, under these costs")
+    if searched.stopped_by is not Stop.PROOF:
+        yield fact("stopped", _WHY_STOPPED[searched.stopped_by])
+    spent = "" if searched.units is None else f", {searched.units:.1f} units of effort"
+    yield fact("search", f"{searched.seconds:.1f} s{spent}, seed {searched.effort.seed}")
+
+
+def _devices(searched: Searched) -> Iterator[str]:
+    problem = searched.problem
+    rows = [("load", "compute", "copies", "memory", "ops", "device")]
+    for name, load in device_loads(problem, searched.device_of).items():
+        rows.append(
+            (
+                _time(searched, load.total),
+                _time(searched, load.work),
+                _time(searched, load.copies),
+                format_bytes(load.held_bytes),
+                str(searched.device_of.count(name)),
+                one_line(name),
+            )
+        )
+    yield from aligned(rows)
+
+
+def _time(searched: Searched, value: float) -> str:
+    return format_ns(value) if searched.in_ns else f"{value:.6g}"

@@ -1,0 +1,179 @@
+"""Wires `advisor search`: a graph file -> the best placement that is found, with a bound for any.
+
+A file of msr-fiddle has times, devices and memory of its own. Of a graph that `advisor trace`
+wrote, costs are assumed: a roofline from the figures of each device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.clock import Clock
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.elsewhere import read_elsewhere
+from placement_advisor.errors import AdvisorError, PlacementError
+from placement_advisor.fiddle_file import is_fiddle, read_fiddle
+from placement_advisor.foreign_json import MisfitError, content, parse
+from placement_advisor.graph import OpGraph
+from placement_advisor.graph_problem import throughput_problem
+from placement_advisor.search.conflict import find_conflict
+from placement_advisor.search.effort import Stop
+from placement_advisor.search.searched import Objective, Searched
+from placement_advisor.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.search.effort import Effort
+    from placement_advisor.search.problem import Problem
+
+DEFAULT_DEVICES = 2
+# A conflict is named to be found, and an error is one line.
+_MOST_NAMED = 8
+_GZIP = b"\x1f\x8b"
+
+
+def search_file(
+    graph_file: Path,
+    *,
+    objective: Objective,
+    contiguous: bool,
+    devices: int | None,
+    hardware: str | None,
+    effort: Effort,
+) -> Searched:
+    """Search the best placement of a graph file.
+
+    Raises:
+        AdvisorError: the file cannot be read, the options do not fit it, no placement is possible,
+            or none was found.
+    """
+    clock = Clock()
+    with clock.stage("search"):
+        problem, machine, in_ns = _read(graph_file, objective, devices, hardware)
+        _check(graph_file, problem)
+        found = _searched(problem, objective, effort, contiguous=contiguous)
+    device_of, value = found.device_of, found.objective_value
+    if device_of is None or value is None:
+        raise _nothing_found(graph_file, is_proven=found.is_proven, contiguous=contiguous)
+    return Searched(
+        graph_file=str(graph_file),
+        machine=machine,
+        objective=objective,
+        contiguous=contiguous,
+        in_ns=in_ns,
+        problem=problem,
+        device_of=device_of,
+        objective_value=value,
+        lower_bound=found.lower_bound,
+        is_proven=found.is_proven,
+        stopped_by=found.stopped_by,
+        effort=effort,
+        units=found.units,
+        seconds=clock.timings_ns()["search"] / NS_PER_S,
+    )
+
+
+def _read(
+    graph_file: Path, objective: Objective, devices: int | None, hardware: str | None
+) -> tuple[Problem, str, bool]:
+    """Return the problem, what it is about in words, and whether its times are in ns."""
+    try:
+        data = content(graph_file)
+        document = None if data.startswith(_GZIP) else parse(data)
+        problem = read_fiddle(document) if is_fiddle(document) else None
+    except MisfitError as misfit:
+        raise AdvisorError(f"{graph_file}: {misfit}", hint=_WHAT_IS_READ) from None
+    if problem is not None:
+        if devices is not None or hardware is not None:
+            raise AdvisorError(
+                f"{graph_file} names its own devices",
+                hint="leave out --devices and --hardware",
+            )
+        return problem, f"the file's own: {', '.join(problem.devices)}", False
+    if document is not None:
+        raise AdvisorError(f"{graph_file}: neither format that is read", hint=_WHAT_IS_READ)
+    graph = OpGraph.load(graph_file)
+    if objective is Objective.LATENCY:
+        # The one place to call what searches op graphs for latency.
+        raise AdvisorError(
+            f"{graph_file}: graphs of `advisor trace` are searched for throughput only",
+            hint="give --objective throughput",
+        )
+    if hardware is not None:
+        return throughput_problem(graph, read_elsewhere(hardware, None).cluster), hardware, True
+    cluster = assumed_cluster(devices or DEFAULT_DEVICES)
+    return throughput_problem(graph, cluster), "CPU workers, one core each", True
+
+
+_WHAT_IS_READ = "GRAPH is a file of `advisor trace`, or JSON in the format of msr-fiddle"
+
+
+def _check(graph_file: Path, problem: Problem) -> None:
+    if not problem.ops:
+        raise AdvisorError(f"{graph_file}: nothing in it can be placed")
+    conflict = find_conflict(problem)
+    if conflict is not None:
+        named = ", ".join(conflict.ops[:_MOST_NAMED])
+        if len(conflict.ops) > _MOST_NAMED:
+            named += f", … ({len(conflict.ops)} ops)"
+        raise PlacementError(
+            f"{graph_file}: no placement is possible: {named}: {conflict.reason}",
+            hint="give them devices that run them and have the memory",
+        )
+
+
+def _nothing_found(graph_file: Path, *, is_proven: bool, contiguous: bool) -> AdvisorError:
+    if is_proven:
+        kind = "contiguous placement" if contiguous else "placement"
+        hint = "try --no-contiguous" if contiguous else "give them devices with more memory"
+        return PlacementError(f"{graph_file}: no {kind} is possible (proved)", hint=hint)
+    return AdvisorError(
+        f"{graph_file}: no placement was found, and it is not proved that there is none",
+        hint="search longer: --effort, --time-limit",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What a search answers, whatever its objective; ``device_of`` by op, None if nothing."""
+
+    device_of: tuple[str, ...] | None
+    objective_value: float | None
+    lower_bound: float
+    is_proven: bool
+    stopped_by: Stop
+    units: float | None
+
+
+def _searched(
+    problem: Problem, objective: Objective, effort: Effort, *, contiguous: bool
+) -> _Found:
+    if objective is Objective.LATENCY:
+        return _least_makespan(problem, effort)
+    from placement_advisor.search.max_load import max_load
+
+    found = max_load(problem, effort, contiguous=contiguous)
+    return _Found(
+        device_of=found.device_of,
+        objective_value=found.objective_value,
+        lower_bound=found.lower_bound,
+        is_proven=found.is_proven,
+        stopped_by=found.stopped_by,
+        units=found.units,
+    )
+
+
+def _least_makespan(problem: Problem, effort: Effort) -> _Found:
+    from placement_advisor.search.makespan import least_makespan
+
+    found = least_makespan(problem, effort)
+    return _Found(
+        device_of=found.device_of,
+        objective_value=found.objective_value,
+        lower_bound=found.lower_bound,
+        is_proven=found.is_proven,
+        stopped_by=Stop(found.stopped_by),
+        units=None,
+    )
