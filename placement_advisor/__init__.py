@@ -1,7 +1,69 @@
-"""Device-placement profiler and advisor for TensorFlow models."""
+"""Device-placement profiler and advisor for TensorFlow models.
 
-from placement_advisor.placing import place
+What is named here is public; it is imported when it is first asked for, and TensorFlow only by
+`place` when it is called. A model file that imports `Workload` pays for nothing else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from placement_advisor.workload import Workload
 
-__all__ = ["Workload", "place"]
+if TYPE_CHECKING:
+    from placement_advisor.api import SearchResult, analyze, lower_bound, search, simulate
+    from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+    from placement_advisor.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
+    from placement_advisor.errors import AdvisorError, PlacementError
+    from placement_advisor.graph import Edge, Op, OpGraph, Role
+    from placement_advisor.placement import Placement
+    from placement_advisor.placing import place
+
+_MODULES = {
+    "api": ("SearchResult", "analyze", "lower_bound", "search", "simulate"),
+    "cost.table": ("CostBasis", "CostTable", "OpCost"),
+    "devices": ("Basis", "Cluster", "CopyWork", "Device", "Dispatch", "Link"),
+    "errors": ("AdvisorError", "PlacementError"),
+    "graph": ("Edge", "Op", "OpGraph", "Role"),
+    "placement": ("Placement",),
+    "placing": ("place",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "AdvisorError",
+    "Basis",
+    "Cluster",
+    "CopyWork",
+    "CostBasis",
+    "CostTable",
+    "Device",
+    "Dispatch",
+    "Edge",
+    "Link",
+    "Op",
+    "OpCost",
+    "OpGraph",
+    "Placement",
+    "PlacementError",
+    "Role",
+    "SearchResult",
+    "Workload",
+    "analyze",
+    "lower_bound",
+    "place",
+    "search",
+    "simulate",
+]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from placement_advisor.input_timing import InputTiming
     from placement_advisor.measure import Interval, Measurement
     from placement_advisor.placement import Placement
-    from placement_advisor.simulate.break_even import BreakEven
-    from placement_advisor.simulate.schedule import Schedule
-    from placement_advisor.simulate.sensitivity import PredictedRatio
+    from placement_advisor.simulator.break_even import BreakEven
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import PredictedRatio
 
 
 class FailureKind(StrEnum):

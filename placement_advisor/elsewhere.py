@@ -17,7 +17,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.hardware import read_hardware
 from placement_advisor.profile.recorded import read_recorded
 from placement_advisor.profile.recorded_costs import recorded_costs, recorded_links
-from placement_advisor.simulate.sensitivity import Doubt
+from placement_advisor.simulator.sensitivity import Doubt
 from placement_advisor.testbed import TestbedKind, TestbedPlan
 from placement_advisor.units import format_share
 

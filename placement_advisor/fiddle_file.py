@@ -24,7 +24,7 @@ from placement_advisor.foreign_json import (
     shown,
     within,
 )
-from placement_advisor.search.problem import Pool, Problem
+from placement_advisor.solvers.problem import Pool, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

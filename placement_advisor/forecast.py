@@ -14,11 +14,11 @@ from placement_advisor.compare import WORTHWHILE_RATIO
 from placement_advisor.placement import Placement
 from placement_advisor.report.tables import CERTIFICATE, GRAPH
 from placement_advisor.report.write import write_prediction
-from placement_advisor.search.latency import least_step
-from placement_advisor.simulate.break_even import break_even
-from placement_advisor.simulate.engine import Simulator
-from placement_advisor.simulate.peak import shortages
-from placement_advisor.simulate.sensitivity import Sensitivity
+from placement_advisor.simulator.break_even import break_even
+from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.peak import shortages
+from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.solvers.latency import least_step
 from placement_advisor.trial import BASELINE
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.not_applicable import NotApplicable
     from placement_advisor.elsewhere import Prices
     from placement_advisor.graph import OpGraph
-    from placement_advisor.search.effort import Effort
-    from placement_advisor.simulate.break_even import BreakEven
-    from placement_advisor.simulate.schedule import Schedule
-    from placement_advisor.simulate.sensitivity import PredictedRatio
+    from placement_advisor.simulator.break_even import BreakEven
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import PredictedRatio
+    from placement_advisor.solvers.effort import Effort
 
 # Where copies cost so much of what they cost here, a split is looked for that may win there.
 _FASTER = (0.1, 0.001)

@@ -16,11 +16,10 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph import Role
 from placement_advisor.membership import membership, variable_of
 from placement_advisor.placement import placed_ops
-from placement_advisor.search.problem import Pool, Problem
+from placement_advisor.solvers.problem import Pool, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,12 +32,8 @@ _WORKLESS = frozenset({Role.INPUT, Role.VARIABLE})
 _AFTER_FORWARD = frozenset({Role.BACKWARD, Role.UPDATE})
 
 
-def throughput_problem(graph: OpGraph, cluster: Cluster) -> Problem:
-    """Return the problem, with times in ns from assumed costs.
-
-    Raises:
-        ValueError: a device or host has no peak or no memory bandwidth.
-    """
+def throughput_problem(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> Problem:
+    """Return the problem, with times in ns; ``costs`` are those of every device and host."""
     ops = placed_ops(graph)
     number = {op.name: i for i, op in enumerate(ops)}
     edges = {
@@ -53,7 +48,7 @@ def throughput_problem(graph: OpGraph, cluster: Cluster) -> Problem:
         size_bytes=tuple(op.parameter_bytes + sum(b or 0 for b in op.output_bytes) for op in ops),
         backward=frozenset(i for i, op in enumerate(ops) if op.role in _AFTER_FORWARD),
         groups=_groups(graph, ops),
-        pools=_pools(ops, cluster, roofline_by_place(graph, cluster)),
+        pools=_pools(ops, cluster, costs),
     )
 
 

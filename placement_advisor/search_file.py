@@ -11,22 +11,26 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.clock import Clock
 from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.elsewhere import read_elsewhere
 from placement_advisor.errors import AdvisorError, PlacementError
 from placement_advisor.fiddle_file import is_fiddle, read_fiddle
 from placement_advisor.foreign_json import MisfitError, content, parse
 from placement_advisor.graph import OpGraph
 from placement_advisor.graph_problem import throughput_problem
-from placement_advisor.search.conflict import find_conflict
-from placement_advisor.search.effort import Stop
-from placement_advisor.search.searched import Objective, Searched
+from placement_advisor.solvers.conflict import find_conflict
+from placement_advisor.solvers.effort import Stop
+from placement_advisor.solvers.searched import Objective, Searched
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from placement_advisor.search.effort import Effort
-    from placement_advisor.search.problem import Problem
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.devices import Cluster
+    from placement_advisor.solvers.effort import Effort
+    from placement_advisor.solvers.problem import Problem
 
 DEFAULT_DEVICES = 2
 # A conflict is named to be found, and an error is one line.
@@ -51,18 +55,19 @@ def search_file(
     """
     clock = Clock()
     with clock.stage("search"):
-        problem, machine, in_ns = _read(graph_file, objective, devices, hardware)
-        _check(graph_file, problem)
-        found = _searched(problem, objective, effort, contiguous=contiguous)
+        asked = _read(graph_file, devices, hardware)
+        problem = asked.problem
+        _check(graph_file, problem, objective, is_step=asked.step is not None)
+        found = _searched(asked, objective, effort, contiguous=contiguous)
     device_of, value = found.device_of, found.objective_value
     if device_of is None or value is None:
         raise _nothing_found(graph_file, is_proven=found.is_proven, contiguous=contiguous)
     return Searched(
         graph_file=str(graph_file),
-        machine=machine,
+        machine=asked.machine,
         objective=objective,
         contiguous=contiguous,
-        in_ns=in_ns,
+        in_ns=asked.step is not None,
         problem=problem,
         device_of=device_of,
         objective_value=value,
@@ -75,10 +80,25 @@ def search_file(
     )
 
 
-def _read(
-    graph_file: Path, objective: Objective, devices: int | None, hardware: str | None
-) -> tuple[Problem, str, bool]:
-    """Return the problem, what it is about in words, and whether its times are in ns."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A traced step and the devices that it is to run on."""
+
+    graph: OpGraph
+    costs: Mapping[str, CostTable]
+    cluster: Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What a file asks: a problem, the machine in words, and the step if the file holds one."""
+
+    problem: Problem
+    machine: str
+    step: _Step | None
+
+
+def _read(graph_file: Path, devices: int | None, hardware: str | None) -> _Asked:
     try:
         data = content(graph_file)
         document = None if data.startswith(_GZIP) else parse(data)
@@ -91,28 +111,33 @@ def _read(
                 f"{graph_file} names its own devices",
                 hint="leave out --devices and --hardware",
             )
-        return problem, f"the file's own: {', '.join(problem.devices)}", False
+        machine = f"the file's own: {', '.join(problem.devices)}"
+        return _Asked(problem=problem, machine=machine, step=None)
     if document is not None:
         raise AdvisorError(f"{graph_file}: neither format that is read", hint=_WHAT_IS_READ)
     graph = OpGraph.load(graph_file)
-    if objective is Objective.LATENCY:
-        # The one place to call what searches op graphs for latency.
-        raise AdvisorError(
-            f"{graph_file}: graphs of `advisor trace` are searched for throughput only",
-            hint="give --objective throughput",
-        )
-    if hardware is not None:
-        return throughput_problem(graph, read_elsewhere(hardware, None).cluster), hardware, True
-    cluster = assumed_cluster(devices or DEFAULT_DEVICES)
-    return throughput_problem(graph, cluster), "CPU workers, one core each", True
+    machine = hardware or "CPU workers, one core each"
+    cluster = (
+        assumed_cluster(devices or DEFAULT_DEVICES)
+        if hardware is None
+        else read_elsewhere(hardware, None).cluster
+    )
+    costs = roofline_by_place(graph, cluster)
+    return _Asked(
+        problem=throughput_problem(graph, costs, cluster),
+        machine=machine,
+        step=_Step(graph=graph, costs=costs, cluster=cluster),
+    )
 
 
 _WHAT_IS_READ = "GRAPH is a file of `advisor trace`, or JSON in the format of msr-fiddle"
 
 
-def _check(graph_file: Path, problem: Problem) -> None:
+def _check(graph_file: Path, problem: Problem, objective: Objective, *, is_step: bool) -> None:
     if not problem.ops:
         raise AdvisorError(f"{graph_file}: nothing in it can be placed")
+    if is_step and objective is Objective.LATENCY:
+        return  # What a step holds at a time is known when it is simulated.
     conflict = find_conflict(problem)
     if conflict is not None:
         named = ", ".join(conflict.ops[:_MOST_NAMED])
@@ -147,12 +172,13 @@ class _Found:
     units: float | None
 
 
-def _searched(
-    problem: Problem, objective: Objective, effort: Effort, *, contiguous: bool
-) -> _Found:
+def _searched(asked: _Asked, objective: Objective, effort: Effort, *, contiguous: bool) -> _Found:
+    problem = asked.problem
     if objective is Objective.LATENCY:
+        if asked.step is not None:
+            return _least_step(asked.step, problem, effort)
         return _least_makespan(problem, effort)
-    from placement_advisor.search.max_load import max_load
+    from placement_advisor.solvers.max_load import max_load
 
     found = max_load(problem, effort, contiguous=contiguous)
     return _Found(
@@ -165,8 +191,22 @@ def _searched(
     )
 
 
+def _least_step(step: _Step, problem: Problem, effort: Effort) -> _Found:
+    from placement_advisor.step_search import search_step
+
+    found = search_step(step.graph, step.costs, step.cluster, effort)
+    return _Found(
+        device_of=tuple(found.placement.device_of[op] for op in problem.ops),
+        objective_value=found.step_ns,
+        lower_bound=found.bound.step_ns,
+        is_proven=found.is_proven,
+        stopped_by=found.stopped_by,
+        units=found.units,
+    )
+
+
 def _least_makespan(problem: Problem, effort: Effort) -> _Found:
-    from placement_advisor.search.makespan import least_makespan
+    from placement_advisor.solvers.makespan import least_makespan
 
     found = least_makespan(problem, effort)
     return _Found(

@@ -17,7 +17,7 @@ from placement_advisor.graph import OpGraph
 from placement_advisor.output_file import output_file
 from placement_advisor.placement import read_placement
 from placement_advisor.report.chrome_trace import chrome_trace
-from placement_advisor.simulate.simulation import Origin, Simulation, simulation
+from placement_advisor.simulator.simulation import Origin, Simulation, simulation
 
 if TYPE_CHECKING:
     from pathlib import Path

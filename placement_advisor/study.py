@@ -31,7 +31,7 @@ from placement_advisor.costing import calibrated, measure_costs
 from placement_advisor.elsewhere import ASSUMED_DOUBT, Prices
 from placement_advisor.fingerprints import testbed_fingerprint
 from placement_advisor.forecast import Forecast
-from placement_advisor.simulate.sensitivity import Doubt
+from placement_advisor.simulator.sensitivity import Doubt
 from placement_advisor.tf.answers import RunFailure
 from placement_advisor.trial import BASELINE, Entry, Trial, failure_of
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from placement_advisor.input_timing import InputTiming
     from placement_advisor.model_source import ModelSource
     from placement_advisor.placement import Placement
-    from placement_advisor.search.effort import Effort
+    from placement_advisor.solvers.effort import Effort
     from placement_advisor.testbed import Testbed, TestbedKind, TestbedPlan
     from placement_advisor.tf.answers import Traced
     from placement_advisor.trial import Watcher

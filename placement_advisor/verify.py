@@ -23,7 +23,7 @@ from placement_advisor.bounds.arguments import (
 from placement_advisor.certificate import RefusedError
 from placement_advisor.graph import Op, OpGraph, Role
 from placement_advisor.host_ops import host_bound
-from placement_advisor.simulate.engine import Simulator
+from placement_advisor.simulator.engine import Simulator
 
 if TYPE_CHECKING:
     from placement_advisor.certificate import Certificate

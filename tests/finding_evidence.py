@@ -12,7 +12,7 @@ from placement_advisor.devices import Basis, Cluster, Device, Link
 from placement_advisor.graph import Edge, Op, OpGraph, Role
 from placement_advisor.measure import Measurement
 from placement_advisor.placement import Placement
-from placement_advisor.simulate.engine import Simulator
+from placement_advisor.simulator.engine import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -20,14 +20,14 @@ from placement_advisor.devices import (
 )
 from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 from placement_advisor.placement import Placement, placed_ops
-from placement_advisor.simulate.engine import Simulator
+from placement_advisor.simulator.engine import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-    from placement_advisor.simulate.schedule import Schedule
+    from placement_advisor.simulator.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

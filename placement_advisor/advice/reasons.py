@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis import Bound, Candidate
     from placement_advisor.compare import Comparison
     from placement_advisor.measure import Interval, StepProfile
-    from placement_advisor.simulate.sensitivity import Doubt, PredictedRatio
+    from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 
 _VERDICT_WORDS = {
     Verdict.FASTER: "faster",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
     from placement_advisor.graph import OpGraph
-    from placement_advisor.simulate.engine import Simulator
+    from placement_advisor.simulator.engine import Simulator
 
 
 def bound_step(

@@ -11,7 +11,7 @@ from placement_advisor.bounds.arguments import AllArgument
 
 if TYPE_CHECKING:
     from placement_advisor.bounds.step import Step
-    from placement_advisor.simulate.engine import Simulator
+    from placement_advisor.simulator.engine import Simulator
 
 # A simulation of a step so small takes 50 µs.
 MAX_PLACEMENTS = 2**15

@@ -26,7 +26,7 @@ from placement_advisor.candidates.work import busy_ns
 from placement_advisor.host_ops import host_bound
 from placement_advisor.layer_view import layer_view
 from placement_advisor.placement import Placement
-from placement_advisor.search.problem import Pool, Problem
+from placement_advisor.solvers.problem import Pool, Problem
 from placement_advisor.structure.order import depth_first
 from placement_advisor.units import format_bytes, format_ns
 
@@ -65,7 +65,7 @@ def propose(
     Not applicable with one device or one layer, where no cut pays, or where none fits.
     """
     # What finds the cuts is compiled code, which takes a second to load.
-    from placement_advisor.search.along_order import best_along
+    from placement_advisor.solvers.along_order import best_along
 
     view = layer_view(graph)
     layers = depth_first(view)

@@ -1,6 +1,6 @@
 """The best placement that a search finds, starting from what all families propose.
 
-See `search.latency` for how it looks, and what it takes for a placement that fits.
+See `solvers.latency` for how it looks, and what it takes for a placement that fits.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.wording import counted
 from placement_advisor.layer_view import layer_view
-from placement_advisor.search.latency import least_step
-from placement_advisor.simulate.engine import Simulator
+from placement_advisor.simulator.engine import Simulator
+from placement_advisor.solvers.latency import least_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from placement_advisor.devices import Cluster
     from placement_advisor.graph import OpGraph
     from placement_advisor.placement import Placement
-    from placement_advisor.search.effort import Effort
+    from placement_advisor.solvers.effort import Effort
 
 FAMILY = "searched"
 MIN_DEVICES = 2

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placement_advisor import defaults
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import (
-    DEFAULT_TIME_LIMIT_S,
     BatchSize,
     ModeChoice,
     Model,
@@ -26,11 +26,6 @@ from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from placement_advisor.analysis import Analysis
-
-DEFAULT_DEVICES = 2
-DEFAULT_STEPS = 4
-DEFAULT_ROUNDS = 15
-DEFAULT_EFFORT = 5.0
 
 
 class TestbedChoice(StrEnum):
@@ -46,7 +41,7 @@ def analyze(
     model: Model,
     devices: Annotated[
         int | None,
-        typer.Option(min=2, help=f"How many devices to split over. Default: {DEFAULT_DEVICES}."),
+        typer.Option(min=2, help=f"How many devices to split over. Default: {defaults.DEVICES}."),
     ] = None,
     hardware: Annotated[
         str | None,
@@ -82,17 +77,17 @@ def analyze(
         typer.Option(
             min=0, help="Of the search for a better placement: units of about a second each."
         ),
-    ] = DEFAULT_EFFORT,
+    ] = defaults.EFFORT,
     seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
     batch_size: BatchSize = None,
     mode: ModeChoice = None,
     outputs: Outputs = None,
     steps: Annotated[
         int, typer.Option(min=1, help="Timed steps per candidate and round.")
-    ] = DEFAULT_STEPS,
+    ] = defaults.STEPS,
     rounds: Annotated[
         int, typer.Option(min=1, help="Interleaved timing rounds; more are added if in doubt.")
-    ] = DEFAULT_ROUNDS,
+    ] = defaults.ROUNDS,
     run: Annotated[
         bool, typer.Option("--run/--no-run", help="--no-run executes no step: simulated only.")
     ] = True,
@@ -104,11 +99,11 @@ def analyze(
         bool, typer.Option("--json", help="Print the analysis as JSON on stdout.")
     ] = False,
     quiet: Quiet = False,
-    time_limit: TimeLimit = DEFAULT_TIME_LIMIT_S,
+    time_limit: TimeLimit = defaults.TIME_LIMIT_S,
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
     from placement_advisor import pipeline
-    from placement_advisor.search.effort import Effort
+    from placement_advisor.solvers.effort import Effort
     from placement_advisor.study import AnalyzeOptions
     from placement_advisor.testbed import TestbedKind
 
@@ -124,7 +119,7 @@ def analyze(
         )
     options = AnalyzeOptions(
         source=source,
-        devices=devices or DEFAULT_DEVICES,
+        devices=devices or defaults.DEVICES,
         hardware=hardware,
         costs=costs,
         testbed=None if testbed is None else TestbedKind(testbed.value),

@@ -9,15 +9,14 @@ from typing import Annotated
 
 import typer
 
-from placement_advisor.cli.analyze import DEFAULT_DEVICES, TestbedChoice
+from placement_advisor.cli.analyze import TestbedChoice  # noqa: TC001 - typer reads it
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import Quiet  # noqa: TC001 - typer reads it
+from placement_advisor.defaults import DEVICES
 
 
 def calibrate(
-    devices: Annotated[
-        int, typer.Option(min=2, help="How many devices to measure.")
-    ] = DEFAULT_DEVICES,
+    devices: Annotated[int, typer.Option(min=2, help="How many devices to measure.")] = DEVICES,
     testbed: Annotated[
         TestbedChoice | None,
         typer.Option(help="What to measure. Default: GPUs if there are enough, else workers."),

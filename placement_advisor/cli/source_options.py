@@ -10,8 +10,6 @@ import typer
 from placement_advisor.errors import AdvisorError
 from placement_advisor.model_source import ModelSource, split_name
 
-DEFAULT_TIME_LIMIT_S = 300.0
-
 
 class Mode(StrEnum):
     """What to analyse."""

@@ -11,7 +11,6 @@ import typer
 
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import (
-    DEFAULT_TIME_LIMIT_S,
     BatchSize,
     ModeChoice,
     Model,
@@ -20,6 +19,7 @@ from placement_advisor.cli.source_options import (
     TimeLimit,
     model_source,
 )
+from placement_advisor.defaults import TIME_LIMIT_S
 
 if TYPE_CHECKING:
     from placement_advisor.model_source import ModelSource
@@ -41,7 +41,7 @@ def trace(
         bool, typer.Option("--json", help="Print the summary as JSON on stdout.")
     ] = False,
     quiet: Quiet = False,
-    time_limit: TimeLimit = DEFAULT_TIME_LIMIT_S,
+    time_limit: TimeLimit = TIME_LIMIT_S,
 ) -> None:
     """Trace a model into a graph file, and sum up what it holds."""
     from placement_advisor import pipeline

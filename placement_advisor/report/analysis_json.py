@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from placement_advisor.analysis import TestbedSummary as Testbed
     from placement_advisor.input_timing import InputTiming
     from placement_advisor.measure import StepProfile
-    from placement_advisor.simulate.schedule import Schedule
-    from placement_advisor.simulate.sensitivity import PredictedRatio
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import PredictedRatio
 
 SCHEMA_VERSION = 1
 SCHEMA_NAMES = ("analysis", "placement", "trace", "simulation", "search", "calibration", "doctor")

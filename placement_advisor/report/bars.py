@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from placement_advisor.analysis import Analysis, Candidate
-    from placement_advisor.simulate.schedule import Schedule
+    from placement_advisor.simulator.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.simulate.break_even import Axis
+from placement_advisor.simulator.break_even import Axis
 
 if TYPE_CHECKING:
-    from placement_advisor.simulate.break_even import BestSplit, BreakEven, Sweep, Swept
+    from placement_advisor.simulator.break_even import BestSplit, BreakEven, Sweep, Swept
 
 _UNITS = {Axis.BANDWIDTH: "bytes_per_s", Axis.LATENCY: "ns", Axis.BATCH: "samples"}
 

@@ -26,7 +26,7 @@ from placement_advisor.report.canvas import (
     drawable,
     save,
 )
-from placement_advisor.simulate.break_even import Axis
+from placement_advisor.simulator.break_even import Axis
 from placement_advisor.units import format_bandwidth, format_ns
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from placement_advisor.analysis import Analysis
-    from placement_advisor.simulate.break_even import BreakEven, Sweep
+    from placement_advisor.simulator.break_even import BreakEven, Sweep
 
 _HEIGHT_IN = 4.3
 # Three times as slow is as far from winning as thirty times.

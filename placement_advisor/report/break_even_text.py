@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.simulate.break_even import Axis, Outcome
+from placement_advisor.simulator.break_even import Axis, Outcome
 from placement_advisor.units import format_bandwidth, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from placement_advisor.simulate.break_even import BreakEven, Sweep
+    from placement_advisor.simulator.break_even import BreakEven, Sweep
 
 BREAK_EVEN_NOTE = (
     "One figure is changed at a time, and the best of the splits above taken at each value; what "

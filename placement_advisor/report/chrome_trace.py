@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from placement_advisor.graph import OpGraph
-    from placement_advisor.simulate.schedule import Schedule, Transfer
+    from placement_advisor.simulator.schedule import Schedule, Transfer
 
     Event = dict[str, Any]
     # Process and thread.

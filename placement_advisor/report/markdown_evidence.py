@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis import Analysis
     from placement_advisor.measure import Measurement, StepProfile
     from placement_advisor.report.tables import StepFigures
-    from placement_advisor.simulate.schedule import Schedule
+    from placement_advisor.simulator.schedule import Schedule
 
 # Rows of the nvprof-style table: enough to see what lies behind the top five of the terminal.
 REPORT_ACTIVITIES = 15

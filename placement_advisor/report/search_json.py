@@ -10,12 +10,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import __version__
-from placement_advisor.search.loads import device_loads
+from placement_advisor.solvers.loads import device_loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.search.searched import Searched
+    from placement_advisor.solvers.searched import Searched
 
 SCHEMA_VERSION = 1
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import __version__
-from placement_advisor.simulate.critical_path import time_by_kind
+from placement_advisor.simulator.critical_path import time_by_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.simulate.simulation import Simulation
+    from placement_advisor.simulator.simulation import Simulation
 
 SCHEMA_VERSION = 1
 

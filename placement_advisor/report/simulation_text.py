@@ -8,14 +8,14 @@ from placement_advisor.cost.table import CostBasis
 from placement_advisor.devices import Basis
 from placement_advisor.report.tables import one_line
 from placement_advisor.report.trace_summary import aligned, fact
-from placement_advisor.simulate.critical_path import PathKind, time_by_kind
+from placement_advisor.simulator.critical_path import PathKind, time_by_kind
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.simulate.critical_path import PathStep
-    from placement_advisor.simulate.simulation import Direction, Simulation
+    from placement_advisor.simulator.critical_path import PathStep
+    from placement_advisor.simulator.simulation import Direction, Simulation
 
 LONGEST_PARTS = 10
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis import Analysis, Candidate, Finding
     from placement_advisor.measure import Activity, Measurement, StepProfile
-    from placement_advisor.simulate.schedule import Schedule
+    from placement_advisor.simulator.schedule import Schedule
 
 # The candidate that all others are compared with.
 BASELINE = "single"

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis import Analysis
-    from placement_advisor.simulate.schedule import Schedule
-    from placement_advisor.simulate.sensitivity import PredictedRatio
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import PredictedRatio
 
 
 def write_prediction(schedule: Schedule, ratio: PredictedRatio | None, path: Path) -> None:

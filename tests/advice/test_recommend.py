@@ -13,8 +13,8 @@ from placement_advisor.analysis import (
 from placement_advisor.compare import Comparison
 from placement_advisor.devices import Cluster
 from placement_advisor.measure import Interval, Measurement, StepProfile, TransferTotal
-from placement_advisor.simulate.schedule import Schedule
-from placement_advisor.simulate.sensitivity import Doubt, PredictedRatio
+from placement_advisor.simulator.schedule import Schedule
+from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 
 TESTBED = TestbedSummary(
     kind="workers",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from placement_advisor.simulate import kernel
+from placement_advisor.simulator import kernel
 
 _COUNTS = (1_000, 20_000, 200_000)
 _DEVICES = 4

@@ -18,7 +18,7 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import Child, ChildFailure, preload
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.hardware import read_hardware
-from placement_advisor.simulate.engine import Simulator
+from placement_advisor.simulator.engine import Simulator
 
 _MODEL = Path(__file__).parents[2] / "sample_models" / "resnet50.py"
 _REPEATS = 5

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from placement_advisor.search.effort import Effort
-from placement_advisor.search.etf import etf
-from placement_advisor.search.heft import heft
-from placement_advisor.search.makespan import Makespan, fast_timetable, least_makespan
-from placement_advisor.search.msct import msct
-from placement_advisor.search.problem import Pool, Problem
+from placement_advisor.solvers.effort import Effort
+from placement_advisor.solvers.etf import etf
+from placement_advisor.solvers.heft import heft
+from placement_advisor.solvers.makespan import Makespan, fast_timetable, least_makespan
+from placement_advisor.solvers.msct import msct
+from placement_advisor.solvers.problem import Pool, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from placement_advisor.fiddle_file import read_fiddle
-from placement_advisor.search.effort import Effort
-from placement_advisor.search.max_load import max_load
+from placement_advisor.solvers.effort import Effort
+from placement_advisor.solvers.max_load import max_load
 
 _REFERENCE = {True: "contig_UB", False: "noncontig_UB"}
 

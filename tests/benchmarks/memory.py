@@ -31,8 +31,8 @@ from placement_advisor.costing import calibrated, measure_costs
 from placement_advisor.profile.memory import MeasuredMemory, measured_memory
 from placement_advisor.profile.windows import host_lines, step_windows
 from placement_advisor.profile.xplane import read_planes
-from placement_advisor.simulate.engine import Simulator
-from placement_advisor.simulate.memory import peak_memory
+from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.testbed import ProfileFiles, Testbed, TestbedKind, plan_testbed
 from placement_advisor.trial import Entry, Trial
 from placement_advisor.units import format_bytes
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
     from placement_advisor.placement import Placement
-    from placement_advisor.simulate.peak import PeakMemory
+    from placement_advisor.simulator.peak import PeakMemory
     from placement_advisor.tf.answers import Traced
 
 _SAMPLES = Path(__file__).parents[2] / "sample_models"

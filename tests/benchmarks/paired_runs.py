@@ -18,8 +18,8 @@ from placement_advisor.compare import compare
 from placement_advisor.costing import calibrated, measure_costs
 from placement_advisor.measure import Interval, Measurement
 from placement_advisor.report.write import write_prediction
-from placement_advisor.simulate.engine import Simulator
-from placement_advisor.simulate.sensitivity import Sensitivity
+from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.study import MEASURED_DOUBT
 from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
 from placement_advisor.trial import BASELINE, Entry, Trial
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
     from placement_advisor.placement import Placement
-    from placement_advisor.simulate.schedule import Schedule
-    from placement_advisor.simulate.sensitivity import PredictedRatio
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.tf.answers import Traced
 
 _DEVICES = 2

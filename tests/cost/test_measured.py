@@ -13,7 +13,7 @@ from placement_advisor.devices import Cluster, Device, Dispatch
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph import Op, OpGraph, Role
 from placement_advisor.placement import Placement
-from placement_advisor.simulate.engine import simulate
+from placement_advisor.simulator.engine import simulate
 
 
 def graph_of(*ops: tuple[str, str]) -> OpGraph:

@@ -27,8 +27,8 @@ from placement_advisor.measure import (
     TransferTotal,
 )
 from placement_advisor.placement import Placement
-from placement_advisor.simulate.peak import PeakMemory
-from placement_advisor.simulate.schedule import OpRun, Schedule, Transfer
+from placement_advisor.simulator.peak import PeakMemory
+from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
 
 US = 1_000
 W0, W1 = "worker:0", "worker:1"

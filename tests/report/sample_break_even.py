@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import sample_analysis
 
 from placement_advisor.input_timing import InputTiming
-from placement_advisor.simulate.break_even import (
+from placement_advisor.simulator.break_even import (
     Axis,
     BestSplit,
     BreakEven,

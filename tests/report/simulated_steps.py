@@ -8,7 +8,7 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
 from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 from placement_advisor.placement import Placement
-from placement_advisor.simulate.simulation import Origin, Simulation, simulation
+from placement_advisor.simulator.simulation import Origin, Simulation, simulation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from placement_advisor.report.input_text import input_line
 from placement_advisor.report.markdown import render_markdown
 from placement_advisor.report.terminal import render_terminal
 from placement_advisor.report.write import write_reports
-from placement_advisor.simulate.break_even import Outcome
+from placement_advisor.simulator.break_even import Outcome
 
 if TYPE_CHECKING:
     from placement_advisor.analysis import Analysis

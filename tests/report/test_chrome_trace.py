@@ -11,7 +11,7 @@ from simulated_steps import towers
 from placement_advisor.report.chrome_trace import chrome_trace
 
 if TYPE_CHECKING:
-    from placement_advisor.simulate.simulation import Simulation
+    from placement_advisor.simulator.simulation import Simulation
 
 Event = dict[str, Any]
 

@@ -10,7 +10,7 @@ from simulated_steps import towers
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.report.analysis_json import load_schema
 from placement_advisor.report.simulation_json import simulation_as_json
-from placement_advisor.simulate.critical_path import PathKind
+from placement_advisor.simulator.critical_path import PathKind
 
 SCHEMA = load_schema("simulation")
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import Finding
-from placement_advisor.simulate.peak import shortages
+from placement_advisor.simulator.peak import shortages
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
     from placement_advisor.advice.findings.evidence import Evidence
-    from placement_advisor.simulate.peak import Shortage
+    from placement_advisor.simulator.peak import Shortage
 
 CODE = "PA401"
 NAME = "does-not-fit"

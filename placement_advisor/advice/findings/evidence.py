@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from placement_advisor.graph import OpGraph
     from placement_advisor.input_timing import InputTiming
     from placement_advisor.placement import Placement
-    from placement_advisor.simulate.engine import Simulator
-    from placement_advisor.simulate.schedule import Schedule
+    from placement_advisor.simulator.engine import Simulator
+    from placement_advisor.simulator.schedule import Schedule
 
 YOUR_SPLIT = "your own split"
 # What gains less cannot be told from nothing in any measurement.

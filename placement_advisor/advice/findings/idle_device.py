@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.advice.findings.moves import best_layer_move
 from placement_advisor.analysis import Finding
-from placement_advisor.simulate.idle import device_times
+from placement_advisor.simulator.idle import device_times
 from placement_advisor.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from placement_advisor.advice.findings.evidence import Evidence, Split
-    from placement_advisor.simulate.idle import DeviceTime
+    from placement_advisor.simulator.idle import DeviceTime
 
 CODE = "PA203"
 NAME = "idle-device"

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.advice.findings.moves import Move, best_move, layer_ops
 from placement_advisor.analysis import Finding
-from placement_advisor.simulate.critical_path import PathKind, critical_path
+from placement_advisor.simulator.critical_path import PathKind, critical_path
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from placement_advisor.advice.findings.evidence import Evidence, Split
-    from placement_advisor.simulate.schedule import Transfer
+    from placement_advisor.simulator.schedule import Transfer
 
 CODE = "PA201"
 NAME = "step-waits-for-transfers"

@@ -11,7 +11,7 @@ from placement_advisor.work.bookkeeping import VARIABLE_READ_KINDS
 
 if TYPE_CHECKING:
     from placement_advisor.advice.findings.evidence import Evidence, Split
-    from placement_advisor.simulate.schedule import Transfer
+    from placement_advisor.simulator.schedule import Transfer
 
 CODE = "PA103"
 NAME = "variable-read-across-devices"

@@ -1,0 +1,295 @@
+"""What `import placement_advisor` offers for op graphs, with costs in the form that is at hand.
+
+Costs may be a `CostTable` for all devices, a mapping of op names to ns, a mapping of device and
+host names to either, or None: then they are assumed, a roofline from the figures of each device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from placement_advisor import defaults
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.errors import AdvisorError, PlacementError
+from placement_advisor.graph import Role
+from placement_advisor.placement import Placement, placed_ops
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.analysis import Analysis
+    from placement_advisor.bounds.arguments import LowerBound
+    from placement_advisor.devices import Cluster
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.solvers.effort import Effort
+
+Table: TypeAlias = CostTable | Mapping[str, int]
+Costs: TypeAlias = Table | Mapping[str, CostTable] | Mapping[str, Mapping[str, int]] | None
+
+# What may lack a cost: a handle or a fed tensor is there, nothing computes it.
+_FREE_ROLES = (Role.VARIABLE, Role.INPUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """The best placement that was found, and what is known of any.
+
+    ``objective_value_ns`` is the simulated step (latency), or what the fullest device works for
+    each step (throughput); no placement has less than ``lower_bound_ns``, and ``is_proven`` says
+    that this one has no more. ``stopped_by`` says why the search ended: proof, effort, clock or
+    size.
+    """
+
+    placement: Placement
+    objective_value_ns: float
+    lower_bound_ns: float
+    is_proven: bool
+    stopped_by: str
+
+
+def simulate(graph: OpGraph, placement: Placement, costs: Costs, cluster: Cluster) -> Schedule:
+    """Return the simulated schedule of one step under a placement.
+
+    >>> from placement_advisor import Cluster, Device, Edge, Op, OpGraph, Placement, simulate
+    >>> graph = OpGraph(
+    ...     [Op(name="a", kind="MatMul"), Op(name="b", kind="MatMul")],
+    ...     [Edge(producer="a", consumer="b", port=0, size_bytes=4)],
+    ... )
+    >>> one = Cluster(devices=(Device(name="CPU:0", kind="CPU"),), links=())
+    >>> both = {"a": "CPU:0", "b": "CPU:0"}
+    >>> here = Placement(label="here", family="by hand", device_of=both, rationale="")
+    >>> simulate(graph, here, {"a": 100, "b": 200}, one).step_ns
+    300
+
+    Raises:
+        AdvisorError: an op has no cost.
+        PlacementError: the placement does not fit the graph and the devices.
+    """
+    from placement_advisor.simulator.engine import Simulator
+
+    return Simulator(graph, _tables(graph, costs, cluster), cluster).schedule(placement)
+
+
+def lower_bound(graph: OpGraph, costs: Costs, cluster: Cluster) -> LowerBound:
+    """Return what no placement of the ops can beat, with the arguments for it.
+
+    >>> from placement_advisor import Cluster, Device, Edge, Op, OpGraph, lower_bound
+    >>> graph = OpGraph(
+    ...     [Op(name=name, kind="MatMul") for name in "abc"],
+    ...     [Edge(producer="a", consumer="b", port=0, size_bytes=4)],
+    ... )
+    >>> one = Cluster(devices=(Device(name="CPU:0", kind="CPU"),), links=())
+    >>> lower_bound(graph, {"a": 100, "b": 200, "c": 300}, one).step_ns
+    600
+
+    Raises:
+        AdvisorError: an op has no cost.
+    """
+    from placement_advisor.bounds.bound import bound_step
+    from placement_advisor.simulator.engine import Simulator
+
+    tables = _tables(graph, costs, cluster)
+    return bound_step(graph, tables, cluster, Simulator(graph, tables, cluster))
+
+
+def search(
+    graph: OpGraph,
+    costs: Costs,
+    cluster: Cluster,
+    *,
+    objective: str = "latency",
+    contiguous: bool = True,
+    pinned: Mapping[str, str] | None = None,
+    effort: float = 5.0,
+    seed: int = 0,
+    time_limit_s: float | None = None,
+) -> SearchResult:
+    """Return the best placement that is found, with a bound on any.
+
+    ``objective`` is "latency", the simulated time of one step, or "throughput", the work of the
+    fullest device where steps follow one another; for that, ``contiguous`` placements are those of
+    a pipeline that no tensor runs back in. ``pinned`` has ops that have to be on a device, for
+    latency. Effort is counted in units of about a second, so that equal arguments give equal
+    answers anywhere; ``time_limit_s`` cuts by the clock as well.
+
+    >>> from itertools import permutations
+    >>> from placement_advisor import Basis, Cluster, Device, Link, Op, OpGraph, search
+    >>> graph = OpGraph([Op(name="a", kind="MatMul"), Op(name="b", kind="MatMul")], [])
+    >>> two = Cluster(
+    ...     devices=(Device(name="CPU:0", kind="CPU"), Device(name="CPU:1", kind="CPU")),
+    ...     links=tuple(
+    ...         Link(source=s, target=t, latency_ns=10, bandwidth_bytes_per_s=1e9,
+    ...              basis=Basis.ASSUMED)
+    ...         for s, t in permutations(["CPU:0", "CPU:1"], 2)
+    ...     ),
+    ... )
+    >>> found = search(graph, {"a": 100, "b": 200}, two, effort=0.01)
+    >>> found.objective_value_ns, found.lower_bound_ns, found.is_proven
+    (200, 200, True)
+
+    Raises:
+        AdvisorError: an op has no cost, or the objective is not one of the two.
+        PlacementError: ops contradict one another or the devices, or nothing fits.
+    """
+    from placement_advisor.solvers.effort import Effort
+    from placement_advisor.solvers.searched import Objective
+
+    if objective not in list(Objective):
+        raise AdvisorError(f"objective is {objective!r}, not one of {', '.join(Objective)}")
+    tables = _tables(graph, costs, cluster)
+    hard = Effort(units=effort, seed=seed, time_limit_s=time_limit_s)
+    if objective == Objective.THROUGHPUT:
+        return _search_throughput(graph, tables, cluster, hard, contiguous=contiguous)
+    from placement_advisor.step_search import search_step
+
+    found = search_step(graph, tables, cluster, hard, pinned)
+    return SearchResult(
+        placement=found.placement,
+        objective_value_ns=found.step_ns,
+        lower_bound_ns=found.bound.step_ns,
+        is_proven=found.is_proven,
+        stopped_by=found.stopped_by.value,
+    )
+
+
+def _search_throughput(
+    graph: OpGraph,
+    tables: Mapping[str, CostTable],
+    cluster: Cluster,
+    effort: Effort,
+    *,
+    contiguous: bool,
+) -> SearchResult:
+    from placement_advisor.graph_problem import throughput_problem
+    from placement_advisor.solvers.conflict import find_conflict
+    from placement_advisor.solvers.max_load import max_load
+
+    problem = throughput_problem(graph, tables, cluster)
+    conflict = find_conflict(problem)
+    if conflict is not None:
+        named = ", ".join(map(repr, conflict.ops))
+        raise PlacementError(f"no placement is possible: {named}: {conflict.reason}")
+    found = max_load(problem, effort, contiguous=contiguous)
+    if found.device_of is None or found.objective_value is None:
+        raise PlacementError("no placement was found", hint="search longer, or not contiguous")
+    return SearchResult(
+        placement=Placement(
+            label="searched",
+            family="searched",
+            device_of=dict(zip(problem.ops, found.device_of, strict=True)),
+            rationale="the least work for the fullest device that was found",
+        ),
+        objective_value_ns=found.objective_value,
+        lower_bound_ns=found.lower_bound,
+        is_proven=found.is_proven,
+        stopped_by=found.stopped_by.value,
+    )
+
+
+def analyze(
+    model: str | Path,
+    *,
+    output: str | Path | None = None,
+    devices: int = defaults.DEVICES,
+    hardware: str | None = None,
+    costs: str | Path | None = None,
+    candidates: Sequence[str] | None = None,
+    effort: float = defaults.EFFORT,
+    seed: int = 0,
+    batch_size: int | None = None,
+    mode: str | None = None,
+    outputs: Sequence[str] = (),
+    steps: int = defaults.STEPS,
+    rounds: int = defaults.ROUNDS,
+    run: bool = True,
+    time_limit_s: float = defaults.TIME_LIMIT_S,
+) -> Analysis:
+    """Analyse a model file as `advisor analyze` does, write its reports, and return what it found.
+
+    ``model`` is ``PATH[:NAME]``; the other arguments are the options of the command. Steps run in
+    child processes, so a script that calls this needs ``if __name__ == "__main__":``.
+
+    Raises:
+        AdvisorError: anything that the user can fix; nothing is written then.
+    """
+    from placement_advisor.model_source import ModelSource, split_name
+    from placement_advisor.pipeline import analyze as run_analysis
+    from placement_advisor.solvers.effort import Effort
+    from placement_advisor.study import AnalyzeOptions
+
+    path, name = split_name(str(model))
+    source = ModelSource(
+        path=path,
+        name=name,
+        mode=mode,
+        batch_size=batch_size,
+        outputs=tuple(outputs),
+        time_limit_s=time_limit_s,
+    )
+    options = AnalyzeOptions(
+        source=source,
+        devices=devices,
+        hardware=hardware,
+        costs=None if costs is None else Path(costs),
+        testbed=None,
+        candidates=None if candidates is None else tuple(candidates),
+        effort=Effort(units=effort, seed=seed),
+        steps=steps,
+        rounds=rounds,
+        run=run,
+        output=source.default_output if output is None else Path(output),
+    )
+    return run_analysis(options, _Silent())
+
+
+class _Silent:
+    """A watcher that says nothing."""
+
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
+        """Say nothing."""
+
+    def note(self, what: str) -> None:
+        """Say nothing."""
+
+
+def _tables(graph: OpGraph, costs: Costs, cluster: Cluster) -> dict[str, CostTable]:
+    """Return a table for each device and host.
+
+    Raises:
+        AdvisorError: an op has no cost in one of them.
+    """
+    places = cluster.place_names()
+    if costs is None:
+        from placement_advisor.cost.roofline import roofline_by_place
+
+        return dict(roofline_by_place(graph, cluster))
+    if isinstance(costs, CostTable):
+        tables = dict.fromkeys(places, costs)
+    elif all(isinstance(value, int) for value in costs.values()):
+        tables = dict.fromkeys(places, _table(costs))  # type: ignore[arg-type]
+    else:
+        missing = [place for place in places if place not in costs]
+        if missing:
+            raise AdvisorError(f"costs: none for {missing[0]!r}")
+        tables = {place: _table(costs[place]) for place in places}  # type: ignore[arg-type]
+    for op in placed_ops(graph):
+        if op.role not in _FREE_ROLES:
+            bare = next((place for place in places if op.name not in tables[place].costs), None)
+            if bare is not None:
+                raise AdvisorError(f"costs: op {op.name!r} has none on {bare!r}")
+    return tables
+
+
+def _table(costs: Table) -> CostTable:
+    if isinstance(costs, CostTable):
+        return costs
+    return CostTable(
+        costs={
+            name: OpCost(time_ns=time_ns, basis=CostBasis.MEASURED)
+            for name, time_ns in costs.items()
+        }
+    )

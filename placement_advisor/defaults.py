@@ -1,0 +1,8 @@
+"""What `advisor analyze` does unless it is told otherwise."""
+
+DEVICES = 2
+STEPS = 4
+ROUNDS = 15
+# About so many seconds; a demo should not take much longer for a better split.
+EFFORT = 5.0
+TIME_LIMIT_S = 300.0

@@ -1,0 +1,256 @@
+"""From which bandwidth, latency and batch on a split would win, swept through the simulator.
+
+Model: one figure is changed at a time, from a fraction of today's to a multiple, and at each value
+the fastest of the splits is compared with the baseline. A faster *bandwidth* shortens what a copy
+takes for its bytes, on the wire and of work at its ends; a lower *latency* what it takes whatever
+its size. Both are those of links between devices, all in proportion, and are named by the slowest
+of them; links of hosts stay. The *batch* changes ops and tensors as `cost/batch_parts.py` says. The
+step time need not follow a figure steadily, so a grid is swept first; the outermost place where a
+split begins to win is then narrowed down, and how often that changes along the grid is counted.
+
+Left out: placements other than those given, which another figure might call for; memory; and that
+a step on several devices takes a time to start, which no link changes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from placement_advisor.cost.batch_parts import batch_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from placement_advisor.devices import Cluster, Link
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.placement import Placement
+    from placement_advisor.simulator.engine import Simulator
+
+    Ints = NDArray[np.int64]
+    StepNs = Callable[[Ints], int]
+
+# From a network of 1 GB/s to the fastest links within a machine it is a factor of 1,000.
+LINK_REACH = 1024
+# A batch of 32 becomes one of 2,048: few models train well on more, or fit.
+BATCH_REACH = 64
+_POINTS_PER_OCTAVE = 2
+# Costs are not known that well.
+_CROSSING_PRECISION = 0.01
+# Copies that take nothing: times are whole ns.
+_NEXT_TO_NOTHING = 1e-9
+
+
+class Axis(StrEnum):
+    """What is swept."""
+
+    BANDWIDTH = "bandwidth"
+    LATENCY = "latency"
+    BATCH = "batch"
+
+
+class Outcome(StrEnum):
+    """Where a split wins along an axis: from a value on, throughout what was swept, or nowhere.
+
+    ``THROUGHOUT`` is said of the end that is least good for splits; see `Sweep.changes`.
+    """
+
+    CROSSES = "crosses"
+    THROUGHOUT = "throughout"
+    NOWHERE = "nowhere"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestSplit:
+    """The fastest split, and its step time over that of the baseline."""
+
+    split: str
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """The best split at one value of an axis: bytes per second, nanoseconds, or samples."""
+
+    value: int
+    best: BestSplit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What one axis shows.
+
+    ``points`` stand by value, ``here`` is the one at today's value. ``wins_from`` is the least
+    bandwidth, largest latency or smallest batch found at which a split wins, ``loses_at`` the value
+    beside it at which none does; both are None unless the outcome is ``CROSSES``. ``changes`` says
+    how often winning and losing change along the points: more than once, and there are values
+    beyond ``wins_from`` at which no split wins.
+    """
+
+    axis: Axis
+    outcome: Outcome
+    here: Swept
+    points: tuple[Swept, ...]
+    wins_from: Swept | None
+    loses_at: Swept | None
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """What would have to change for a split to win, all simulated.
+
+    A split wins where its ratio to the baseline is below ``worthwhile_ratio``. ``free_copies`` is
+    the best split if copies between devices took no time. An axis is None where it has no value:
+    the batch if none is known, the latency if links have none, the bandwidth if it has no end.
+    """
+
+    baseline: str
+    worthwhile_ratio: float
+    free_copies: BestSplit
+    bandwidth: Sweep | None
+    latency: Sweep | None
+    batch: Sweep | None
+
+    def sweeps(self) -> tuple[Sweep, ...]:
+        """Return the axes that were swept, in the order of the fields."""
+        return tuple(s for s in (self.bandwidth, self.latency, self.batch) if s is not None)
+
+
+def break_even(
+    graph: OpGraph,
+    cluster: Cluster,
+    simulator: Simulator,
+    *,
+    baseline: Placement,
+    splits: Sequence[Placement],
+    batch_size: int | None,
+    worthwhile_ratio: float,
+) -> BreakEven | None:
+    """Return where the best of some splits begins to win; None without splits, or without links.
+
+    ``simulator`` is that of the graph on the cluster, ``batch_size`` the one the graph was traced
+    at.
+
+    Raises:
+        PlacementError: a placement does not fit the graph and the cluster.
+    """
+    links = cluster.device_links()
+    if not splits or not links:
+        return None
+    contest = _Contest(simulator, baseline, splits)
+
+    def on(change: Callable[[Link], Link]) -> BestSplit:
+        return contest.best(simulator.on(cluster.with_device_links(change)).placed_step_ns)
+
+    def at_bandwidth(factor: float) -> BestSplit:
+        return on(lambda link: link.with_bytes_scaled(1 / factor))
+
+    def at_latency(factor: float) -> BestSplit:
+        return on(lambda link: link.with_latency_scaled(factor))
+
+    bandwidth = min(link.bandwidth_bytes_per_s for link in links)
+    latency_ns = max(link.latency_ns for link in links)
+    sweep_batch = None
+    if batch_size is not None:
+        parts = batch_parts(graph, batch_size)
+
+        def at_batch(factor: float) -> BestSplit:
+            return contest.best(simulator.at_scale(factor, ops=parts.ops, tensors=parts.tensors))
+
+        sweep_batch = _sweep(Axis.BATCH, batch_size, BATCH_REACH, at_batch, worthwhile_ratio)
+    return BreakEven(
+        baseline=baseline.label,
+        worthwhile_ratio=worthwhile_ratio,
+        free_copies=on(
+            lambda link: link.with_latency_scaled(0).with_bytes_scaled(_NEXT_TO_NOTHING)
+        ),
+        bandwidth=_sweep(
+            Axis.BANDWIDTH, round(bandwidth), LINK_REACH, at_bandwidth, worthwhile_ratio
+        )
+        if bandwidth < math.inf
+        else None,
+        latency=_sweep(Axis.LATENCY, latency_ns, LINK_REACH, at_latency, worthwhile_ratio)
+        if latency_ns
+        else None,
+        batch=sweep_batch,
+    )
+
+
+class _Contest:
+    """Splits against the baseline, each placed once."""
+
+    def __init__(
+        self, simulator: Simulator, baseline: Placement, splits: Iterable[Placement]
+    ) -> None:
+        self._baseline = simulator.places_of(baseline)
+        self._splits: Mapping[str, Ints] = {
+            split.label: simulator.places_of(split) for split in splits
+        }
+
+    def best(self, step_ns: StepNs) -> BestSplit:
+        """Return the fastest split; of equally fast ones the first."""
+        times_ns = {label: step_ns(place) for label, place in self._splits.items()}
+        split = min(times_ns, key=times_ns.__getitem__)
+        return BestSplit(split=split, ratio=times_ns[split] / max(1, step_ns(self._baseline)))
+
+
+def _sweep(
+    axis: Axis, here: int, reach: int, best_at: Callable[[float], BestSplit], worthwhile: float
+) -> Sweep:
+    """Sweep from ``here / reach`` to ``here * reach`` and narrow the outermost crossing down."""
+
+    def at(value: int) -> Swept:
+        return Swept(value=value, best=best_at(value / here))
+
+    def wins(point: Swept) -> bool:
+        return point.best.ratio < worthwhile
+
+    points = tuple(at(value) for value in _grid(here, reach))
+    # From the end that is least good for splits.
+    outward = points[::-1] if axis is Axis.LATENCY else points
+    first = next((i for i, point in enumerate(outward) if wins(point)), None)
+    outcome, wins_from, loses_at = Outcome.NOWHERE, None, None
+    if first == 0:
+        outcome = Outcome.THROUGHOUT
+    elif first is not None:
+        outcome = Outcome.CROSSES
+        loses_at, wins_from = outward[first - 1], outward[first]
+        while (middle := _between(loses_at.value, wins_from.value)) is not None:
+            point = at(middle)
+            loses_at, wins_from = (loses_at, point) if wins(point) else (point, wins_from)
+    return Sweep(
+        axis=axis,
+        outcome=outcome,
+        here=next(point for point in points if point.value == here),
+        points=points,
+        wins_from=wins_from,
+        loses_at=loses_at,
+        changes=sum(wins(one) != wins(other) for one, other in pairwise(points)),
+    )
+
+
+def _grid(here: int, reach: int) -> list[int]:
+    """Return values about ``here``, evenly spaced by factor, ``here`` among them."""
+    steps = _POINTS_PER_OCTAVE * round(math.log2(reach))
+    return sorted(
+        {
+            max(1, round(here * 2 ** (step / _POINTS_PER_OCTAVE)))
+            for step in range(-steps, steps + 1)
+        }
+    )
+
+
+def _between(one: int, other: int) -> int | None:
+    """Return the value halfway by factor, None if they are next to each other or near enough."""
+    low, high = sorted((one, other))
+    if high <= low * (1 + _CROSSING_PRECISION):
+        return None
+    middle = round(math.sqrt(low * high))
+    return middle if low < middle < high else low + 1 if high - low > 1 else None

@@ -1,0 +1,285 @@
+"""Discrete-event simulation of one placed step.
+
+Model:
+
+- A device runs one op at a time, without preemption, in the order in which ops become ready. Those
+  that become ready at one moment queue by the port that they waited for, then in graph order. Every
+  op that has a cost also pays the launch overhead of its device. An op without a kernel for its
+  device's kind, or an input, runs on the device's host, with the variable or table that it takes.
+- A constant stands on every device at time 0: it takes no time and never crosses.
+- A tensor, that is one output port of its producer, crosses once to each device that reads it.
+  A control edge to another device is a transfer of 0 bytes, once per producer and device, beside
+  the producer's data, as TensorFlow's partitioner sends it. Several transfers of one op set out in
+  the order of their ports, the control signal last; those of one tensor in the graph order of their
+  first readers.
+- Transfers on one channel queue in the order in which they set out. Bytes over bandwidth occupy the
+  channel; the latency is pipelined, so a queued transfer waits for the bytes before it, not for
+  their arrival; those of one link arrive in that order. Without ``contention`` none of them waits,
+  which is the classical delay model.
+- Where processors move the bytes (`CopyWork`), sending is work of the source and receiving work of
+  the target. A transfer sets out when its source turns to it, and ends when its target has received
+  it. Between idle devices both lie within the time that the link gives, or that sending takes if
+  it is longer. Ops of either device wait for them, and they wait for ops: a device turns to copy
+  work, first come, first served, when it has no op that is ready, or has run ops for the cluster's
+  quantum since it last did copy work or nothing; it then does all of it that waits by then.
+- The first device begins when it has started all others that run ops, those begin at a time of
+  their own, hosts at 0. The step ends when the last end of an op is known.
+- At one moment, devices end what they do in their order, hosts last, each followed by what it does
+  next; then tensors arrive, in the order of their sources, targets and setting out (without
+  ``contention``, in the order in which they were made).
+- A tensor of unknown size is priced at latency alone and counted in ``Schedule.unknown_bytes``.
+
+That order is what profiles of TensorFlow's executor on one core show: its threads go on with ops as
+long as there are any, and what sends and receives gets the core when they rest or the system's
+scheduler takes it from them. ``docs/cost-model.md`` tells how that was found.
+
+Left out: several ops that share a core at a time; ops that slow each other through caches or
+memory; tensors that a GPU kernel takes from or leaves in host memory.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placement_advisor.simulator.arrays import GraphArrays, LinkArrays, PlaceArrays
+from placement_advisor.simulator.exposure import exposed_ns
+from placement_advisor.simulator.memory import peak_memory
+from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Set
+
+    from numpy.typing import NDArray
+
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.devices import Cluster
+    from placement_advisor.graph import Op, OpGraph
+    from placement_advisor.placement import Placement
+    from placement_advisor.simulator.kernel import Result
+
+    Ints = NDArray[np.int64]
+
+
+def simulate(
+    graph: OpGraph, placement: Placement, costs: Mapping[str, CostTable], cluster: Cluster
+) -> Schedule:
+    """Return the schedule of one step; see `Simulator`."""
+    return Simulator(graph, costs, cluster).schedule(placement)
+
+
+class Simulator:
+    """A graph on a cluster, ready to be simulated under any placement."""
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        costs: Mapping[str, CostTable],
+        cluster: Cluster,
+        *,
+        contention: bool = True,
+    ) -> None:
+        """Take the cost of every op on every device and host of the cluster, by its name."""
+        self._graph, self._contention = graph, contention
+        self._arrays = GraphArrays(graph)
+        self._cluster = cluster
+        self._places = PlaceArrays(self._arrays, costs, cluster)
+        self._links = LinkArrays(self._arrays, cluster, self._places.index)
+
+    def on(self, cluster: Cluster) -> Simulator:
+        """Return the same graph with the same costs on another cluster of the same devices.
+
+        Launch overheads, links and how steps are driven may differ.
+
+        Raises:
+            ValueError: the cluster has other devices or hosts, of other kinds, or in another order.
+        """
+        other = copy(self)
+        other._cluster = cluster
+        other._places = self._places.on(cluster)
+        other._links = LinkArrays(self._arrays, cluster, self._places.index)
+        return other
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The ops that are placed, in graph order."""
+        return self._arrays.ops
+
+    def at_scale(
+        self, factor: float, *, ops: Set[str], tensors: Set[tuple[str, int]]
+    ) -> Callable[[Ints], int]:
+        """Return `placed_step_ns` for the step at another scale.
+
+        These ops take, and these tensors (producer and port) hold, ``factor`` times as much.
+        """
+        other = copy(self)
+        other._arrays = self._arrays.scaled(factor, tensors)
+        other._places = self._places.scaled(factor, ops)
+        other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
+        return other.placed_step_ns
+
+    def step_ns(self, placement: Placement) -> int:
+        """Return how long the step takes; see `schedule`."""
+        return self.placed_step_ns(self.places_of(placement))
+
+    def places_of(self, placement: Placement) -> Ints:
+        """Return where each op runs, by the number of its device: hosts come after devices.
+
+        Raises:
+            PlacementError: the placement does not fit the graph and the devices.
+        """
+        placement.check(self._graph, self._cluster.place_names())
+        return self._places.of(self._places.devices(placement))
+
+    def step_ns_at(self, device: Ints) -> int:
+        """Return how long the step takes, given the number of each op's device.
+
+        For searches: whether the placement fits graph and devices is not checked.
+        """
+        return self.placed_step_ns(self._places.of(device))
+
+    def least_ns(self) -> list[int]:
+        """Return what each of ``ops`` takes where it is fastest."""
+        return self._places.least_ns()
+
+    def placed_step_ns(self, place: Ints) -> int:
+        """Return how long the step takes where `places_of` says, on this or a like simulator.
+
+        Raises:
+            PlacementError: a tensor crosses between devices without a link.
+            ValueError: an op has no cost.
+        """
+        return self._step_ns(self._run(place, self._places.cost_ns(place)[1]))
+
+    def schedule(self, placement: Placement) -> Schedule:
+        """Return the schedule of one step; equal arguments give equal schedules.
+
+        ``Schedule.compute_ns`` sums what ops cost, without launch overheads and copy work, as a
+        profile does; ``step_ns`` is the time from the call of the step to its return.
+
+        Raises:
+            PlacementError: the placement does not fit the graph and the devices, or a tensor
+                crosses between devices without a link.
+            ValueError: an op has no cost; only constants, variables and inputs may lack one.
+        """
+        place = self.places_of(placement)
+        cost_ns, duration_ns = self._places.cost_ns(place)
+        result = self._run(place, duration_ns)
+        names = [device.name for device in self._places.places]
+        runs, transfers = self._runs(result, place, names), self._transfers(result, names)
+        compute_ns = np.bincount(place, cost_ns, len(names)) if len(place) else np.zeros(len(names))
+        crossed = self._arrays.size_bytes[result.crossings[:, 0]]
+        return Schedule(
+            label=placement.label,
+            runs=runs,
+            transfers=transfers,
+            step_ns=self._step_ns(result),
+            compute_ns={name: int(time) for name, time in zip(names, compute_ns, strict=True)},
+            exposed_ns=exposed_ns(runs, transfers),
+            peak_memory=peak_memory(self._graph, runs, transfers, names),
+            unknown_bytes=int((crossed < 0).sum()),
+        )
+
+    def _run(self, place: Ints, duration_ns: Ints) -> Result:
+        # Compiled code takes a second to load; who does not simulate does not wait for it.
+        from placement_advisor.simulator import kernel
+
+        arrays, links = self._arrays, self._links
+        result: Result = kernel.run(
+            kernel.Step(
+                tensor_start=arrays.tensor_start,
+                reader_start=arrays.reader_start,
+                reader=arrays.reader,
+                size=arrays.size,
+                missing=arrays.missing,
+                device=place.astype(np.uint32),
+                duration_ns=duration_ns,
+            ),
+            kernel.Wires(
+                kind=links.kind,
+                channel=links.channel,
+                latency_ns=links.latency_ns,
+                bytes_ns=links.bytes_ns,
+                send_ns=links.send_ns,
+                receive_ns=links.receive_ns,
+                queueing=self._contention,
+            ),
+            self._begin_ns(place),
+            self._cluster.dispatch.quantum_ns,
+        )
+        self._check_links(result)
+        return result
+
+    def _begin_ns(self, place: Ints) -> Ints:
+        """Return when each device begins: the first one starts all others that are in use."""
+        dispatch, devices = self._cluster.dispatch, len(self._cluster.devices)
+        further = len(set(place[place < devices].tolist()) - {0})
+        begin_ns = np.zeros(len(self._places.places), np.int64)
+        begin_ns[0] = dispatch.partition_overhead_ns * further
+        begin_ns[1:devices] = dispatch.remote_start_ns
+        return begin_ns
+
+    def _step_ns(self, result: Result) -> int:
+        dispatch = self._cluster.dispatch
+        end_ns = result.last_end_ns.copy()
+        further = slice(1, len(self._cluster.devices))
+        end_ns[further] += np.where(end_ns[further] < 0, 0, dispatch.remote_end_ns)
+        last_ns: int = max(0, *end_ns.tolist())
+        return last_ns + dispatch.step_overhead_ns
+
+    def _check_links(self, result: Result) -> None:
+        count = len(self._places.places)
+        _, source, target, *_ = result.crossings.T
+        for link in np.unique(source * count + target):
+            if self._links.links[link] is None:
+                ends = (self._places.places[i].name for i in divmod(int(link), count))
+                self._cluster.link(*ends)
+
+    def _runs(self, result: Result, place: Ints, names: list[str]) -> tuple[OpRun, ...]:
+        """Return the runs in the order in which they started."""
+        ready, start, end = (column.tolist() for column in result.op_ns.T)
+        where = [names[i] for i in place]
+        ops = self._arrays.ops
+        return tuple(
+            OpRun(
+                op=ops[i].name, device=where[i], ready_ns=ready[i], start_ns=start[i], end_ns=end[i]
+            )
+            for i in result.started.tolist()
+        )
+
+    def _transfers(self, result: Result, names: list[str]) -> tuple[Transfer, ...]:
+        """Return the transfers by start, then in the order in which their tensors were made."""
+        _, _, _, _, start_ns, *_ = result.crossings.T
+        tensors, *others = result.crossings[np.argsort(start_ns, kind="stable")].T
+        columns = (
+            self._arrays.producer[tensors],
+            self._arrays.port[tensors],
+            np.maximum(self._arrays.size_bytes[tensors], 0),
+            *others,
+        )
+        count = len(names)
+        transfers = []
+        for producer, port, size, source, target, sent, start, arrival, end in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            link = self._links.links[source * count + target]
+            assert link is not None
+            receive_ns = link.receiver.time_ns(size)
+            transfers.append(
+                Transfer(
+                    producer=self._arrays.ops[producer].name,
+                    port=port,
+                    source=names[source],
+                    target=names[target],
+                    size_bytes=size,
+                    start_ns=start,
+                    end_ns=end,
+                    queued_ns=start - sent,
+                    held_ns=end - receive_ns - arrival,
+                    send_work_ns=link.sender.time_ns(size),
+                    receive_work_ns=receive_ns,
+                )
+            )
+        return tuple(transfers)

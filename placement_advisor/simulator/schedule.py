@@ -1,0 +1,187 @@
+"""A schedule: where and when every op ran and every tensor crossed, in simulated time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.graph import CONTROL_PORT, Role
+from placement_advisor.host_ops import host_bound
+from placement_advisor.intervals import length, merged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.devices import Cluster
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.intervals import Interval
+    from placement_advisor.placement import Placement
+    from placement_advisor.simulator.peak import PeakMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpRun:
+    """One run of an op."""
+
+    op: str
+    device: str
+    ready_ns: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """One tensor (or control signal, port -1) on its way to another device.
+
+    It sets out ``queued_ns`` before ``start_ns``, when its bytes get hold of the wire. Where
+    processors move the bytes, the source works on it for ``send_work_ns`` from when it sets out.
+    The tensor arrives, is held for ``held_ns`` until the target has time for it, and the target
+    works on it for ``receive_work_ns`` until ``end_ns``.
+    """
+
+    producer: str
+    port: int
+    source: str
+    target: str
+    size_bytes: int
+    start_ns: int
+    end_ns: int
+    queued_ns: int = 0
+    held_ns: int = 0
+    send_work_ns: int = 0
+    receive_work_ns: int = 0
+
+    @property
+    def tensor(self) -> str:
+        """What crosses, as TensorFlow names inputs: ``op:port``, or ``^op`` for control."""
+        is_control = self.port == CONTROL_PORT
+        return f"^{self.producer}" if is_control else f"{self.producer}:{self.port}"
+
+    @property
+    def set_out_ns(self) -> int:
+        """When it begins to queue for the wire, and its source to work on it."""
+        return self.start_ns - self.queued_ns
+
+    @property
+    def arrival_ns(self) -> int:
+        """When it is at the target, which has not received it yet."""
+        return self.end_ns - self.receive_work_ns - self.held_ns
+
+    @property
+    def send_work(self) -> Interval:
+        """When the source works on it."""
+        return self.set_out_ns, self.set_out_ns + self.send_work_ns
+
+    @property
+    def receive_work(self) -> Interval:
+        """When the target works on it."""
+        return self.end_ns - self.receive_work_ns, self.end_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """One simulated step.
+
+    ``exposed_ns`` is the copy time during which the target computed nothing, targets added up.
+    ``unknown_bytes`` counts copied tensors whose size is unknown; they are priced at latency alone.
+    """
+
+    label: str
+    runs: tuple[OpRun, ...]
+    transfers: tuple[Transfer, ...]
+    step_ns: int
+    compute_ns: Mapping[str, int]
+    exposed_ns: int
+    peak_memory: Mapping[str, PeakMemory]
+    unknown_bytes: int
+
+    @property
+    def peak_memory_bytes(self) -> dict[str, int]:
+        """The most that each device holds at one moment."""
+        return {name: peak.size_bytes for name, peak in self.peak_memory.items()}
+
+    @property
+    def transfer_ns(self) -> int:
+        """Time in which a copy was under way, summed over pairs of source and target."""
+        pairs: defaultdict[tuple[str, str], list[Interval]] = defaultdict(list)
+        for transfer in self.transfers:
+            pairs[transfer.source, transfer.target].append((transfer.start_ns, transfer.end_ns))
+        return sum(length(merged(spans)) for spans in pairs.values())
+
+    @property
+    def transfer_count(self) -> int:
+        """Copies per step, control signals included."""
+        return len(self.transfers)
+
+    @property
+    def transfer_bytes(self) -> int:
+        """Bytes across, of the tensors whose size is known."""
+        return sum(transfer.size_bytes for transfer in self.transfers)
+
+    def check(self, graph: OpGraph, placement: Placement, cluster: Cluster) -> None:
+        """Check that this is a schedule of the graph under the placement on the cluster.
+
+        Every op but constants ran once, where it was placed (or on that device's host, if it has
+        to) and after its inputs were there; what one device did, copy work included, did not
+        overlap; every tensor that another device reads crossed to it once, and nothing else
+        crossed.
+
+        Raises:
+            ValueError: what is wrong, by name.
+        """
+        run_of = {run.op: run for run in self.runs}
+        placed = {op.name for op in graph.ops if op.role is not Role.CONSTANT}
+        if run_of.keys() != placed or len(self.runs) != len(placed):
+            odd = sorted(run_of.keys() ^ placed) or "some op"
+            raise ValueError(f"not every op ran exactly once: {odd}")
+        self._check_places(graph, placement, cluster)
+        self._check_devices()
+        transfer_of = {(t.producer, t.port, t.target): t for t in self.transfers}
+        if len(transfer_of) != len(self.transfers):
+            raise ValueError("a tensor crossed to one device twice")
+        unread = set(transfer_of)
+        for edge in graph.edges:
+            if not {edge.producer, edge.consumer} <= placed:
+                continue
+            producer, consumer = run_of[edge.producer], run_of[edge.consumer]
+            there_ns = producer.end_ns
+            if producer.device != consumer.device:
+                key = (edge.producer, edge.port, consumer.device)
+                if key not in transfer_of:
+                    raise ValueError(f"{edge.producer!r}:{edge.port} never reached {key[-1]!r}")
+                unread.discard(key)
+                transfer = transfer_of[key]
+                if not producer.end_ns <= transfer.set_out_ns <= transfer.start_ns:
+                    raise ValueError(f"{edge.producer!r}:{edge.port} crossed before it was there")
+                if not transfer.start_ns <= transfer.arrival_ns <= transfer.receive_work[0]:
+                    raise ValueError(f"{edge.producer!r}:{edge.port} was there before it crossed")
+                there_ns = transfer.end_ns
+            if consumer.ready_ns < there_ns:
+                raise ValueError(f"{edge.consumer!r} did not wait for {edge.producer!r}")
+        if unread:
+            raise ValueError(f"crossed, but nobody reads it there: {sorted(unread)}")
+
+    def _check_places(self, graph: OpGraph, placement: Placement, cluster: Cluster) -> None:
+        host_of = {d.name: (d.host, host_bound(graph, d.kind)) for d in cluster.devices if d.host}
+        for run in self.runs:
+            device = placement.device_of[run.op]
+            host, bound = host_of.get(device, (None, frozenset()))
+            if run.device != (host if run.op in bound else device):
+                raise ValueError(f"{run.op!r} ran on {run.device!r}, where it was not placed")
+            if not run.ready_ns <= run.start_ns <= run.end_ns:
+                raise ValueError(f"{run.op!r} started before it was ready, or ended before that")
+
+    def _check_devices(self) -> None:
+        work = [(run.device, run.start_ns, run.end_ns, run.op) for run in self.runs]
+        for copy in self.transfers:
+            if copy.send_work_ns:
+                work.append((copy.source, *copy.send_work, f"sending {copy.producer}"))
+            if copy.receive_work_ns:
+                work.append((copy.target, *copy.receive_work, f"receiving {copy.producer}"))
+        last_end_ns: dict[str, int] = {}
+        for device, start_ns, end_ns, what in sorted(work):
+            if start_ns < last_end_ns.get(device, 0):
+                raise ValueError(f"{what!r} overlaps another op or copy on {device!r}")
+            last_end_ns[device] = end_ns

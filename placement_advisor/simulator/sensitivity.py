@@ -1,0 +1,79 @@
+"""How far a predicted ratio moves if costs are wrong by as much as they are known to be.
+
+Model: what matters to the ratio of two placements is what copies, and what launches of ops, cost in
+proportion to the ops themselves. Both are taken at their least and at their most, in all four ways
+together. Beyond that, ops may take more or less time in one placement than in the other (they run
+in another order, and share caches with other ops): all of it, at its most, scales the ratio. Left
+out: single ops that are wrong by factors of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from placement_advisor.devices import Cluster
+    from placement_advisor.placement import Placement
+    from placement_advisor.simulator.engine import Simulator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """How wrong costs may be, by factors: copies up to ``copies`` either way, launches likewise.
+
+    ``ops`` is for the time of all ops of one placement against those of another.
+    Launches that no run has shown may cost nothing at all: an accelerator's host can be ahead of it
+    with them, so that they hide behind ops.
+    """
+
+    copies: float
+    launches: float
+    ops: float
+    may_hide_launches: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedRatio:
+    """Step time over that of the baseline as simulated, and its ends.
+
+    ``low`` and ``high`` are what it may be where costs are wrong by as much as ``doubt`` says.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    doubt: Doubt
+
+
+class Sensitivity:
+    """Ratios of placements to a baseline, under costs that may be wrong."""
+
+    def __init__(
+        self, simulator: Simulator, cluster: Cluster, baseline: Placement, doubt: Doubt
+    ) -> None:
+        """Simulate the baseline on the simulator's cluster, and on what it may be in truth."""
+        least_launches = 0 if doubt.may_hide_launches else 1 / doubt.launches
+        wrong = product((1 / doubt.copies, doubt.copies), (least_launches, doubt.launches))
+        others = (simulator.on(cluster.scaled(copies=c, launches=n)) for c, n in wrong)
+        self._doubt = doubt
+        self._simulators = [simulator, *others]
+        self._baseline_ns = [max(1, each.step_ns(baseline)) for each in self._simulators]
+
+    def ratio(self, placement: Placement) -> PredictedRatio:
+        """Return the ratio of a placement to the baseline.
+
+        Raises:
+            PlacementError: it does not fit the graph and the cluster.
+        """
+        ratios = [
+            simulator.step_ns(placement) / baseline_ns
+            for simulator, baseline_ns in zip(self._simulators, self._baseline_ns, strict=True)
+        ]
+        return PredictedRatio(
+            ratio=ratios[0],
+            low=min(ratios) / self._doubt.ops,
+            high=max(ratios) * self._doubt.ops,
+            doubt=self._doubt,
+        )

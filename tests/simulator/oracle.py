@@ -1,0 +1,271 @@
+"""The simulator once more, written from the rules in `engine`: objects, a heap of events, no haste.
+
+It shares neither arrays nor queues with the event loop that it judges.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from placement_advisor.graph import CONTROL_PORT, Op, Role
+from placement_advisor.simulator.schedule import OpRun, Transfer
+
+if TYPE_CHECKING:
+    from placed_steps import PlacedStep
+
+    from placement_advisor.devices import Device, Link
+
+# Events of one moment: ends of what devices do, then arrivals.
+_END, _ARRIVAL = 0, 1
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Task:
+    op: Op
+    place: _Place
+    duration_ns: int
+    # Tensors that it still waits for, each as often as it reads it.
+    waits_for: int = 0
+    ready_ns: int = 0
+    start_ns: int = -1
+    end_ns: int = -1
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Copy:
+    producer: _Task
+    port: int
+    size_bytes: int
+    link: Link
+    target: _Place
+    readers: list[_Task]
+    number: int
+    set_out_ns: int = -1
+    start_ns: int = -1
+    arrival_ns: int = -1
+    end_ns: int = -1
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Place:
+    device: Device
+    number: int
+    doing: _Task | tuple[str, _Copy] | str | None = "begin"
+    ops: deque[_Task] = field(default_factory=deque)
+    copies: deque[tuple[str, _Copy]] = field(default_factory=deque)
+    # Copy work that it is to do before it looks for ops again.
+    turn: int = 0
+    # Since when it has run ops only; None if it did something else, or nothing, last.
+    ops_since_ns: int | None = None
+
+
+class Oracle:
+    """One simulation; `runs`, `transfers` and `step_ns` are as in the schedule."""
+
+    def __init__(self, step: PlacedStep, *, contention: bool = True) -> None:
+        self._step, self._contention = step, contention
+        self._dispatch = step.cluster.dispatch
+        devices = step.cluster.devices
+        self._places = {
+            device.name: _Place(device=device, number=i)
+            for i, device in enumerate((*devices, *step.cluster.hosts))
+        }
+        self._events: list[tuple[int, int, tuple[int, ...], _Place | _Copy]] = []
+        self._copies: list[_Copy] = []
+        self._started: list[_Task] = []
+        self._wire_free_ns: dict[object, int] = {}
+        self._last_arrival_ns: dict[tuple[str, str], int] = {}
+        self._tasks = {
+            op.name: self._task(op) for op in step.graph.ops if op.role is not Role.CONSTANT
+        }
+        for edge in step.graph.edges:
+            if edge.producer in self._tasks and edge.consumer in self._tasks:
+                self._tasks[edge.consumer].waits_for += 1
+        for task in self._tasks.values():
+            if not task.waits_for:
+                task.place.ops.append(task)
+        used = {task.place.device.name for task in self._tasks.values()}
+        further = [device for device in devices[1:] if device.name in used]
+        for device in (*devices, *step.cluster.hosts):
+            begin_ns = 0
+            if device is devices[0]:
+                begin_ns = self._dispatch.partition_overhead_ns * len(further)
+            elif device in devices:
+                begin_ns = self._dispatch.remote_start_ns
+            self._ends_at(self._places[device.name], begin_ns)
+        self._run()
+        ends = [
+            task.end_ns + (self._dispatch.remote_end_ns if task.place.device in further else 0)
+            for task in self._tasks.values()
+        ]
+        self.step_ns = max(ends, default=0) + self._dispatch.step_overhead_ns
+
+    @property
+    def runs(self) -> tuple[OpRun, ...]:
+        return tuple(
+            OpRun(
+                op=task.op.name,
+                device=task.place.device.name,
+                ready_ns=task.ready_ns,
+                start_ns=task.start_ns,
+                end_ns=task.end_ns,
+            )
+            for task in self._started
+        )
+
+    @property
+    def transfers(self) -> tuple[Transfer, ...]:
+        return tuple(
+            Transfer(
+                producer=copy.producer.op.name,
+                port=copy.port,
+                source=copy.link.source,
+                target=copy.link.target,
+                size_bytes=copy.size_bytes,
+                start_ns=copy.start_ns,
+                end_ns=copy.end_ns,
+                queued_ns=copy.start_ns - copy.set_out_ns,
+                held_ns=copy.end_ns - _receive_ns(copy) - copy.arrival_ns,
+                send_work_ns=_send_ns(copy),
+                receive_work_ns=_receive_ns(copy),
+            )
+            for copy in sorted(self._copies, key=lambda copy: copy.start_ns)
+        )
+
+    def _task(self, op: Op) -> _Task:
+        place = self._places[self._step.placement.device_of[op.name]]
+        kind, host = place.device.kind, place.device.host
+        if host is not None and any(
+            other.role is Role.INPUT or kind not in other.device_kinds
+            for other in self._step.graph.ops
+            if other.name == op.name or (op.variable and other.variable == op.variable)
+        ):
+            place = self._places[host]
+        cost = self._step.all_costs()[place.device.name].costs.get(op.name)
+        duration_ns = 0 if cost is None else cost.time_ns + place.device.launch_overhead_ns
+        return _Task(op=op, place=place, duration_ns=duration_ns)
+
+    def _run(self) -> None:
+        while self._events:
+            now, kind, _, who = heappop(self._events)
+            if kind == _ARRIVAL:
+                assert isinstance(who, _Copy)
+                place = who.target
+                if not _receive_ns(who):
+                    self._deliver(who, now)
+                else:
+                    place.copies.append(("receive", who))
+            else:
+                assert isinstance(who, _Place)
+                place, done = who, who.doing
+                place.doing = None
+                if isinstance(done, _Task):
+                    self._finish(done, now)
+                elif isinstance(done, tuple) and done[0] == "receive":
+                    self._deliver(done[1], now)
+            if place.doing is None:
+                self._next(place, now)
+
+    def _finish(self, task: _Task, now: int) -> None:
+        task.end_ns = now
+        edges = self._step.graph.outputs_of(task.op.name)
+        ports = {edge.port for edge in edges}
+        for port in sorted(ports, key=lambda port: (port == CONTROL_PORT, port)):
+            readers = [self._tasks[edge.consumer] for edge in edges if edge.port == port]
+            size = next(edge.size_bytes for edge in edges if edge.port == port)
+            away: list[_Place] = []
+            for reader in readers:
+                if reader.place is task.place:
+                    self._gets_input(reader, now)
+                elif reader.place not in away:
+                    away.append(reader.place)
+            for target in away:
+                there = [reader for reader in readers if reader.place is target]
+                self._send(task, port, size or 0, target, there, now)
+
+    def _send(
+        self, task: _Task, port: int, size: int, target: _Place, readers: list[_Task], now: int
+    ) -> None:
+        link = self._step.cluster.link(task.place.device.name, target.device.name)
+        copy = _Copy(
+            producer=task,
+            port=port,
+            size_bytes=size,
+            link=link,
+            target=target,
+            readers=readers,
+            number=len(self._copies),
+        )
+        self._copies.append(copy)
+        if not _send_ns(copy):
+            self._set_out(copy, now)
+        else:
+            task.place.copies.append(("send", copy))
+
+    def _set_out(self, copy: _Copy, now: int) -> None:
+        link = copy.link
+        ends = (link.source, link.target)
+        copy.set_out_ns = copy.start_ns = now
+        if self._contention:
+            wire = ends if link.channel is None else link.channel
+            copy.start_ns = max(now, self._wire_free_ns.get(wire, 0))
+            self._wire_free_ns[wire] = copy.start_ns + link.bytes_ns(copy.size_bytes)
+        between_idle_ns = max(link.transfer_ns(copy.size_bytes), _send_ns(copy))
+        copy.arrival_ns = copy.start_ns + max(between_idle_ns - _receive_ns(copy), 0)
+        order = (copy.number,)
+        if self._contention:
+            copy.arrival_ns = max(copy.arrival_ns, self._last_arrival_ns.get(ends, 0))
+            self._last_arrival_ns[ends] = copy.arrival_ns
+            out_of = sum(one.set_out_ns >= 0 for one in self._copies)
+            order = (copy.producer.place.number, copy.target.number, out_of, copy.number)
+        heappush(self._events, (copy.arrival_ns, _ARRIVAL, order, copy))
+
+    def _deliver(self, copy: _Copy, now: int) -> None:
+        copy.end_ns = now
+        for reader in copy.readers:
+            self._gets_input(reader, now)
+
+    def _gets_input(self, task: _Task, now: int) -> None:
+        task.waits_for -= 1
+        if not task.waits_for:
+            task.ready_ns = now
+            task.place.ops.append(task)
+
+    def _next(self, place: _Place, now: int) -> None:
+        """Let the device do copy work, an op, or nothing."""
+        for_ns = 0 if place.ops_since_ns is None else now - place.ops_since_ns
+        is_due = not place.ops or place.turn or for_ns >= self._dispatch.quantum_ns
+        if place.copies and is_due:
+            if not place.turn:
+                place.turn = len(place.copies)
+            place.turn -= 1
+            place.ops_since_ns = None
+            end, copy = place.doing = place.copies.popleft()
+            if end == "send":
+                self._set_out(copy, now)
+                self._ends_at(place, now + _send_ns(copy))
+            else:
+                self._ends_at(place, now + _receive_ns(copy))
+        elif place.ops:
+            task = place.doing = place.ops.popleft()
+            if place.ops_since_ns is None:
+                place.ops_since_ns = now
+            task.start_ns = now
+            self._started.append(task)
+            self._ends_at(place, now + task.duration_ns)
+        else:
+            place.ops_since_ns = None
+
+    def _ends_at(self, place: _Place, time_ns: int) -> None:
+        heappush(self._events, (time_ns, _END, (place.number,), place))
+
+
+def _send_ns(copy: _Copy) -> int:
+    return copy.link.sender.time_ns(copy.size_bytes)
+
+
+def _receive_ns(copy: _Copy) -> int:
+    return copy.link.receiver.time_ns(copy.size_bytes)

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from placed_steps import edge, op, pair, place, placed_steps, price
+
+from placement_advisor.devices import Device, Dispatch
+from placement_advisor.graph import Op, OpGraph, Role
+from placement_advisor.simulator.break_even import BATCH_REACH, Axis, Outcome, break_even
+from placement_advisor.simulator.engine import Simulator
+
+if TYPE_CHECKING:
+    from placed_steps import PlacedStep
+
+    from placement_advisor.devices import Cluster
+    from placement_advisor.placement import Placement
+    from placement_advisor.simulator.break_even import BreakEven, Sweep
+
+WORTHWHILE = 0.97
+BATCH = 10
+
+
+def input_op(name: str, size_bytes: int) -> Op:
+    return Op(name=name, kind="Placeholder", role=Role.INPUT, output_bytes=(size_bytes,))
+
+
+# x, 400 bytes, is read by left (1,000 ns) and right (1,000 ns, 40 bytes), both by join (0 ns).
+TOWERS = OpGraph(
+    [input_op("x", 400), op("left", 40), op("right", 40), op("join", 4)],
+    [
+        edge("x", "left", 400),
+        edge("x", "right", 400),
+        edge("left", "join", 40),
+        edge("right", "join", 40),
+    ],
+)
+TOWER_COSTS = price({"left": 1_000, "right": 1_000, "join": 0})
+SINGLE = replace(place(dict.fromkeys(("x", "left", "right", "join"), "a")), label="single")
+SPLIT = replace(
+    place({"x": "a", "left": "a", "right": "b", "join": "a"}), label="right on the other device"
+)
+
+
+def towers(cluster: Cluster, *splits: Placement, batch_size: int | None = BATCH) -> BreakEven:
+    found = break_even(
+        TOWERS,
+        cluster,
+        Simulator(TOWERS, TOWER_COSTS.everywhere(cluster), cluster),
+        baseline=SINGLE,
+        splits=splits or (SPLIT,),
+        batch_size=batch_size,
+        worthwhile_ratio=WORTHWHILE,
+    )
+    assert found is not None
+    return found
+
+
+def crossing(sweep: Sweep | None) -> tuple[int, int]:
+    assert sweep is not None
+    assert sweep.outcome is Outcome.CROSSES
+    assert sweep.wins_from is not None
+    assert sweep.loses_at is not None
+    return sweep.wins_from.value, sweep.loses_at.value
+
+
+def test_the_least_bandwidth_is_the_one_at_which_the_copies_fit_into_what_the_split_saves():
+    # single 2,000; split 400/B + 50, 1,000, 40/B + 50: below 1,940 if 440/B < 840, B > 0.524 B/ns
+    wins, loses = crossing(towers(pair(latency_ns=50, bytes_per_ns=0.1)).bandwidth)
+    assert loses <= 440 / 840 * 1e9 < wins < 1.01 * loses
+    # A faster link wins today; the least at which it would is the same.
+    assert crossing(towers(pair(latency_ns=50, bytes_per_ns=2.0)).bandwidth)[0] == pytest.approx(
+        wins, rel=0.011
+    )
+
+
+def test_the_largest_latency_is_what_the_bytes_leave_of_the_saving():
+    # 1,000 + 440 + twice the latency, below 1,940: less than 250
+    wins, loses = crossing(towers(pair(latency_ns=10)).latency)
+    assert wins < 250 <= loses <= 1.02 * wins
+
+
+def test_the_smallest_batch_is_the_one_that_pays_for_the_latency():
+    # n samples: split 144 n + 2 × 500, single 200 n; below 0.97 if 1,000 < 50 n: from 21 on.
+    assert crossing(towers(pair(latency_ns=500)).batch) == (21, 20)
+
+
+def test_copies_that_cost_nothing_leave_the_longer_of_two_towers():
+    assert towers(pair(latency_ns=500)).free_copies.ratio == 0.5
+
+
+def test_todays_value_is_among_the_points_and_has_todays_ratio():
+    for sweep in towers(pair(latency_ns=10)).sweeps():
+        assert sweep.here in sweep.points
+        # (1,000 + 440 + 20) / 2,000
+        assert sweep.here.best.ratio == 0.73
+        assert [point.value for point in sweep.points] == sorted(
+            {point.value for point in sweep.points}
+        )
+
+
+def test_a_split_that_loses_at_every_value_wins_nowhere():
+    # All of it on the other device but the join: nothing runs at the same time.
+    moved = replace(SPLIT, device_of={**SPLIT.device_of, "left": "b"})
+    found = towers(pair(), moved)
+    assert [sweep.outcome for sweep in found.sweeps()] == [Outcome.NOWHERE] * 3
+    assert all(sweep.wins_from is sweep.loses_at is None for sweep in found.sweeps())
+    assert found.free_copies.ratio == 1.0
+
+
+def test_a_split_that_wins_at_the_worst_value_wins_throughout():
+    found = towers(pair(latency_ns=0, bytes_per_ns=1_000)).bandwidth
+    assert found is not None
+    assert found.outcome is Outcome.THROUGHOUT
+    assert found.changes == 0
+
+
+def test_the_best_of_several_splits_may_change_along_the_sweep():
+    # An op of 300 ns needs no copy: without it one device takes 2,000. Towers take 1,440 and twice
+    # the latency, which is less up to 280.
+    graph = OpGraph([*TOWERS.ops, op("apart", 40)], TOWERS.edges)
+    cluster = pair(latency_ns=10)
+    costs = price({"left": 1_000, "right": 1_000, "join": 0, "apart": 300})
+    on_a = {**SINGLE.device_of, "apart": "a"}
+    both = replace(SPLIT, device_of={**on_a, "right": "b"}, label="tower")
+    apart = replace(SPLIT, device_of={**on_a, "apart": "b"}, label="apart")
+    found = break_even(
+        graph,
+        cluster,
+        Simulator(graph, costs.everywhere(cluster), cluster),
+        baseline=replace(SINGLE, device_of=on_a),
+        splits=[apart, both],
+        batch_size=None,
+        worthwhile_ratio=WORTHWHILE,
+    )
+    assert found is not None
+    assert found.latency is not None
+    for point in found.latency.points:
+        assert point.best.split == ("tower" if point.value < 280 else "apart")
+        assert point.best.ratio == min(2_000, 1_440 + 2 * point.value) / 2_300
+    assert found.latency.outcome is Outcome.THROUGHOUT
+
+
+def test_winning_that_begins_and_ends_again_is_counted():
+    # The decay (500 ns) does not grow with the batch, n samples take 50 ns each: single 500 + 50 n.
+    # Beside them the decay ends at 550: no gain for one sample. From 323 on samples are all that
+    # counts: 50 n > 0.97 (500 + 50 n).
+    graph = OpGraph(
+        [input_op("x", 400), op("forward", 40), op("decay", 40)], [edge("x", "forward", 400)]
+    )
+    cluster = pair(dispatch=Dispatch(remote_start_ns=50))
+    on_a = {"x": "a", "forward": "a", "decay": "a"}
+    found = break_even(
+        graph,
+        cluster,
+        Simulator(graph, price({"forward": 500, "decay": 500}).everywhere(cluster), cluster),
+        baseline=replace(SINGLE, device_of=on_a),
+        splits=[replace(SPLIT, device_of={**on_a, "decay": "b"})],
+        batch_size=BATCH,
+        worthwhile_ratio=WORTHWHILE,
+    )
+    assert found is not None
+    assert found.batch is not None
+    assert found.batch.changes == 2
+    assert crossing(found.batch) == (2, 1)
+    wins = [point.value for point in found.batch.points if point.best.ratio < WORTHWHILE]
+    assert max(wins) < 323 < found.batch.points[-1].value
+
+
+def test_without_a_split_or_a_link_there_is_no_break_even():
+    cluster = pair()
+    simulator = Simulator(TOWERS, TOWER_COSTS.everywhere(cluster), cluster)
+    alone = replace(cluster, links=())
+    for there, splits in ((cluster, ()), (alone, (SPLIT,))):
+        assert (
+            break_even(
+                TOWERS,
+                there,
+                simulator,
+                baseline=SINGLE,
+                splits=splits,
+                batch_size=BATCH,
+                worthwhile_ratio=WORTHWHILE,
+            )
+            is None
+        )
+
+
+def test_a_bandwidth_without_end_is_not_swept():
+    found = towers(pair(bytes_per_ns=float("inf")))
+    assert found.bandwidth is None
+    assert found.latency is not None
+
+
+def test_an_unknown_batch_and_a_latency_of_zero_are_not_swept():
+    found = towers(pair(latency_ns=0), batch_size=None)
+    assert (found.batch, found.latency) == (None, None)
+    assert [sweep.axis for sweep in found.sweeps()] == [Axis.BANDWIDTH]
+
+
+def test_links_of_hosts_stay_as_they_are():
+    # Inputs are on the host: single pays 400 bytes over its link, whatever other links do.
+    plain = pair()
+    gpus = tuple(replace(device, kind="GPU", host="h") for device in plain.devices)
+    up = [replace(plain.links[0], source="h", target=gpu.name) for gpu in gpus]
+    cluster = replace(
+        plain,
+        devices=gpus,
+        hosts=(Device(name="h", kind="CPU"),),
+        links=(*plain.links, *(replace(link, bandwidth_bytes_per_s=0.1e9) for link in up)),
+    )
+    graph = OpGraph(
+        [each._replace(device_kinds=frozenset({"CPU", "GPU"})) for each in TOWERS.ops], TOWERS.edges
+    )
+    found = break_even(
+        graph,
+        cluster,
+        Simulator(graph, TOWER_COSTS.everywhere(cluster), cluster),
+        baseline=SINGLE,
+        splits=[SPLIT],
+        batch_size=None,
+        worthwhile_ratio=WORTHWHILE,
+    )
+    assert found is not None
+    # single 4,010 + 2,000; split 4,010 + 1,000: the tensor back has no bytes to speak of
+    assert found.free_copies.ratio == 5_010 / 6_010
+    assert found.bandwidth is not None
+    assert found.bandwidth.here.value == 1_000_000_000
+
+
+def ratio(step: PlacedStep, cluster: Cluster) -> float:
+    simulator = Simulator(step.graph, step.all_costs(), cluster)
+    alone_ns = simulator.step_ns(step.on_one_device().placement)
+    return simulator.step_ns(step.placement) / max(1, alone_ns)
+
+
+@settings(max_examples=40, deadline=None)
+@given(placed_steps(hosts=True))
+def test_the_winning_side_wins_in_a_simulation_of_its_own_and_the_losing_side_does_not(step):
+    found = break_even(
+        step.graph,
+        step.cluster,
+        step.simulator(),
+        baseline=step.on_one_device().placement,
+        splits=[step.placement],
+        batch_size=None,
+        worthwhile_ratio=WORTHWHILE,
+    )
+    if found is None:
+        assert not step.cluster.device_links()
+        return
+    for sweep in found.sweeps():
+        here = sweep.here.value
+
+        def at(value: int, sweep: Sweep = sweep, here: int = here) -> float:
+            factor = value / here
+            return ratio(
+                step,
+                step.cluster.with_device_links(
+                    lambda link: (
+                        link.with_bytes_scaled(1 / factor)
+                        if sweep.axis is Axis.BANDWIDTH
+                        else link.with_latency_scaled(factor)
+                    )
+                ),
+            )
+
+        assert sweep.here.best.ratio == ratio(step, step.cluster)
+        ends = [point for point in (sweep.wins_from, sweep.loses_at) if point]
+        assert all(point.best.ratio == at(point.value) for point in ends)
+        if sweep.outcome is Outcome.CROSSES:
+            assert ends[0].best.ratio < WORTHWHILE <= ends[1].best.ratio
+            assert (ends[0].value > ends[1].value) == (sweep.axis is Axis.BANDWIDTH)
+        elif sweep.outcome is Outcome.NOWHERE:
+            assert all(point.best.ratio >= WORTHWHILE for point in sweep.points)
+        else:
+            worst = sweep.points[0 if sweep.axis is Axis.BANDWIDTH else -1]
+            assert worst.best.ratio < WORTHWHILE
+
+
+def test_the_batch_is_swept_in_whole_samples_from_one_on():
+    batch = towers(pair(), batch_size=1).batch
+    assert batch is not None
+    values = [point.value for point in batch.points]
+    assert values[0] == 1
+    assert values[-1] == BATCH_REACH

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import given
+from placed_steps import HALF_EACH, PlacedStep, diamond, edge, op, pair, place, placed_steps, price
+
+from placement_advisor.devices import Dispatch
+from placement_advisor.graph import OpGraph
+from placement_advisor.simulator.critical_path import (
+    PathKind,
+    PathStep,
+    critical_path,
+    time_by_kind,
+)
+
+Told = list[tuple[str, str, str, int, int]]
+
+
+def path_of(step: PlacedStep) -> tuple[PathStep, ...]:
+    return critical_path(step.graph, step.simulate(), step.cluster)
+
+
+def told(step: PlacedStep) -> Told:
+    return [(s.kind.value, s.what, s.where, s.start_ns, s.end_ns) for s in path_of(step)]
+
+
+def test_the_path_of_a_diamond_goes_over_its_slower_side_by_hand() -> None:
+    assert told(diamond()) == [
+        ("compute", "src", "a", 0, 50),
+        ("copy", "src:0", "a → b", 50, 160),
+        ("compute", "right", "b", 160, 260),
+        ("copy", "right:0", "b → a", 260, 370),
+        ("compute", "sink", "a", 370, 390),
+    ]
+    assert time_by_kind(path_of(diamond())) == {
+        PathKind.COMPUTE: 50 + 100 + 20,
+        PathKind.COPY: 110 + 110,
+        PathKind.QUEUEING: 0,
+        PathKind.OVERHEAD: 0,
+    }
+
+
+def test_an_op_that_found_its_device_busy_waited_for_what_that_did_before() -> None:
+    step = PlacedStep(
+        graph=OpGraph([op("x"), op("y")], []),
+        placement=place({"x": "a", "y": "a"}),
+        costs=price({"x": 10, "y": 30}),
+        cluster=pair(),
+    )
+    assert told(step) == [("compute", "x", "a", 0, 10), ("compute", "y", "a", 10, 40)]
+
+
+def test_an_op_that_waited_for_its_device_to_send_something_waited_for_that() -> None:
+    step = diamond(work=HALF_EACH)
+    slow_left = replace(step, costs=price({"src": 50, "left": 900, "right": 100, "sink": 20}))
+    # right's tensor arrives at 315, but a has time for it at 1005 only.
+    assert told(slow_left) == [
+        ("compute", "src", "a", 0, 50),
+        ("copy", "src:0", "a", 50, 105),
+        ("compute", "left", "a", 105, 1_005),
+        ("copy", "right:0", "a", 1_005, 1_060),
+        ("compute", "sink", "a", 1_060, 1_080),
+    ]
+
+
+def test_a_wire_that_another_copy_holds_is_queueing() -> None:
+    step = PlacedStep(
+        graph=OpGraph(
+            [op("x", 100, 30), op("y")], [edge("x", "y", 100), edge("x", "y", 30, port=1)]
+        ),
+        placement=place({"x": "a", "y": "b"}),
+        costs=price({"x": 10, "y": 10}),
+        cluster=pair(),
+    )
+    assert told(step) == [
+        ("compute", "x", "a", 0, 10),
+        ("queueing", "x:1", "a → b", 10, 110),
+        ("copy", "x:1", "a → b", 110, 150),
+        ("compute", "y", "b", 150, 160),
+    ]
+
+
+def test_overheads_at_both_ends_are_named() -> None:
+    dispatch = Dispatch(
+        step_overhead_ns=7, partition_overhead_ns=40, remote_start_ns=60, remote_end_ns=30
+    )
+    step = PlacedStep(
+        graph=OpGraph([op("x"), op("y")], []),
+        placement=place({"x": "a", "y": "b"}),
+        costs=price({"x": 35, "y": 10}),
+        cluster=pair(dispatch=dispatch),
+    )
+    # x ends at 75 and y at 70, but of y's end nobody knows before 100.
+    assert told(step) == [
+        ("overhead", "start of the device", "b", 0, 60),
+        ("compute", "y", "b", 60, 70),
+        ("overhead", "end of the step", "b", 70, 70 + 30 + 7),
+    ]
+
+
+def test_a_step_without_ops_is_overhead() -> None:
+    step = PlacedStep(
+        graph=OpGraph([], []),
+        placement=place({}),
+        costs=price({}),
+        cluster=pair(dispatch=Dispatch(step_overhead_ns=7)),
+    )
+    assert told(step) == [("overhead", "call of the step", "", 0, 7)]
+
+
+@given(placed_steps(hosts=True))
+def test_the_parts_of_any_path_follow_each_other_from_0_to_the_step_time(step: PlacedStep) -> None:
+    schedule = step.simulate()
+    path = critical_path(step.graph, schedule, step.cluster)
+    assert all(part.time_ns > 0 for part in path)
+    assert all(before.end_ns == after.start_ns for before, after in pairwise(path))
+    assert sum(part.time_ns for part in path) == schedule.step_ns
+    if path:
+        assert (path[0].start_ns, path[-1].end_ns) == (0, schedule.step_ns)
+    assert sum(time_by_kind(path).values()) == schedule.step_ns
+
+
+@given(placed_steps(hosts=True))
+def test_every_op_on_a_path_ran_then_and_every_copy_was_under_way(step: PlacedStep) -> None:
+    schedule = step.simulate()
+    runs = {(run.op, run.device, run.start_ns, run.end_ns) for run in schedule.runs}
+    for part in critical_path(step.graph, schedule, step.cluster):
+        if part.kind is PathKind.COMPUTE:
+            assert (part.what, part.where, part.start_ns, part.end_ns) in runs
+        elif part.kind is PathKind.COPY:
+            assert any(
+                part.what == copy.tensor
+                and copy.set_out_ns <= part.start_ns
+                and part.end_ns <= max(copy.end_ns, copy.send_work[1])
+                for copy in schedule.transfers
+            )
+
+
+@given(placed_steps(hosts=True))
+def test_a_path_needs_no_queueing_without_contention(step: PlacedStep) -> None:
+    schedule = step.simulate(contention=False)
+    path = critical_path(step.graph, schedule, step.cluster)
+    assert time_by_kind(path)[PathKind.QUEUEING] == 0
+    assert sum(part.time_ns for part in path) == schedule.step_ns

@@ -1,0 +1,618 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from placed_steps import (
+    HALF_EACH,
+    PlacedStep,
+    control,
+    diamond,
+    edge,
+    op,
+    pair,
+    place,
+    placed_steps,
+    price,
+)
+
+from placement_advisor.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
+from placement_advisor.errors import PlacementError
+from placement_advisor.graph import Edge, Op, OpGraph, Role
+from placement_advisor.placement import placed_ops
+from placement_advisor.simulator.exposure import hidden_ns
+
+if TYPE_CHECKING:
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.simulator.schedule import Schedule
+
+
+def chain_of_three(*devices: str) -> PlacedStep:
+    """x (10 ns, 100 bytes) read by y (10 ns) and z (10 ns)."""
+    return PlacedStep(
+        graph=OpGraph([op("x", 100), op("y"), op("z")], [edge("x", "y", 100), edge("x", "z", 100)]),
+        placement=place(dict(zip("xyz", devices, strict=True))),
+        costs=price({"x": 10, "y": 10, "z": 10}),
+        cluster=pair(),
+    )
+
+
+def test_diamond_split_over_two_devices_by_hand() -> None:
+    schedule = diamond().simulate()
+    # src 50, transfer 10 + 100, right 100, transfer 10 + 100, sink 20; left runs meanwhile.
+    assert schedule.step_ns == 50 + 110 + 100 + 110 + 20
+    assert schedule.compute_ns == {"a": 50 + 80 + 20, "b": 100}
+    assert [(t.producer, t.target, t.start_ns, t.end_ns) for t in schedule.transfers] == [
+        ("src", "b", 50, 160),
+        ("right", "a", 260, 370),
+    ]
+    # b waits for all of the first transfer; left ended at 130, so a waits for all of the second.
+    assert schedule.exposed_ns == 110 + 110
+    assert schedule.transfer_bytes == 200
+
+
+def test_diamond_on_devices_that_move_the_bytes_themselves_by_hand() -> None:
+    schedule = diamond(work=HALF_EACH).simulate()
+    left = next(run for run in schedule.runs if run.op == "left")
+    # Sending keeps a busy for half of the copy's 10 + 100 ns, before left may start.
+    assert (left.ready_ns, left.start_ns) == (50, 50 + 55)
+    # The rest is idle devices: src 50, send 55, receive 55, right 100, and back.
+    assert schedule.step_ns == 50 + 110 + 100 + 110 + 20
+    assert schedule.compute_ns == {"a": 50 + 80 + 20, "b": 100}
+
+
+def test_receiving_waits_for_the_op_that_the_receiver_runs() -> None:
+    step = PlacedStep(
+        graph=OpGraph([op("x", 100), op("busy"), op("y")], [edge("x", "y", 100)]),
+        placement=place({"x": "a", "busy": "b", "y": "b"}),
+        costs=price({"x": 10, "busy": 1_000, "y": 10}),
+        cluster=pair(work=HALF_EACH),
+    )
+    schedule = step.simulate()
+    # busy until 1000, then the receiving half of the copy, then y.
+    assert schedule.step_ns == 1_000 + 55 + 10
+    (copy,) = schedule.transfers
+    # x ended at 10; sent until 65, when the other half of the copy's 110 ns began to wait.
+    assert (copy.send_work, copy.arrival_ns) == ((10, 65), 65)
+    assert (copy.held_ns, copy.receive_work) == (1_000 - 65, (1_000, 1_055))
+
+
+def test_a_copy_engine_hides_the_copy_behind_the_op_that_the_receiver_runs() -> None:
+    step = PlacedStep(
+        graph=OpGraph([op("x", 100), op("busy"), op("y")], [edge("x", "y", 100)]),
+        placement=place({"x": "a", "busy": "b", "y": "b"}),
+        costs=price({"x": 10, "busy": 1_000, "y": 10}),
+        cluster=pair(),
+    )
+    schedule = step.simulate()
+    assert schedule.step_ns == 1_000 + 10
+    assert schedule.exposed_ns == 0
+
+
+def test_a_tensor_with_two_readers_on_one_device_crosses_once() -> None:
+    schedule = chain_of_three("a", "b", "b").simulate()
+    assert [t.size_bytes for t in schedule.transfers] == [100]
+    assert schedule.step_ns == 10 + 110 + 10 + 10
+
+
+def test_a_tensor_crosses_to_every_device_that_reads_it() -> None:
+    step = replace(chain_of_three("a", "b", "c"), cluster=pair(count=3))
+    assert [t.target for t in step.simulate().transfers] == ["b", "c"]
+
+
+def test_ports_and_control_signals_of_one_op_cross_separately() -> None:
+    step = PlacedStep(
+        graph=OpGraph(
+            [op("x", 100, 30), op("y")],
+            [
+                edge("x", "y", 100),
+                edge("x", "y", 30, port=1),
+                control("x", "y"),
+            ],
+        ),
+        placement=place({"x": "a", "y": "b"}),
+        costs=price({"x": 10, "y": 10}),
+        cluster=pair(),
+    )
+    schedule = step.simulate()
+    assert sorted((t.port, t.size_bytes) for t in schedule.transfers) == [
+        (-1, 0),
+        (0, 100),
+        (1, 30),
+    ]
+    # Bytes queue on the link, latencies do not: 10, then 100 + 30 of bytes, one latency, then y.
+    assert schedule.step_ns == 10 + 130 + 10 + 10
+
+
+def test_transfers_in_opposite_directions_do_not_queue() -> None:
+    step = PlacedStep(
+        graph=OpGraph(
+            [op("x", 100), op("y", 100), op("from_y"), op("from_x")],
+            [edge("x", "from_x", 100), edge("y", "from_y", 100)],
+        ),
+        placement=place({"x": "a", "y": "b", "from_y": "a", "from_x": "b"}),
+        costs=price({"x": 10, "y": 10, "from_y": 10, "from_x": 10}),
+        cluster=pair(),
+    )
+    assert step.simulate().step_ns == 10 + 110 + 10
+
+
+def test_a_tensor_of_unknown_size_costs_the_latency_and_is_counted() -> None:
+    step = PlacedStep(
+        graph=OpGraph([op("x", None), op("y")], [edge("x", "y", None)]),
+        placement=place({"x": "a", "y": "b"}),
+        costs=price({"x": 10, "y": 10}),
+        cluster=pair(),
+    )
+    schedule = step.simulate()
+    assert (schedule.step_ns, schedule.unknown_bytes) == (10 + 10 + 10, 1)
+
+
+def test_a_control_signal_is_not_an_unknown_size() -> None:
+    step = PlacedStep(
+        graph=OpGraph([op("x", 4), op("y")], [control("x", "y")]),
+        placement=place({"x": "a", "y": "b"}),
+        costs=price({"x": 10, "y": 10}),
+        cluster=pair(work=HALF_EACH),
+    )
+    schedule = step.simulate()
+    assert (schedule.transfer_count, schedule.unknown_bytes, schedule.step_ns) == (1, 0, 30)
+
+
+def test_a_constant_is_on_every_device_and_takes_no_time() -> None:
+    step = PlacedStep(
+        graph=OpGraph(
+            [op("c", 100, kind="Const", role=Role.CONSTANT), op("x"), op("y")],
+            [edge("c", "x", 100), edge("c", "y", 100)],
+        ),
+        placement=place({"x": "a", "y": "b"}),
+        costs=price({"x": 10, "y": 10}),
+        cluster=pair(),
+    )
+    schedule = step.simulate()
+    assert (schedule.step_ns, schedule.transfers) == (10, ())
+    assert {run.op for run in schedule.runs} == {"x", "y"}
+
+
+def test_ready_ops_run_first_come_first_served_and_ties_in_graph_order() -> None:
+    step = PlacedStep(
+        graph=OpGraph([op("x", 4), op("late"), op("first"), op("second")], [edge("x", "late", 4)]),
+        placement=place(dict.fromkeys(("x", "late", "first", "second"), "a")),
+        costs=price({"x": 10, "late": 10, "first": 10, "second": 10}),
+        cluster=pair(),
+    )
+    assert [run.op for run in step.simulate().runs] == ["x", "first", "second", "late"]
+
+
+def test_launch_and_step_overheads_lengthen_the_step_but_are_not_compute() -> None:
+    cluster = pair(launch_overhead_ns=3, dispatch=Dispatch(step_overhead_ns=1_000))
+    schedule = replace(chain_of_three("a", "a", "a"), cluster=cluster).simulate()
+    assert schedule.step_ns == 3 * (10 + 3) + 1_000
+    assert schedule.compute_ns == {"a": 30, "b": 0}
+
+
+def test_inputs_and_variables_without_a_cost_are_free() -> None:
+    variable = Op(name="v", kind="VarHandleOp", role=Role.VARIABLE, variable="v")
+    read = Op(name="read", kind="ReadVariableOp", variable="v", output_bytes=(8,))
+    step = PlacedStep(
+        graph=OpGraph(
+            [variable, op("fed", 8, role=Role.INPUT), read],
+            [edge("v", "read", None), edge("fed", "read", 8)],
+        ),
+        placement=place({"v": "a", "read": "a", "fed": "a"}),
+        costs=price({"read": 10}),
+        cluster=pair(launch_overhead_ns=3),
+    )
+    assert step.simulate().step_ns == 13
+
+
+def test_an_op_without_a_cost_is_named() -> None:
+    step = replace(chain_of_three("a", "a", "a"), costs=price({"x": 10, "z": 10}))
+    with pytest.raises(ValueError, match=r"op 'y' \(MatMul\) has no cost"):
+        step.simulate()
+
+
+def test_a_crossing_without_a_link_is_refused() -> None:
+    step = chain_of_three("a", "b", "b")
+    with pytest.raises(PlacementError, match="no link from 'a' to 'b'"):
+        replace(step, cluster=replace(step.cluster, links=())).simulate()
+
+
+def test_a_placement_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(PlacementError, match="'z'"):
+        chain_of_three("a", "a", "elsewhere").simulate()
+
+
+def test_an_empty_graph_takes_the_step_overhead_alone() -> None:
+    step = PlacedStep(
+        graph=OpGraph([], []),
+        placement=place({}),
+        costs=price({}),
+        cluster=pair(dispatch=Dispatch(step_overhead_ns=7)),
+    )
+    schedule = step.simulate()
+    assert (schedule.step_ns, schedule.runs, schedule.exposed_ns) == (7, (), 0)
+
+
+def first_come_first_served(quantum_ns: int) -> dict[str, int]:
+    """Return when ops start on a, after x made a tensor for b, and when that sets out."""
+    names = ("x", "p", "q", "r")
+    step = PlacedStep(
+        graph=OpGraph([op("x", 100), *map(op, names[1:]), op("far")], [edge("x", "far", 100)]),
+        placement=place(dict.fromkeys(names, "a") | {"far": "b"}),
+        costs=price(dict.fromkeys((*names, "far"), 10)),
+        cluster=pair(work=HALF_EACH, dispatch=Dispatch(quantum_ns=quantum_ns)),
+    )
+    schedule = step.simulate()
+    starts = {run.op: run.start_ns for run in schedule.runs if run.device == "a"}
+    return starts | {"sending": schedule.transfers[0].set_out_ns}
+
+
+@pytest.mark.parametrize(
+    ("quantum_ns", "order"),
+    [
+        (0, ["x", "sending", "p", "q", "r"]),
+        # x kept the device for all of its quantum when it ended.
+        (10, ["x", "sending", "p", "q", "r"]),
+        (11, ["x", "p", "sending", "q", "r"]),
+        (21, ["x", "p", "q", "sending", "r"]),
+        (1_000, ["x", "p", "q", "r", "sending"]),
+    ],
+)
+def test_ops_go_before_copy_work_until_the_quantum_is_over(
+    quantum_ns: int, order: list[str]
+) -> None:
+    starts = first_come_first_served(quantum_ns)
+    assert sorted(starts, key=lambda name: starts[name]) == order
+    before = order.index("sending")
+    # Ops take 10 ns, sending takes 55.
+    assert [starts[name] for name in order] == [
+        10 * place + (45 if place > before else 0) for place in range(5)
+    ]
+
+
+def test_when_the_quantum_is_over_all_copy_work_that_waits_is_done() -> None:
+    step = PlacedStep(
+        graph=OpGraph(
+            [op("x", 100, 100), op("p"), op("q"), op("far")],
+            [edge("x", "far", 100), edge("x", "far", 100, port=1)],
+        ),
+        placement=place({"x": "a", "p": "a", "q": "a", "far": "b"}),
+        costs=price(dict.fromkeys(("x", "p", "q", "far"), 10)),
+        cluster=pair(work=HALF_EACH, dispatch=Dispatch(quantum_ns=15)),
+    )
+    schedule = step.simulate()
+    # x and p until 20, then both tensors, then q.
+    assert [copy.send_work for copy in schedule.transfers] == [(20, 75), (75, 130)]
+    assert next(run.start_ns for run in schedule.runs if run.op == "q") == 130
+    # The second had to wait for the wire, which the first's bytes occupy for 100 ns.
+    assert [copy.queued_ns for copy in schedule.transfers] == [0, 45]
+
+
+def test_sending_that_takes_longer_than_the_link_makes_the_copy_longer() -> None:
+    step = chain_of_three("a", "b", "b")
+    slow = CopyWork(per_copy_ns=500)
+    links = tuple(replace(link, sender=slow) for link in step.cluster.links)
+    schedule = replace(step, cluster=replace(step.cluster, links=links)).simulate()
+    assert schedule.transfers[0].end_ns == 10 + 500
+
+
+def test_the_first_device_starts_the_others_and_hears_of_their_end() -> None:
+    dispatch = Dispatch(
+        step_overhead_ns=7, partition_overhead_ns=40, remote_start_ns=60, remote_end_ns=30
+    )
+    step = PlacedStep(
+        graph=OpGraph([op("x"), op("y"), op("z")], []),
+        placement=place({"x": "a", "y": "b", "z": "c"}),
+        costs=price({"x": 10, "y": 20, "z": 20}),
+        cluster=pair(count=4, dispatch=dispatch),
+    )
+    schedule = step.simulate()
+    # Two further devices are in use; the fourth is not.
+    assert {run.op: run.start_ns for run in schedule.runs} == {"x": 80, "y": 60, "z": 60}
+    assert schedule.step_ns == 60 + 20 + 30 + 7
+    alone = replace(step, placement=place(dict.fromkeys("xyz", "a"))).simulate()
+    assert alone.step_ns == 10 + 20 + 20 + 7
+
+
+def two_senders(channel: str | None) -> PlacedStep:
+    """x on a and y on b end at 10 and send 100 bytes each to c."""
+    return PlacedStep(
+        graph=OpGraph(
+            [op("x", 100), op("y", 100), op("z")], [edge("x", "z", 100), edge("y", "z", 100)]
+        ),
+        placement=place({"x": "a", "y": "b", "z": "c"}),
+        costs=price({"x": 10, "y": 10, "z": 10}),
+        cluster=pair(count=3, channel=channel),
+    )
+
+
+def test_links_of_one_channel_queue_for_it_and_others_do_not() -> None:
+    assert two_senders(None).simulate().step_ns == 10 + 110 + 10
+    shared = two_senders("switch").simulate()
+    # The second gets hold of the wire when the first's 100 bytes are through.
+    assert [(copy.start_ns, copy.end_ns) for copy in shared.transfers] == [(10, 120), (110, 220)]
+    assert shared.step_ns == 220 + 10
+
+
+def test_without_contention_no_copy_waits_for_another() -> None:
+    step = two_senders("switch")
+    schedule = step.simulate(contention=False)
+    assert [copy.queued_ns for copy in schedule.transfers] == [0, 0]
+    assert schedule.step_ns == 10 + 110 + 10
+    ports = PlacedStep(
+        graph=OpGraph(
+            [op("x", 100, 100), op("y")], [edge("x", "y", 100), edge("x", "y", 100, port=1)]
+        ),
+        placement=place({"x": "a", "y": "b"}),
+        costs=price({"x": 10, "y": 10}),
+        cluster=pair(),
+    )
+    assert ports.simulate(contention=False).step_ns == 10 + 110 + 10
+    assert ports.simulate().step_ns == 10 + 210 + 10
+
+
+def with_host() -> Cluster:
+    """Return devices a and b, GPUs with the host h, all linked alike."""
+    cluster = pair(count=3)
+    a, b, h = cluster.devices
+    gpus = tuple(replace(device, kind="GPU", host=h.name) for device in (a, b))
+    return replace(cluster, devices=gpus, hosts=(h,))
+
+
+BOTH = frozenset({"CPU", "GPU"})
+
+
+def test_an_op_without_a_gpu_kernel_runs_on_the_host_and_its_tensors_cross_twice() -> None:
+    step = PlacedStep(
+        graph=OpGraph(
+            [
+                op("x", 100)._replace(device_kinds=BOTH),
+                op("unique", 50),
+                op("y")._replace(device_kinds=BOTH),
+            ],
+            [edge("x", "unique", 100), edge("unique", "y", 50)],
+        ),
+        placement=place(dict.fromkeys(("x", "unique", "y"), "a")),
+        costs=price({"x": 10, "unique": 10, "y": 10}),
+        cluster=with_host(),
+    )
+    schedule = step.simulate()
+    assert {run.op: run.device for run in schedule.runs} == {"x": "a", "unique": "c", "y": "a"}
+    assert [(t.source, t.target, t.size_bytes) for t in schedule.transfers] == [
+        ("a", "c", 100),
+        ("c", "a", 50),
+    ]
+    assert schedule.step_ns == 10 + 110 + 10 + 60 + 10
+    assert schedule.compute_ns == {"a": 20, "b": 0, "c": 10}
+
+
+def test_what_takes_the_variable_of_an_op_on_the_host_stays_there_too() -> None:
+    variable = Op(name="v", kind="VarHandleOp", role=Role.VARIABLE, variable="v", device_kinds=BOTH)
+    read = Op(
+        name="read", kind="ReadVariableOp", variable="v", output_bytes=(100,), device_kinds=BOTH
+    )
+    update = Op(name="update", kind="ResourceScatterUpdate", variable="v")
+    step = PlacedStep(
+        graph=OpGraph(
+            [variable, read, update, op("y")._replace(device_kinds=BOTH)],
+            [edge("v", "read", None), edge("v", "update", None), edge("read", "y", 100)],
+        ),
+        placement=place(dict.fromkeys(("v", "read", "update", "y"), "b")),
+        costs=price({"read": 10, "update": 10, "y": 10}),
+        cluster=with_host(),
+    )
+    schedule = step.simulate()
+    where = {run.op: run.device for run in schedule.runs}
+    assert where == {"v": "c", "read": "c", "update": "c", "y": "b"}
+    assert schedule.transfer_count == 1
+
+
+def test_an_op_costs_what_it_costs_where_it_runs() -> None:
+    step = replace(chain_of_three("a", "b", "b"), costs_on={"b": price({"y": 500, "z": 70})})
+    assert step.simulate().step_ns == 10 + 110 + 500 + 70
+    # What b would take for x is not asked for.
+    with pytest.raises(ValueError, match="'x'"):
+        replace(step, placement=place(dict.fromkeys("xyz", "b"))).simulate()
+
+
+@given(placed_steps(hosts=True))
+def test_any_schedule_obeys_data_flow_and_never_overlaps_on_a_device(step: PlacedStep) -> None:
+    step.simulate().check(step.graph, step.placement, step.cluster)
+
+
+@given(placed_steps(hosts=True))
+def test_equal_steps_give_equal_schedules(step: PlacedStep) -> None:
+    schedule = step.simulate()
+    assert schedule == step.simulate()
+    simulator = step.simulator()
+    assert simulator.schedule(step.placement) == schedule
+    assert simulator.step_ns(step.placement) == schedule.step_ns
+
+
+@given(placed_steps())
+def test_on_one_device_the_step_is_the_sum_of_its_ops(step: PlacedStep) -> None:
+    schedule = step.on_one_device().simulate()
+    overhead_ns = step.cluster.devices[0].launch_overhead_ns
+    work_ns = sum(cost.time_ns + overhead_ns for cost in step.costs.costs.values())
+    assert schedule.step_ns == work_ns + step.cluster.dispatch.step_overhead_ns
+    assert (schedule.transfers, schedule.exposed_ns) == ((), 0)
+
+
+@given(placed_steps(hosts=True))
+def test_no_step_is_shorter_than_its_critical_path_or_its_busiest_device(step: PlacedStep) -> None:
+    end_ns: dict[str, int] = {}
+    busy_ns: dict[str, int] = {}
+    places = {place.name: place for place in (*step.cluster.devices, *step.cluster.hosts)}
+    schedule = step.simulate()
+    device_of = {run.op: run.device for run in schedule.runs}
+    for op_ in placed_ops(step.graph):
+        device = places[device_of[op_.name]]
+        cost = step.all_costs()[device.name].costs.get(op_.name)
+        time_ns = 0 if cost is None else cost.time_ns + device.launch_overhead_ns
+        ready_ns = max(
+            (end_ns.get(e.producer, 0) for e in step.graph.inputs_of(op_.name)), default=0
+        )
+        end_ns[op_.name] = ready_ns + time_ns
+        busy_ns[device.name] = busy_ns.get(device.name, 0) + time_ns
+    for copy in schedule.transfers:
+        busy_ns[copy.source] += copy.send_work_ns
+        busy_ns[copy.target] += copy.receive_work_ns
+    overhead_ns = step.cluster.dispatch.step_overhead_ns
+    assert schedule.step_ns - overhead_ns >= max(busy_ns.values(), default=0)
+    for one in (schedule, step.with_free_copies().simulate()):
+        assert one.step_ns - overhead_ns >= max(end_ns.values(), default=0)
+
+
+@given(placed_steps(hosts=True))
+def test_a_device_starts_its_ops_in_the_order_in_which_they_became_ready(step: PlacedStep) -> None:
+    for device in schedule_devices(step):
+        ready_ns = [run.ready_ns for run in step.simulate().runs if run.device == device]
+        assert ready_ns == sorted(ready_ns)
+
+
+def schedule_devices(step: PlacedStep) -> list[str]:
+    return [place.name for place in (*step.cluster.devices, *step.cluster.hosts)]
+
+
+@given(placed_steps(hosts=True))
+def test_bytes_on_one_channel_never_overlap(step: PlacedStep) -> None:
+    held: dict[str | tuple[str, str], list[tuple[int, int]]] = {}
+    for copy in step.simulate().transfers:
+        link = step.cluster.link(copy.source, copy.target)
+        wire = link.channel or (link.source, link.target)
+        until_ns = copy.start_ns + link.bytes_ns(copy.size_bytes)
+        held.setdefault(wire, []).append((copy.start_ns, until_ns))
+    for spans in held.values():
+        assert all(end <= start for (_, end), (start, _) in pairwise(sorted(spans)))
+
+
+def again_in_order(step: PlacedStep, schedule: Schedule) -> int:
+    """Return the step time if every device does the same in the same order, as early as it can.
+
+    For clusters whose copy engines move the bytes, without contention: a copy begins when its
+    producer ends and takes what its link gives.
+    """
+    dispatch = step.cluster.dispatch
+    used = {run.device for run in schedule.runs}
+    first, *others = step.cluster.device_names()
+    free_ns = dict.fromkeys(schedule_devices(step), 0) | dict.fromkeys(
+        others, dispatch.remote_start_ns
+    )
+    free_ns[first] = dispatch.partition_overhead_ns * len(used & set(others))
+    run_of = {run.op: run for run in schedule.runs}
+    end_ns: dict[str, int] = {}
+    for run in schedule.runs:
+        start_ns = free_ns[run.device]
+        for edge_ in step.graph.inputs_of(run.op):
+            if edge_.producer not in run_of:
+                continue
+            there_ns = end_ns[edge_.producer]
+            source = run_of[edge_.producer].device
+            if source != run.device:
+                link = step.cluster.link(source, run.device)
+                there_ns += link.transfer_ns(edge_.size_bytes or 0)
+            start_ns = max(start_ns, there_ns)
+        end_ns[run.op] = free_ns[run.device] = start_ns + run.end_ns - run.start_ns
+    known_ns = [
+        end + (dispatch.remote_end_ns if run_of[name].device in others else 0)
+        for name, end in end_ns.items()
+    ]
+    return max(known_ns, default=0) + dispatch.step_overhead_ns
+
+
+@given(placed_steps(hosts=True), st.sampled_from([1.0, 1.5, 10.0]))
+def test_more_bandwidth_never_makes_a_step_longer_in_the_order_that_it_has(
+    step: PlacedStep, factor: float
+) -> None:
+    step = step.with_links(sender=NO_COPY_WORK, receiver=NO_COPY_WORK, curve=())
+    schedule = step.simulate(contention=False)
+    assert again_in_order(step, schedule) == schedule.step_ns
+    links = tuple(
+        replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)
+        for link in step.cluster.links
+    )
+    faster = replace(step, cluster=replace(step.cluster, links=links))
+    assert again_in_order(faster, schedule) <= schedule.step_ns
+
+
+def test_more_bandwidth_can_make_a_step_longer_where_it_changes_the_order() -> None:
+    step = PlacedStep(
+        graph=OpGraph(
+            [op("x", 100), op("first"), op("urgent", 4), op("long"), op("last")],
+            [edge("x", "long", 100), edge("first", "urgent", 4), edge("urgent", "last", 4)],
+        ),
+        placement=place({"x": "a", "first": "b", "urgent": "b", "long": "b", "last": "a"}),
+        costs=price({"x": 10, "first": 50, "urgent": 10, "long": 200, "last": 300}),
+        cluster=pair(latency_ns=0),
+    )
+    # urgent 50 to 60, the 4 bytes until 64, last; long meanwhile.
+    assert step.simulate().step_ns == 64 + 300
+    # Now x is there at 30, before first has ended, and long goes before urgent.
+    faster = step.with_links(bandwidth_bytes_per_s=5e9)
+    assert faster.simulate().step_ns == 50 + 200 + 10 + 1 + 300
+
+
+@given(placed_steps(hosts=True))
+def test_exposed_and_hidden_time_equal_a_count_of_single_nanoseconds(step: PlacedStep) -> None:
+    schedule = step.simulate()
+    exposed = hidden = 0
+    for device in schedule_devices(step):
+        coming: set[int] = set()
+        computing: set[int] = set()
+        for transfer in schedule.transfers:
+            if transfer.target == device:
+                coming |= set(range(transfer.start_ns, transfer.end_ns))
+        for run in schedule.runs:
+            if run.device == device:
+                computing |= set(range(run.start_ns, run.end_ns))
+        exposed += len(coming - computing)
+        hidden += len(coming & computing)
+    assert schedule.exposed_ns == exposed
+    assert hidden_ns(schedule.runs, schedule.transfers) == hidden
+
+
+@given(placed_steps(hosts=True), st.sampled_from([0.0, 0.3, 4.0]))
+def test_a_simulator_moved_to_another_cluster_is_the_one_made_for_it(step, factor):
+    other = step.cluster.scaled(copies=factor + 0.1, launches=factor)
+    moved = step.simulator().on(other)
+    assert moved.schedule(step.placement) == replace(step, cluster=other).simulate()
+
+
+def test_a_simulator_is_not_moved_to_other_devices():
+    with pytest.raises(ValueError, match="the devices are"):
+        diamond().simulator().on(pair(count=3))
+
+
+@given(placed_steps(hosts=True), st.data(), st.sampled_from([0.25, 1.0, 3.0]))
+def test_a_step_at_another_scale_is_the_graph_with_other_sizes_and_costs(step, data, factor):
+    ops = {o.name for o in step.graph.ops if data.draw(st.booleans())}
+    tensors = {(o.name, port) for o in step.graph.ops if o.name in ops for port in (0, 1)}
+
+    def grown(edge: Edge) -> Edge:
+        if edge.size_bytes is None or (edge.producer, edge.port) not in tensors:
+            return edge
+        return edge._replace(size_bytes=round(edge.size_bytes * factor))
+
+    rebuilt = replace(
+        step,
+        graph=OpGraph(step.graph.ops, map(grown, step.graph.edges)),
+        costs=_grown(step.costs, ops, factor),
+        costs_on={name: _grown(table, ops, factor) for name, table in step.costs_on.items()},
+    )
+    simulator = step.simulator()
+    step_ns = simulator.at_scale(factor, ops=ops, tensors=tensors)
+    assert step_ns(simulator.places_of(step.placement)) == rebuilt.simulate().step_ns
+
+
+def _grown(table: CostTable, ops: set[str], factor: float) -> CostTable:
+    return price(
+        {
+            name: round(cost.time_ns * factor) if name in ops else cost.time_ns
+            for name, cost in table.costs.items()
+        }
+    )
