@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from placement_advisor.compare import WORTHWHILE_RATIO
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from placement_advisor.bounds.arguments import LowerBound
     from placement_advisor.compare import Comparison
     from placement_advisor.devices import Cluster
     from placement_advisor.input_timing import InputTiming
@@ -119,6 +122,28 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What no placement of the model's ops can beat, under the costs of the prediction.
+
+    ``single_ns`` is the predicted step on one device. Splits of the batch or of a tensor make other
+    ops, which it does not cover.
+    """
+
+    lower: LowerBound
+    single_ns: int
+
+    @property
+    def most_to_gain(self) -> float:
+        """The most of a step on one device that any placement can save, as a share of it."""
+        return max(0.0, 1 - self.lower.step_ns / self.single_ns) if self.single_ns else 0.0
+
+    @property
+    def proves_single(self) -> bool:
+        """Whether no placement can be faster than one device by what makes a split worth it."""
+        return self.most_to_gain <= 1 - WORTHWHILE_RATIO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HowToSplit:
     """How to carry out one candidate.
 
@@ -154,6 +179,7 @@ class Analysis:
 
     ``break_even`` is None where there is no split, or no single device, to compare with;
     ``input_timing`` where the model file has no dataset, or it was not timed.
+    ``bound`` is None where nothing was predicted.
     ``how`` is about the candidate that the recommendation names, None if it names none.
     """
 
@@ -167,6 +193,7 @@ class Analysis:
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
     timings_ns: Mapping[str, int]
+    bound: Bound | None = None
     break_even: BreakEven | None = None
     input_timing: InputTiming | None = None
     how: HowToSplit | None = None

@@ -17,7 +17,7 @@ from placement_advisor.errors import PlacementError
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 
 class Basis(StrEnum):
@@ -231,6 +231,15 @@ class Cluster:
     def place_names(self) -> tuple[str, ...]:
         """Return the names of all that can run ops, devices first, then hosts."""
         return tuple(place.name for place in (*self.devices, *self.hosts))
+
+    def with_devices(self, names: Collection[str]) -> Cluster:
+        """Return the cluster with these of its devices, all hosts, and the links between them."""
+        left = {*names, *(host.name for host in self.hosts)}
+        return replace(
+            self,
+            devices=tuple(device for device in self.devices if device.name in left),
+            links=tuple(k for k in self.links if k.source in left and k.target in left),
+        )
 
     def link(self, source: str, target: str) -> Link:
         """Return the link from ``source`` to ``target``.

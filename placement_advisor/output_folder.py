@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _CONTENT = (
     "analysis.json",
     "report.md",
+    "how_to_split.py",
+    "bound.json",
+    "graph.json.gz",
     "timeline.png",
     "break-even.png",
     "comparison.png",

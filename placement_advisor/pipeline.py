@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.calibration import calibration_file, stored_calibration
-from placement_advisor.candidates.families import FAMILIES, check_names
+from placement_advisor.candidates.families import check_names
 from placement_advisor.children import Child, ChildFailure, preload
 from placement_advisor.clock import Clock
 from placement_advisor.cost.calibrated import calibrated_cluster
@@ -224,7 +224,7 @@ def _check(options: AnalyzeOptions) -> None:
         AdvisorError: what is wrong, and what to do.
     """
     source_kind(Path(options.source.path))
-    check_names(options.candidates)
+    check_names(options.candidates or ())
 
 
 def _must_answer(answer: Any, source: ModelSource, stage: str) -> Any:
@@ -246,8 +246,3 @@ def _place(failure: ChildFailure, path: Path) -> str:
         if is_user_code(file, path):
             return f"{file}:{line}"
     return str(path)
-
-
-def default_candidates() -> tuple[str, ...]:
-    """Return the families that are tried unless the user names some."""
-    return tuple(FAMILIES)

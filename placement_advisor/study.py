@@ -21,21 +21,17 @@ from placement_advisor.analysis import (
     TestbedSummary,
 )
 from placement_advisor.batch_sizes import batch_points
-from placement_advisor.candidates.families import propose
+from placement_advisor.candidates.choose import to_run
+from placement_advisor.candidates.families import BAD_ON_PURPOSE, NAMES
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import Child, ChildFailure
-from placement_advisor.compare import WORTHWHILE_RATIO
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.costing import calibrated, measure_costs
 from placement_advisor.elsewhere import ASSUMED_DOUBT, Prices
 from placement_advisor.fingerprints import testbed_fingerprint
-from placement_advisor.placement import Placement
-from placement_advisor.report.write import write_prediction
-from placement_advisor.simulate.break_even import break_even
-from placement_advisor.simulate.engine import Simulator
-from placement_advisor.simulate.peak import shortages
-from placement_advisor.simulate.sensitivity import Doubt, Sensitivity
+from placement_advisor.forecast import Forecast
+from placement_advisor.simulate.sensitivity import Doubt
 from placement_advisor.tf.answers import RunFailure
 from placement_advisor.trial import BASELINE, Entry, Trial, failure_of
 
@@ -44,15 +40,12 @@ if TYPE_CHECKING:
 
     from placement_advisor.clock import Clock
     from placement_advisor.cost.batch import Throughput
-    from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
     from placement_advisor.elsewhere import Elsewhere
     from placement_advisor.graph import OpGraph
     from placement_advisor.input_timing import InputTiming
     from placement_advisor.model_source import ModelSource
-    from placement_advisor.simulate.break_even import BreakEven
-    from placement_advisor.simulate.schedule import Schedule
-    from placement_advisor.simulate.sensitivity import PredictedRatio
+    from placement_advisor.placement import Placement
+    from placement_advisor.search.effort import Effort
     from placement_advisor.testbed import Testbed, TestbedKind, TestbedPlan
     from placement_advisor.tf.answers import Traced
     from placement_advisor.trial import Watcher
@@ -67,14 +60,15 @@ MEASURED_DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeOptions:
-    """What `advisor analyze` was asked; see its help."""
+    """What `advisor analyze` was asked; see its help. ``candidates`` is None if none is named."""
 
     source: ModelSource
     devices: int
     hardware: str | None
     costs: Path | None
     testbed: TestbedKind | None
-    candidates: tuple[str, ...]
+    candidates: tuple[str, ...] | None
+    effort: Effort
     steps: int
     rounds: int
     run: bool
@@ -98,13 +92,7 @@ class Study:
         self._elsewhere = elsewhere
         self._options, self._plan, self._traced = options, plan, traced
         self._staging, self._clock, self._watcher = staging, clock, watcher
-        self._devices = tuple(device.name for device in plan.devices)
-        self._cluster: Cluster | None = None
-        self._proposed: dict[str, Placement | NotApplicable] = {}
-        self._simulator: Simulator | None = None
-        self._sensitivity: Sensitivity | None = None
-        self._predicted: dict[str, Schedule] = {}
-        self._ratios: dict[str, PredictedRatio] = {}
+        self._forecast: Forecast | None = None
         self._trial: Trial | None = None
         self._as_is: list[int] = []
         self._batch_points: tuple[Throughput, ...] = ()
@@ -124,10 +112,9 @@ class Study:
             cluster = assumed_cluster(self._options.devices)
             costs = roofline_by_place(self._graph, cluster)
             prices = Prices(cluster=cluster, costs=costs, doubt=ASSUMED_DOUBT)
-        self._cluster = prices.cluster
         self._warnings += prices.notes
-        self._propose(prices.costs, prices.doubt)
-        for label in self._placements():
+        self._foresee(prices)
+        for label in self._known.placements:
             self._predict(label)
 
     def run(self, testbed: Testbed, loader: Child) -> None:
@@ -140,20 +127,21 @@ class Study:
             self._watcher.working("measuring op times on one device", 0, 1)
             self._trial = Trial(testbed, steps=self._options.steps, watcher=self._watcher)
             costing = measure_costs(self._trial, self._plan, self._traced, calibration)
-        self._cluster = costing.cluster
-        self._propose(costing.costs.everywhere(self._cluster), MEASURED_DOUBT)
-        for i, (label, placement) in enumerate(self._placements().items()):
+        costs = costing.costs.everywhere(costing.cluster)
+        self._foresee(Prices(cluster=costing.cluster, costs=costs, doubt=MEASURED_DOUBT))
+        for label in self._known.placements:
             self._predict(label)
-            self._watcher.working("preparing", i, len(self._placements()), label)
-            if label != BASELINE and self._too_large(label) is None:
-                self._trial.enter(placement)
+        chosen = self._to_run()
+        for i, label in enumerate(chosen):
+            self._watcher.working("preparing", i, len(chosen), label)
+            self._trial.enter(self._known.placements[label])
         with self._clock.stage("run"):
             self._time_as_is(loader, 0)
             self._as_is.clear()  # The first call traces.
             self._trial.race(self._options.rounds, lambda number: self._time_as_is(loader, number))
-            self._time_input(loader)
             self._watcher.working("timing other batch sizes", 0, 1)
             self._batch_points = batch_points(loader, self._traced.batch_size, self._as_is)
+            self._time_input(loader)
         loader.close()
         with self._clock.stage("profile"):
             self._trial.profile_all()
@@ -164,8 +152,11 @@ class Study:
         candidates = self._candidates()
         testbed = self._testbed_summary()
         as_is = tuple(self._as_is) or None
-        recommendation = recommend(candidates, testbed, as_is)
-        recommended = self._placements().get(recommendation.candidate or "")
+        with self._clock.stage("simulate"):
+            bound = self._known.bound()
+            sweep = self._known.break_even(self._traced.batch_size)
+        recommendation = recommend(candidates, testbed, as_is, bound)
+        recommended = self._known.placements.get(recommendation.candidate or "")
         return Analysis(
             advisor_version=__version__,
             tensorflow_version=self._traced.tensorflow_version,
@@ -176,66 +167,56 @@ class Study:
             recommendation=recommendation,
             findings=find_all(self._evidence(candidates)),
             warnings=tuple(self._warnings + _failures_in_words(candidates)),
-            break_even=self._break_even(),
+            bound=bound,
+            break_even=sweep,
             input_timing=self._input_timing,
             timings_ns=self._clock.timings_ns(),
-            how=None if recommended is None else how_to_split(self._graph, recommended),
+            how=None
+            if recommended is None or recommended.family in BAD_ON_PURPOSE
+            else how_to_split(self._graph, recommended),
         )
 
     def _evidence(self, candidates: tuple[Candidate, ...]) -> Evidence:
         """Return what rules may look at."""
-        assert self._cluster is not None
-        assert self._simulator is not None
         return gather(
             graph=self._graph,
-            cluster=self._cluster,
-            simulator=self._simulator,
+            cluster=self._known.cluster,
+            simulator=self._known.simulator,
             candidates=candidates,
             requested_device_of=self._traced.requested_device_of,
             line_of=self._traced.line_of,
             batch_size=self._traced.batch_size,
             batch_points=self._batch_points,
+            input_timing=self._input_timing,
         )
 
-    def _propose(self, costs: Mapping[str, CostTable], doubt: Doubt) -> None:
-        """Find the candidates, and make ready to simulate them with costs that may be wrong."""
-        assert self._cluster is not None
-        names = (BASELINE, *(n for n in self._options.candidates if n != BASELINE))
-        with self._clock.stage("simulate"):
-            self._proposed = propose(names, self._graph, costs, self._cluster)
-            folder = self._staging / "placements"
-            folder.mkdir()
-            for label, placement in self._placements().items():
-                placement.check(self._graph, self._cluster.place_names())
-                hosts = (host.name for host in self._cluster.hosts)
-                used = (*self._devices, *(h for h in hosts if h in placement.device_of.values()))
-                placement.save(folder / f"{label}.json", self._graph, used)
-            alone = self._placements()[BASELINE]
-            self._simulator = Simulator(self._graph, costs, self._cluster)
-            self._sensitivity = Sensitivity(self._simulator, self._cluster, alone, doubt)
+    @property
+    def _known(self) -> Forecast:
+        assert self._forecast is not None
+        return self._forecast
 
-    def _placements(self) -> dict[str, Placement]:
-        return {n: p for n, p in self._proposed.items() if isinstance(p, Placement)}
+    def _foresee(self, prices: Prices) -> None:
+        """Find the candidates."""
+        families = self._options.candidates or NAMES
+        self._watcher.working("searching placements", 0, 1)
+        with self._clock.stage("search"):
+            self._forecast = Forecast(
+                self._graph, prices, families, self._options.effort, self._staging
+            )
 
     def _predict(self, label: str) -> None:
-        """Simulate a candidate and write the prediction down, before it runs."""
-        assert self._simulator is not None
-        assert self._sensitivity is not None
-        placement = self._placements()[label]
         with self._clock.stage("simulate"):
-            schedule = self._simulator.schedule(placement)
-            self._predicted[label] = schedule
-            if label != BASELINE:
-                self._ratios[label] = self._sensitivity.ratio(placement)
-            path = self._staging / "predictions" / f"{label}.json"
-            write_prediction(schedule, self._ratios.get(label), path)
+            self._known.predict(label)
 
-    def _too_large(self, label: str) -> Failure | None:
-        """Return why a predicted candidate does not fit, None if it does."""
-        assert self._cluster is not None
-        short = shortages(self._predicted[label].peak_memory, self._cluster.devices)
-        message = "; ".join(map(str, short))
-        return Failure(kind=FailureKind.DOES_NOT_FIT, message=message) if short else None
+    def _to_run(self) -> tuple[str, ...]:
+        """Return the candidates to run beside the baseline: those that were named, else the best.
+
+        What does not fit is not run.
+        """
+        fits = [label for label in self._known.placements if self._known.too_large(label) is None]
+        if self._options.candidates is None:
+            fits = list(to_run({label: self._known.predicted[label].step_ns for label in fits}))
+        return tuple(label for label in fits if label != BASELINE)
 
     def _time_as_is(self, loader: Child, number: int) -> None:
         if self._as_is_failed:
@@ -264,31 +245,12 @@ class Study:
         else:
             self._input_timing = answer
 
-    def _break_even(self) -> BreakEven | None:
-        """Sweep what would have to change for a split to win, of those that fit."""
-        assert self._cluster is not None
-        assert self._simulator is not None
-        fits = {n: p for n, p in self._placements().items() if self._too_large(n) is None}
-        baseline = fits.pop(BASELINE, None)
-        if baseline is None:
-            return None
-        with self._clock.stage("simulate"):
-            return break_even(
-                self._graph,
-                self._cluster,
-                self._simulator,
-                baseline=baseline,
-                splits=tuple(fits.values()),
-                batch_size=self._traced.batch_size,
-                worthwhile_ratio=WORTHWHILE_RATIO,
-            )
-
     def _candidates(self) -> tuple[Candidate, ...]:
         entries = self._trial.entries if self._trial else {}
         comparisons = self._trial.comparisons() if self._trial else {}
         return tuple(
             self._candidate(name, proposal, entries.get(name), comparisons)
-            for name, proposal in self._proposed.items()
+            for name, proposal in self._known.proposed.items()
         )
 
     def _candidate(
@@ -316,11 +278,11 @@ class Study:
             rationale=proposal.rationale,
             placement=proposal,
             by_layer=proposal.by_layer(self._graph),
-            predicted=self._predicted.get(name),
-            predicted_ratio=self._ratios.get(name),
+            predicted=self._known.predicted.get(name),
+            predicted_ratio=self._known.ratios.get(name),
             measured=entry.measurement(profile_run) if entry else None,
             comparison=comparisons.get(name),
-            failure=entry.failure if entry else self._too_large(name),
+            failure=entry.failure if entry else self._known.too_large(name),
         )
 
     def _keep_profile(self, name: str, entry: Entry) -> str:
@@ -347,12 +309,11 @@ class Study:
         )
 
     def _testbed_summary(self) -> TestbedSummary:
-        assert self._cluster is not None
         return TestbedSummary(
             kind=self._plan.kind.value,
             stand_in=self._plan.stand_in,
             description=self._plan.description,
-            cluster=self._cluster,
+            cluster=self._known.cluster,
             fingerprint=testbed_fingerprint(self._plan),
             not_run=self._plan.not_run,
         )

@@ -11,13 +11,14 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import FailureKind
+from placement_advisor.bounds.wording import argument_text
 from placement_advisor.compare import WORTHWHILE_RATIO, Verdict
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.analysis import Candidate
+    from placement_advisor.analysis import Bound, Candidate
     from placement_advisor.compare import Comparison
     from placement_advisor.measure import Interval, StepProfile
     from placement_advisor.simulate.sensitivity import Doubt, PredictedRatio
@@ -92,6 +93,24 @@ def simulated_reasons(candidate: Candidate, single: Candidate) -> list[str]:
         f"{format_bytes(ours.transfer_bytes)}, {format_ns(ours.transfer_ns)}, of which "
         f"{format_ns(ours.exposed_ns)} behind no compute; compute {_by_device(ours.compute_ns)}",
     ]
+
+
+def bound_in_short(bound: Bound) -> str:
+    """Return what a bound leaves to be gained."""
+    return f"no placement can save more than {format_share(bound.most_to_gain)}"
+
+
+def bound_reason(bound: Bound) -> str:
+    """Return what no placement can beat, why, and what that does not cover."""
+    lower = bound.lower
+    line = (
+        f"bound (simulated): one device takes {format_ns(bound.single_ns)}, no placement of these "
+        f"ops can take less than {format_ns(lower.step_ns)}: at most "
+        f"{format_share(bound.most_to_gain)} to gain"
+    )
+    if lower.split_ns <= bound.single_ns:
+        line += f"; {argument_text(lower.arguments[0])}"
+    return f"{line}; splits of the batch or of a tensor make other ops"
 
 
 def failure_reason(candidate: Candidate) -> str | None:

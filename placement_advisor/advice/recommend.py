@@ -5,9 +5,11 @@ if every candidate that ran lies above it; else *cannot tell*, with what would s
 devices are no stand-ins, a split must also beat the step as it is. Simulated: the same, with the
 range of the ratio if costs are wrong by as much as they are known to be in place of the interval.
 
-*Stay single* always rests on at least one split that was tried. Where none was (no family applies,
-or all failed) the answer is *cannot tell*: that the advisor found no split does not show that none
-would help. A candidate that failed is not covered by the verdict, and a reason says so.
+*Stay single* rests on at least one split that was tried, or on a proof: a bound on the step of any
+placement, under the costs of the prediction. Where no split was tried (no family applies, or all
+failed) and nothing is proved, the answer is *cannot tell*: that the advisor found no split does not
+show that none would help. A candidate that failed is not covered by the verdict, and a reason says
+so. *Cannot fit*: one device does not hold the step; the answer is the smallest split that fits.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.advice.reasons import (
     as_is_reason,
+    bound_in_short,
+    bound_reason,
     doubt_text,
     failure_reason,
     measured_reasons,
@@ -30,12 +34,12 @@ from placement_advisor.candidates import single
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.compare import MIN_ROUNDS, WORTHWHILE_RATIO, Comparison, Verdict
 from placement_advisor.measure import Interval, bootstrap_median
-from placement_advisor.units import format_ns
+from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.analysis import Candidate, TestbedSummary
+    from placement_advisor.analysis import Bound, Candidate, TestbedSummary
     from placement_advisor.measure import Measurement
 
 # The interval shrinks with the square root of the rounds: past this they buy next to nothing.
@@ -51,6 +55,7 @@ _OPENINGS = {
     AdviceVerdict.SPLIT: "split: ",
     AdviceVerdict.STAY_SINGLE: "stay single: best split is ",
     AdviceVerdict.CANNOT_TELL: "cannot tell: ",
+    AdviceVerdict.CANNOT_FIT: "cannot fit on one device: ",
 }
 
 
@@ -67,7 +72,10 @@ class _Ruling:
 
 
 def recommend(
-    candidates: Sequence[Candidate], testbed: TestbedSummary, as_is: Sequence[int] | None
+    candidates: Sequence[Candidate],
+    testbed: TestbedSummary,
+    as_is: Sequence[int] | None,
+    bound: Bound | None = None,
 ) -> Recommendation:
     """Return the answer for these candidates.
 
@@ -77,26 +85,34 @@ def recommend(
     """
     alone = next((c for c in candidates if c.family == single.FAMILY), None)
     splits = [c for c in candidates if c.family != single.FAMILY]
-    if testbed.not_run is None:
+    proof = bound if bound is not None and bound.proves_single else None
+    if alone is not None and _does_not_fit(alone):
+        ruling = _rule_unfit(alone, splits)
+        basis, ground = "simulated", f"simulated for {testbed.description}"
+        tell = simulated_reasons
+    elif testbed.not_run is None:
         unfit = UNFIT_TESTBEDS.get(testbed.kind)
         ruling = (
             _no_ground(unfit)
             if unfit
-            else _rule_measured(alone, splits, None if testbed.stand_in else as_is)
+            else _rule_measured(alone, splits, None if testbed.stand_in else as_is, proof)
         )
         basis, ground = "measured", f"measured on {testbed.description}"
         tell = measured_reasons
     else:
-        ruling = _rule_simulated(alone, splits)
+        ruling = _rule_simulated(alone, splits, proof)
         basis, ground = "simulated", f"simulated for {testbed.description}, not run"
         tell = simulated_reasons
 
-    headline = f"{_OPENINGS[ruling.verdict]}{ruling.says}, {ground}{ruling.settles}"
+    opening = _OPENINGS[ruling.verdict]
+    if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
+        opening = opening.replace("single", f"single, proved ({bound_in_short(proof)})")
+    headline = f"{opening}{ruling.says}, {ground}{ruling.settles}"
     if as_is:
         cores = " on all cores" if testbed.stand_in else ""
         headline += f"; as-is{cores}: {format_ns(median(as_is))}"
 
-    told = [testbed.not_run, ruling.because]
+    told = [testbed.not_run, ruling.because, bound_reason(bound) if bound is not None else None]
     if alone is not None:
         told += [reason for c in splits if c.failure is None for reason in tell(c, alone)]
     told += [failure_reason(candidate) for candidate in candidates]
@@ -117,7 +133,10 @@ def recommend(
 
 
 def _rule_measured(
-    alone: Candidate | None, splits: Sequence[Candidate], to_beat: Sequence[int] | None
+    alone: Candidate | None,
+    splits: Sequence[Candidate],
+    to_beat: Sequence[int] | None,
+    proof: Bound | None,
 ) -> _Ruling:
     if alone is None or alone.failure is not None or alone.measured is None:
         return _no_ground("single has no measurement to compare with")
@@ -127,7 +146,7 @@ def _rule_measured(
         if c.failure is None and c.measured is not None and c.comparison is not None
     ]
     if not tried:
-        return _nothing_tried(splits, "measured")
+        return _nothing_tried(splits, "measured", proof)
     verdicts = {comparison.verdict for _, _, comparison in tried}
     deciding = next(
         v for v in (Verdict.FASTER, Verdict.INCONCLUSIVE, Verdict.SLOWER) if v in verdicts
@@ -195,20 +214,18 @@ def _against_as_is(
     )
 
 
-def _rule_simulated(alone: Candidate | None, splits: Sequence[Candidate]) -> _Ruling:
+def _rule_simulated(
+    alone: Candidate | None, splits: Sequence[Candidate], proof: Bound | None
+) -> _Ruling:
     if alone is None or alone.predicted is None:
         return _no_ground("single has no prediction to compare with")
-    if alone.failure is not None:
-        return _no_ground(
-            "one device does not hold the step, which leaves no single to compare with"
-        )
     tried = [
         (c, c.predicted_ratio)
         for c in splits
         if c.failure is None and c.predicted_ratio is not None
     ]
     if not tried:
-        return _nothing_tried(splits, "simulated")
+        return _nothing_tried(splits, "simulated", proof)
     best, ratio = min(tried, key=lambda entry: entry[1].ratio)
     says = f"{best.name}, {1 / ratio.ratio:.2f}×" if ratio.ratio else best.name
     if ratio.high < WORTHWHILE_RATIO:
@@ -236,8 +253,47 @@ def _no_ground(says: str) -> _Ruling:
     return _Ruling(verdict=AdviceVerdict.CANNOT_TELL, says=says)
 
 
-def _nothing_tried(splits: Sequence[Candidate], done: str) -> _Ruling:
-    """Rule where there is no split to judge; see the module for why that is no *stay single*."""
+def _rule_unfit(alone: Candidate, splits: Sequence[Candidate]) -> _Ruling:
+    """Rule on a step that one device does not hold: fewest devices that do, then the fastest."""
+    assert alone.failure is not None
+    fitting = [
+        (c, c.placement, c.predicted)
+        for c in splits
+        if c.failure is None and c.placement is not None and c.predicted is not None
+    ]
+    if not fitting:
+        return _Ruling(
+            verdict=AdviceVerdict.CANNOT_FIT,
+            says="no split was found that fits",
+            because=alone.failure.message,
+        )
+    best, placement, predicted = min(
+        fitting, key=lambda entry: (len(set(entry[1].device_of.values())), entry[2].step_ns)
+    )
+    used = set(placement.device_of.values())
+    peaks = ", ".join(
+        f"{device} {format_bytes(size)}"
+        for device, size in predicted.peak_memory_bytes.items()
+        if device in used
+    )
+    return _Ruling(
+        verdict=AdviceVerdict.CANNOT_FIT,
+        says=f"the smallest split that fits is {best.name} on {len(used)} devices, "
+        f"{format_ns(predicted.step_ns)}, peak memory {peaks}",
+        split=best,
+        because=alone.failure.message,
+    )
+
+
+def _does_not_fit(candidate: Candidate) -> bool:
+    failure = candidate.failure
+    return failure is not None and failure.kind is FailureKind.DOES_NOT_FIT
+
+
+def _nothing_tried(splits: Sequence[Candidate], done: str, proof: Bound | None) -> _Ruling:
+    """Rule where there is no split to judge; see the module for why only a proof decides then."""
+    if proof is not None:
+        return _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=f"none was {done}")
     none_applies = all(
         c.failure is not None and c.failure.kind is FailureKind.NOT_APPLICABLE for c in splits
     )

@@ -2,7 +2,7 @@
 
 All candidates are predicted. Those that run are the baseline, the two that explain the others
 (`towers`, the split that people make by hand; `alternating`, what copies cost at worst), and the
-best few by prediction.
+best few by prediction, of those that are not bad on purpose.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import alternating, single, towers
+from placement_advisor.candidates.families import BAD_ON_PURPOSE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,6 @@ def to_run(predicted_ns: Mapping[str, int]) -> tuple[str, ...]:
 
     ``predicted_ns`` has the predicted step time of each candidate that can run, by label.
     """
-    others = [label for label in predicted_ns if label != single.FAMILY]
+    others = [n for n in predicted_ns if n != single.FAMILY and n not in BAD_ON_PURPOSE]
     best = sorted(others, key=predicted_ns.__getitem__)[:BEST_BY_PREDICTION]
     return tuple(label for label in predicted_ns if label in ALWAYS_RUN or label in best)

@@ -10,6 +10,7 @@ from placement_advisor.candidates import (
     alternating_ops,
     parameters_on_host,
     pipeline,
+    searched,
     single,
     towers,
     towers_forward_only,
@@ -45,11 +46,13 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         towers_forward_only.FAMILY: towers_forward_only.propose,
         pipeline.FAMILY: pipeline.propose,
         parameters_on_host.FAMILY: parameters_on_host.propose,
-        # What a search finds belongs here: after what is laid out by rule.
         alternating.FAMILY: alternating.propose,
         alternating_ops.FAMILY: alternating_ops.propose,
     }
 )
+# What a search finds from all of these; families are laid out by rule.
+SEARCHED = searched.FAMILY
+NAMES = (*FAMILIES, SEARCHED)
 # They show what copies cost; nobody would want to use them.
 BAD_ON_PURPOSE = frozenset({alternating.FAMILY, alternating_ops.FAMILY})
 
@@ -61,8 +64,8 @@ def check_names(names: Sequence[str]) -> None:
         AdvisorError: one is not; the message lists the known families.
     """
     for name in names:
-        if name not in FAMILIES:
-            raise AdvisorError(f"unknown candidate {name!r}; there are {', '.join(FAMILIES)}")
+        if name not in NAMES:
+            raise AdvisorError(f"unknown candidate {name!r}; there are {', '.join(NAMES)}")
 
 
 def propose(
@@ -79,6 +82,8 @@ def propose(
     check_names(names)
     found: dict[str, Placement | NotApplicable] = {}
     for name in names:
+        if name == SEARCHED:
+            continue
         found[name] = FAMILIES[name](graph, costs, cluster)
         if name == single.FAMILY:
             found |= {p.label: p for p in single.on_other_kinds(graph, costs, cluster)}

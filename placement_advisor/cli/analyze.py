@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DEFAULT_DEVICES = 2
 DEFAULT_STEPS = 4
 DEFAULT_ROUNDS = 15
+DEFAULT_EFFORT = 5.0
 
 
 class TestbedChoice(StrEnum):
@@ -72,9 +73,17 @@ def analyze(
         typer.Option(
             metavar="A,B,C",
             help="Families to try, of towers, towers-forward-only, pipeline, parameters-on-host, "
-            "alternating, alternating-ops. Default: all. `single` always runs.",
+            "alternating, alternating-ops, searched. Default: all are predicted, the best of them "
+            "run. `single` always runs.",
         ),
     ] = None,
+    effort: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Of the search for a better placement: units of about a second each."
+        ),
+    ] = DEFAULT_EFFORT,
+    seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
     batch_size: BatchSize = None,
     mode: ModeChoice = None,
     outputs: Outputs = None,
@@ -99,15 +108,11 @@ def analyze(
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
     from placement_advisor import pipeline
+    from placement_advisor.search.effort import Effort
     from placement_advisor.study import AnalyzeOptions
     from placement_advisor.testbed import TestbedKind
 
     source = model_source(model, mode, batch_size, outputs, time_limit)
-    chosen = (
-        split_names("--candidates", candidates)
-        if candidates is not None
-        else pipeline.default_candidates()
-    )
     if hardware is not None and (devices is not None or testbed is not None):
         option = "--devices" if devices is not None else "--testbed"
         raise AdvisorError(
@@ -123,7 +128,8 @@ def analyze(
         hardware=hardware,
         costs=costs,
         testbed=None if testbed is None else TestbedKind(testbed.value),
-        candidates=chosen,
+        candidates=None if candidates is None else split_names("--candidates", candidates),
+        effort=Effort(units=effort, seed=seed),
         steps=steps,
         rounds=rounds,
         run=run,

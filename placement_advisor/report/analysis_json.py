@@ -10,14 +10,15 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor.bounds.wording import argument_text
 from placement_advisor.measure import Interval, bootstrap_median
 from placement_advisor.report.break_even_json import break_even_as_json
-from placement_advisor.report.tables import BASELINE
+from placement_advisor.report.tables import BASELINE, CERTIFICATE, GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.analysis import Analysis, Candidate, Finding, Recommendation
+    from placement_advisor.analysis import Analysis, Bound, Candidate, Finding, Recommendation
     from placement_advisor.analysis import TestbedSummary as Testbed
     from placement_advisor.input_timing import InputTiming
     from placement_advisor.measure import StepProfile
@@ -27,7 +28,18 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 SCHEMA_NAMES = ("analysis", "placement", "trace", "simulation", "search", "calibration", "doctor")
 # Stages of an analysis; one that did not happen (nothing runs with --no-run) is null.
-STAGES = ("import", "load", "trace", "calibrate", "simulate", "run", "profile", "report", "total")
+STAGES = (
+    "import",
+    "load",
+    "trace",
+    "calibrate",
+    "search",
+    "simulate",
+    "run",
+    "profile",
+    "report",
+    "total",
+)
 
 
 def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
@@ -50,6 +62,7 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
         "as_is": {"step_ns": _steps(analysis.as_is)} if analysis.as_is else None,
         "candidates": [_candidate(candidate) for candidate in analysis.candidates],
         "recommendation": _recommendation(analysis.recommendation),
+        "bound": _bound(analysis.bound) if analysis.bound else None,
         "break_even": break_even_as_json(analysis.break_even) if analysis.break_even else None,
         "input": _input(analysis.input_timing, analysis.model.batch_size)
         if analysis.input_timing
@@ -70,6 +83,20 @@ def load_schema(name: str) -> dict[str, Any]:
     file = resources.files("placement_advisor.report") / "schemas" / f"{name}.schema.json"
     schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return schema
+
+
+def _bound(bound: Bound) -> dict[str, Any]:
+    return {
+        "step_ns": bound.lower.step_ns,
+        "split_ns": bound.lower.split_ns,
+        "alone_ns": dict(bound.lower.alone_ns),
+        "single_ns": bound.single_ns,
+        "most_to_gain": bound.most_to_gain,
+        "proves_single": bound.proves_single,
+        "reason": argument_text(bound.lower.arguments[0]),
+        "certificate_file": CERTIFICATE,
+        "graph_file": GRAPH,
+    }
 
 
 def _testbed(testbed: Testbed) -> dict[str, Any]:

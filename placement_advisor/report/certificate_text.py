@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.report.bound_text import argument_text
+from placement_advisor.bounds.wording import argument_text
 from placement_advisor.report.tables import one_line
 from placement_advisor.report.trace_summary import fact
 from placement_advisor.units import format_ns

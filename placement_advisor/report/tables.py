@@ -27,6 +27,8 @@ BASELINE = "single"
 # The user's step unmodified: a row of its own, not a candidate.
 AS_IS = "as-is"
 # The file with the code of a recommended split.
+CERTIFICATE = "bound.json"
+GRAPH = "graph.json.gz"
 HOW_TO_SPLIT = "how_to_split.py"
 # nvprof's own summaries rarely need more rows to show what a step is made of.
 TOP_ACTIVITIES = 5

@@ -25,6 +25,7 @@ from placement_advisor.report.tables import (
     ACTIVITY_HEADINGS,
     AS_IS,
     BASELINE,
+    CERTIFICATE,
     HOW_TO_SPLIT,
     NOTHING,
     activity_rows,
@@ -70,6 +71,7 @@ _FILES = (
     ("comparison.png", "compute against copies"),
     (_BREAK_EVEN_PICTURE, "what would have to change for a split to win"),
     ("analysis.json", "the same for programs"),
+    (CERTIFICATE, "proof of the bound: advisor verify bound.json graph.json.gz"),
     ("placements/", "which device each op runs on"),
     ("predictions/", "what was predicted, written before that candidate ran"),
 )
@@ -95,7 +97,8 @@ def render_terminal(analysis: Analysis, *, width: int, color: bool, output_dir: 
     with console.capture() as capture:
         headline = one_line(analysis.recommendation.headline)
         console.print(Text(headline, style=_VERDICT_STYLE[verdict]), soft_wrap=True)
-        if analysis.how is not None:
+        verdict_is_acted_on = verdict in (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
+        if analysis.how is not None and verdict_is_acted_on:
             how = analysis.how
             console.print(Text(one_line(f"{how.candidate}: {how.words_in_short}")))
         for part in _parts(analysis):
@@ -158,8 +161,8 @@ def _candidate_cells(
     failure: list[RenderableType] = []
     if candidate.failure is not None:
         message = candidate.failure.kind.value
-        # A cell is too narrow for all that does not fit; the reasons have it.
-        if candidate.failure.kind is not FailureKind.DOES_NOT_FIT:
+        # A cell is too narrow for why; the reasons have it.
+        if candidate.failure.kind not in (FailureKind.DOES_NOT_FIT, FailureKind.NOT_APPLICABLE):
             message += f": {one_line(candidate.failure.message)}"
         failure = [Text(message, style=_FAILURE_STYLE)]
     yield Text(one_line(candidate.name))

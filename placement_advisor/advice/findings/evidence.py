@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.advice.findings.as_written import as_written
 from placement_advisor.candidates import single
+from placement_advisor.candidates.families import BAD_ON_PURPOSE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +38,10 @@ class Split(NamedTuple):
     name: str
     placement: Placement
     schedule: Schedule
+
+
+# What rules would say of these, nobody would act on.
+_NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +141,7 @@ def best_split(candidates: Sequence[Candidate]) -> Split | None:
     best: tuple[tuple[bool, float], Split] | None = None
     for candidate in candidates:
         placement, schedule = candidate.placement, candidate.predicted
-        if candidate.family == single.FAMILY or candidate.failure is not None:
+        if candidate.family in _NO_ADVICE or candidate.failure is not None:
             continue
         if placement is None or schedule is None:
             continue

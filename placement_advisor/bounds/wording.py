@@ -10,8 +10,6 @@ from placement_advisor.bounds.arguments import (
 )
 from placement_advisor.units import format_ns
 
-_NAMED_OPS = 2
-
 
 def argument_text(argument: Argument) -> str:
     """Return why a split takes at least that long, as half a sentence."""

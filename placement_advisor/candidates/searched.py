@@ -1,0 +1,88 @@
+"""The best placement that a search finds, starting from what all families propose.
+
+See `search.latency` for how it looks, and what it takes for a placement that fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from placement_advisor.candidates.by_layer import place_by_layer
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.wording import counted
+from placement_advisor.layer_view import layer_view
+from placement_advisor.search.latency import least_step
+from placement_advisor.simulate.engine import Simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.devices import Cluster
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.placement import Placement
+    from placement_advisor.search.effort import Effort
+
+FAMILY = "searched"
+MIN_DEVICES = 2
+
+
+def propose(
+    graph: OpGraph,
+    cluster: Cluster,
+    simulator: Simulator,
+    starts: Sequence[Placement],
+    effort: Effort,
+) -> Placement | NotApplicable:
+    """Return the best placement found; not applicable if that is one of the starts.
+
+    ``simulator`` is one of this graph on this cluster.
+    """
+    found = least_step(graph, cluster, simulator, starts, layers_of(graph), effort)
+    looked = f"{counted(found.tried, 'placement')} simulated"
+    twin = next((s for s in starts if s.device_of == found.placement.device_of), None)
+    if twin is not None:
+        return NotApplicable(family=FAMILY, reason=f"of {looked} none was better than {twin.label}")
+    return replace(
+        found.placement,
+        rationale=f"the shortest step of {looked}, which began with "
+        f"{counted(len(starts), 'other candidate')}",
+    )
+
+
+def propose_smallest(
+    graph: OpGraph,
+    costs: Mapping[str, CostTable],
+    cluster: Cluster,
+    starts_on: Callable[[Cluster], Sequence[Placement]],
+    effort: Effort,
+) -> Placement | NotApplicable:
+    """Return the best placement that fits on as few devices as possible, taken in order.
+
+    For a step that one device does not hold. ``starts_on`` gives the other candidates for some of
+    the devices. Not applicable if none was found that fits.
+    """
+    names, tried = cluster.device_names(), 0
+    for count in range(MIN_DEVICES, len(names) + 1):
+        part = cluster.with_devices(names[:count])
+        simulator = Simulator(graph, costs, part)
+        found = least_step(graph, part, simulator, starts_on(part), layers_of(graph), effort)
+        tried += found.tried
+        if not found.excess_bytes:
+            looked = f"{counted(tried, 'placement')} simulated"
+            return replace(
+                found.placement,
+                rationale=f"on {count} of {len(names)} devices, the fewest for which one of "
+                f"{looked} fits",
+            )
+    reason = f"none of {counted(tried, 'placement')} simulated fits into the memory of the devices"
+    return NotApplicable(family=FAMILY, reason=reason)
+
+
+def layers_of(graph: OpGraph) -> dict[str, str]:
+    """Return the layer that each op goes with, as in placements by layer."""
+    view = layer_view(graph)
+    layers = view.forward_layers()
+    own = {layer: layer for layer in layers}
+    return place_by_layer(graph, own, {}, "", member=view.membership)

@@ -1,0 +1,169 @@
+"""What is known of a model on devices before it runs: candidates, predictions, bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis import Bound, Failure, FailureKind
+from placement_advisor.bounds.bound import bound_step
+from placement_advisor.candidates import searched
+from placement_advisor.candidates.families import FAMILIES, SEARCHED, propose
+from placement_advisor.certificate import write_certificate
+from placement_advisor.compare import WORTHWHILE_RATIO
+from placement_advisor.placement import Placement
+from placement_advisor.report.tables import CERTIFICATE, GRAPH
+from placement_advisor.report.write import write_prediction
+from placement_advisor.search.latency import least_step
+from placement_advisor.simulate.break_even import break_even
+from placement_advisor.simulate.engine import Simulator
+from placement_advisor.simulate.peak import shortages
+from placement_advisor.simulate.sensitivity import Sensitivity
+from placement_advisor.trial import BASELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from placement_advisor.candidates.not_applicable import NotApplicable
+    from placement_advisor.elsewhere import Prices
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.search.effort import Effort
+    from placement_advisor.simulate.break_even import BreakEven
+    from placement_advisor.simulate.schedule import Schedule
+    from placement_advisor.simulate.sensitivity import PredictedRatio
+
+# Where copies cost so much of what they cost here, a split is looked for that may win there.
+_FASTER = (0.1, 0.001)
+_UNITS_FOR_FASTER = 1.0
+
+
+class Forecast:
+    """The candidates for a graph on a cluster, and what is predicted for each.
+
+    ``proposed`` has what each family that was asked for answers; ``predicted`` and ``ratios`` grow
+    with `predict`. What is predicted is written to the folder at once.
+    """
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        prices: Prices,
+        families: Sequence[str],
+        effort: Effort,
+        folder: Path,
+    ) -> None:
+        """Find the candidates, and make ready to simulate them with costs that may be wrong."""
+        self._graph, self._prices, self._folder = graph, prices, folder
+        self.cluster = prices.cluster
+        self.simulator = Simulator(graph, prices.costs, prices.cluster)
+        known = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
+        self._alone = known[BASELINE]
+        assert isinstance(self._alone, Placement)
+        if SEARCHED in families:
+            known[SEARCHED] = self._search(known, effort)
+        share = min(effort.units, _UNITS_FOR_FASTER)
+        self._effort_for_faster_links = replace(effort, units=share)
+        self.proposed = {
+            label: answer
+            for label, answer in known.items()
+            if label == BASELINE or answer.family in families
+        }
+        self.predicted: dict[str, Schedule] = {}
+        self.ratios: dict[str, PredictedRatio] = {}
+        self._sensitivity = Sensitivity(self.simulator, prices.cluster, self._alone, prices.doubt)
+        self._save_placements()
+
+    @property
+    def placements(self) -> dict[str, Placement]:
+        """The candidates that there are, by label, the single device first."""
+        return {n: p for n, p in self.proposed.items() if isinstance(p, Placement)}
+
+    def predict(self, label: str) -> None:
+        """Simulate a candidate and write the prediction down."""
+        placement = self.placements[label]
+        schedule = self.simulator.schedule(placement)
+        self.predicted[label] = schedule
+        if label != BASELINE:
+            self.ratios[label] = self._sensitivity.ratio(placement)
+        path = self._folder / "predictions" / f"{label}.json"
+        write_prediction(schedule, self.ratios.get(label), path)
+
+    def too_large(self, label: str) -> Failure | None:
+        """Return why a predicted candidate does not fit, None if it does."""
+        short = shortages(self.predicted[label].peak_memory, self.cluster.devices)
+        message = "; ".join(map(str, short))
+        return Failure(kind=FailureKind.DOES_NOT_FIT, message=message) if short else None
+
+    def bound(self) -> Bound:
+        """Return what no placement can beat, and write the certificate of it."""
+        prices = self._prices
+        lower = bound_step(self._graph, prices.costs, prices.cluster, self.simulator)
+        write_certificate(
+            self._folder / CERTIFICATE, self._graph, prices.costs, prices.cluster, lower
+        )
+        self._graph.save(self._folder / GRAPH)
+        return Bound(lower=lower, single_ns=self.predicted[BASELINE].step_ns)
+
+    def break_even(self, batch_size: int | None) -> BreakEven | None:
+        """Sweep what would have to change for a split to win, of those that fit."""
+        fits = {n: p for n, p in self.placements.items() if self.too_large(n) is None}
+        baseline = fits.pop(BASELINE, None)
+        if baseline is None:
+            return None
+        splits = [*fits.values(), *self._for_faster_links()]
+        return break_even(
+            self._graph,
+            self.cluster,
+            self.simulator,
+            baseline=baseline,
+            splits=tuple(splits),
+            batch_size=batch_size,
+            worthwhile_ratio=WORTHWHILE_RATIO,
+        )
+
+    def _for_faster_links(self) -> Iterator[Placement]:
+        """Yield what a search finds where copies cost less than here: splits that may win then."""
+        layers = searched.layers_of(self._graph)
+        for factor in _FASTER:
+            cluster = self.cluster.scaled(copies=factor, launches=1)
+            found = least_step(
+                self._graph,
+                cluster,
+                self.simulator.on(cluster),
+                tuple(self.placements.values()),
+                layers,
+                self._effort_for_faster_links,
+            )
+            if not found.excess_bytes and len(set(found.placement.device_of.values())) > 1:
+                yield replace(found.placement, label="searched for faster links")
+
+    def _search(
+        self, known: dict[str, Placement | NotApplicable], effort: Effort
+    ) -> Placement | NotApplicable:
+        starts = _placements(known)
+        alone = self.simulator.schedule(starts[0])
+        if shortages(alone.peak_memory, self.cluster.devices):
+            costs = self._prices.costs
+            return searched.propose_smallest(
+                self._graph,
+                costs,
+                self.cluster,
+                lambda part: _placements(propose(tuple(FAMILIES), self._graph, costs, part)),
+                effort,
+            )
+        return searched.propose(self._graph, self.cluster, self.simulator, starts, effort)
+
+    def _save_placements(self) -> None:
+        folder = self._folder / "placements"
+        folder.mkdir()
+        for label, placement in self.placements.items():
+            placement.check(self._graph, self.cluster.place_names())
+            hosts = (host.name for host in self.cluster.hosts)
+            used = set(placement.device_of.values())
+            names = (*self.cluster.device_names(), *(host for host in hosts if host in used))
+            placement.save(folder / f"{label}.json", self._graph, names)
+
+
+def _placements(known: dict[str, Placement | NotApplicable]) -> tuple[Placement, ...]:
+    return tuple(answer for answer in known.values() if isinstance(answer, Placement))
