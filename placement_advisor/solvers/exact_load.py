@@ -130,14 +130,16 @@ class _LoadModel:
         status = solver.solve(self._model)
         if status == cp_model.MODEL_INVALID:
             raise RuntimeError(f"CP-SAT refuses the model: {self._model.validate()}")
+        spent = solver.response_proto.deterministic_time * UNITS_PER_SOLVER_SECOND
         stopped_by = Stop.PROOF
         bound = max(0.0, solver.best_objective_bound) * self._unit
         device_of = None
         if status == cp_model.INFEASIBLE:
             bound = self._limit
         elif status != cp_model.OPTIMAL:
-            cut = effort.time_limit_s is not None and solver.wall_time >= effort.time_limit_s
-            stopped_by = Stop.CLOCK if cut else Stop.EFFORT
+            # By the clock the solver may end some seconds before its limit.
+            is_cut = effort.time_limit_s is not None and spent < effort.units
+            stopped_by = Stop.CLOCK if is_cut else Stop.EFFORT
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             names = self._slot_names(solver)
             device_of = tuple(
@@ -148,7 +150,7 @@ class _LoadModel:
             device_of=device_of,
             lower_bound=bound,
             stopped_by=stopped_by,
-            units=solver.response_proto.deterministic_time * UNITS_PER_SOLVER_SECOND,
+            units=spent,
         )
 
     def _bool(self) -> cp_model.IntVar:
