@@ -52,6 +52,23 @@ def throughput_problem(graph: OpGraph, costs: Mapping[str, CostTable], cluster: 
     )
 
 
+def with_hosts(problem: Problem, costs: Mapping[str, CostTable], cluster: Cluster) -> Problem:
+    """Return the problem with hosts among its devices, where single steps may run ops as well."""
+    pools = (
+        Pool(
+            devices=(host.name,),
+            work=tuple(
+                float(cost.time_ns + host.launch_overhead_ns) if cost is not None else 0.0
+                for op in problem.ops
+                for cost in [costs[host.name].costs.get(op)]
+            ),
+            capacity_bytes=host.memory_bytes,
+        )
+        for host in cluster.hosts
+    )
+    return replace(problem, pools=(*problem.pools, *pools))
+
+
 def _copy_ns(graph: OpGraph, op: Op, cluster: Cluster) -> float:
     """Return the time of all tensors of an op that any op reads."""
     sizes = {e.port: e.size_bytes or 0 for e in graph.outputs_of(op.name) if not e.is_control}

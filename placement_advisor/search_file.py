@@ -17,7 +17,7 @@ from placement_advisor.errors import AdvisorError, PlacementError
 from placement_advisor.fiddle_file import is_fiddle, read_fiddle
 from placement_advisor.foreign_json import MisfitError, content, parse
 from placement_advisor.graph import OpGraph
-from placement_advisor.graph_problem import throughput_problem
+from placement_advisor.graph_problem import throughput_problem, with_hosts
 from placement_advisor.solvers.conflict import find_conflict
 from placement_advisor.solvers.effort import Stop
 from placement_advisor.solvers.searched import Objective, Searched
@@ -57,6 +57,8 @@ def search_file(
     with clock.stage("search"):
         asked = _read(graph_file, devices, hardware)
         problem = asked.problem
+        if asked.step is not None and objective is Objective.LATENCY:
+            problem = with_hosts(problem, asked.step.costs, asked.step.cluster)
         _check(graph_file, problem, objective, is_step=asked.step is not None)
         found = _searched(asked, objective, effort, contiguous=contiguous)
     device_of, value = found.device_of, found.objective_value

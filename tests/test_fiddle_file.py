@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from placement_advisor.fiddle_file import is_fiddle, read_fiddle
 from placement_advisor.foreign_json import MisfitError
-from placement_advisor.search.problem import Problem
+from placement_advisor.solvers.problem import Problem
 
 
 def test_devices_times_and_memory_come_from_the_file() -> None:

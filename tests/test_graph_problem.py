@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from op_graphs import edge
 
 from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph import CONTROL_PORT, Op, OpGraph, Role
 from placement_advisor.graph_problem import throughput_problem
 from placement_advisor.hardware import read_hardware
+
+if TYPE_CHECKING:
+    from placement_advisor.devices import Cluster
+    from placement_advisor.solvers.problem import Problem
 
 # 1 ms on an assumed worker, beside which every op costs 5 µs.
 _WORK = {"flops": 50_000_000, "bytes_accessed": 0}
@@ -17,6 +23,10 @@ _WORK = {"flops": 50_000_000, "bytes_accessed": 0}
 
 def matmul(name: str, layer: str | None = None, **fields: object) -> Op:
     return Op(name, "MatMul", layer=layer, output_bytes=(8,))._replace(**fields)
+
+
+def asked(graph: OpGraph, cluster: Cluster) -> Problem:
+    return throughput_problem(graph, roofline_by_place(graph, cluster), cluster)
 
 
 def test_a_chain_by_hand() -> None:
@@ -28,7 +38,7 @@ def test_a_chain_by_hand() -> None:
         ],
         [edge("in", "a", size_bytes=2_100_000), edge("a", "b")],
     )
-    problem = throughput_problem(graph, assumed_cluster(2))
+    problem = asked(graph, assumed_cluster(2))
     (pool,) = problem.pools
     assert problem.ops == ("in", "a", "b")
     assert pool.devices == ("worker:0", "worker:1")
@@ -57,7 +67,7 @@ def test_a_layer_is_one_group_with_its_backward_pass_and_its_variable() -> None:
             edge("w", "update"),
         ],
     )
-    problem = throughput_problem(graph, assumed_cluster(2))
+    problem = asked(graph, assumed_cluster(2))
     groups = {frozenset(problem.ops[op] for op in group) for group in problem.groups}
     # An op outside layers belongs to the one that feeds it.
     assert groups == {frozenset({"w", "read", "f", "loss", "g", "update"})}
@@ -75,7 +85,7 @@ def test_a_variable_that_two_layers_read_does_not_tie_them_together() -> None:
         ],
         [edge("w", "read"), edge("read", "a"), edge("read", "b"), edge("in", "a"), edge("in", "b")],
     )
-    problem = throughput_problem(graph, assumed_cluster(2))
+    problem = asked(graph, assumed_cluster(2))
     together = [{problem.ops[op] for op in group} for group in problem.groups]
     assert {"w", "read"} in together
     assert {"a"} in together
@@ -87,7 +97,7 @@ def test_control_edges_and_constants_are_left_out() -> None:
         [Op("c", "Const", Role.CONSTANT, output_bytes=(8,)), matmul("a"), matmul("b")],
         [edge("c", "a"), edge("a", "b", port=CONTROL_PORT, size_bytes=None)],
     )
-    problem = throughput_problem(graph, assumed_cluster(2))
+    problem = asked(graph, assumed_cluster(2))
     assert problem.ops == ("a", "b")
     assert problem.edges == ()
 
@@ -95,7 +105,7 @@ def test_control_edges_and_constants_are_left_out() -> None:
 def test_an_op_without_a_gpu_kernel_counts_with_the_time_of_the_host() -> None:
     cpu_only = matmul("a", flops=10**9, bytes_accessed=0)
     both = cpu_only._replace(name="b", device_kinds=frozenset({"CPU", "GPU"}))
-    problem = throughput_problem(OpGraph([cpu_only, both], []), read_hardware("2xT4"))
+    problem = asked(OpGraph([cpu_only, both], []), read_hardware("2xT4"))
     (pool,) = problem.pools
     assert pool.devices == ("GPU:0", "GPU:1")
     on_host, on_gpu = pool.work
@@ -107,7 +117,7 @@ def test_an_op_without_a_gpu_kernel_counts_with_the_time_of_the_host() -> None:
 
 def test_an_op_without_a_kernel_anywhere_cannot_run() -> None:
     nowhere = matmul("a", device_kinds=frozenset({"TPU"}))
-    (pool,) = throughput_problem(OpGraph([nowhere], []), assumed_cluster(2)).pools
+    (pool,) = asked(OpGraph([nowhere], []), assumed_cluster(2)).pools
     assert pool.work == (None,)
 
 
@@ -115,5 +125,5 @@ def test_devices_that_differ_are_pools_of_their_own() -> None:
     cluster = assumed_cluster(3)
     slow = replace(cluster.devices[1], peak_flops_per_s=1e9)
     cluster = replace(cluster, devices=(cluster.devices[0], slow, cluster.devices[2]))
-    problem = throughput_problem(OpGraph([matmul("a", **_WORK)], []), cluster)
+    problem = asked(OpGraph([matmul("a", **_WORK)], []), cluster)
     assert [pool.devices for pool in problem.pools] == [("worker:0", "worker:2"), ("worker:1",)]

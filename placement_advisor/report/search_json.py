@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor import __version__
 from placement_advisor.solvers.loads import device_loads
+from placement_advisor.solvers.searched import Objective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ def search_as_json(searched: Searched) -> dict[str, Any]:
     """Return the content, valid against ``load_schema("search")``."""
     problem, effort = searched.problem, searched.effort
     in_ns = searched.in_ns
-    is_pipeline = searched.objective.value == "throughput"
+    is_pipeline = searched.objective is Objective.THROUGHPUT
     return {
         "schema_version": SCHEMA_VERSION,
         "advisor_version": __version__,
@@ -49,14 +50,15 @@ def search_as_json(searched: Searched) -> dict[str, Any]:
 
 def _devices(searched: Searched) -> Iterator[dict[str, Any]]:
     problem, in_ns = searched.problem, searched.in_ns
+    is_pipeline = searched.objective is Objective.THROUGHPUT
     loads = device_loads(problem, searched.device_of)
     for name in problem.devices:
         load = loads[name]
         yield {
             "name": name,
-            "load": _time(load.total, in_ns=in_ns),
+            "load": _time(load.total, in_ns=in_ns) if is_pipeline else None,
             "work": _time(load.work, in_ns=in_ns),
-            "copies": _time(load.copies, in_ns=in_ns),
+            "copies": _time(load.copies, in_ns=in_ns) if is_pipeline else None,
             "ops": searched.device_of.count(name),
             "held_bytes": load.held_bytes,
             "capacity_bytes": problem.pool_of[name].capacity_bytes,

@@ -38,7 +38,7 @@ def _verdict(searched: Searched) -> str:
     if searched.is_proven:
         return f"{what} {value}: proved, no such placement is better"
     gap = 1 - searched.lower_bound / searched.objective_value
-    return f"{what} {value}: the best found, at most {gap * 100:.1f} % above the best possible"
+    return f"{what} {value}: the best found; at most {gap * 100:.1f} % less may be possible"
 
 
 def _facts(searched: Searched) -> Iterator[str]:
@@ -57,18 +57,15 @@ def _facts(searched: Searched) -> Iterator[str]:
 
 def _devices(searched: Searched) -> Iterator[str]:
     problem = searched.problem
-    rows = [("load", "compute", "copies", "memory", "ops", "device")]
+    # Within one step copies overlap with ops and with each other, so that their sum says little.
+    is_pipeline = searched.objective is Objective.THROUGHPUT
+    head = ("compute", "memory", "ops", "device")
+    rows = [("load", "copies", *head) if is_pipeline else head]
     for name, load in device_loads(problem, searched.device_of).items():
-        rows.append(
-            (
-                _time(searched, load.total),
-                _time(searched, load.work),
-                _time(searched, load.copies),
-                format_bytes(load.held_bytes),
-                str(searched.device_of.count(name)),
-                one_line(name),
-            )
-        )
+        ops = searched.device_of.count(name)
+        row = (_time(searched, load.work), format_bytes(load.held_bytes), str(ops), one_line(name))
+        sums = (_time(searched, load.total), _time(searched, load.copies))
+        rows.append((*sums, *row) if is_pipeline else row)
     yield from aligned(rows)
 
 

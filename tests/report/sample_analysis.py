@@ -7,6 +7,7 @@ from dataclasses import replace
 from placement_advisor.analysis import (
     AdviceVerdict,
     Analysis,
+    Bound,
     Candidate,
     Failure,
     FailureKind,
@@ -16,6 +17,7 @@ from placement_advisor.analysis import (
     Recommendation,
 )
 from placement_advisor.analysis import TestbedSummary as Testbed
+from placement_advisor.bounds.arguments import LowerBound, PathArgument
 from placement_advisor.compare import compare
 from placement_advisor.devices import Basis, Cluster, Device, Link
 from placement_advisor.measure import (
@@ -355,6 +357,14 @@ def sample() -> Analysis:
             "report": 1_900_000_000,
             "total": 43_100_000_000,
         },
+        bound=Bound(
+            lower=LowerBound(
+                split_ns=29_200 * US,
+                alone_ns={W0: 52_000 * US, W1: 52_600 * US},
+                arguments=(PathArgument(value_ns=28_700 * US, ops=("lookup", "user_conv", "dot")),),
+            ),
+            single_ns=52_000 * US,
+        ),
         how=HowToSplit(
             candidate="towers",
             words="layers item_conv on worker:1, all other layers on worker:0; "

@@ -71,11 +71,26 @@ def test_top_level_has_the_fields_of_the_contract_in_order(content: dict[str, An
         "as_is",
         "candidates",
         "recommendation",
+        "bound",
         "break_even",
         "input",
         "findings",
         "timings_ns",
     ]
+
+
+def test_the_bound_says_what_is_left_to_gain(content: dict[str, Any]) -> None:
+    assert content["bound"] == {
+        "step_ns": 29_200_000,
+        "split_ns": 29_200_000,
+        "alone_ns": {"worker:0": 52_000_000, "worker:1": 52_600_000},
+        "single_ns": 52_000_000,
+        "most_to_gain": pytest.approx(1 - 29.2 / 52),
+        "proves_single": False,
+        "reason": "critical path: 3 ops need one another in turn, 28.7 ms",
+        "certificate_file": "bound.json",
+        "graph_file": "graph.json.gz",
+    }
 
 
 def test_single_is_once_as_slow_as_itself(content: dict[str, Any]) -> None:
