@@ -58,6 +58,8 @@ def source_lines(graph: Any, names: Iterable[str], model_file: Path) -> dict[str
         operation = operations.get(name)
         if operation is None:  # Of a function that was inlined: its name begins with the call's.
             return line_at(name.rpartition("/")[0]) if "/" in name else None
+        if operation.traceback is None:  # It was imported, and nobody's code made it.
+            return None
         for frame in reversed(operation.traceback.get_user_frames()):
             if file := shown_as(frame.filename):
                 return SourceLine(file, frame.lineno)

@@ -5,14 +5,17 @@ import pytest
 from placement_advisor.advice.recommend import recommend
 from placement_advisor.analysis import (
     AdviceVerdict,
+    Bound,
     Candidate,
     Failure,
     FailureKind,
     TestbedSummary,
 )
+from placement_advisor.bounds.arguments import LowerBound, PathArgument
 from placement_advisor.compare import Comparison
 from placement_advisor.devices import Cluster
 from placement_advisor.measure import Interval, Measurement, StepProfile, TransferTotal
+from placement_advisor.placement import Placement
 from placement_advisor.simulator.schedule import Schedule
 from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 
@@ -248,13 +251,77 @@ def test_a_simulated_verdict_survives_costs_as_wrong_as_they_may_be(towers, alte
     assert any(r.startswith(says) for r in answer.reasons) == (verdict is AdviceVerdict.CANNOT_TELL)
 
 
-def test_a_split_is_compared_with_nothing_where_one_device_does_not_hold_the_step():
-    short = Failure(kind=FailureKind.DOES_NOT_FIT, message="on w0 the step holds 3 GB")
-    alone = replace(candidate("single", predicted=10), failure=short)
-    answer = recommend([alone, simulated("towers", 0.4, 0.5, 0.6)], NOT_RUN, None)
-    assert answer.verdict is AdviceVerdict.CANNOT_TELL
-    assert "one device does not hold the step" in answer.headline
-    assert any("on w0 the step holds 3 GB" in reason for reason in answer.reasons)
+SHORT = Failure(kind=FailureKind.DOES_NOT_FIT, message="on w0 the step holds 3 GB")
+UNFIT = replace(candidate("single", predicted=10), failure=SHORT)
+
+
+def spread(name, predicted, *devices):
+    """Return a candidate with an op on each of the devices."""
+    device_of = {f"op{i}": device for i, device in enumerate(devices)}
+    placed = Placement(label=name, family=name, device_of=device_of, rationale="")
+    return replace(candidate(name, predicted=predicted), placement=placed)
+
+
+def test_where_one_device_does_not_hold_the_step_the_smallest_split_that_fits_is_the_answer():
+    wide, narrow, slow = (
+        spread("pipeline", 4, "w0", "w1", "w2"),
+        spread("towers", 6, "w0", "w1"),
+        spread("alternating", 9, "w0", "w1"),
+    )
+    answer = recommend([UNFIT, wide, slow, narrow], NOT_RUN, None)
+    assert (answer.verdict, answer.candidate) == (AdviceVerdict.CANNOT_FIT, "towers")
+    assert "the smallest split that fits is towers on 2 devices, 6.00 ms" in answer.headline
+    assert "on w0 the step holds 3 GB" in answer.reasons
+
+
+def test_where_nothing_fits_that_is_the_answer():
+    too_large = replace(spread("towers", 6, "w0", "w1"), failure=SHORT)
+    answer = recommend([UNFIT, too_large], NOT_RUN, None)
+    assert (answer.verdict, answer.candidate) == (AdviceVerdict.CANNOT_FIT, None)
+    assert "no split was found that fits" in answer.headline
+
+
+def bound(split_ns, alone_ns=10_000_000):
+    lower = LowerBound(
+        split_ns=split_ns,
+        alone_ns={"w0": alone_ns},
+        arguments=(PathArgument(value_ns=split_ns, ops=("a", "b")),),
+    )
+    return Bound(lower=lower, single_ns=10_000_000)
+
+
+def test_staying_single_is_proved_where_no_placement_can_gain_what_makes_a_split_worth_it():
+    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
+    answer = recommend([SINGLE, slow], TESTBED, None, bound(9_800_000))
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.headline.startswith(
+        "stay single, proved (no placement can save more than 2 %): best split is towers at 0.83×"
+    )
+    assert any("critical path: 2 ops need one another" in reason for reason in answer.reasons)
+
+
+def test_a_bound_that_leaves_something_to_gain_proves_nothing():
+    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
+    answer = recommend([SINGLE, slow], TESTBED, None, bound(9_600_000))
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert "proved" not in answer.headline
+    assert any("at most 4 % to gain" in reason for reason in answer.reasons)
+
+
+def test_a_faster_device_elsewhere_leaves_something_to_gain():
+    assert not bound(20_000_000, alone_ns=5_000_000).proves_single
+
+
+def test_a_proof_decides_where_no_split_was_tried():
+    answer = recommend([SINGLE, ABSENT], TESTBED, None, bound(9_900_000))
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert "none was measured" in answer.headline
+
+
+def test_a_measured_split_that_wins_outweighs_a_proof_under_predicted_costs():
+    fast = candidate("towers", ms=5, ratio=(0.5, 0.4, 0.6))
+    answer = recommend([SINGLE, fast], TESTBED, None, bound(9_900_000))
+    assert answer.verdict is AdviceVerdict.SPLIT
 
 
 def test_a_prediction_on_the_other_side_of_the_worthwhile_ratio_is_said_to_count_for_nothing():

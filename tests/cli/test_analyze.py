@@ -14,7 +14,7 @@ from watched_testbed import Call, Watch, WatchedTestbed, kill
 
 from placement_advisor import pipeline, study
 from placement_advisor import testbed as testbed_module
-from placement_advisor.candidates.families import FAMILIES
+from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.report.analysis_json import load_schema
 from placement_advisor.testbed import Testbed, usable_cores
 from placement_advisor.trial import RESULT_TOLERANCE
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAMES = ["single", "towers", "alternating"]
-FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers,alternating")
+QUICK = ("--effort", "0.05")
+FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers,alternating", *QUICK)
 needs_two_cores = pytest.mark.skipif(
     len(usable_cores()) < 2, reason="real runs need two cores of their own"
 )
@@ -127,8 +128,8 @@ class TestACompleteRun:
 
     def test_leaves_nothing_half_written(self, analysed: Analysed) -> None:
         assert sorted(path.name for path in analysed.folder.iterdir()) == [
-            "analysis.json", "break-even.png", "comparison.png", "placements", "predictions",
-            "report.md", "tensorboard", "timeline.png",
+            "analysis.json", "bound.json", "break-even.png", "comparison.png", "graph.json.gz",
+            "placements", "predictions", "report.md", "tensorboard", "timeline.png",
         ]  # fmt: skip
 
     def test_times_every_candidate_in_every_round(self, analysed: Analysed) -> None:
@@ -339,7 +340,13 @@ class NoTestbed(Testbed):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--no-run",), "--no-run: no step was executed"),
+        (
+            (
+                "--no-run",
+                *QUICK,
+            ),
+            "--no-run: no step was executed",
+        ),
         (("--devices", "3"), "3 devices need 3 cores of their own"),
         (("--testbed", "none"), "--testbed none: nothing was run"),
     ],
@@ -356,7 +363,7 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(pipeline, "Testbed", NoTestbed)
     folder = tmp_path / "out"
-    ran = advisor("analyze", str(two_towers), "-o", str(folder), "--quiet", *words)
+    ran = advisor("analyze", str(two_towers), "-o", str(folder), "--quiet", *QUICK, *words)
     assert ran.code == 0, ran.err
     assert ran.err == ""
     assert "simulated for" in ran.out.splitlines()[0]
@@ -368,7 +375,7 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     assert analysis["break_even"]["free_copies"]["ratio"] > 0
     assert [c["measured"] for c in analysis["candidates"]] == [None] * len(analysis["candidates"])
     assert all(c["predicted"] is not None for c in analysis["candidates"] if not c["failure"])
-    assert [c["name"] for c in analysis["candidates"]] == list(FAMILIES)
+    assert [c["name"] for c in analysis["candidates"]] == list(FAMILY_NAMES)
     assert not (folder / "tensorboard").exists()
 
 
@@ -376,7 +383,7 @@ def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:
     model = str(Path(__file__).parents[2] / "sample_models" / "deepconn.py")
-    words = ("--no-run", "--quiet", "--json", "-o", str(tmp_path / "out"))
+    words = ("--no-run", *QUICK, "--quiet", "--json", "-o", str(tmp_path / "out"))
     ran = advisor("analyze", model, *words)
     candidates = {c["name"]: c for c in json.loads(ran.out)["candidates"]}
     single_bytes, towers_bytes = (
@@ -397,7 +404,10 @@ def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
     message = candidates["single"]["failure"]["message"]
     assert message.startswith("on a the step holds")
     assert "word_embedding" in message
-    assert json.loads(ran.out)["recommendation"]["verdict"] == "cannot-tell"
+    assert json.loads(ran.out)["recommendation"]["verdict"] == "cannot-fit"
+    assert json.loads(ran.out)["recommendation"]["candidate"] == "searched"
+    peaks = candidates["searched"]["predicted"]["peak_memory_bytes"]
+    assert max(peaks.values()) <= (single_bytes + towers_bytes) // 2
     # What one device does not hold has no step time to win against.
     assert json.loads(ran.out)["break_even"] is None
 
@@ -405,7 +415,16 @@ def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(
 def test_one_family_can_be_asked_for_and_single_always_runs(
     advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
 ) -> None:
-    words = ("--candidates", "towers", "--no-run", "--quiet", "--json", "-o", str(tmp_path / "out"))
+    words = (
+        "--candidates",
+        "towers",
+        "--no-run",
+        *QUICK,
+        "--quiet",
+        "--json",
+        "-o",
+        str(tmp_path / "out"),
+    )
     ran = advisor("analyze", str(two_towers), *words)
     assert [c["name"] for c in json.loads(ran.out)["candidates"]] == ["single", "towers"]
 
@@ -414,14 +433,14 @@ def test_the_default_folder_is_named_after_the_model(
     advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert advisor("analyze", str(two_towers), "--no-run", "-q").code == 0
+    assert advisor("analyze", str(two_towers), "--no-run", *QUICK, "-q").code == 0
     assert (tmp_path / "advisor-out" / "two_towers" / "analysis.json").is_file()
 
 
 def test_inference_of_another_batch_size_can_be_asked_for(
     advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
 ) -> None:
-    words = ("--mode", "infer", "--batch-size", "16", "--no-run", "--quiet", "--json")
+    words = ("--mode", "infer", "--batch-size", "16", "--no-run", *QUICK, "--quiet", "--json")
     ran = advisor("analyze", str(two_towers), "-o", str(tmp_path / "out"), *words)
     model = json.loads(ran.out)["model"]
     assert (model["mode"], model["batch_size"]) == ("infer", 16)

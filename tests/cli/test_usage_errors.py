@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, get_type_hints
 
 import pytest
 
-from placement_advisor.candidates.families import FAMILIES
+from placement_advisor.candidates.families import NAMES
 from placement_advisor.cli.analyze import analyze
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_an_unknown_candidate_is_answered_with_the_known(refused: Callable[..., 
 def test_the_help_of_candidates_names_every_family() -> None:
     option = get_type_hints(analyze, include_extras=True)["candidates"].__metadata__[0]
     listed = option.help.partition("of ")[2].partition(".")[0].split(", ")
-    assert listed == [name for name in FAMILIES if name != "single"]
+    assert listed == [name for name in NAMES if name != "single"]
 
 
 def test_an_empty_list_of_candidates_is_refused(refused: Callable[..., str]) -> None:

@@ -79,7 +79,9 @@ def test_names_from_models_are_shown_not_interpreted(hostile: Analysis) -> None:
     assert f"{ESCAPE}[2J" not in colored
 
 
-def test_a_candidate_that_does_not_apply_is_shown_as_such_in_its_row(not_applicable: Analysis) -> None:
+def test_a_candidate_that_does_not_apply_is_shown_as_such_in_its_row(
+    not_applicable: Analysis,
+) -> None:
     text = " ".join(_plain(not_applicable, width=120).split())
     assert "not-applicable –" in text
 

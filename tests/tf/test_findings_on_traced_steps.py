@@ -128,8 +128,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence
         cluster = cluster or assumed_cluster(2)
         costs = roofline_by_place(step.graph, cluster)
         simulator = Simulator(step.graph, costs, cluster)
-        names = cluster.device_names()
-        proposed = propose(("single", "towers"), step.graph, costs[names[0]], names)
+        proposed = propose(("single", "towers"), step.graph, costs, cluster)
         candidates = [
             Candidate(
                 name=name,
