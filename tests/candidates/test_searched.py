@@ -1,0 +1,118 @@
+"""The searched candidate: better than where it started, or not a candidate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from placed_steps import PlacedStep, edge, op, pair, place, price
+
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.searched import layers_of, propose, propose_smallest
+from placement_advisor.graph import OpGraph, Role
+from placement_advisor.placement import Placement
+from placement_advisor.simulator.engine import Simulator
+from placement_advisor.solvers.effort import Effort
+
+if TYPE_CHECKING:
+    from placement_advisor.devices import Cluster
+
+SOME = Effort(units=0.05)
+
+
+def asked(step: PlacedStep, *starts: Placement) -> Placement | NotApplicable:
+    return propose(step.graph, step.cluster, step.simulator(), starts, SOME)
+
+
+def three_ops(edges: int) -> PlacedStep:
+    names = ["one", "two", "three"]
+    return PlacedStep(
+        graph=OpGraph(
+            [op(name, 8) for name in names],
+            [edge(names[i], names[i + 1], 8) for i in range(edges)],
+        ),
+        placement=place(dict.fromkeys(names, "a")),
+        costs=price(dict.fromkeys(names, 100)),
+        cluster=pair(),
+    )
+
+
+def test_what_is_found_says_how_many_placements_it_beat():
+    step = three_ops(edges=0)
+    found = asked(step, step.placement)
+    assert isinstance(found, Placement)
+    assert (found.label, found.family) == ("searched", "searched")
+    assert step.simulator().step_ns(found) == 200
+    assert "placements simulated, which began with 1 other candidate" in found.rationale
+
+
+def test_nothing_better_is_no_candidate_and_names_what_was_not_beaten():
+    step = three_ops(edges=2)
+    found = asked(step, replace(step.placement, label="single"))
+    assert isinstance(found, NotApplicable)
+    assert found.reason.endswith("none was better than single")
+
+
+def weights(*bytes_each: int) -> OpGraph:
+    """Return an op for each variable of so many bytes."""
+    variables = [
+        op(f"v{i}", 8, role=Role.VARIABLE)._replace(variable=f"v{i}", parameter_bytes=size)
+        for i, size in enumerate(bytes_each)
+    ]
+    reads = [op(f"read{i}", 8)._replace(variable=f"v{i}") for i in range(len(bytes_each))]
+    return OpGraph(
+        [*variables, *reads],
+        [edge(v.name, r.name, 8) for v, r in zip(variables, reads, strict=True)],
+    )
+
+
+def smallest(graph: OpGraph, *, memory_bytes: int, devices: int) -> Placement | NotApplicable:
+    cluster = pair(count=devices)
+    cluster = replace(
+        cluster, devices=tuple(replace(d, memory_bytes=memory_bytes) for d in cluster.devices)
+    )
+    costs = price({each.name: 10 for each in graph.ops if each.role is Role.FORWARD})
+
+    def alone(part: Cluster) -> list[Placement]:
+        return [place({each.name: part.devices[0].name for each in graph.ops})]
+
+    return propose_smallest(graph, costs.everywhere(cluster), cluster, alone, SOME)
+
+
+def test_what_one_device_does_not_hold_goes_to_as_few_as_hold_it():
+    found = smallest(weights(60, 60, 60), memory_bytes=150, devices=4)
+    assert isinstance(found, Placement)
+    assert set(found.device_of.values()) == {"a", "b"}
+    assert "on 2 of 4 devices, the fewest" in found.rationale
+
+
+def test_what_two_devices_do_not_hold_goes_to_three():
+    found = smallest(weights(60, 60, 60), memory_bytes=100, devices=4)
+    assert isinstance(found, Placement)
+    assert set(found.device_of.values()) == {"a", "b", "c"}
+
+
+def test_what_no_devices_hold_is_said_not_to_fit():
+    found = smallest(weights(60, 60), memory_bytes=50, devices=2)
+    assert isinstance(found, NotApplicable)
+    assert "fits into the memory" in found.reason
+
+
+def test_layers_keep_their_variables():
+    graph = OpGraph(
+        [
+            op("v", 8, role=Role.VARIABLE)._replace(variable="v", layer="dense"),
+            op("read", 8)._replace(variable="v", layer="dense"),
+            op("matmul", 8)._replace(layer="dense"),
+            op("relu", 8)._replace(layer="act"),
+        ],
+        [edge("v", "read", 8), edge("read", "matmul", 8), edge("matmul", "relu", 8)],
+    )
+    assert layers_of(graph) == {"v": "dense", "read": "dense", "matmul": "dense", "relu": "act"}
+
+
+def test_the_first_devices_are_a_cluster_of_their_own():
+    part = pair(count=3).with_devices(["a", "b"])
+    assert part.device_names() == ("a", "b")
+    assert {(link.source, link.target) for link in part.links} == {("a", "b"), ("b", "a")}
+    assert Simulator(weights(1), price({"read0": 7}).everywhere(part), part)
