@@ -113,6 +113,19 @@ def bound_reason(bound: Bound) -> str:
     return f"{line}; splits of the batch or of a tensor make other ops"
 
 
+def faster_device_reason(other: Candidate, alone: Candidate) -> str | None:
+    """Return that another device alone beats the baseline; None if it does not."""
+    if other.predicted is None or alone.predicted is None:
+        return None
+    ratio = other.predicted.step_ns / max(1, alone.predicted.step_ns)
+    if ratio >= WORTHWHILE_RATIO:
+        return None
+    return (
+        f"{other.name} takes {ratio:.2f}× the step time of {alone.name} (simulated): the first "
+        "device is not the fastest, so compare splits with that one"
+    )
+
+
 def failure_reason(candidate: Candidate) -> str | None:
     """Return why a candidate has no result, and that the answer does not cover it."""
     failure = candidate.failure

@@ -25,6 +25,7 @@ from placement_advisor.advice.reasons import (
     bound_reason,
     doubt_text,
     failure_reason,
+    faster_device_reason,
     measured_reasons,
     simulated_reasons,
     speedup_text,
@@ -114,6 +115,8 @@ def recommend(
 
     told = [testbed.not_run, ruling.because, bound_reason(bound) if bound is not None else None]
     if alone is not None:
+        others = (c for c in candidates if c.family == single.FAMILY and c is not alone)
+        told += [faster_device_reason(c, alone) for c in others]
         told += [reason for c in splits if c.failure is None for reason in tell(c, alone)]
     told += [failure_reason(candidate) for candidate in candidates]
     if as_is:

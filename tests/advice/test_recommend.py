@@ -401,3 +401,16 @@ def test_ops_that_ran_elsewhere_than_planned_are_named():
 def test_the_answer_for_stand_ins_does_not_speak_for_accelerators():
     assert "accelerators" in recommend([SINGLE, FAST], TESTBED, None).applies_to
     assert recommend([SINGLE, FAST], GPUS, None).applies_to == "2 GPUs"
+
+
+def test_a_faster_device_than_the_first_is_named():
+    cpu = replace(candidate("single-cpu", predicted=5), family="single")
+    alone = candidate("single", predicted=10)
+    answer = recommend([alone, cpu, simulated("towers", 1.1, 1.2, 1.3)], NOT_RUN, None)
+    assert any(
+        reason.startswith("single-cpu takes 0.50× the step time of single")
+        for reason in answer.reasons
+    )
+    slow = replace(candidate("single-cpu", predicted=12), family="single")
+    answer = recommend([alone, slow, simulated("towers", 1.1, 1.2, 1.3)], NOT_RUN, None)
+    assert not any("single-cpu" in reason for reason in answer.reasons)
