@@ -58,8 +58,8 @@ class Forecast:
         self.cluster = prices.cluster
         self.simulator = Simulator(graph, prices.costs, prices.cluster)
         known = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
-        self._alone = known[BASELINE]
-        assert isinstance(self._alone, Placement)
+        alone = known[BASELINE]
+        assert isinstance(alone, Placement)
         if SEARCHED in families:
             known[SEARCHED] = self._search(known, effort)
         share = min(effort.units, _UNITS_FOR_FASTER)
@@ -71,7 +71,7 @@ class Forecast:
         }
         self.predicted: dict[str, Schedule] = {}
         self.ratios: dict[str, PredictedRatio] = {}
-        self._sensitivity = Sensitivity(self.simulator, prices.cluster, self._alone, prices.doubt)
+        self._sensitivity = Sensitivity(self.simulator, prices.cluster, alone, prices.doubt)
         self._save_placements()
 
     @property

@@ -10,13 +10,13 @@ from placement_advisor.candidates import (
     alternating_ops,
     parameters_on_host,
     pipeline,
-    searched,
     single,
     towers,
     towers_forward_only,
 )
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.errors import AdvisorError
+from placement_advisor.solvers.latency import FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
     }
 )
 # What a search finds from all of these; families are laid out by rule.
-SEARCHED = searched.FAMILY
+SEARCHED = FAMILY
 NAMES = (*FAMILIES, SEARCHED)
 # They show what copies cost; nobody would want to use them.
 BAD_ON_PURPOSE = frozenset({alternating.FAMILY, alternating_ops.FAMILY})

@@ -13,7 +13,7 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.wording import counted
 from placement_advisor.layer_view import layer_view
 from placement_advisor.simulator.engine import Simulator
-from placement_advisor.solvers.latency import least_step
+from placement_advisor.solvers.latency import FAMILY, least_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from placement_advisor.placement import Placement
     from placement_advisor.solvers.effort import Effort
 
-FAMILY = "searched"
 MIN_DEVICES = 2
 
 
