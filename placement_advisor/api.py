@@ -150,7 +150,7 @@ def search(
     return SearchResult(
         placement=found.placement,
         objective_value_ns=found.step_ns,
-        lower_bound_ns=found.bound.step_ns,
+        lower_bound_ns=found.lower_bound_ns,
         is_proven=found.is_proven,
         stopped_by=found.stopped_by.value,
     )

@@ -200,7 +200,7 @@ def _least_step(step: _Step, problem: Problem, effort: Effort) -> _Found:
     return _Found(
         device_of=tuple(found.placement.device_of[op] for op in problem.ops),
         objective_value=found.step_ns,
-        lower_bound=found.bound.step_ns,
+        lower_bound=found.lower_bound_ns,
         is_proven=found.is_proven,
         stopped_by=found.stopped_by,
         units=found.units,

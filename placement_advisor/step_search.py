@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class StepFound:
     """The best placement that was found and its simulated step, with a bound on that of any.
 
-    ``units`` of effort were spent.
+    ``units`` of effort were spent. The search stopped by proof if no placement takes less: the
+    bound says so, or all were tried.
     """
 
     placement: Placement
@@ -45,7 +46,12 @@ class StepFound:
     @property
     def is_proven(self) -> bool:
         """Whether no placement takes less."""
-        return self.step_ns <= self.bound.step_ns
+        return self.stopped_by is Stop.PROOF
+
+    @property
+    def lower_bound_ns(self) -> int:
+        """What no placement beats."""
+        return self.step_ns if self.is_proven else self.bound.step_ns
 
 
 def search_step(
@@ -81,13 +87,12 @@ def search_step(
             hint="give them more memory, take more of them, or search longer",
         )
     bound = bound_step(graph, costs, cluster, simulator)
-    is_proven = found.step_ns <= bound.step_ns
     return StepFound(
         placement=found.placement,
         step_ns=found.step_ns,
         bound=bound,
         units=found.units,
-        stopped_by=Stop.PROOF if is_proven else found.stopped_by,
+        stopped_by=Stop.PROOF if found.step_ns <= bound.step_ns else found.stopped_by,
     )
 
 

@@ -166,11 +166,13 @@ class PlaceArrays:
         cost_ns[unknown] = 0
         return cost_ns, np.where(unknown, 0, cost_ns + self._overhead_ns[place])
 
-    def least_ns(self) -> list[int]:
-        """Return what each op takes on the fastest device, launch overhead left out."""
-        known = np.maximum(self._cost_ns, 0)
-        least: list[int] = known.min(axis=0).tolist() if len(self.places) else []
-        return least
+    def most_ns(self) -> list[int]:
+        """Return what each op takes on the slowest device, launch overhead included."""
+        with_overhead = np.where(
+            self._cost_ns == _UNKNOWN, 0, self._cost_ns + self._overhead_ns[:, None]
+        )
+        most: list[int] = with_overhead.max(axis=0, initial=0).tolist()
+        return most
 
     def _with_host(self, device: Device, bound: Mapping[str, frozenset[str]]) -> Ints | None:
         if device.host is None:

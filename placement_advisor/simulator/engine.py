@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from placement_advisor.devices import Cluster
     from placement_advisor.graph import Op, OpGraph
     from placement_advisor.placement import Placement
-    from placement_advisor.simulator.kernel import Result
+    from placement_advisor.simulator.kernel import Result, Step
 
     Ints = NDArray[np.int64]
 
@@ -140,9 +140,22 @@ class Simulator:
         """
         return self.placed_step_ns(self._places.of(device))
 
-    def least_ns(self) -> list[int]:
-        """Return what each of ``ops`` takes where it is fastest."""
-        return self._places.least_ns()
+    def chain_at(self, device: Ints) -> Ints:
+        """Return which ops the end of the step waits for one after the other, the last one first.
+
+        Takes the number of each op's device and returns numbers of ops; for searches, as
+        `step_ns_at`. Copies, and copy work that kept a device from an op, are left out.
+        """
+        from placement_advisor.simulator import kernel
+
+        place = self._places.of(device)
+        duration_ns = self._places.cost_ns(place)[1]
+        chain = kernel.chain(self._step(place, duration_ns), self._run(place, duration_ns))
+        return chain.astype(np.int64)
+
+    def most_ns(self) -> list[int]:
+        """Return what each of ``ops`` takes where it is slowest, launch overhead included."""
+        return self._places.most_ns()
 
     def placed_step_ns(self, place: Ints) -> int:
         """Return how long the step takes where `places_of` says, on this or a like simulator.
@@ -182,21 +195,27 @@ class Simulator:
             unknown_bytes=int((crossed < 0).sum()),
         )
 
-    def _run(self, place: Ints, duration_ns: Ints) -> Result:
+    def _step(self, place: Ints, duration_ns: Ints) -> Step:
         # Compiled code takes a second to load; who does not simulate does not wait for it.
         from placement_advisor.simulator import kernel
 
-        arrays, links = self._arrays, self._links
+        arrays = self._arrays
+        return kernel.Step(
+            tensor_start=arrays.tensor_start,
+            reader_start=arrays.reader_start,
+            reader=arrays.reader,
+            size=arrays.size,
+            missing=arrays.missing,
+            device=place.astype(np.uint32),
+            duration_ns=duration_ns,
+        )
+
+    def _run(self, place: Ints, duration_ns: Ints) -> Result:
+        from placement_advisor.simulator import kernel
+
+        links = self._links
         result: Result = kernel.run(
-            kernel.Step(
-                tensor_start=arrays.tensor_start,
-                reader_start=arrays.reader_start,
-                reader=arrays.reader,
-                size=arrays.size,
-                missing=arrays.missing,
-                device=place.astype(np.uint32),
-                duration_ns=duration_ns,
-            ),
+            self._step(place, duration_ns),
             kernel.Wires(
                 kind=links.kind,
                 channel=links.channel,

@@ -1,8 +1,9 @@
 """The placement with the shortest simulated step that fits into the devices' memory.
 
 Starts are placements that others propose. The local search goes on from them over layers first,
-then over what a layer computes apart from its variables with their updates, then over single ops
-and what has to stay with them. So what it returns is never worse than any start that fits.
+then over what a layer computes apart from its *state*: its variables, their updates, and what is
+computed for these alone, such as the gradient of its weights; then over single ops and what has to
+stay with them. So what it returns is never worse than any start that fits.
 
 Memory: what a device holds at its peak is known for a schedule alone, and takes a hundred times as
 long to find as the step time. On the way a peak is estimated: as what variables hold, and the part
@@ -19,13 +20,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.graph import Role
+from placement_advisor.membership import variable_of
 from placement_advisor.placement import Placement
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.solvers.coarse import group_ops
 from placement_advisor.solvers.local import Cost, improve
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+    from collections.abc import Hashable, Mapping, Sequence, Set
 
     from numpy.typing import NDArray
 
@@ -38,8 +40,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FAMILY = "searched"
+# What layers, their state apart, and single ops take of the effort.
+_SHARES = (0.1, 0.55, 0.35)
 # A peak that is estimated below this share of the memory is taken to fit until the end.
 _TRUSTED = 0.5
+_FOR_UPDATES = frozenset({Role.BACKWARD, Role.UPDATE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,20 +86,20 @@ def least_step(
     for start in starts:
         start.check(graph, names)
     number = {name: i for i, name in enumerate(names)}
-    first = simulator.least_ns()
-    time_ns = {op.name: first[i] for i, op in enumerate(simulator.ops)}
+    time_ns = dict(zip((op.name for op in simulator.ops), simulator.most_ns(), strict=True))
     costs = _Costs(cluster, simulator)
     numbers = [_numbers(simulator, start, number) for start in starts]
-    levels: tuple[Mapping[str, Hashable], ...] = (
+    keys: tuple[Mapping[str, Hashable], ...] = (
         layer_of,
-        _state_apart(simulator.ops, layer_of),
+        state_apart(graph, simulator.ops, layer_of),
         {},
     )
-    groupings = [group_ops(graph, simulator.ops, keys, time_ns, fixed) for keys in levels]
-    found = improve(costs, numbers, groupings, len(names), effort)
+    groupings = [group_ops(graph, simulator.ops, each, time_ns, fixed) for each in keys]
+    levels = tuple(zip(groupings, _SHARES, strict=True))
+    found = improve(costs, numbers, levels, len(names), effort)
     if costs.excess_bytes(found.device) > found.cost.excess_bytes:
         costs.trust_no_estimate()
-        found = improve(costs, numbers, groupings, len(names), effort)
+        found = improve(costs, numbers, levels, len(names), effort)
     placement = _placement(simulator, found.device, names)
     return LeastStep(
         placement=placement,
@@ -106,15 +111,22 @@ def least_step(
     )
 
 
-def _state_apart(ops: Iterable[Op], layer_of: Mapping[str, str]) -> dict[str, tuple[str, bool]]:
-    """Return keys by which a layer's variables, with what updates them, are apart from the rest."""
+def state_apart(
+    graph: OpGraph, ops: Sequence[Op], layer_of: Mapping[str, str]
+) -> dict[str, tuple[str, bool]]:
+    """Return keys by which the state of a layer is apart from the rest of it."""
+    state: dict[str, str | None] = {}
+    for op in reversed(ops):
+        if variable_of(op) is not None:
+            state[op.name] = layer_of.get(op.name)
+        elif op.role in _FOR_UPDATES:
+            served = {state.get(edge.consumer) for edge in graph.outputs_of(op.name)}
+            state[op.name] = served.pop() if len(served) == 1 else None
     return {
-        op.name: (
-            layer_of[op.name],
-            op.variable is not None or op.role in (Role.VARIABLE, Role.UPDATE),
-        )
+        op.name: (state_of, True) if state_of is not None else (layer_of[op.name], False)
         for op in ops
-        if op.name in layer_of
+        for state_of in [state.get(op.name)]
+        if state_of is not None or op.name in layer_of
     }
 
 
@@ -153,6 +165,9 @@ class _Costs:
         if (self._held(device, self._share_held) <= self._trusted * self._limit).all():
             return guessed
         return Cost(excess_bytes=self.excess_bytes(device), step_ns=guessed.step_ns)
+
+    def chain(self, device: Ints, /) -> Ints:
+        return self._simulator.chain_at(device)
 
     def excess_bytes(self, device: Ints) -> int:
         """Return how many bytes of the step do not fit at its peaks."""

@@ -1,10 +1,13 @@
 """A local search over the simulator: placements of groups of ops, changed a little at a time.
 
-Method: simulated annealing. A change moves one group to the device of a group that it exchanges
-tensors with, a group to any device, or a stretch of groups that follow one another. Groups that
-take more time are moved more often. A change that makes the step longer is kept with a probability
-that falls with what it costs and with the work done. The search goes over the groups it is given,
-coarse ones first, and starts on each from the best that it knows.
+Method: simulated annealing. Most changes move a stretch of the *chain*, that is of the groups that
+the end of the step waits for one after the other, and most of these to the device that the chain
+comes from or goes on to: nothing else shortens the step. The others move one group to the device of
+a group that it exchanges tensors with, a group to any device, or groups that stand side by side;
+where memory is short, all do. A change that makes the step longer is kept with a probability that
+falls with what it costs and with the work done. The search goes over the groups it is given, coarse
+ones first, and starts on each from the best that it knows. Where the effort allows to try all
+placements of the finest groups, that is what it does instead.
 
 Effort is counted in ops simulated, so that it does not depend on the machine.
 
@@ -17,6 +20,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -41,7 +45,13 @@ _OPS_PER_CALL = 800
 _HOT, _COLD = 0.1, 0.01
 # Starts on the coarsest groups: the best that are known go on with equal shares of the effort.
 _STARTS = 3
-# Of the changes, the shares that follow a tensor and that move a stretch; the others move anywhere.
+# The share of changes on the chain, of these the share that goes where the chain comes from or goes
+# on to, and how many groups they move. After so many changes the chain is looked up anew.
+_ON_CHAIN, _ALONG_CHAIN = 0.7, 0.8
+_MEAN_ON_CHAIN = 2.5
+_CHAIN_HOLDS = 30
+# Of the other changes, the shares that follow a tensor and that move what stands side by side; the
+# rest go anywhere.
 _ALONG_TENSOR, _STRETCH = 0.5, 0.25
 _MEAN_STRETCH = 6.0
 
@@ -63,7 +73,8 @@ class Cost:
 class Found:
     """The best placement: the number of each op's device, its cost, and how the search ended.
 
-    ``tried`` counts the placements that were simulated.
+    ``tried`` counts the placements that were simulated. It stopped by proof if these were all that
+    keep the finest groups together.
     """
 
     device: Ints
@@ -82,17 +93,21 @@ class Costs(Protocol):
     def confirm(self, device: Ints, guessed: Cost, /) -> Cost:
         """Return the cost as it is."""
 
+    def chain(self, device: Ints, /) -> Ints:
+        """Return the ops that the end of the step waits for, one after the other."""
+
 
 def improve(
     costs: Costs,
     starts: Sequence[Ints],
-    groupings: Sequence[Grouping],
+    levels: Sequence[tuple[Grouping, float]],
     devices: int,
     effort: Effort,
 ) -> Found:
     """Return the best placement found from ``starts``, which are tried as they are as well.
 
-    ``groupings`` are coarse ones first; a start that parts a group is no start for it.
+    ``levels`` are groupings, coarse ones first, with their shares of the effort, which add up to 1;
+    a start that parts a group is no start for it.
 
     Raises:
         ValueError: there is no start.
@@ -100,26 +115,27 @@ def improve(
     search = _Search(costs, devices, effort)
     for start in starts:
         search.take(start)
-    share = effort.units / max(1, len(groupings))
-    for level, grouping in enumerate(groupings, start=1):
+    is_proven = search.try_all(levels[-1][0])
+    done = 0.0
+    for grouping, share in () if is_proven else levels:
         known = [device for device in search.best_first() if grouping.keeps_together(device)]
-        known = known[: _STARTS if level == 1 else 1]
+        known = known[: 1 if done else _STARTS]
         for number, start in enumerate(known, start=1):
-            until = share * (level - 1 + number / len(known))
-            search.anneal(grouping, start, until)
+            search.anneal(grouping, start, effort.units * (done + share * number / len(known)))
+        done += share
     best = search.best_first()[0]
     return Found(
         device=best,
         cost=search.cost(best),
         tried=search.tried,
         units=search.units,
-        stopped_by=Stop.CLOCK if search.is_late() else Stop.EFFORT,
+        stopped_by=Stop.PROOF if is_proven else Stop.CLOCK if search.is_late() else Stop.EFFORT,
     )
 
 
 class _Search:
     def __init__(self, costs: Costs, devices: int, effort: Effort) -> None:
-        self._costs, self._devices = costs, devices
+        self._costs, self._devices, self._effort = costs, devices, effort
         self._random = np.random.default_rng(effort.seed)
         self._deadline = (
             math.inf if effort.time_limit_s is None else time.monotonic() + effort.time_limit_s
@@ -143,17 +159,44 @@ class _Search:
             raise ValueError("there is no placement to start from")
         return [device for _, device in ranked]
 
+    def try_all(self, grouping: Grouping) -> bool:
+        """Try all placements of the groups if the effort allows it; return whether it did."""
+        starts = [device for device in self.best_first() if grouping.keeps_together(device)]
+        free = np.flatnonzero(~grouping.is_fixed)
+        count = self._devices ** len(free)
+        if not starts or self.units + count * _units(len(grouping.group_of)) > self._effort.units:
+            return False
+        groups = grouping.devices(starts[0])
+        best, best_at = self.cost(starts[0]), starts[0]
+        for chosen in product(range(self._devices), repeat=len(free)):
+            if self.is_late():
+                return False
+            groups[free] = chosen
+            device = groups[grouping.group_of]
+            new = self._try(device)
+            if new.key < best.key:
+                new = self._costs.confirm(device, new)
+                if new.key < best.key:
+                    best, best_at = new, device
+        self._known[best_at.tobytes()] = best, best_at
+        return True
+
     def anneal(self, grouping: Grouping, start: Ints, until: float) -> None:
         """Search from a start until so many units are spent in all; keep the best that is met."""
         at = grouping.devices(start)
         cost = best = self.cost(start)
         best_at = at
         began, groups = self.units, len(grouping.movable)
+        if self._devices == 1 or not groups:
+            return
+        chain, changes = self._chain(grouping, at), 0
         while self.units < until and not self.is_late():
             progress = (self.units - began) / (until - began)
-            change = self._change(grouping, at)
-            if change is None:
-                break
+            if changes == _CHAIN_HOLDS:
+                chain, changes = self._chain(grouping, at), 0
+            changes += 1
+            # What is too large for a device need not be on the chain.
+            change = self._change(grouping, at, chain[:0] if cost.excess_bytes else chain)
             new = self._try(change[grouping.group_of])
             if new.excess_bytes > cost.excess_bytes:
                 continue
@@ -171,29 +214,66 @@ class _Search:
         loss = (new.step_ns - cost.step_ns) / max(1, cost.step_ns)
         return bool(self._random.random() < math.exp(-loss / heat))
 
-    def _change(self, grouping: Grouping, at: Ints) -> Ints | None:
-        """Return another placement of the groups; None if there is but one device or group."""
-        if self._devices == 1 or not len(grouping.movable):
-            return None
+    def _change(self, grouping: Grouping, at: Ints, chain: Ints) -> Ints:
+        """Return another placement of the groups."""
+        while True:
+            change = at.copy()
+            if len(chain) and self._random.random() < _ON_CHAIN:
+                self._change_on(chain, change)
+            else:
+                self._change_anywhere(grouping, change)
+            if (change != at).any():
+                return change
+
+    def _change_on(self, chain: Ints, change: Ints) -> None:
+        first = int(self._random.integers(len(chain)))
+        after = first + int(self._random.geometric(1 / _MEAN_ON_CHAIN))
+        beside = (first - 1, after)[self._random.integers(2)]
+        if 0 <= beside < len(chain) and self._random.random() < _ALONG_CHAIN:
+            target = change[chain[beside]]
+        else:
+            target = self._another(change[chain[first]])
+        change[chain[first:after]] = target
+
+    def _change_anywhere(self, grouping: Grouping, change: Ints) -> None:
         kind = self._random.random()
-        change = at.copy()
         if kind < _ALONG_TENSOR and len(grouping.pairs):
             pair = grouping.pairs[self._random.integers(len(grouping.pairs))]
             mover, other = self._random.permutation(pair)
-            if at[mover] != at[other] and not grouping.is_fixed[mover]:
-                change[mover] = at[other]
-                return change
-        if kind < _ALONG_TENSOR + _STRETCH:
-            first = int(self._random.integers(len(at)))
+            if not grouping.is_fixed[mover]:
+                change[mover] = change[other]
+        elif kind < _ALONG_TENSOR + _STRETCH:
+            first = int(self._random.integers(len(change)))
             length = 1 + int(self._random.geometric(1 / _MEAN_STRETCH))
-            change[first : first + length] = self._random.integers(self._devices)
-            change[grouping.is_fixed] = at[grouping.is_fixed]
-        if (change == at).all():
-            mover = int(self._random.choice(grouping.movable, p=grouping.weights))
-            change[mover] = (at[mover] + self._random.integers(1, self._devices)) % self._devices
-        return change
+            stretch = slice(first, first + length)
+            target = self._random.integers(self._devices)
+            change[stretch] = np.where(grouping.is_fixed[stretch], change[stretch], target)
+        else:
+            mover = self._random.choice(grouping.movable, p=grouping.weights)
+            change[mover] = self._another(change[mover])
+
+    def _another(self, device: np.int64) -> int:
+        """Return any other device."""
+        return int((device + self._random.integers(1, self._devices)) % self._devices)
+
+    def _chain(self, grouping: Grouping, at: Ints) -> Ints:
+        """Return the groups that the end of the step waits for, those apart that never move."""
+        self._spend(len(grouping.group_of))
+        groups = grouping.group_of[self._costs.chain(at[grouping.group_of])]
+        groups = groups[np.isin(groups, grouping.movable)]
+        is_new = np.ones(len(groups), bool)
+        is_new[1:] = groups[1:] != groups[:-1]
+        return groups[is_new]
 
     def _try(self, device: Ints) -> Cost:
-        self.units += (len(device) + _OPS_PER_CALL) / OPS_PER_UNIT
+        self._spend(len(device))
         self.tried += 1
         return self._costs.guess(device)
+
+    def _spend(self, ops: int) -> None:
+        self.units += _units(ops)
+
+
+def _units(ops: int) -> float:
+    """Return the effort of one simulation."""
+    return (ops + _OPS_PER_CALL) / OPS_PER_UNIT

@@ -13,7 +13,7 @@ from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_step
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph import OpGraph, Role
 from placement_advisor.solvers.effort import Effort, Stop
-from placement_advisor.solvers.latency import LeastStep, least_step
+from placement_advisor.solvers.latency import LeastStep, least_step, state_apart
 
 if TYPE_CHECKING:
     from placement_advisor.placement import Placement
@@ -33,13 +33,13 @@ def search(step: PlacedStep, *starts: Placement, effort: Effort = SOME) -> Least
 
 
 def two_chains(op_ns: int = 100) -> PlacedStep:
-    """Return two chains of three ops that nothing joins."""
-    chains = [[f"{chain}{i}" for i in range(3)] for chain in ("left", "right")]
+    """Return two chains of twelve ops that nothing joins: too many placements to try all."""
+    chains = [[f"{chain}{i}" for i in range(12)] for chain in ("left", "right")]
     names = [name for chain in chains for name in chain]
     return PlacedStep(
         graph=OpGraph(
             [op(name, 100) for name in names],
-            [edge(chain[i], chain[i + 1], 100) for chain in chains for i in range(2)],
+            [edge(chain[i], chain[i + 1], 100) for chain in chains for i in range(11)],
         ),
         placement=place(dict.fromkeys(names, "a")),
         costs=price(dict.fromkeys(names, op_ns)),
@@ -50,8 +50,8 @@ def two_chains(op_ns: int = 100) -> PlacedStep:
 def test_two_chains_that_nothing_joins_go_to_two_devices() -> None:
     found = search(two_chains())
 
-    assert found.step_ns == 300
-    assert {found.placement.device_of[f"left{i}"] for i in range(3)} == {
+    assert found.step_ns == 1_200
+    assert {found.placement.device_of[f"left{i}"] for i in range(12)} == {
         found.placement.device_of["left0"]
     }
     assert found.placement.device_of["left0"] != found.placement.device_of["right0"]
@@ -76,7 +76,11 @@ def test_the_best_of_all_placements_of_a_diamond_is_found() -> None:
         for chosen in product("ab", repeat=4)
     ]
 
-    assert search(step).step_ns == min(all_ns) < 250
+    found = search(step)
+
+    assert found.step_ns == min(all_ns) < 250
+    assert found.stopped_by is Stop.PROOF
+    assert found.tried == 1 + len(all_ns)
 
 
 def test_what_the_search_says_is_what_the_simulator_says() -> None:
@@ -97,7 +101,41 @@ def test_the_clock_cuts_the_search_and_the_best_is_kept() -> None:
     found = search(two_chains(), effort=Effort(units=1e6, time_limit_s=0.2))
 
     assert found.stopped_by is Stop.CLOCK
-    assert found.step_ns == 300
+    assert found.step_ns < 2_400
+
+
+def test_what_is_computed_for_updates_alone_is_state() -> None:
+    names = ["v", "read", "forward", "backward", "gradient", "update", "fed"]
+    roles = {
+        "v": Role.VARIABLE,
+        "backward": Role.BACKWARD,
+        "gradient": Role.BACKWARD,
+        "update": Role.UPDATE,
+    }
+    graph = OpGraph(
+        [
+            op(name, 8, role=roles.get(name, Role.FORWARD))._replace(
+                variable="v" if name in ("v", "read", "update") else None
+            )
+            for name in names
+        ],
+        [
+            edge("v", "read", 8),
+            edge("read", "forward", 8),
+            edge("forward", "backward", 8),
+            edge("forward", "gradient", 8),
+            edge("backward", "gradient", 8),
+            edge("gradient", "update", 8),
+            edge("backward", "fed", 8),
+        ],
+    )
+
+    keys = state_apart(graph, graph.ops, dict.fromkeys(names[:-1], "layer"))
+
+    state = {name for name, key in keys.items() if key == ("layer", True)}
+    assert state == {"v", "read", "gradient", "update"}
+    assert keys["forward"] == keys["backward"] == ("layer", False)
+    assert "fed" not in keys
 
 
 def test_ops_of_one_variable_stay_together() -> None:
