@@ -61,7 +61,7 @@ class Forecast:
         alone = known[BASELINE]
         assert isinstance(alone, Placement)
         if SEARCHED in families:
-            known[SEARCHED] = self._search(known, effort)
+            known |= self._search(known, effort)
         share = min(effort.units, _UNITS_FOR_FASTER)
         self._effort_for_faster_links = replace(effort, units=share)
         self.proposed = {
@@ -140,19 +140,25 @@ class Forecast:
 
     def _search(
         self, known: dict[str, Placement | NotApplicable], effort: Effort
-    ) -> Placement | NotApplicable:
+    ) -> dict[str, Placement | NotApplicable]:
+        graph, cluster, simulator = self._graph, self.cluster, self.simulator
         starts = _placements(known)
-        alone = self.simulator.schedule(starts[0])
-        if shortages(alone.peak_memory, self.cluster.devices):
+        alone = simulator.schedule(starts[0])
+        if shortages(alone.peak_memory, cluster.devices):
             costs = self._prices.costs
-            return searched.propose_smallest(
-                self._graph,
+            smallest = searched.propose_smallest(
+                graph,
                 costs,
-                self.cluster,
-                lambda part: _placements(propose(tuple(FAMILIES), self._graph, costs, part)),
+                cluster,
+                lambda part: _placements(propose(tuple(FAMILIES), graph, costs, part)),
                 effort,
             )
-        return searched.propose(self._graph, self.cluster, self.simulator, starts, effort)
+            return {SEARCHED: smallest}
+        best = searched.propose(graph, cluster, simulator, starts, effort)
+        starts += _placements({SEARCHED: best})
+        dearer = self._prices.doubt.copies
+        cautious = searched.propose(graph, cluster, simulator, starts, effort, copies=dearer)
+        return {SEARCHED: best, searched.CAUTIOUS: cautious}
 
     def _save_placements(self) -> None:
         folder = self._folder / "placements"

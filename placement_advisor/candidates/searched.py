@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from placement_advisor.placement import Placement
     from placement_advisor.solvers.effort import Effort
 
+CAUTIOUS = f"{FAMILY}-cautious"
 MIN_DEVICES = 2
 
 
@@ -33,18 +34,28 @@ def propose(
     simulator: Simulator,
     starts: Sequence[Placement],
     effort: Effort,
+    copies: float = 1,
 ) -> Placement | NotApplicable:
     """Return the best placement found; not applicable if that is one of the starts.
 
-    ``simulator`` is one of this graph on this cluster.
+    ``simulator`` is one of this graph on this cluster. The search takes copies to cost ``copies``
+    times what they do there. A search makes the most of all costs, and so of what is wrong with
+    them: what it finds where copies are dearer is more likely to be as good as it looks.
     """
+    label, where = FAMILY, ""
+    if copies != 1:
+        label, where = CAUTIOUS, f" where copies cost {copies:g} times as much"
+        cluster = cluster.scaled(copies=copies, launches=1)
+        simulator = simulator.on(cluster)
     found = least_step(graph, cluster, simulator, starts, layers_of(graph), effort)
-    looked = f"{counted(found.tried, 'placement')} simulated"
+    looked = f"{counted(found.tried, 'placement')} simulated{where}"
     twin = next((s for s in starts if s.device_of == found.placement.device_of), None)
     if twin is not None:
-        return NotApplicable(family=FAMILY, reason=f"of {looked} none was better than {twin.label}")
+        reason = f"of {looked} none was better than {twin.label}"
+        return NotApplicable(family=FAMILY, reason=reason)
     return replace(
         found.placement,
+        label=label,
         rationale=f"the shortest step of {looked}, which began with "
         f"{counted(len(starts), 'other candidate')}",
     )

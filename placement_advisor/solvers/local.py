@@ -163,8 +163,8 @@ class _Search:
         """Try all placements of the groups if the effort allows it; return whether it did."""
         starts = [device for device in self.best_first() if grouping.keeps_together(device)]
         free = np.flatnonzero(~grouping.is_fixed)
-        count = self._devices ** len(free)
-        if not starts or self.units + count * _units(len(grouping.group_of)) > self._effort.units:
+        affordable = (self._effort.units - self.units) / _units(len(grouping.group_of))
+        if not starts or self._devices ** len(free) > affordable:
             return False
         groups = grouping.devices(starts[0])
         best, best_at = self.cost(starts[0]), starts[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placed_steps import PlacedStep, edge, op, pair, place, price
+from placed_steps import PlacedStep, diamond, edge, op, pair, place, price
 
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.searched import layers_of, propose, propose_smallest
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 SOME = Effort(units=0.05)
 
 
-def asked(step: PlacedStep, *starts: Placement) -> Placement | NotApplicable:
-    return propose(step.graph, step.cluster, step.simulator(), starts, SOME)
+def asked(step: PlacedStep, *starts: Placement, copies: float = 1) -> Placement | NotApplicable:
+    return propose(step.graph, step.cluster, step.simulator(), starts, SOME, copies)
 
 
 def three_ops(edges: int) -> PlacedStep:
@@ -51,6 +51,22 @@ def test_nothing_better_is_no_candidate_and_names_what_was_not_beaten():
     found = asked(step, replace(step.placement, label="single"))
     assert isinstance(found, NotApplicable)
     assert found.reason.endswith("none was better than single")
+
+
+def test_what_is_found_where_copies_are_dearer_says_so():
+    found = asked(three_ops(edges=0), three_ops(edges=0).placement, copies=1.5)
+    assert isinstance(found, Placement)
+    assert (found.label, found.family) == ("searched-cautious", "searched")
+    assert "placements simulated where copies cost 1.5 times as much, which" in found.rationale
+
+
+def test_a_split_that_dearer_copies_spoil_is_not_found_there():
+    step = diamond(latency_ns=1, bytes_per_ns=100.0)
+    single = replace(step.on_one_device().placement, label="single")
+    assert isinstance(asked(step, single), Placement)
+    cautious = asked(step, single, copies=100)
+    assert isinstance(cautious, NotApplicable)
+    assert cautious.reason.endswith("100 times as much none was better than single")
 
 
 def weights(*bytes_each: int) -> OpGraph:

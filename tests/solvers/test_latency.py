@@ -89,6 +89,21 @@ def test_what_the_search_says_is_what_the_simulator_says() -> None:
     assert two_chains().simulator().step_ns(found.placement) == found.step_ns
 
 
+def test_two_thousand_ops_are_searched() -> None:
+    names = [str(i) for i in range(2_000)]
+    step = PlacedStep(
+        graph=OpGraph([op(name, 8) for name in names], []),
+        placement=place(dict.fromkeys(names, "a")),
+        costs=price(dict.fromkeys(names, 10)),
+        cluster=pair(),
+    )
+
+    found = search(step)
+
+    assert found.stopped_by is Stop.EFFORT
+    assert 10_000 <= found.step_ns < 20_000
+
+
 def test_effort_is_spent_as_asked() -> None:
     found = search(two_chains(), effort=Effort(units=0.05))
 
@@ -98,10 +113,11 @@ def test_effort_is_spent_as_asked() -> None:
 
 
 def test_the_clock_cuts_the_search_and_the_best_is_kept() -> None:
-    found = search(two_chains(), effort=Effort(units=1e6, time_limit_s=0.2))
+    found = search(two_chains(), effort=Effort(units=1e6, time_limit_s=0.5))
 
     assert found.stopped_by is Stop.CLOCK
-    assert found.step_ns < 2_400
+    assert found.units < 1e6
+    assert found.step_ns == two_chains().simulator().step_ns(found.placement) <= 2_400
 
 
 def test_what_is_computed_for_updates_alone_is_state() -> None:
