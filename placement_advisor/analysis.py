@@ -109,7 +109,8 @@ class Recommendation:
     """The answer with its ground.
 
     ``speedup`` is single over candidate (above 1 is faster), with its interval where measured.
-    ``applies_to`` says for which devices the answer holds.
+    ``applies_to`` says for which devices the answer holds. ``others`` tells what was seen of the
+    candidates that the answer is not about.
     """
 
     verdict: AdviceVerdict
@@ -119,6 +120,7 @@ class Recommendation:
     applies_to: str
     headline: str
     reasons: tuple[str, ...]
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

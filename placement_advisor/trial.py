@@ -41,7 +41,10 @@ MAX_ROUNDS = 60
 # Past this, rounds stop once there are enough for an interval: a demo must not take an hour.
 _TIMING_BUDGET_S = 90.0
 _WARMUP_STEPS = 3
+# Steps until they are steady, fewer where they take long; those of the warm-up are left out.
 _SETTLING_STEPS = 15
+_FEWEST_SETTLING_STEPS = 2 * _WARMUP_STEPS
+_SETTLING_BUDGET_S = 5.0
 _CALL_LIMIT_S = 300.0
 
 
@@ -106,8 +109,12 @@ class Trial:
 
         They stay among the warm-up: they ran alone, not in turns.
         """
+        steps = _SETTLING_STEPS
+        if entry.warmup_ns:
+            affordable = int(_SETTLING_BUDGET_S * 1e9 / max(1, entry.warmup_ns[-1]))
+            steps = max(_FEWEST_SETTLING_STEPS, min(steps, affordable))
         samples: list[int] = []
-        self._turn(entry, 0, _SETTLING_STEPS, samples.extend)
+        self._turn(entry, 0, steps, samples.extend)
         entry.warmup_ns += samples
         return round(median(samples[_WARMUP_STEPS:])) if samples else None
 

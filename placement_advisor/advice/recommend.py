@@ -114,11 +114,16 @@ def recommend(
         headline += f"; as-is{cores}: {format_ns(median(as_is))}"
 
     told = [testbed.not_run, ruling.because, bound_reason(bound) if bound is not None else None]
-    if alone is not None:
-        others = (c for c in candidates if c.family == single.FAMILY and c is not alone)
-        told += [faster_device_reason(c, alone) for c in others]
-        told += [reason for c in splits if c.failure is None for reason in tell(c, alone)]
-    told += [failure_reason(candidate) for candidate in candidates]
+    others: list[str | None] = []
+    for candidate in candidates:
+        is_answer = ruling.split in (None, candidate)
+        if alone is not None and candidate is not alone and candidate.failure is None:
+            if candidate.family == single.FAMILY:
+                told.append(faster_device_reason(candidate, alone))
+            else:
+                (told if is_answer else others).extend(tell(candidate, alone))
+        is_beside = not is_answer and _is_not_applicable(candidate)
+        (others if is_beside else told).append(failure_reason(candidate))
     if as_is:
         shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
         if shown is not None:
@@ -132,6 +137,7 @@ def recommend(
         applies_to=f"{testbed.description}{caveat}",
         headline=headline,
         reasons=tuple(filter(None, told)),
+        others=tuple(filter(None, others)),
     )
 
 
@@ -297,12 +303,13 @@ def _nothing_tried(splits: Sequence[Candidate], done: str, proof: Bound | None) 
     """Rule where there is no split to judge; see the module for why only a proof decides then."""
     if proof is not None:
         return _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=f"none was {done}")
-    none_applies = all(
-        c.failure is not None and c.failure.kind is FailureKind.NOT_APPLICABLE for c in splits
-    )
-    if splits and none_applies:
+    if splits and all(map(_is_not_applicable, splits)):
         return _no_ground("no split of this graph was found to try")
     return _no_ground(f"no split was {done} to compare with single")
+
+
+def _is_not_applicable(candidate: Candidate) -> bool:
+    return candidate.failure is not None and candidate.failure.kind is FailureKind.NOT_APPLICABLE
 
 
 def _only_bad_on_purpose(tried: Sequence[Candidate]) -> str | None:

@@ -212,6 +212,7 @@ def _recommendation(recommendation: Recommendation) -> dict[str, Any]:
         "basis": recommendation.basis,
         "applies_to": recommendation.applies_to,
         "reasons": list(recommendation.reasons),
+        "others": list(recommendation.others),
     }
 
 

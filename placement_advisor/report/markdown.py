@@ -55,6 +55,7 @@ def render_markdown(analysis: Analysis) -> str:
         _subject(analysis),
         _candidate_table(analysis),
         section("Why", bullets(analysis.recommendation.reasons)),
+        section("The other candidates", bullets(analysis.recommendation.others)),
         _how(analysis),
         _pictures(analysis),
         section("Break-even", *_break_even(analysis)),

@@ -112,15 +112,20 @@ def render_terminal(analysis: Analysis, *, width: int, color: bool, output_dir: 
 def _parts(analysis: Analysis) -> Iterable[RenderableType]:
     yield _candidate_table(analysis)
     yield _footnotes(analysis)
-    if analysis.recommendation.reasons:
-        yield _section("Why", _bullets(analysis.recommendation.reasons))
+    answer = analysis.recommendation
+    if answer.reasons:
+        parts: list[RenderableType] = [_bullets(answer.reasons)]
+        if answer.others:
+            parts.append(Text("more on the other candidates: report.md", style="dim"))
+        yield _section("Why", *parts)
     if analysis.break_even is not None:
         lines = break_even_lines(analysis.break_even)
         yield _section(break_even_title(analysis.break_even), _bullets(lines))
     if (line := input_line(analysis)) is not None:
         yield Text(one_line(line))
     for candidate in analysis.candidates:
-        if candidate.measured and candidate.measured.profile:
+        is_compared = candidate.name in (BASELINE, answer.candidate)
+        if is_compared and candidate.measured and candidate.measured.profile:
             yield _activities(candidate.name, candidate.measured.profile)
     if analysis.findings:
         yield _findings(analysis.findings)

@@ -391,6 +391,17 @@ def test_reasons_set_copies_against_compute_and_prediction_against_measurement()
     )
 
 
+def test_reasons_are_about_the_answer_and_what_broke_and_the_rest_is_beside():
+    absent = replace(ABSENT, name="searched")
+    crashed = replace(CRASHED, name="pipeline")
+    answer = recommend([SINGLE, FAST, SLOWEST, absent, crashed], TESTBED, None)
+    assert answer.candidate == "towers"
+    assert any(reason.startswith("pipeline: crashed") for reason in answer.reasons)
+    assert not any("alternating" in reason for reason in answer.reasons)
+    assert any(reason.startswith("alternating takes 1.60×") for reason in answer.others)
+    assert any(reason.startswith("searched: not applicable") for reason in answer.others)
+
+
 def test_ops_that_ran_elsewhere_than_planned_are_named():
     moved = replace(FAST, measured=replace(FAST.measured, moved_ops=("a", "b")))
     answer = recommend([SINGLE, moved], TESTBED, None)
