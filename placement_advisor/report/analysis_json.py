@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.sensitivity import PredictedRatio
 
 SCHEMA_VERSION = 1
-SCHEMA_NAMES = ("analysis", "placement", "trace", "simulation", "search", "calibration", "doctor")
+SCHEMA_NAMES = (
+    "analysis",
+    "placement",
+    "trace",
+    "simulation",
+    "search",
+    "verification",
+    "calibration",
+    "doctor",
+)
 # Stages of an analysis; one that did not happen (nothing runs with --no-run) is null.
 STAGES = (
     "import",

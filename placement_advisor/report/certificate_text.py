@@ -36,7 +36,7 @@ def render_certificate(told: Certificate) -> str:
 
 
 def certificate_as_json(told: Certificate) -> dict[str, Any]:
-    """Return what was shown, times in ns."""
+    """Return the content, valid against ``load_schema("verification")``."""
     bound = told.bound
     return {
         "schema_version": SCHEMA_VERSION,

@@ -142,7 +142,7 @@ def _candidate_table(analysis: Analysis) -> Table:
         padding=(0, 1, 0, 0),
         header_style=_HEADING_STYLE,
     )
-    table.add_column("candidate", overflow="fold")
+    table.add_column("candidate", no_wrap=True)
     table.add_column("predicted\n(simulated)", overflow="fold")
     if measured:
         table.add_column("measured", overflow="fold")

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 from command_runs import run_here
 from hypothesis import HealthCheck, assume, given, settings
@@ -21,6 +22,7 @@ from placement_advisor.certificate import (
 )
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph import OpGraph
+from placement_advisor.report.analysis_json import load_schema
 from placement_advisor.verify import verify
 
 if TYPE_CHECKING:
@@ -193,6 +195,7 @@ def test_the_command_says_what_is_shown(files: tuple[Path, Path]) -> None:
 def test_the_command_tells_programs_what_is_shown(files: tuple[Path, Path]) -> None:
     shown = json.loads(run_here("verify", *map(str, files), "--json").out)
 
+    jsonschema.validate(shown, load_schema("verification"))
     assert shown["verified"] is True
     assert (shown["step_ns"], shown["split_ns"], shown["alone_ns"]["b"]) == (130, 130, 130)
 
