@@ -154,10 +154,8 @@ class Forecast:
                 effort,
             )
             return {SEARCHED: smallest}
-        best = searched.propose(graph, cluster, simulator, starts, effort)
-        starts += _placements({SEARCHED: best})
         dearer = self._prices.doubt.copies
-        cautious = searched.propose(graph, cluster, simulator, starts, effort, copies=dearer)
+        best, cautious = searched.propose_both(graph, cluster, simulator, starts, effort, dearer)
         return {SEARCHED: best, searched.CAUTIOUS: cautious}
 
     def _save_placements(self) -> None:

@@ -12,6 +12,7 @@ from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.wording import counted
 from placement_advisor.layer_view import layer_view
+from placement_advisor.placement import Placement
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.solvers.latency import FAMILY, least_step
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
     from placement_advisor.graph import OpGraph
-    from placement_advisor.placement import Placement
     from placement_advisor.solvers.effort import Effort
 
 CAUTIOUS = f"{FAMILY}-cautious"
@@ -59,6 +59,26 @@ def propose(
         rationale=f"the shortest step of {looked}, which began with "
         f"{counted(len(starts), 'other candidate')}",
     )
+
+
+def propose_both(
+    graph: OpGraph,
+    cluster: Cluster,
+    simulator: Simulator,
+    starts: Sequence[Placement],
+    effort: Effort,
+    dearer: float,
+) -> tuple[Placement | NotApplicable, Placement | NotApplicable]:
+    """Return what `propose` finds, first as copies are, then where they are so much dearer."""
+    best = propose(graph, cluster, simulator, starts, effort)
+    starts = (*starts, best) if isinstance(best, Placement) else starts
+    cautious = propose(graph, cluster, simulator, starts, effort, dearer)
+    if isinstance(cautious, Placement):
+        least_ns = min(map(simulator.step_ns, starts))
+        if simulator.step_ns(cautious) < least_ns:  # The first search had not found it.
+            reason = f"the same placement as {FAMILY}"
+            return replace(cautious, label=FAMILY), NotApplicable(family=FAMILY, reason=reason)
+    return best, cautious
 
 
 def propose_smallest(

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placed_steps import PlacedStep, diamond, edge, op, pair, place, price
+from hypothesis import assume, given, settings
+from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_steps, price
 
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.searched import layers_of, propose, propose_smallest
+from placement_advisor.candidates.searched import (
+    layers_of,
+    propose,
+    propose_both,
+    propose_smallest,
+)
 from placement_advisor.graph import OpGraph, Role
 from placement_advisor.placement import Placement
 from placement_advisor.simulator.engine import Simulator
@@ -67,6 +73,26 @@ def test_a_split_that_dearer_copies_spoil_is_not_found_there():
     cautious = asked(step, single, copies=100)
     assert isinstance(cautious, NotApplicable)
     assert cautious.reason.endswith("100 times as much none was better than single")
+
+
+@settings(deadline=None, max_examples=60)
+@given(placed_steps(max_ops=20))
+def test_of_both_the_cautious_one_is_never_the_shorter(step: PlacedStep):
+    assume(step.placement.device_of)
+    simulator = step.simulator()
+    start = step.on_one_device().placement
+
+    best, cautious = propose_both(
+        step.graph, step.cluster, simulator, [start], Effort(units=0.002), dearer=3
+    )
+
+    if isinstance(best, Placement):
+        assert best.label == "searched"
+        assert simulator.step_ns(best) < simulator.step_ns(start)
+    if isinstance(cautious, Placement):
+        assert cautious.label == "searched-cautious"
+        shortest = best if isinstance(best, Placement) else start
+        assert simulator.step_ns(cautious) >= simulator.step_ns(shortest)
 
 
 def weights(*bytes_each: int) -> OpGraph:
