@@ -33,22 +33,27 @@ def shared_work(step: Step) -> WorkArgument:
     time_ns = np.array(
         [[row.get(place, np.inf) for row in step.time_ns] for place in places], float
     ).reshape(len(places), len(step.ops))
+    number = np.arange(len(step.ops))
+    unused_ns = np.array([idle_ns(step, place) for place in places], float)
     weights = np.array([1.0 if place in devices else 0.01 for place in places])
-    even = {place: _PARTS if place in devices else 0 for place in places}
-    best = WorkArgument(value_ns=work_value_ns(step, even), weights=even)
+    parts = [0] * len(places)
+    best_ns = 0.0
     for turn in range(_ROUNDS if len(step.ops) else 0):
         weights /= weights.sum()
-        where = np.argmin(
-            np.where(np.isinf(time_ns), np.inf, weights[:, None] * np.nan_to_num(time_ns)), axis=0
-        )
-        busy_ns = np.bincount(where, time_ns[where, np.arange(len(step.ops))], len(places))
-        parts = {p: round(w * _PARTS) for p, w in zip(places, weights.tolist(), strict=True)}
-        value_ns = work_value_ns(step, parts)
-        if value_ns > best.value_ns:
-            best = WorkArgument(value_ns=value_ns, weights=parts)
+        weighted_ns = weights[:, None] * time_ns
+        where = np.argmin(weighted_ns, axis=0)
+        value_ns = weighted_ns[where, number].sum() + weights @ unused_ns
+        if value_ns > best_ns:
+            best_ns, parts = value_ns, [round(w * _PARTS) for w in weights.tolist()]
+        busy_ns = np.bincount(where, time_ns[where, number], len(places))
         rate = _RATE / (1 + turn) ** 0.5
         weights *= np.exp(rate * (busy_ns / max(1.0, float(busy_ns.max())) - 1))
-    return best
+    even = {place: _PARTS if place in devices else 0 for place in places}
+    found = dict(zip(places, parts, strict=True))
+    arguments = (
+        WorkArgument(value_ns=work_value_ns(step, each), weights=each) for each in (even, found)
+    )
+    return max(arguments, key=lambda argument: argument.value_ns)
 
 
 def work_value_ns(step: Step, weights: Mapping[str, int]) -> int:

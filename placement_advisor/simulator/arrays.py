@@ -106,7 +106,10 @@ class PlaceArrays:
                 )
         rows = [columns[id(costs[place.name])] for place in self.places]
         self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
-        self._set_overheads()
+        needs_cost = np.array([op.role not in _FREE_ROLES for op in self._ops], bool)
+        self._lacks_cost = (self._cost_ns == _UNKNOWN) & needs_cost
+        self._number = np.arange(len(self._ops))
+        self._set_durations()
 
     def on(self, cluster: Cluster) -> PlaceArrays:
         """Return the arrays for other launch overheads of the same devices and hosts.
@@ -122,7 +125,7 @@ class PlaceArrays:
         )
         if ours != theirs:
             raise ValueError(f"the devices are {ours}, not {theirs}")
-        other._set_overheads()
+        other._set_durations()
         return other
 
     def scaled(self, factor: float, ops: Set[str]) -> PlaceArrays:
@@ -133,10 +136,13 @@ class PlaceArrays:
         other._cost_ns = np.where(
             known & grows, np.rint(self._cost_ns * factor).astype(np.int64), self._cost_ns
         )
+        other._set_durations()
         return other
 
-    def _set_overheads(self) -> None:
-        self._overhead_ns = np.array([place.launch_overhead_ns for place in self.places], np.int64)
+    def _set_durations(self) -> None:
+        overhead_ns = np.array([place.launch_overhead_ns for place in self.places], np.int64)
+        known = self._cost_ns != _UNKNOWN
+        self._duration_ns = np.where(known, self._cost_ns + overhead_ns[:, None], 0)
 
     def devices(self, placement: Placement) -> Ints:
         """Return the number of the device that each op is placed on."""
@@ -151,27 +157,24 @@ class PlaceArrays:
                 place[here] = runs_at[here]
         return place
 
-    def cost_ns(self, place: Ints) -> tuple[Ints, Ints]:
-        """Return what each op takes at its place, without and with the launch overhead.
+    def cost_ns(self, place: Ints) -> Ints:
+        """Return what each op takes at its place, without the launch overhead; unknown is 0."""
+        return np.maximum(self._cost_ns[place, self._number], 0)
+
+    def duration_ns(self, place: Ints) -> Ints:
+        """Return what each op takes at its place, with the launch overhead.
 
         Raises:
             ValueError: an op has no cost there; only variables and inputs may lack one.
         """
-        cost_ns = self._cost_ns[place, np.arange(len(self._ops))]
-        unknown = cost_ns == _UNKNOWN
-        for i in np.flatnonzero(unknown):
+        for i in np.flatnonzero(self._lacks_cost[place, self._number]):
             op = self._ops[i]
-            if op.role not in _FREE_ROLES:
-                raise ValueError(f"op {op.name!r} ({op.kind}) has no cost")
-        cost_ns[unknown] = 0
-        return cost_ns, np.where(unknown, 0, cost_ns + self._overhead_ns[place])
+            raise ValueError(f"op {op.name!r} ({op.kind}) has no cost")
+        return self._duration_ns[place, self._number]
 
     def most_ns(self) -> list[int]:
         """Return what each op takes on the slowest device, launch overhead included."""
-        with_overhead = np.where(
-            self._cost_ns == _UNKNOWN, 0, self._cost_ns + self._overhead_ns[:, None]
-        )
-        most: list[int] = with_overhead.max(axis=0, initial=0).tolist()
+        most: list[int] = self._duration_ns.max(axis=0, initial=0).tolist()
         return most
 
     def _with_host(self, device: Device, bound: Mapping[str, frozenset[str]]) -> Ints | None:
@@ -195,6 +198,8 @@ class LinkArrays:
         self.links: list[Link | None] = [None] * count
         for link in cluster.links:
             self.links[index[link.source] * len(index) + index[link.target]] = link
+        is_self = np.eye(len(index), dtype=bool).ravel()
+        self.absent = np.array([link is None for link in self.links], bool) & ~is_self
         channels: dict[str, int] = {}
         kinds: dict[Link, int] = {}
         self.channel, self.kind = np.zeros((2, count), np.uint32)

@@ -149,8 +149,8 @@ class Simulator:
         from placement_advisor.simulator import kernel
 
         place = self._places.of(device)
-        duration_ns = self._places.cost_ns(place)[1]
-        chain = kernel.chain(self._step(place, duration_ns), self._run(place, duration_ns))
+        step = self._step(place)
+        chain = kernel.chain(step, self._run(step, place))
         return chain.astype(np.int64)
 
     def most_ns(self) -> list[int]:
@@ -164,7 +164,7 @@ class Simulator:
             PlacementError: a tensor crosses between devices without a link.
             ValueError: an op has no cost.
         """
-        return self._step_ns(self._run(place, self._places.cost_ns(place)[1]))
+        return self._step_ns(self._run(self._step(place), place))
 
     def schedule(self, placement: Placement) -> Schedule:
         """Return the schedule of one step; equal arguments give equal schedules.
@@ -178,8 +178,8 @@ class Simulator:
             ValueError: an op has no cost; only constants, variables and inputs may lack one.
         """
         place = self.places_of(placement)
-        cost_ns, duration_ns = self._places.cost_ns(place)
-        result = self._run(place, duration_ns)
+        result = self._run(self._step(place), place)
+        cost_ns = self._places.cost_ns(place)
         names = [device.name for device in self._places.places]
         runs, transfers = self._runs(result, place, names), self._transfers(result, names)
         compute_ns = np.bincount(place, cost_ns, len(names)) if len(place) else np.zeros(len(names))
@@ -195,7 +195,7 @@ class Simulator:
             unknown_bytes=int((crossed < 0).sum()),
         )
 
-    def _step(self, place: Ints, duration_ns: Ints) -> Step:
+    def _step(self, place: Ints) -> Step:
         # Compiled code takes a second to load; who does not simulate does not wait for it.
         from placement_advisor.simulator import kernel
 
@@ -207,15 +207,15 @@ class Simulator:
             size=arrays.size,
             missing=arrays.missing,
             device=place.astype(np.uint32),
-            duration_ns=duration_ns,
+            duration_ns=self._places.duration_ns(place),
         )
 
-    def _run(self, place: Ints, duration_ns: Ints) -> Result:
+    def _run(self, step: Step, place: Ints) -> Result:
         from placement_advisor.simulator import kernel
 
         links = self._links
         result: Result = kernel.run(
-            self._step(place, duration_ns),
+            step,
             kernel.Wires(
                 kind=links.kind,
                 channel=links.channel,
@@ -234,7 +234,7 @@ class Simulator:
     def _begin_ns(self, place: Ints) -> Ints:
         """Return when each device begins: the first one starts all others that are in use."""
         dispatch, devices = self._cluster.dispatch, len(self._cluster.devices)
-        further = len(set(place[place < devices].tolist()) - {0})
+        further = np.count_nonzero(np.bincount(place, minlength=devices)[1:devices])
         begin_ns = np.zeros(len(self._places.places), np.int64)
         begin_ns[0] = dispatch.partition_overhead_ns * further
         begin_ns[1:devices] = dispatch.remote_start_ns
@@ -249,12 +249,14 @@ class Simulator:
         return last_ns + dispatch.step_overhead_ns
 
     def _check_links(self, result: Result) -> None:
+        if not self._links.absent.any():
+            return
         count = len(self._places.places)
         _, source, target, *_ = result.crossings.T
-        for link in np.unique(source * count + target):
-            if self._links.links[link] is None:
-                ends = (self._places.places[i].name for i in divmod(int(link), count))
-                self._cluster.link(*ends)
+        link = source * count + target
+        for absent in link[self._links.absent[link]]:
+            ends = (self._places.places[i].name for i in divmod(int(absent), count))
+            self._cluster.link(*ends)
 
     def _runs(self, result: Result, place: Ints, names: list[str]) -> tuple[OpRun, ...]:
         """Return the runs in the order in which they started."""

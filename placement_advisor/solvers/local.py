@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # One unit of effort, about a second of one core: so many ops simulated. Each simulation also counts
 # as some ops, for what it costs beside them.
-OPS_PER_UNIT = 6_000_000
+OPS_PER_UNIT = 12_000_000
 _OPS_PER_CALL = 800
 # A change that costs so many times the mean group's share of the step is kept with probability 1/e,
 # at first and at last.

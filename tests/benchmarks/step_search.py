@@ -24,7 +24,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("graph", type=Path)
     arguments.add_argument("--hardware", default="4xV100-NVLink")
-    arguments.add_argument("--units", type=float, nargs="+", default=[5, 25, 600])
+    arguments.add_argument("--units", type=float, nargs="+", default=[5, 20, 600])
     arguments.add_argument("--seeds", type=int, default=3)
     asked = arguments.parse_args()
     graph = OpGraph.load(asked.graph)
