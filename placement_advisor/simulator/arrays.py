@@ -95,8 +95,8 @@ class PlaceArrays:
             for device in cluster.devices
             if device.host is not None
         }
-        # By device: where each op runs that is placed there.
-        self._runs_at = [self._with_host(device, bound) for device in cluster.devices]
+        # By place: where each op runs that is placed there.
+        self._runs_at = np.array([self._with_host(place, bound) for place in self.places])
         columns: dict[int, Ints] = {}
         for place in self.places:
             table = costs[place.name]
@@ -108,6 +108,7 @@ class PlaceArrays:
         self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
         needs_cost = np.array([op.role not in _FREE_ROLES for op in self._ops], bool)
         self._lacks_cost = (self._cost_ns == _UNKNOWN) & needs_cost
+        self._may_lack_cost = self._lacks_cost.any()
         self._number = np.arange(len(self._ops))
         self._set_durations()
 
@@ -150,11 +151,7 @@ class PlaceArrays:
 
     def of(self, device: Ints) -> Ints:
         """Return where each op runs that is placed on the device of that number."""
-        place = device.copy()
-        for number, runs_at in enumerate(self._runs_at):
-            if runs_at is not None:
-                here = device == number
-                place[here] = runs_at[here]
+        place: Ints = self._runs_at[device, self._number]
         return place
 
     def cost_ns(self, place: Ints) -> Ints:
@@ -167,9 +164,10 @@ class PlaceArrays:
         Raises:
             ValueError: an op has no cost there; only variables and inputs may lack one.
         """
-        for i in np.flatnonzero(self._lacks_cost[place, self._number]):
-            op = self._ops[i]
-            raise ValueError(f"op {op.name!r} ({op.kind}) has no cost")
+        if self._may_lack_cost:
+            for i in np.flatnonzero(self._lacks_cost[place, self._number]):
+                op = self._ops[i]
+                raise ValueError(f"op {op.name!r} ({op.kind}) has no cost")
         return self._duration_ns[place, self._number]
 
     def most_ns(self) -> list[int]:
@@ -177,13 +175,12 @@ class PlaceArrays:
         most: list[int] = self._duration_ns.max(axis=0, initial=0).tolist()
         return most
 
-    def _with_host(self, device: Device, bound: Mapping[str, frozenset[str]]) -> Ints | None:
-        if device.host is None:
-            return None
-        here, host = self.index[device.name], self.index[device.host]
-        return np.array(
-            [host if op.name in bound[device.kind] else here for op in self._ops], np.int64
-        )
+    def _with_host(self, place: Device, bound: Mapping[str, frozenset[str]]) -> Ints:
+        here = self.index[place.name]
+        if place.host is None:
+            return np.full(len(self._ops), here, np.int64)
+        host, ops = self.index[place.host], bound[place.kind]
+        return np.array([host if op.name in ops else here for op in self._ops], np.int64)
 
 
 class LinkArrays:
