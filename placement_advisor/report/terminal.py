@@ -61,6 +61,8 @@ _VERDICT_STYLE = {
 }
 # More of them push the verdict out of sight; the report has all.
 MAX_FINDINGS = 5
+# A device of ours and what it holds, "worker:0 25.3 MB"; other names may be longer.
+_MEMORY_WIDTH = 16
 _COPY_STYLE = "yellow"
 _FAILURE_STYLE = "red"
 _HEADING_STYLE = "bold"
@@ -149,7 +151,7 @@ def _candidate_table(analysis: Analysis) -> Table:
         table.add_column("speed-up\n(measured,\n95 %)", no_wrap=True)
     else:
         table.add_column("speed-up\n(simulated)", no_wrap=True)
-    table.add_column("peak memory\n(simulated)", overflow="fold")
+    table.add_column("peak memory\n(simulated)", overflow="fold", min_width=_MEMORY_WIDTH)
     for candidate in analysis.candidates:
         table.add_row(*_candidate_cells(analysis, candidate, measured))
     as_is = as_is_interval(analysis)
