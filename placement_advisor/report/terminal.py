@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import shlex
+import textwrap
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -61,8 +62,8 @@ _VERDICT_STYLE = {
 }
 # More of them push the verdict out of sight; the report has all.
 MAX_FINDINGS = 5
-# A device of ours and what it holds, "worker:0 25.3 MB"; other names may be longer.
-_MEMORY_WIDTH = 16
+# Wider names are broken at hyphens, so that figures are not.
+_NAME_WIDTH = 15
 _COPY_STYLE = "yellow"
 _FAILURE_STYLE = "red"
 _HEADING_STYLE = "bold"
@@ -151,7 +152,7 @@ def _candidate_table(analysis: Analysis) -> Table:
         table.add_column("speed-up\n(measured,\n95 %)", no_wrap=True)
     else:
         table.add_column("speed-up\n(simulated)", no_wrap=True)
-    table.add_column("peak memory\n(simulated)", overflow="fold", min_width=_MEMORY_WIDTH)
+    table.add_column("peak memory\n(simulated)", overflow="fold")
     for candidate in analysis.candidates:
         table.add_row(*_candidate_cells(analysis, candidate, measured))
     as_is = as_is_interval(analysis)
@@ -172,7 +173,7 @@ def _candidate_cells(
         if candidate.failure.kind not in (FailureKind.DOES_NOT_FIT, FailureKind.NOT_APPLICABLE):
             message += f": {one_line(candidate.failure.message)}"
         failure = [Text(message, style=_FAILURE_STYLE)]
-    yield Text(one_line(candidate.name))
+    yield Text("\n".join(textwrap.wrap(one_line(candidate.name), _NAME_WIDTH)))
     if measured:
         yield _stack(figure_lines(predicted))
         yield Group(*([] if ran is None and failure else [_stack(figure_lines(ran))]), *failure)

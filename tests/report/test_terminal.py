@@ -47,6 +47,16 @@ def test_long_failures_wrap_and_are_all_there(analysis: Analysis) -> None:
     assert max(map(len, text.splitlines()[1:])) <= 80
 
 
+def test_a_long_name_is_broken_at_a_hyphen_and_takes_no_room_from_figures(
+    analysis: Analysis,
+) -> None:
+    long = replace(analysis.candidates[1], name="towers-forward-only")
+    table = _plain(replace(analysis, candidates=(*analysis.candidates, long)))
+    rows = [line.split()[0] for line in table.splitlines() if line.startswith(("towers-", "only"))]
+    assert rows == ["towers-forward-", "only"]
+    assert table.count("worker:1 8.20 MB") == 2
+
+
 def test_nothing_is_called_measured_when_nothing_ran(unmeasured: Analysis) -> None:
     text = _plain(unmeasured)
     assert "predicted" in text
