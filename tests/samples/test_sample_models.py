@@ -316,11 +316,16 @@ class TestASampleForReal:
         with Command(*words, temp=tmp_path / "temp") as command:
             ran = command.wait(timeout_s=500)
         assert ran.code == 0, ran.err
-        assert ran.out.startswith(("split: ", "stay single: ", "cannot tell: "))
+        assert ran.out.startswith(
+            ("split: ", "stay single: ", "stay single, proved (", "cannot tell: ")
+        )
         assert command.processes_left() == []
 
         analysis: dict[str, Any] = json.loads((folder / "analysis.json").read_text())
         jsonschema.validate(analysis, load_schema("analysis"))
+        assert 0 < analysis["bound"]["step_ns"] <= analysis["bound"]["single_ns"]
+        assert analysis["break_even"]["free_copies"]["ratio"] > 0
+        assert analysis["findings"]
         candidates = {candidate["name"]: candidate for candidate in analysis["candidates"]}
         run = {label: c["measured"] for label, c in candidates.items() if c["measured"]}
         assert {"single", "alternating"} <= set(run), candidates
