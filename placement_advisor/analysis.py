@@ -120,7 +120,7 @@ class Recommendation:
     applies_to: str
     headline: str
     reasons: tuple[str, ...]
-    others: tuple[str, ...] = ()
+    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis import Bound, Failure, FailureKind
 from placement_advisor.bounds.bound import bound_step
 from placement_advisor.candidates import searched
-from placement_advisor.candidates.families import FAMILIES, SEARCHED, propose
+from placement_advisor.candidates.families import FAMILIES, propose
 from placement_advisor.certificate import write_certificate
 from placement_advisor.compare import WORTHWHILE_RATIO
 from placement_advisor.placement import Placement
@@ -18,6 +18,7 @@ from placement_advisor.simulator.break_even import break_even
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.solvers.latency import FAMILY as SEARCHED
 from placement_advisor.solvers.latency import least_step
 from placement_advisor.trial import BASELINE
 
@@ -57,6 +58,7 @@ class Forecast:
         self._graph, self._prices, self._folder = graph, prices, folder
         self.cluster = prices.cluster
         self.simulator = Simulator(graph, prices.costs, prices.cluster)
+        self._layer_of = searched.layers_of(graph)
         known = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
         alone = known[BASELINE]
         assert isinstance(alone, Placement)
@@ -124,7 +126,6 @@ class Forecast:
 
     def _for_faster_links(self) -> Iterator[Placement]:
         """Yield what a search finds where copies cost less than here: splits that may win then."""
-        layers = searched.layers_of(self._graph)
         for factor in _FASTER:
             cluster = self.cluster.scaled(copies=factor, launches=1)
             found = least_step(
@@ -132,7 +133,7 @@ class Forecast:
                 cluster,
                 self.simulator.on(cluster),
                 tuple(self.placements.values()),
-                layers,
+                self._layer_of,
                 self._effort_for_faster_links,
             )
             if not found.excess_bytes and len(set(found.placement.device_of.values())) > 1:
@@ -151,11 +152,14 @@ class Forecast:
                 costs,
                 cluster,
                 lambda part: _placements(propose(tuple(FAMILIES), graph, costs, part)),
+                self._layer_of,
                 effort,
             )
             return {SEARCHED: smallest}
         dearer = self._prices.doubt.copies
-        best, cautious = searched.propose_both(graph, cluster, simulator, starts, effort, dearer)
+        best, cautious = searched.propose_both(
+            graph, cluster, simulator, starts, self._layer_of, effort, dearer
+        )
         return {SEARCHED: best, searched.CAUTIOUS: cautious}
 
     def _save_placements(self) -> None:

@@ -36,8 +36,8 @@ def shared_work(step: Step) -> WorkArgument:
     number = np.arange(len(step.ops))
     unused_ns = np.array([idle_ns(step, place) for place in places], float)
     weights = np.array([1.0 if place in devices else 0.01 for place in places])
-    parts = [0] * len(places)
-    best_ns = 0.0
+    even = [_PARTS if place in devices else 0 for place in places]
+    best_ns, parts = 0.0, even
     for turn in range(_ROUNDS if len(step.ops) else 0):
         weights /= weights.sum()
         weighted_ns = weights[:, None] * time_ns
@@ -48,11 +48,8 @@ def shared_work(step: Step) -> WorkArgument:
         busy_ns = np.bincount(where, time_ns[where, number], len(places))
         rate = _RATE / (1 + turn) ** 0.5
         weights *= np.exp(rate * (busy_ns / max(1.0, float(busy_ns.max())) - 1))
-    even = {place: _PARTS if place in devices else 0 for place in places}
-    found = dict(zip(places, parts, strict=True))
-    arguments = (
-        WorkArgument(value_ns=work_value_ns(step, each), weights=each) for each in (even, found)
-    )
+    shared = [dict(zip(places, each, strict=True)) for each in (even, parts)]
+    arguments = (WorkArgument(value_ns=work_value_ns(step, each), weights=each) for each in shared)
     return max(arguments, key=lambda argument: argument.value_ns)
 
 

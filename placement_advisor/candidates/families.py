@@ -16,7 +16,7 @@ from placement_advisor.candidates import (
 )
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.errors import AdvisorError
-from placement_advisor.solvers.latency import FAMILY
+from placement_advisor.solvers.latency import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,8 +50,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         alternating_ops.FAMILY: alternating_ops.propose,
     }
 )
-# What a search finds from all of these; families are laid out by rule.
-SEARCHED = FAMILY
+# Families are laid out by rule; a search goes on from all of these.
 NAMES = (*FAMILIES, SEARCHED)
 # They show what copies cost; nobody would want to use them.
 BAD_ON_PURPOSE = frozenset({alternating.FAMILY, alternating_ops.FAMILY})
@@ -76,14 +75,9 @@ def propose(
     `single` proposes a placement for each kind of device. A placement that an earlier family has
     proposed already is not applicable.
 
-    Raises:
-        AdvisorError: a name is not a family.
     """
-    check_names(names)
     found: dict[str, Placement | NotApplicable] = {}
     for name in names:
-        if name == SEARCHED:
-            continue
         found[name] = FAMILIES[name](graph, costs, cluster)
         if name == single.FAMILY:
             found |= {p.label: p for p in single.on_other_kinds(graph, costs, cluster)}

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from placement_advisor.solvers.effort import Effort
 
 CAUTIOUS = f"{FAMILY}-cautious"
-MIN_DEVICES = 2
 
 
 def propose(
@@ -33,32 +32,21 @@ def propose(
     cluster: Cluster,
     simulator: Simulator,
     starts: Sequence[Placement],
+    layer_of: Mapping[str, str],
     effort: Effort,
-    copies: float = 1,
 ) -> Placement | NotApplicable:
     """Return the best placement found; not applicable if that is one of the starts.
 
-    ``simulator`` is one of this graph on this cluster. The search takes copies to cost ``copies``
-    times what they do there. A search makes the most of all costs, and so of what is wrong with
-    them: what it finds where copies are dearer is more likely to be as good as it looks.
+    ``simulator`` is one of this graph on this cluster, ``layer_of`` what `layers_of` says of it.
     """
-    label, where = FAMILY, ""
-    if copies != 1:
-        label, where = CAUTIOUS, f" where copies cost {copies:g} times as much"
-        cluster = cluster.scaled(copies=copies, launches=1)
-        simulator = simulator.on(cluster)
-    found = least_step(graph, cluster, simulator, starts, layers_of(graph), effort)
-    looked = f"{counted(found.tried, 'placement')} simulated{where}"
+    found = least_step(graph, cluster, simulator, starts, layer_of, effort)
+    looked = f"{counted(found.tried, 'placement')} simulated"
     twin = next((s for s in starts if s.device_of == found.placement.device_of), None)
     if twin is not None:
         reason = f"of {looked} none was better than {twin.label}"
         return NotApplicable(family=FAMILY, reason=reason)
-    return replace(
-        found.placement,
-        label=label,
-        rationale=f"the shortest step of {looked}, which began with "
-        f"{counted(len(starts), 'other candidate')}",
-    )
+    began = f"which began with {counted(len(starts), 'other candidate')}"
+    return replace(found.placement, rationale=f"the shortest step of {looked}, {began}")
 
 
 def propose_both(
@@ -66,18 +54,27 @@ def propose_both(
     cluster: Cluster,
     simulator: Simulator,
     starts: Sequence[Placement],
+    layer_of: Mapping[str, str],
     effort: Effort,
     dearer: float,
 ) -> tuple[Placement | NotApplicable, Placement | NotApplicable]:
-    """Return what `propose` finds, first as copies are, then where they are so much dearer."""
-    best = propose(graph, cluster, simulator, starts, effort)
+    """Return what `propose` finds as copies are, and a cautious answer, where they are dearer.
+
+    A search makes the most of all costs, and so of what is wrong with them: what it finds where
+    copies cost ``dearer`` times as much is more likely to be as good as it looks.
+    """
+    best = propose(graph, cluster, simulator, starts, layer_of, effort)
     starts = (*starts, best) if isinstance(best, Placement) else starts
-    cautious = propose(graph, cluster, simulator, starts, effort, dearer)
-    if isinstance(cautious, Placement):
-        least_ns = min(map(simulator.step_ns, starts))
-        if simulator.step_ns(cautious) < least_ns:  # The first search had not found it.
-            reason = f"the same placement as {FAMILY}"
-            return replace(cautious, label=FAMILY), NotApplicable(family=FAMILY, reason=reason)
+    dear = cluster.scaled(copies=dearer, launches=1)
+    cautious = propose(graph, dear, simulator.on(dear), starts, layer_of, effort)
+    where = f"where copies cost {dearer:g} times as much, "
+    if isinstance(cautious, NotApplicable):
+        return best, replace(cautious, reason=where + cautious.reason)
+    cautious = replace(cautious, label=CAUTIOUS, rationale=where + cautious.rationale)
+    if simulator.step_ns(cautious) < min(map(simulator.step_ns, starts)):
+        # The first search had not found it.
+        reason = f"the same placement as {FAMILY}"
+        return replace(cautious, label=FAMILY), NotApplicable(family=FAMILY, reason=reason)
     return best, cautious
 
 
@@ -86,6 +83,7 @@ def propose_smallest(
     costs: Mapping[str, CostTable],
     cluster: Cluster,
     starts_on: Callable[[Cluster], Sequence[Placement]],
+    layer_of: Mapping[str, str],
     effort: Effort,
 ) -> Placement | NotApplicable:
     """Return the best placement that fits on as few devices as possible, taken in order.
@@ -94,10 +92,10 @@ def propose_smallest(
     the devices. Not applicable if none was found that fits.
     """
     names, tried = cluster.device_names(), 0
-    for count in range(MIN_DEVICES, len(names) + 1):
+    for count in range(2, len(names) + 1):
         part = cluster.with_devices(names[:count])
         simulator = Simulator(graph, costs, part)
-        found = least_step(graph, part, simulator, starts_on(part), layers_of(graph), effort)
+        found = least_step(graph, part, simulator, starts_on(part), layer_of, effort)
         tried += found.tried
         if not found.excess_bytes:
             looked = f"{counted(tried, 'placement')} simulated"

@@ -26,8 +26,15 @@ if TYPE_CHECKING:
 SOME = Effort(units=0.05)
 
 
-def asked(step: PlacedStep, *starts: Placement, copies: float = 1) -> Placement | NotApplicable:
-    return propose(step.graph, step.cluster, step.simulator(), starts, SOME, copies)
+def asked(step: PlacedStep, *starts: Placement) -> Placement | NotApplicable:
+    layer_of = layers_of(step.graph)
+    return propose(step.graph, step.cluster, step.simulator(), starts, layer_of, SOME)
+
+
+def cautious(step: PlacedStep, *starts: Placement, dearer: float) -> Placement | NotApplicable:
+    layer_of = layers_of(step.graph)
+    simulator = step.simulator()
+    return propose_both(step.graph, step.cluster, simulator, starts, layer_of, SOME, dearer)[1]
 
 
 def three_ops(edges: int) -> PlacedStep:
@@ -60,19 +67,20 @@ def test_nothing_better_is_no_candidate_and_names_what_was_not_beaten():
 
 
 def test_what_is_found_where_copies_are_dearer_says_so():
-    found = asked(three_ops(edges=0), three_ops(edges=0).placement, copies=1.5)
-    assert isinstance(found, Placement)
-    assert (found.label, found.family) == ("searched-cautious", "searched")
-    assert "placements simulated where copies cost 1.5 times as much, which" in found.rationale
+    step = three_ops(edges=0)
+    found = cautious(step, replace(step.placement, label="single"), dearer=1.5)
+    assert isinstance(found, NotApplicable)
+    assert found.reason.startswith("where copies cost 1.5 times as much, of ")
+    assert found.reason.endswith("none was better than searched")
 
 
 def test_a_split_that_dearer_copies_spoil_is_not_found_there():
     step = diamond(latency_ns=1, bytes_per_ns=100.0)
     single = replace(step.on_one_device().placement, label="single")
     assert isinstance(asked(step, single), Placement)
-    cautious = asked(step, single, copies=100)
-    assert isinstance(cautious, NotApplicable)
-    assert cautious.reason.endswith("100 times as much none was better than single")
+    found = cautious(step, single, dearer=100)
+    assert isinstance(found, NotApplicable)
+    assert found.reason.endswith("none was better than single")
 
 
 @settings(deadline=None, max_examples=60)
@@ -82,17 +90,24 @@ def test_of_both_the_cautious_one_is_never_the_shorter(step: PlacedStep):
     simulator = step.simulator()
     start = step.on_one_device().placement
 
-    best, cautious = propose_both(
-        step.graph, step.cluster, simulator, [start], Effort(units=0.002), dearer=3
+    best, second = propose_both(
+        step.graph,
+        step.cluster,
+        simulator,
+        [start],
+        layers_of(step.graph),
+        Effort(units=0.002),
+        dearer=3,
     )
 
     if isinstance(best, Placement):
         assert best.label == "searched"
         assert simulator.step_ns(best) < simulator.step_ns(start)
-    if isinstance(cautious, Placement):
-        assert cautious.label == "searched-cautious"
+    if isinstance(second, Placement):
+        assert second.label == "searched-cautious"
+        assert second.rationale.startswith("where copies cost 3 times as much, the shortest step")
         shortest = best if isinstance(best, Placement) else start
-        assert simulator.step_ns(cautious) >= simulator.step_ns(shortest)
+        assert simulator.step_ns(second) >= simulator.step_ns(shortest)
 
 
 def weights(*bytes_each: int) -> OpGraph:
@@ -118,7 +133,8 @@ def smallest(graph: OpGraph, *, memory_bytes: int, devices: int) -> Placement | 
     def alone(part: Cluster) -> list[Placement]:
         return [place({each.name: part.devices[0].name for each in graph.ops})]
 
-    return propose_smallest(graph, costs.everywhere(cluster), cluster, alone, SOME)
+    tables = costs.everywhere(cluster)
+    return propose_smallest(graph, tables, cluster, alone, layers_of(graph), SOME)
 
 
 def test_what_one_device_does_not_hold_goes_to_as_few_as_hold_it():

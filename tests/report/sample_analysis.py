@@ -334,6 +334,7 @@ def sample() -> Analysis:
                 "single computes 54.1 ms on one device",
                 "copies take 2.18 ms of its 30.5 ms step, 1.64 ms of that exposed",
             ),
+            others=(),
         ),
         findings=(
             Finding(
@@ -398,6 +399,7 @@ def unmeasured() -> Analysis:
                 "simulated for 2 CPU stand-ins (1 core each, gRPC)"
             ),
             reasons=("both towers compute at the same time, as simulated",),
+            others=(),
         ),
         warnings=(),
         timings_ns={"import": 12_400_000_000, "total": 16_000_000_000},
