@@ -11,8 +11,6 @@ from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.tracer import loaded_workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from placement_advisor.tf.answers import RunFailure
 
 _function: Any = None
@@ -44,7 +42,7 @@ def _timed_at_batches(
     batch_sizes: tuple[int, ...], rounds: int, steps: int
 ) -> dict[int, list[int]]:
     workload = loaded_workload()
-    cut = {size: tf.nest.map_structure(_cut(size), workload.batches[0]) for size in batch_sizes}
+    cut = {size: workload.part(0, size).batches[0] for size in batch_sizes}
     for data in cut.values():
         _timed_steps_on(data, 1)  # The first call traces.
     times: dict[int, list[int]] = {size: [] for size in batch_sizes}
@@ -52,15 +50,6 @@ def _timed_at_batches(
         for size, data in cut.items():
             times[size] += _timed_steps_on(data, 1 + steps)[1:]
     return times
-
-
-def _cut(size: int) -> Callable[[Any], Any]:
-    whole = loaded_workload().batch_size
-
-    def first(tensor: Any) -> Any:
-        return tensor[:size] if tensor.shape.rank and tensor.shape[0] == whole else tensor
-
-    return first
 
 
 def _timed_steps(batch: int, steps: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -35,6 +35,28 @@ class LoadedStep:
     owner: Any | None = None
     trace: Callable[[Any], Any] | None = None
     dataset: Any | None = None
+
+    def part(self, start: int, stop: int) -> LoadedStep:
+        """Return the step on some samples of its batches.
+
+        Tensors whose first size is not that of the batch stay whole.
+        """
+        size = self.batch_size
+
+        def of_tensor(tensor: Any) -> Any:
+            return tensor[start:stop] if tensor.shape.rank and tensor.shape[0] == size else tensor
+
+        def of_spec(spec: Any) -> Any:
+            if not spec.shape.rank or spec.shape[0] != size:
+                return spec
+            return tf.TensorSpec([stop - start, *spec.shape[1:]], spec.dtype, name=spec.name)
+
+        return replace(
+            self,
+            specs=tf.nest.map_structure(of_spec, self.specs),
+            batches=tuple(tf.nest.map_structure(of_tensor, batch) for batch in self.batches),
+            batch_size=stop - start,
+        )
 
 
 def leading_size(specs: Any) -> int | None:

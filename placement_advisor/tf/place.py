@@ -10,7 +10,6 @@ Runs in the user's process, unlike everything else that imports TensorFlow.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,23 +19,20 @@ import tensorflow as tf
 from placement_advisor.errors import ModelError, PlacementError
 from placement_advisor.placement import Placement, placed_ops, read_placement
 from placement_advisor.tf import examples, placer
-from placement_advisor.tf.example_inputs import make_batches
-from placement_advisor.tf.flat_step import flatten
 from placement_advisor.tf.function_step import function_step, workload_step
 from placement_advisor.tf.keras_step import keras_step
 from placement_advisor.tf.live_state import moved_handles
-from placement_advisor.tf.oprows import composites_of, op_graph
 from placement_advisor.tf.placed_function import placed_function
 from placement_advisor.tf.real_devices import is_real, real_devices, short_name
-from placement_advisor.tf.tracer import labels, owned_variables, text_bytes, trace_for
+from placement_advisor.tf.tracer import owned_variables, trace_step
 from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.graph import OpGraph
-    from placement_advisor.tf.flat_step import FlatStep
     from placement_advisor.tf.loaded_step import LoadedStep
+    from placement_advisor.tf.tracer import TracedStep
 
 _PREFIX, _HOST = "/device:", "CPU:0"
 # On a train_step of ours.
@@ -47,17 +43,7 @@ _OTHER_GRAPH_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveStep:
-    """A step of this process: as it was loaded and traced, as a flat graph, and as an op graph."""
-
-    loaded: LoadedStep
-    traced: Any
-    flat: FlatStep
-    graph: OpGraph
-
-
-def live_step(step: Any, inputs: tuple[Any, ...]) -> LiveStep:
+def live_step(step: Any, inputs: tuple[Any, ...]) -> TracedStep:
     """Load and trace a step as the analysis does, so that a placement fits it op by op.
 
     Raises:
@@ -66,15 +52,7 @@ def live_step(step: Any, inputs: tuple[Any, ...]) -> LiveStep:
     path = Path(getattr(sys.modules["__main__"], "__file__", None) or "<interactive>")
     if isinstance(step, keras.Model):
         _give_back(step)
-    loaded = _loaded(path, step, inputs)
-    traced = trace_for(path, loaded)
-    try:
-        flat = flatten(traced, labels(traced.graph, loaded.model))
-        batches = loaded.batches or make_batches(traced, loaded.specs, loaded.input_names)
-    except ModelError as error:
-        raise ModelError(f"{path}: {loaded.name}: {error.message}", hint=error.hint) from None
-    graph = op_graph(flat, composites_of(flat), text_bytes(flat.inputs, batches[0]))
-    return LiveStep(loaded=loaded, traced=traced, flat=flat, graph=graph)
+    return trace_step(path, _loaded(path, step, inputs))
 
 
 def placed_step(
@@ -97,13 +75,13 @@ def placed_step(
         {op: _PREFIX + real[device] for op, device in placement.device_of.items()},
         _PREFIX + _HOST,
     )
-    owners = {id(v.handle): v for v, _ in owned_variables(live.traced.graph, loaded.model)}
+    owners = {id(v.handle): v for v, _ in owned_variables(live.function.graph, loaded.model)}
     handles = moved_handles(flat.state, {n.name: n.device for n in placed.node}, owners)
     # It fuses a MatMul with the Relu that reads it, wherever either was put.
     tf.config.optimizer.set_experimental_options({"remapping": False})
     inputs_by_name = dict(zip(flat.inputs, tf.nest.flatten(loaded.specs), strict=True))
     run = placed_function(placed, inputs_by_name, flat.outputs, flat.targets, handles)
-    result = _as_users(run, loaded, live.traced.structured_outputs)
+    result = _as_users(run, loaded, live.function.structured_outputs)
     if loaded.model is not None and loaded.mode == "train":
         _take_over(loaded.model, result)
     return result

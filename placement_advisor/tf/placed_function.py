@@ -17,6 +17,8 @@ from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import func_graph, ops
 
+from placement_advisor.tf.function_names import suffix_functions
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -82,20 +84,6 @@ def _register_functions(placed: Any) -> None:
 
     Under their old names it has the bodies as they were traced.
     """
-    suffix = f"_placed_{ops.uid()}"
-    own = {function.signature.name for function in placed.library.function}
-    nodes = [*placed.node, *(n for f in placed.library.function for n in f.node_def)]
-    for node in nodes:
-        if node.op in own:
-            node.op += suffix
-        for attribute in node.attr.values():
-            for function in (attribute.func, *attribute.list.func):
-                if function.name in own:
-                    function.name += suffix
-    for function in placed.library.function:
-        function.signature.name += suffix
-    for gradient in placed.library.gradient:
-        gradient.function_name += suffix
-        gradient.gradient_func += suffix
+    suffix_functions(placed, f"_placed_{ops.uid()}")
     for function in placed.library.function:
         context.context().add_function_def(function)

@@ -124,6 +124,17 @@ class PlacedStep:
         self._session.close()
 
 
+def fill_state(graph: Any, bundle: Bundle) -> list[tuple[Any, dict[Any, Any]]]:
+    """Return ops, with what to feed them, that give variables and tables their initial values."""
+    found = []
+    for name, value in bundle.variables.items():
+        operation, feed = _assignment(graph.get_tensor_by_name(f"{name}:0"), value)
+        found.append((operation, {feed: value}))
+    for name, content in bundle.tables.items():
+        found.append(_table_import(graph.get_tensor_by_name(f"{name}:0"), *content))
+    return found
+
+
 def _assignment(handle: Any, value: Any) -> tuple[Any, Any]:
     with tf.device(handle.device):
         feed = v1.placeholder(tf.as_dtype(value.dtype), value.shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import random
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +31,54 @@ from placement_advisor.tf.oprows import composites_of, op_graph
 from placement_advisor.tf.user_requests import requested_devices, source_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.tf.bodies import Composite
+    from placement_advisor.tf.flat_step import FlatStep
     from placement_advisor.tf.loaded_step import LoadedStep
 
 SEED = 20_201
 
 _workload: LoadedStep | None = None
+_step: TracedStep | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedStep:
+    """A loaded step as it was traced: its concrete function, as a flat graph, as an op graph."""
+
+    loaded: LoadedStep
+    function: Any
+    flat: FlatStep
+    graph: OpGraph
+    composites: Mapping[str, Composite]
+
+    def batches(self) -> tuple[tuple[Any, ...], ...]:
+        """Return the example batches as arrays, flattened."""
+        return tuple(map(_arrays, self.loaded.batches))
+
+
+def trace_step(path: Path, loaded: LoadedStep) -> TracedStep:
+    """Trace a step; example batches are made up if it has none.
+
+    Raises:
+        ModelError: it cannot be traced, or holds state that cannot be moved.
+    """
+    function = trace_for(path, loaded)
+    with paused_collection():
+        try:
+            if not loaded.batches:
+                batches = make_batches(function, loaded.specs, loaded.input_names)
+                loaded = replace(loaded, batches=batches)
+            flat = flatten(function, labels(function.graph, loaded.model))
+        except ModelError as error:
+            raise ModelError(f"{path}: {loaded.name}: {error.message}", hint=error.hint) from None
+        composites = composites_of(flat)
+        graph = op_graph(flat, composites, text_bytes(flat.inputs, loaded.batches[0]))
+    return TracedStep(
+        loaded=loaded, function=function, flat=flat, graph=graph, composites=composites
+    )
 
 
 def load_workload(
@@ -66,33 +107,32 @@ def trace_workload(path: str, folder: str | None) -> Traced:
     Raises:
         ModelError: the step cannot be traced, or holds state that cannot be moved.
     """
-    global _workload
-    workload = loaded_workload()
-    function = trace_for(Path(path), workload)
-    with paused_collection():
+    global _workload, _step
+    _step = step = trace_step(Path(path), loaded_workload())
+    _workload = workload = step.loaded
+    if folder is not None:
         try:
-            if not workload.batches:
-                batches = make_batches(function, workload.specs, workload.input_names)
-                _workload = workload = replace(workload, batches=batches)
-            step = flatten(function, labels(function.graph, workload.model))
-            if folder is not None:
-                step.bundle(tuple(map(_arrays, workload.batches))).save(Path(folder))
+            step.flat.bundle(step.batches()).save(Path(folder))
         except ModelError as error:
             raise ModelError(f"{path}: {workload.name}: {error.message}", hint=error.hint) from None
-        composites = composites_of(step)
-        graph = op_graph(step, composites, text_bytes(step.inputs, workload.batches[0]))
-    own = {op.name for op in graph.ops}
+    own = {op.name for op in step.graph.ops}
     return Traced(
-        graph=graph,
-        members={name: found.members.difference(own) for name, found in composites.items()},
+        graph=step.graph,
+        members={name: found.members.difference(own) for name, found in step.composites.items()},
         name=workload.name,
         mode=workload.mode,
-        chosen=workload.chosen + (", summaries left out" if step.summaries else ""),
+        chosen=workload.chosen + (", summaries left out" if step.flat.summaries else ""),
         batch_size=workload.batch_size,
         tensorflow_version=tf.__version__,
-        requested_device_of=requested_devices(step.ops),
-        line_of=source_lines(function.graph, own, Path(path)),
+        requested_device_of=requested_devices(step.flat.ops),
+        line_of=source_lines(step.function.graph, own, Path(path)),
     )
+
+
+def traced_step() -> TracedStep:
+    """Return the traced workload of this process."""
+    assert _step is not None, "trace_workload comes first"
+    return _step
 
 
 def loaded_workload() -> LoadedStep:

@@ -1,0 +1,188 @@
+"""Which ops of a step have to run once for each share of its batch, told from two traces.
+
+Model: the step is traced at its whole batch and at a share of it. A tensor whose size differs
+*grows* with the batch. Ops that read or make one are *replicated*, and so is what stands between
+two of these. Updates, other writes of variables, and what depends on no sample stay *shared*: they
+run once. Constants are at hand everywhere. Where a shared op reads from replicated ones, their
+tensors are *merged*; where a replica reads a growing tensor of a shared op, it is *divided*.
+
+A replica that only reads a variable, row by row, does so on the variable's device.
+
+Left out: graphs that differ in more than their sizes, as those of steps that loop over samples in
+Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.batch_split.refusal import BatchSplitError
+from placement_advisor.op import Role
+from placement_advisor.work import random
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.op import Op
+
+    Tensor = tuple[str, int]
+
+# Ops that take a handle and leave what it stands for as it is.
+_READS = frozenset(
+    {
+        "LookupTableFindV2",
+        "LookupTableSizeV2",
+        "ReadVariableOp",
+        "ResourceGather",
+        "ResourceGatherNd",
+        "VariableShape",
+    }
+)
+_TABLE = "HashTableV2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitPlan:
+    """What becomes of each op and tensor (producer and port) of a step whose batch is split.
+
+    ``replicated`` and ``local`` ops exist once for each share; ``local`` ones, computed from
+    constants alone, exist as well for those who read them apart from shares. All others are shared.
+    """
+
+    replicated: frozenset[str]
+    local: frozenset[str]
+    merged: tuple[Tensor, ...]
+    divided: tuple[Tensor, ...]
+
+    def is_copied(self, name: str) -> bool:
+        """Whether each replica has this op."""
+        return name in self.replicated or name in self.local
+
+
+def plan_split(whole: OpGraph, share: OpGraph, outputs: Collection[Tensor]) -> SplitPlan:
+    """Return how to split a step, from its graphs at the whole batch and at a smaller one.
+
+    ``outputs`` are the tensors that the step returns.
+
+    Raises:
+        BatchSplitError: the graphs differ in more than sizes, or nothing grows with the batch.
+    """
+    _check_alike(whole, share)
+    growing = _growing(whole, share)
+    replicated = _replicated(whole, growing)
+    if not replicated:
+        raise BatchSplitError("no tensor of the step grows with the batch")
+    constant = _from_constants(whole)
+    read_by_replicas = _read_by(whole, constant, replicated)
+    local = frozenset(name for name in constant - replicated if name in read_by_replicas)
+    shared = [op for op in whole.ops if op.name not in replicated]
+    merged = dict.fromkeys(
+        (edge.producer, edge.port)
+        for op in shared
+        for edge in whole.inputs_of(op.name)
+        if not edge.is_control and edge.producer in replicated
+    )
+    merged |= dict.fromkeys(tensor for tensor in outputs if tensor[0] in replicated)
+    divided = dict.fromkeys(
+        (edge.producer, edge.port)
+        for op in whole.ops
+        if op.name in replicated
+        for edge in whole.inputs_of(op.name)
+        if (edge.producer, edge.port) in growing
+        and edge.producer not in replicated
+        and edge.producer not in local
+    )
+    return SplitPlan(
+        replicated=frozenset(replicated),
+        local=local,
+        merged=tuple(merged),
+        divided=tuple(divided),
+    )
+
+
+def _check_alike(whole: OpGraph, share: OpGraph) -> None:
+    here = {op.name: op.kind for op in whole.ops}
+    there = {op.name: op.kind for op in share.ops}
+    differing = next((name for name in (*here, *there) if here.get(name) != there.get(name)), None)
+    if differing is None:
+        wires = [{edge[:3] for edge in graph.edges} for graph in (whole, share)]
+        differing = next((edge[1] for edge in sorted(wires[0] ^ wires[1])), None)
+    if differing is not None:
+        raise BatchSplitError(
+            f"the step is another graph at another batch size: see op {differing!r}"
+        )
+
+
+def _growing(whole: OpGraph, share: OpGraph) -> set[Tensor]:
+    """Return the tensors whose size differs; of unknown size, those computed from such tensors."""
+    growing: set[Tensor] = set()
+    for op in whole.ops:
+        smaller = share.op(op.name).output_bytes
+        reads = any((edge.producer, edge.port) in growing for edge in whole.inputs_of(op.name))
+        for port, size in enumerate(op.output_bytes):
+            if size != smaller[port] or (size is None and reads):
+                growing.add((op.name, port))
+    return growing
+
+
+def _replicated(graph: OpGraph, growing: Collection[Tensor]) -> set[str]:
+    touching = {op.name for op in graph.ops if not _runs_once(op) and _touches(graph, op, growing)}
+    after: set[str] = set()
+    for op in graph.ops:
+        if op.name in touching or (not _runs_once(op) and _any(_producers(graph, op), after)):
+            after.add(op.name)
+    found = set(touching)
+    for op in reversed(graph.ops):
+        if op.name in after and _any(_consumers(graph, op), found):
+            found.add(op.name)
+    tables = {
+        op.name for op in graph.ops if op.kind == _TABLE and found.issuperset(_consumers(graph, op))
+    }
+    return found | tables
+
+
+def _runs_once(op: Op) -> bool:
+    if op.role in (Role.UPDATE, Role.VARIABLE, Role.CONSTANT):
+        return True
+    return op.variable is not None and op.kind not in _READS
+
+
+def _touches(graph: OpGraph, op: Op, growing: Collection[Tensor]) -> bool:
+    makes = any((op.name, port) in growing for port in range(len(op.output_bytes)))
+    return makes or any((e.producer, e.port) in growing for e in graph.inputs_of(op.name))
+
+
+def _from_constants(graph: OpGraph) -> set[str]:
+    """Return the ops that always compute the same, from constants alone."""
+    found: set[str] = set()
+    for op in graph.ops:
+        producers = list(_producers(graph, op))
+        is_free = op.variable is None and op.role is not Role.UPDATE
+        if op.role is Role.CONSTANT or (
+            is_free and op.kind not in random.FORMULAS and producers and found.issuperset(producers)
+        ):
+            found.add(op.name)
+    return found
+
+
+def _read_by(graph: OpGraph, of: Collection[str], readers: Collection[str]) -> set[str]:
+    """Return those ops that readers read, or that lead to one of these."""
+    found: set[str] = set()
+    for op in reversed(graph.ops):
+        if op.name in of and any(c in readers or c in found for c in _consumers(graph, op)):
+            found.add(op.name)
+    return found
+
+
+def _producers(graph: OpGraph, op: Op) -> Iterator[str]:
+    return (edge.producer for edge in graph.inputs_of(op.name) if not edge.is_control)
+
+
+def _consumers(graph: OpGraph, op: Op) -> Iterator[str]:
+    return (edge.consumer for edge in graph.outputs_of(op.name) if not edge.is_control)
+
+
+def _any(names: Iterable[str], among: Collection[str]) -> bool:
+    return any(name in among for name in names)

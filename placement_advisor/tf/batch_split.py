@@ -1,0 +1,209 @@
+"""A step whose batch is split among replicas: traced at its shares, put together, ready to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.batch_split.plan import plan_split
+from placement_advisor.batch_split.refusal import BatchSplitError
+from placement_advisor.batch_split.split_graph import SplitGraph, split_graph
+from placement_advisor.batch_split.wiring import Wiring
+from placement_advisor.errors import ModelError
+from placement_advisor.tf.merging import Merging, merges, tensors_of
+from placement_advisor.tf.split_graph_def import split_graph_def, split_loops
+from placement_advisor.tf.tracer import trace_step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from placement_advisor.batch_split.plan import SplitPlan, Tensor
+    from placement_advisor.tf.bundle import Bundle
+    from placement_advisor.tf.flat_step import FlatStep
+    from placement_advisor.tf.tracer import TracedStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitStep:
+    """A step whose batch is split, as an op graph and, with its state, as what can be run.
+
+    ``mergings`` says how replicas' tensors become one.
+    """
+
+    split: SplitGraph
+    wiring: Wiring
+    mergings: Mapping[Tensor, Merging]
+    whole: TracedStep
+    shares: tuple[TracedStep, ...]
+
+    def graph_def(self) -> Any:
+        """Return the split step as a GraphDef."""
+        return split_graph_def(self.whole.flat, [share.flat for share in self.shares], self.wiring)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The inputs: those that are not split, and each replica's share of the others."""
+        return tuple(name for name, _, _ in self._columns())
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The tensors that the step returns."""
+        return tuple(
+            _reference(self.wiring.tensor(_tensor(name), None)) for name in self.whole.flat.outputs
+        )
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The ops that must run."""
+        return tuple(
+            name for target in self.whole.flat.targets for name in self.wiring.befores(target, None)
+        )
+
+    def bundle(self) -> Bundle:
+        """Return the split step with the values of its state.
+
+        Raises:
+            ModelError: it calls back into Python.
+        """
+        plain = self.whole.flat.bundle(self.whole.batches())
+        batches = [self.whole.batches(), *(share.batches() for share in self.shares)]
+        columns = self._columns()
+        return replace(
+            plain,
+            graph_def=self.graph_def(),
+            inputs=self.inputs,
+            outputs=self.outputs,
+            targets=self.targets,
+            tables={
+                self.wiring.copy(name, replica): content
+                for name, content in plain.tables.items()
+                for replica in (None, *range(len(self.shares)))
+                if self._has(name, replica)
+            },
+            loops=split_loops(self.whole.flat, [s.flat for s in self.shares], self.wiring),
+            batches=tuple(
+                tuple(batches[trace][number][i] for _, trace, i in columns)
+                for number in range(len(self.whole.loaded.batches))
+            ),
+        )
+
+    def _has(self, name: str, replica: int | None) -> bool:
+        """Whether the split step has an op of the unsplit one, or a replica's copy of it."""
+        return (replica is None) != self.wiring.plan.is_copied(name)
+
+    def _columns(self) -> list[tuple[str, int, int]]:
+        """Return each input's name, its trace (0 is the whole batch), and its place there."""
+        found = []
+        for i, name in enumerate(self.whole.flat.inputs):
+            if self.wiring.plan.is_copied(name):
+                found += [(self.wiring.copy(name, r), 1 + r, i) for r in range(len(self.shares))]
+            else:
+                found.append((name, 0, i))
+        return found
+
+
+def split_step(path: Path, whole: TracedStep, shares: Sequence[int]) -> SplitStep:
+    """Trace a step at each share of its batch and put the split step together.
+
+    Raises:
+        BatchSplitError: the batch cannot be split, or not so.
+    """
+    size = whole.loaded.batch_size
+    if size is None:
+        raise BatchSplitError("the size of its batch is not known")
+    if sum(shares) != size:
+        raise BatchSplitError(f"shares of {sum(shares)} samples do not make its batch of {size}")
+    if not all(0 < share < size for share in shares):
+        raise BatchSplitError(
+            f"a batch of {size} cannot be shared as {', '.join(map(str, shares))}"
+        )
+    traces: dict[int, TracedStep] = {}
+    parts = []
+    start = 0
+    for share in shares:
+        loaded = whole.loaded.part(start, start + share)
+        start += share
+        if share not in traces:
+            try:
+                traces[share] = trace_step(path, loaded)
+            except ModelError as error:
+                raise BatchSplitError(f"it takes no batch of {share}: {error.message}") from None
+        parts.append(replace(traces[share], loaded=loaded))
+    outputs = [_tensor(name) for name in whole.flat.outputs]
+    plan = plan_split(whole.graph, parts[0].graph, outputs)
+    for part in parts[1:]:
+        plan_split(whole.graph, part.graph, outputs)
+    axes = _axes(plan, whole.flat, parts[0].flat)
+    mergings = _mergings(plan, whole, parts, axes)
+    wiring = Wiring(
+        plan=plan,
+        shares=tuple(shares),
+        merges={tensor: merging.merge for tensor, merging in mergings.items()},
+        axes=axes,
+    )
+    split = split_graph(
+        whole.graph, [part.graph for part in parts], wiring, outputs, whole.flat.targets
+    )
+    return SplitStep(
+        split=split, wiring=wiring, mergings=mergings, whole=whole, shares=tuple(parts)
+    )
+
+
+def _axes(plan: SplitPlan, whole: FlatStep, share: FlatStep) -> dict[Tensor, int]:
+    """Return the axis of the batch of each tensor that grows with it."""
+    sizes = [
+        {(node.name, port): spec for node in step.ops for port, spec in enumerate(node.outputs)}
+        for step in (whole, share)
+    ]
+    found = {}
+    for tensor in (*plan.merged, *plan.divided):
+        here, there = (known[tensor].shape for known in sizes)
+        if here is None or there is None:
+            found[tensor] = 0
+            continue
+        differing = [
+            axis for axis, pair in enumerate(zip(here, there, strict=True)) if len({*pair}) > 1
+        ]
+        if len(differing) == 1:
+            found[tensor] = differing[0]
+        elif differing:
+            raise BatchSplitError(f"{tensor[0]!r} holds a number for each pair of samples")
+    return found
+
+
+def _mergings(
+    plan: SplitPlan, whole: TracedStep, parts: Sequence[TracedStep], axes: Mapping[Tensor, int]
+) -> dict[Tensor, Merging]:
+    """Return how to merge each tensor, told from a step on the first example batch."""
+    values = [
+        tensors_of(
+            step.flat.bundle(step.batches()[:1]),
+            [_node(tensor, step.flat) for tensor in plan.merged],
+        )
+        for step in (whole, *parts)
+    ]
+    shares = [part.loaded.batch_size or 0 for part in parts]
+    found = merges(plan.merged, values[0], values[1:], shares, axes)
+    unmerged = next(
+        (t[0] for t, merging in found.items() if merging.difference == float("inf")), None
+    )
+    if unmerged is not None:
+        raise BatchSplitError(f"{unmerged!r} cannot be put together from shares of the batch")
+    return found
+
+
+def _node(tensor: Tensor, step: FlatStep) -> str:
+    name, port = tensor
+    if name in step.loops:
+        name, port = step.loops[name].outputs[port]
+    return f"{name}:{port}"
+
+
+def _tensor(name: str) -> Tensor:
+    op, _, port = name.partition(":")
+    return op, int(port or 0)
+
+
+def _reference(tensor: Tensor) -> str:
+    return f"{tensor[0]}:{tensor[1]}"

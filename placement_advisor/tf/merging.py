@@ -1,0 +1,126 @@
+"""How the tensors of shares become that of the whole batch, found by computing both.
+
+Model: what holds a part for each sample is put together. All else is taken for a mean, a sum or the
+same number for all, whichever comes nearest on an example batch. Where several fit, as for zeros,
+the tensor goes like most others: a gradient of nothing but zeros is merged as gradients are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from placement_advisor.batch_split.wiring import Merge
+from placement_advisor.tf.placed_step import fill_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from placement_advisor.batch_split.plan import Tensor
+    from placement_advisor.tf.bundle import Bundle
+
+v1 = tf.compat.v1
+# Two ways of merging fit equally well if they differ by no more than sums of floats do.
+_ROUNDING = 1e-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merging:
+    """How a tensor is merged, and how far what comes of it is from the unsplit step's.
+
+    ``difference`` is relative to the largest value of the unsplit step's tensor.
+    """
+
+    merge: Merge
+    difference: float
+
+
+def tensors_of(bundle: Bundle, wanted: Sequence[str]) -> list[Any]:
+    """Return what a step computes for tensors from its initial state and its first batch."""
+    graph = tf.Graph()
+    with graph.as_default():
+        v1.graph_util.import_graph_def(bundle.graph_def, name="")
+        fill = fill_state(graph, bundle)
+    feeds = dict(zip((f"{name}:0" for name in bundle.inputs), bundle.batches[0], strict=True))
+    config = v1.ConfigProto(allow_soft_placement=True)
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    with v1.Session(graph=graph, config=config) as session:
+        for operation, values in fill:
+            session.run(operation, values)
+        found: list[Any] = session.run(list(wanted), feeds)
+    return found
+
+
+def merges(
+    tensors: Sequence[Tensor],
+    whole: Sequence[Any],
+    parts: Sequence[Sequence[Any]],
+    shares: Sequence[int],
+    axes: Mapping[Tensor, int],
+) -> dict[Tensor, Merging]:
+    """Return how to merge each tensor, from its values at the whole batch and at each share.
+
+    ``axes`` has the tensors that hold a part for each sample.
+    """
+    weights = [share / sum(shares) for share in shares]
+    fits: dict[Tensor, dict[Merge, float]] = {}
+    for tensor, wanted, *given in zip(tensors, whole, *parts, strict=True):
+        fits[tensor] = {
+            merge: _difference(np.asarray(wanted), value)
+            for merge, value in _merged(given, weights, axes.get(tensor))
+        }
+    votes = Counter(_clear(each) for each in fits.values())
+    return {tensor: _chosen(each, votes) for tensor, each in fits.items()}
+
+
+def _merged(
+    given: Sequence[Any], weights: Sequence[float], axis: int | None
+) -> Iterable[tuple[Merge, Any]]:
+    parts = [np.asarray(each) for each in given]
+    is_float = np.issubdtype(parts[0].dtype, np.inexact)
+    is_number = is_float or np.issubdtype(parts[0].dtype, np.integer)
+    if axis is not None:
+        yield Merge.CONCAT, np.concatenate(parts, axis)
+        if is_float:
+            weighted = [part * weight for part, weight in zip(parts, weights, strict=True)]
+            yield Merge.WEIGHTED_CONCAT, np.concatenate(weighted, axis)
+        return
+    if is_float:
+        yield Merge.MEAN, sum(p * w for p, w in zip(parts, weights, strict=True))
+    if is_number:
+        yield Merge.SUM, sum(parts)
+    if all(_difference(parts[0], part) == 0 for part in parts):
+        yield Merge.SAME, parts[0]
+
+
+def _difference(wanted: Any, found: Any) -> float:
+    found = np.asarray(found)
+    if wanted.shape != found.shape:
+        return np.inf
+    if not np.issubdtype(wanted.dtype, np.number):
+        return 0.0 if np.array_equal(wanted, found) else np.inf
+    ours, theirs = wanted.astype(np.complex128), found.astype(np.complex128)
+    largest = np.abs(ours).max(initial=0.0)
+    apart = np.abs(ours - theirs).max(initial=0.0)
+    return float(apart / largest) if largest else float(apart)
+
+
+def _clear(fits: Mapping[Merge, float]) -> Merge | None:
+    """Return the way that fits clearly best, None if several do."""
+    best = _near(fits)
+    return best[0] if len(best) == 1 else None
+
+
+def _near(fits: Mapping[Merge, float]) -> list[Merge]:
+    least = min(fits.values(), default=np.inf)
+    return [merge for merge, apart in fits.items() if apart <= least + _ROUNDING]
+
+
+def _chosen(fits: Mapping[Merge, float], votes: Counter[Merge | None]) -> Merging:
+    # Of equals the one that most tensors go by; the order of `Merge` decides for the rest.
+    best = max(_near(fits), key=lambda merge: (votes[merge], -list(Merge).index(merge)))
+    return Merging(merge=best, difference=fits[best])

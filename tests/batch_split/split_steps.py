@@ -1,0 +1,66 @@
+"""Steps by hand at several batch sizes, as two traces of them would be."""
+
+from __future__ import annotations
+
+from placement_advisor.batch_split.plan import plan_split
+from placement_advisor.batch_split.wiring import Merge, Wiring
+from placement_advisor.graph import Edge, Op, OpGraph, Role
+
+
+def op(name: str, size: int | None, *, kind: str = "MatMul", role: Role = Role.FORWARD) -> Op:
+    return Op(name=name, kind=kind, role=role, output_bytes=(size,))
+
+
+def training(samples: int) -> OpGraph:
+    """Return a linear layer with a mean loss: 8 bytes a sample, 16 bytes of weights.
+
+    >>> [op.name for op in training(1).ops]  # doctest: +NORMALIZE_WHITESPACE
+    ['x', 'weights', 'read', 'rate', 'product', 'loss', 'gradient', 'update']
+    """
+    ops = [
+        op("x", 8 * samples, kind="Placeholder", role=Role.INPUT),
+        Op(
+            name="weights",
+            kind="VarHandleOp",
+            role=Role.VARIABLE,
+            variable="weights",
+            output_bytes=(0,),
+            parameter_bytes=16,
+        ),
+        op("read", 16, kind="ReadVariableOp")._replace(variable="weights"),
+        op("rate", 4, kind="Const", role=Role.CONSTANT),
+        op("product", 8 * samples),
+        op("loss", 4, kind="Mean"),
+        op("gradient", 16, role=Role.BACKWARD),
+        op("update", None, kind="ResourceApplyGradientDescent", role=Role.UPDATE)._replace(
+            variable="weights", output_bytes=()
+        ),
+    ]
+    reads = {
+        "read": ["weights"],
+        "product": ["x", "read"],
+        "loss": ["product"],
+        "gradient": ["x", "product"],
+        "update": ["weights", "rate", "gradient"],
+    }
+    return wired(ops, reads)
+
+
+def wired(
+    ops: list[Op], reads: dict[str, list[str]], controls: tuple[tuple[str, str], ...] = ()
+) -> OpGraph:
+    """Return a graph of ops that each read the first tensor of others."""
+    size = {each.name: each.output_bytes[0] if each.output_bytes else 0 for each in ops}
+    edges = [Edge(first, then, 0, size[first]) for then in reads for first in reads[then]]
+    return OpGraph(ops, edges)
+
+
+def wiring_of_training(*shares: int) -> Wiring:
+    """Return how the linear layer is split, its loss and gradient merged as means."""
+    plan = plan_split(training(sum(shares)), training(shares[0]), [("loss", 0)])
+    return Wiring(
+        plan=plan,
+        shares=shares,
+        merges=dict.fromkeys(plan.merged, Merge.MEAN),
+        axes=dict.fromkeys(plan.divided, 0),
+    )

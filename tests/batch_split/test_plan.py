@@ -1,0 +1,143 @@
+"""What is replicated, shared, merged and divided when a batch is split."""
+
+from __future__ import annotations
+
+import pytest
+from split_steps import op, training, wired
+
+from placement_advisor.batch_split.plan import plan_split
+from placement_advisor.batch_split.refusal import BatchSplitError
+from placement_advisor.graph import Role
+
+
+def test_what_reads_samples_is_replicated_and_the_update_is_not():
+    plan = plan_split(training(4), training(2), [("loss", 0)])
+    assert plan.replicated == {"x", "product", "loss", "gradient"}
+    assert plan.local == set()
+
+
+def test_gradients_and_results_are_merged_where_shared_ops_or_the_user_read_them():
+    plan = plan_split(training(4), training(2), [("loss", 0)])
+    assert set(plan.merged) == {("gradient", 0), ("loss", 0)}
+    assert plan.divided == ()
+
+
+def test_what_stands_between_ops_of_the_batch_is_replicated_with_them():
+    # A scale that is computed from the batch and applied to it: the mean itself does not grow.
+    def scaled(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("mean", 4),
+                op("root", 4, kind="Sqrt"),
+                op("scaled", 8 * samples),
+                op("total", 4),
+                op("log", 4, kind="Log"),
+            ],
+            {
+                "mean": ["x"],
+                "root": ["mean"],
+                "scaled": ["x", "root"],
+                "total": ["scaled"],
+                "log": ["total"],
+            },
+        )
+
+    plan = plan_split(scaled(4), scaled(2), [("log", 0)])
+    assert plan.replicated == {"x", "mean", "root", "scaled", "total"}
+    assert plan.merged == (("total", 0),)
+
+
+def test_constants_are_at_hand_in_each_replica_and_so_is_what_follows_from_them():
+    def ranged(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("end", 4, kind="Const", role=Role.CONSTANT),
+                op("range", 16, kind="Range"),
+                op("unread", 4, kind="Const", role=Role.CONSTANT),
+                op("product", 8 * samples),
+                op("negated", 4, kind="Neg"),
+            ],
+            {"range": ["end"], "product": ["x", "range"], "negated": ["unread"]},
+        )
+
+    plan = plan_split(ranged(4), ranged(2), [("product", 0), ("negated", 0)])
+    assert plan.local == {"end", "range"}
+    assert plan.replicated == {"x", "product"}
+
+
+def test_a_random_number_for_all_is_drawn_once():
+    def noisy(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("shape", 4, kind="Const", role=Role.CONSTANT),
+                op("noise", 4, kind="RandomUniform"),
+                op("product", 8 * samples),
+            ],
+            {"noise": ["shape"], "product": ["x", "noise"]},
+        )
+
+    plan = plan_split(noisy(4), noisy(2), [("product", 0)])
+    assert "noise" not in plan.replicated | plan.local
+
+
+def test_an_update_of_rows_runs_once_on_the_rows_of_all_replicas():
+    def rows(samples: int):
+        return wired(
+            [
+                op("ids", 4 * samples, role=Role.INPUT),
+                op("table", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="table"),
+                op("rows", 32 * samples, kind="ResourceGather")._replace(variable="table"),
+                op("gradient", 32 * samples, role=Role.BACKWARD),
+                op("update", 0, kind="ResourceScatterAdd", role=Role.UPDATE)._replace(
+                    variable="table"
+                ),
+            ],
+            {
+                "rows": ["table", "ids"],
+                "gradient": ["rows"],
+                "update": ["table", "ids", "gradient"],
+            },
+        )
+
+    plan = plan_split(rows(4), rows(2), [])
+    assert plan.replicated == {"ids", "rows", "gradient"}
+    assert set(plan.merged) == {("ids", 0), ("gradient", 0)}
+
+
+def test_what_a_shared_op_makes_for_each_sample_is_divided():
+    def stateful(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("state", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="state"),
+                op("swap", 8 * samples, kind="Exchange")._replace(variable="state"),
+                op("product", 8 * samples),
+            ],
+            {"swap": ["state", "x"], "product": ["swap"]},
+        )
+
+    plan = plan_split(stateful(4), stateful(2), [("product", 0)])
+    assert plan.replicated == {"x", "product"}
+    assert plan.merged == (("x", 0), ("product", 0))
+    assert plan.divided == (("swap", 0),)
+
+
+def test_a_step_that_is_another_graph_at_another_size_is_refused():
+    one = wired([op("x", 32, role=Role.INPUT), op("y", 32)], {"y": ["x"]})
+    other = wired([op("x", 16, role=Role.INPUT), op("loop", 16)], {"loop": ["x"]})
+    with pytest.raises(BatchSplitError, match="another graph at another batch size: see op 'y'"):
+        plan_split(one, other, [])
+
+
+def test_a_step_wired_otherwise_at_another_size_is_refused():
+    ops = [op("x", 32, role=Role.INPUT), op("y", 32), op("z", 32)]
+    with pytest.raises(BatchSplitError, match="see op 'z'"):
+        plan_split(wired(ops, {"y": ["x"], "z": ["y"]}), wired(ops, {"y": ["x"], "z": ["x"]}), [])
+
+
+def test_a_step_without_a_batch_is_refused():
+    with pytest.raises(BatchSplitError, match="no tensor of the step grows"):
+        plan_split(training(4), training(4), [])
