@@ -24,6 +24,10 @@ class PlacementError(AdvisorError):
     """A placement does not fit the graph or the devices."""
 
 
+class BatchSplitError(AdvisorError):
+    """The batch of a step cannot be split, or not so; the message does not name the step."""
+
+
 class TestbedError(AdvisorError):
     """The devices that candidates are to run on cannot be set up."""
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.batch_split.refusal import BatchSplitError
-from placement_advisor.op import Role
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.op import BRANCH_KINDS, LOOP_KINDS, Role
 from placement_advisor.work import random
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def plan_split(whole: OpGraph, share: OpGraph, outputs: Collection[Tensor]) -> S
     """
     _check_alike(whole, share)
     growing = _growing(whole, share)
+    _check_loops(whole, growing)
     replicated = _replicated(whole, growing)
     if not replicated:
         raise BatchSplitError("no tensor of the step grows with the batch")
@@ -102,6 +103,30 @@ def plan_split(whole: OpGraph, share: OpGraph, outputs: Collection[Tensor]) -> S
     )
 
 
+def differs_by_nature(graph: OpGraph, plan: SplitPlan, merged: Collection[Tensor]) -> bool:
+    """Say whether replicas may well compute something else than the unsplit step.
+
+    They do where they draw random numbers for their samples, and where statistics of the batch that
+    they see (``merged`` without giving the same) are kept, as in batch normalization.
+    """
+    draws = any(op.kind in random.FORMULAS for op in graph.ops if op.name in plan.replicated)
+    keeps = any(
+        _is_kept(graph, name) and graph.op(name).role is not Role.BACKWARD for name, _ in merged
+    )
+    return draws or keeps
+
+
+def _is_kept(graph: OpGraph, name: str) -> bool:
+    """Say whether what an op computes ends up in a variable."""
+    after = {name}
+    for op in graph.ops[graph.index(name) + 1 :]:
+        if _any(_producers(graph, op), after):
+            if op.variable is not None and op.role is not Role.VARIABLE and _runs_once(op):
+                return True
+            after.add(op.name)
+    return False
+
+
 def _check_alike(whole: OpGraph, share: OpGraph) -> None:
     here = {op.name: op.kind for op in whole.ops}
     there = {op.name: op.kind for op in share.ops}
@@ -113,6 +138,17 @@ def _check_alike(whole: OpGraph, share: OpGraph) -> None:
         raise BatchSplitError(
             f"the step is another graph at another batch size: see op {differing!r}"
         )
+
+
+def _check_loops(graph: OpGraph, growing: Collection[Tensor]) -> None:
+    """Refuse loops and conditionals that take variables and samples: they stay with the former."""
+    for op in graph.ops:
+        is_bound = op.kind in LOOP_KINDS | BRANCH_KINDS and op.variable is not None
+        if is_bound and op.role is not Role.UPDATE and _touches(graph, op, growing):
+            raise BatchSplitError(
+                f"{op.kind} {op.name!r} computes on samples and reads variables within, so it "
+                "cannot be replicated"
+            )
 
 
 def _growing(whole: OpGraph, share: OpGraph) -> set[Tensor]:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isinf
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.batch_split.plan import plan_split
-from placement_advisor.batch_split.refusal import BatchSplitError
+import tensorflow as tf
+
+from placement_advisor.batch_split.plan import differs_by_nature, plan_split
 from placement_advisor.batch_split.split_graph import SplitGraph, split_graph
 from placement_advisor.batch_split.wiring import Wiring
-from placement_advisor.errors import ModelError
+from placement_advisor.errors import BatchSplitError, ModelError
 from placement_advisor.tf.merging import Merging, merges, tensors_of
+from placement_advisor.tf.results import rounded
 from placement_advisor.tf.split_graph_def import split_graph_def, split_loops
 from placement_advisor.tf.tracer import trace_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from placement_advisor.batch_split.plan import SplitPlan, Tensor
     from placement_advisor.tf.bundle import Bundle
+    from placement_advisor.tf.captures import State
     from placement_advisor.tf.flat_step import FlatStep
     from placement_advisor.tf.tracer import TracedStep
+    from placement_advisor.tf.v1_loops import Loop
+
+
+_ROUNDING_SEED = 20_203
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +46,20 @@ class SplitStep:
 
     def graph_def(self) -> Any:
         """Return the split step as a GraphDef."""
-        return split_graph_def(self.whole.flat, [share.flat for share in self.shares], self.wiring)
+        shares = [share.flat for share in self.shares]
+        return split_graph_def(self.whole.flat, shares, self.wiring, self.split.graph)
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The inputs: those that are not split, and each replica's share of the others."""
         return tuple(name for name, _, _ in self._columns())
+
+    @property
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        """Shape and type of each input."""
+        traces = (self.whole, *self.shares)
+        specs = [tf.nest.flatten(trace.loaded.specs) for trace in traces]
+        return {name: specs[trace][i] for name, trace, i in self._columns()}
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -60,6 +75,17 @@ class SplitStep:
             name for target in self.whole.flat.targets for name in self.wiring.befores(target, None)
         )
 
+    @property
+    def loops(self) -> dict[str, Loop]:
+        """What loops of the op graph stand for."""
+        return split_loops(self.whole.flat, [share.flat for share in self.shares], self.wiring)
+
+    @property
+    def state(self) -> State:
+        """What the step captured; each replica looks up in a table of its own."""
+        state = self.whole.flat.state
+        return replace(state, tables=self._copied(state.tables))
+
     def bundle(self) -> Bundle:
         """Return the split step with the values of its state.
 
@@ -68,29 +94,39 @@ class SplitStep:
         """
         plain = self.whole.flat.bundle(self.whole.batches())
         batches = [self.whole.batches(), *(share.batches() for share in self.shares)]
-        columns = self._columns()
         return replace(
             plain,
             graph_def=self.graph_def(),
             inputs=self.inputs,
             outputs=self.outputs,
             targets=self.targets,
-            tables={
-                self.wiring.copy(name, replica): content
-                for name, content in plain.tables.items()
-                for replica in (None, *range(len(self.shares)))
-                if self._has(name, replica)
-            },
-            loops=split_loops(self.whole.flat, [s.flat for s in self.shares], self.wiring),
+            tables=self._copied(plain.tables),
+            loops=self.loops,
             batches=tuple(
-                tuple(batches[trace][number][i] for _, trace, i in columns)
+                tuple(batches[trace][number][i] for _, trace, i in self._columns())
                 for number in range(len(self.whole.loaded.batches))
             ),
         )
 
-    def _has(self, name: str, replica: int | None) -> bool:
-        """Whether the split step has an op of the unsplit one, or a replica's copy of it."""
-        return (replica is None) != self.wiring.plan.is_copied(name)
+    def divided(self, values: Sequence[Any]) -> list[Any]:
+        """Return the tensors of ``inputs`` for those of the unsplit step."""
+        parts: dict[str, Any] = {}
+        for name, value in zip(self.whole.flat.inputs, values, strict=True):
+            if self.wiring.plan.is_copied(name):
+                shares = tf.split(value, self.wiring.shares)
+                parts |= {self.wiring.copy(name, i): part for i, part in enumerate(shares)}
+            else:
+                parts[name] = value
+        return [parts[name] for name in self.inputs]
+
+    def _copied(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return tables under the names that they have in the split step."""
+        return {
+            self.wiring.copy(name, replica): table
+            for name, table in tables.items()
+            for replica in (None, *range(len(self.shares)))
+            if (replica is None) != self.wiring.plan.is_copied(name)
+        }
 
     def _columns(self) -> list[tuple[str, int, int]]:
         """Return each input's name, its trace (0 is the whole batch), and its place there."""
@@ -103,7 +139,7 @@ class SplitStep:
         return found
 
 
-def split_step(path: Path, whole: TracedStep, shares: Sequence[int]) -> SplitStep:
+def split_step(whole: TracedStep, shares: Sequence[int]) -> SplitStep:
     """Trace a step at each share of its batch and put the split step together.
 
     Raises:
@@ -126,9 +162,10 @@ def split_step(path: Path, whole: TracedStep, shares: Sequence[int]) -> SplitSte
         start += share
         if share not in traces:
             try:
-                traces[share] = trace_step(path, loaded)
+                traces[share] = trace_step(whole.path, loaded)
             except ModelError as error:
-                raise BatchSplitError(f"it takes no batch of {share}: {error.message}") from None
+                reason = error.message.strip().splitlines()[-1].strip()
+                raise BatchSplitError(f"it takes no batch of {share}: {reason}") from None
         parts.append(replace(traces[share], loaded=loaded))
     outputs = [_tensor(name) for name in whole.flat.outputs]
     plan = plan_split(whole.graph, parts[0].graph, outputs)
@@ -175,22 +212,37 @@ def _axes(plan: SplitPlan, whole: FlatStep, share: FlatStep) -> dict[Tensor, int
 def _mergings(
     plan: SplitPlan, whole: TracedStep, parts: Sequence[TracedStep], axes: Mapping[Tensor, int]
 ) -> dict[Tensor, Merging]:
-    """Return how to merge each tensor, told from a step on the first example batch."""
-    values = [
-        tensors_of(
-            step.flat.bundle(step.batches()[:1]),
-            [_node(tensor, step.flat) for tensor in plan.merged],
-        )
-        for step in (whole, *parts)
-    ]
-    shares = [part.loaded.batch_size or 0 for part in parts]
-    found = merges(plan.merged, values[0], values[1:], shares, axes)
-    unmerged = next(
-        (t[0] for t, merging in found.items() if merging.difference == float("inf")), None
+    """Return how to merge each tensor, told from a step on the first example batch.
+
+    Raises:
+        BatchSplitError: what comes of it is not what the whole batch gives, and neither random
+            numbers nor statistics of the batch explain that.
+    """
+    first, *others = (step.flat.bundle(step.batches()[:1]) for step in (whole, *parts))
+    wanted = [_node(tensor, whole.flat) for tensor in plan.merged]
+    found = merges(
+        plan.merged,
+        tensors_of(first, wanted),
+        tensors_of(first, wanted, rounded(first.variables, _ROUNDING_SEED)),
+        [tensors_of(bundle, wanted) for bundle in others],
+        [part.loaded.batch_size or 0 for part in parts],
+        axes,
     )
-    if unmerged is not None:
-        raise BatchSplitError(f"{unmerged!r} cannot be put together from shares of the batch")
+    wrong = [tensor for tensor, merging in found.items() if merging.difference]
+    may_differ = differs_by_nature(whole.graph, plan, wrong)
+    for tensor in wrong:
+        if isinf(found[tensor].difference) or not may_differ:
+            raise BatchSplitError(_not_mergeable(tensor, whole.flat))
     return found
+
+
+def _not_mergeable(tensor: Tensor, step: FlatStep) -> str:
+    numbers = [i for i, name in enumerate(step.outputs) if _tensor(name) == tensor]
+    what = f"output {numbers[0]} ({tensor[0]!r})" if numbers else f"{tensor[0]!r}"
+    return (
+        f"{what} cannot be put together from shares of the batch: it holds no part for each "
+        "sample, and is neither their mean nor their sum"
+    )
 
 
 def _node(tensor: Tensor, step: FlatStep) -> str:

@@ -8,7 +8,7 @@ the tensor goes like most others: a gradient of nothing but zeros is merged as g
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from placement_advisor.batch_split.wiring import Merge
 from placement_advisor.tf.placed_step import fill_state
+from placement_advisor.tf.results import NOISE_MARGIN, relative_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,23 +25,31 @@ if TYPE_CHECKING:
     from placement_advisor.tf.bundle import Bundle
 
 v1 = tf.compat.v1
-# Two ways of merging fit equally well if they differ by no more than sums of floats do.
-_ROUNDING = 1e-4
+# What adding up in another order does to floats.
+_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merging:
     """How a tensor is merged, and how far what comes of it is from the unsplit step's.
 
-    ``difference`` is relative to the largest value of the unsplit step's tensor.
+    ``difference`` is relative to the largest value of the unsplit step's tensor; 0 if it is no more
+    than what rounding does to that one.
     """
 
     merge: Merge
     difference: float
 
 
-def tensors_of(bundle: Bundle, wanted: Sequence[str]) -> list[Any]:
-    """Return what a step computes for tensors from its initial state and its first batch."""
+def tensors_of(
+    bundle: Bundle, wanted: Sequence[str], variables: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """Return what a step computes for tensors from its state and its first batch.
+
+    ``variables`` takes the place of their initial values.
+    """
+    if variables is not None:
+        bundle = replace(bundle, variables=dict(variables))
     graph = tf.Graph()
     with graph.as_default():
         v1.graph_util.import_graph_def(bundle.graph_def, name="")
@@ -58,21 +67,24 @@ def tensors_of(bundle: Bundle, wanted: Sequence[str]) -> list[Any]:
 def merges(
     tensors: Sequence[Tensor],
     whole: Sequence[Any],
+    rounded: Sequence[Any],
     parts: Sequence[Sequence[Any]],
     shares: Sequence[int],
     axes: Mapping[Tensor, int],
 ) -> dict[Tensor, Merging]:
     """Return how to merge each tensor, from its values at the whole batch and at each share.
 
-    ``axes`` has the tensors that hold a part for each sample.
+    ``rounded`` is the whole, computed from state that differs in the last digit. ``axes`` has the
+    tensors that hold a part for each sample.
     """
     weights = [share / sum(shares) for share in shares]
     fits: dict[Tensor, dict[Merge, float]] = {}
-    for tensor, wanted, *given in zip(tensors, whole, *parts, strict=True):
-        fits[tensor] = {
-            merge: _difference(np.asarray(wanted), value)
-            for merge, value in _merged(given, weights, axes.get(tensor))
-        }
+    for tensor, wanted, noisy, *given in zip(tensors, whole, rounded, *parts, strict=True):
+        noise = NOISE_MARGIN * relative_difference(noisy, wanted)
+        fits[tensor] = {}
+        for merge, value in _merged(given, weights, axes.get(tensor)):
+            apart = relative_difference(value, wanted)
+            fits[tensor][merge] = 0.0 if apart <= max(noise, _ROUNDING) else apart
     votes = Counter(_clear(each) for each in fits.values())
     return {tensor: _chosen(each, votes) for tensor, each in fits.items()}
 
@@ -93,20 +105,8 @@ def _merged(
         yield Merge.MEAN, sum(p * w for p, w in zip(parts, weights, strict=True))
     if is_number:
         yield Merge.SUM, sum(parts)
-    if all(_difference(parts[0], part) == 0 for part in parts):
+    if all(relative_difference(parts[0], part) == 0 for part in parts):
         yield Merge.SAME, parts[0]
-
-
-def _difference(wanted: Any, found: Any) -> float:
-    found = np.asarray(found)
-    if wanted.shape != found.shape:
-        return np.inf
-    if not np.issubdtype(wanted.dtype, np.number):
-        return 0.0 if np.array_equal(wanted, found) else np.inf
-    ours, theirs = wanted.astype(np.complex128), found.astype(np.complex128)
-    largest = np.abs(ours).max(initial=0.0)
-    apart = np.abs(ours - theirs).max(initial=0.0)
-    return float(apart / largest) if largest else float(apart)
 
 
 def _clear(fits: Mapping[Merge, float]) -> Merge | None:
@@ -117,10 +117,12 @@ def _clear(fits: Mapping[Merge, float]) -> Merge | None:
 
 def _near(fits: Mapping[Merge, float]) -> list[Merge]:
     least = min(fits.values(), default=np.inf)
-    return [merge for merge, apart in fits.items() if apart <= least + _ROUNDING]
+    return [merge for merge, apart in fits.items() if apart == least]
 
 
 def _chosen(fits: Mapping[Merge, float], votes: Counter[Merge | None]) -> Merging:
     # Of equals the one that most tensors go by; the order of `Merge` decides for the rest.
+    if not fits:
+        return Merging(merge=Merge.SAME, difference=np.inf)
     best = max(_near(fits), key=lambda merge: (votes[merge], -list(Merge).index(merge)))
     return Merging(merge=best, difference=fits[best])

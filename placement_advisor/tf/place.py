@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from placement_advisor.errors import ModelError, PlacementError
+from placement_advisor.batch_split.shares import shares_of
+from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
 from placement_advisor.placement import Placement, placed_ops, read_placement
 from placement_advisor.tf import examples, placer
+from placement_advisor.tf.batch_split import split_step
 from placement_advisor.tf.function_step import function_step, workload_step
 from placement_advisor.tf.keras_step import keras_step
 from placement_advisor.tf.live_state import moved_handles
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.graph import OpGraph
+    from placement_advisor.tf.batch_split import SplitStep
+    from placement_advisor.tf.flat_step import FlatStep
     from placement_advisor.tf.loaded_step import LoadedStep
     from placement_advisor.tf.tracer import TracedStep
 
@@ -64,26 +68,68 @@ def placed_step(
         AdvisorError: the step cannot be traced, or the placement does not fit it or this process.
     """
     live = live_step(step, inputs)
-    loaded, flat = live.loaded, live.flat
     placement, names = _fitting(placement, live.graph)
     here = [short_name(device.name) for device in tf.config.list_logical_devices()]
     real = real_devices(names, here, devices)
+    specs = dict(zip(live.flat.inputs, tf.nest.flatten(live.loaded.specs), strict=True))
+    run = _runner(live, live.flat, specs, placement.renamed(real))
+    return _taking_over(live, run)
+
+
+def parallel_step(
+    step: Any, inputs: tuple[Any, ...], devices: Sequence[str], ratios: Sequence[float]
+) -> Any:
+    """Return the `tf.function` of replicas; see `placement_advisor.make_parallel`.
+
+    Raises:
+        AdvisorError: the step cannot be traced, or its batch not be split.
+    """
+    live = live_step(step, inputs)
+    here = [short_name(device.name) for device in tf.config.list_logical_devices()]
+    real = real_devices(devices, here, {})
+    try:
+        split = split_step(live, shares_of(live.loaded.batch_size or 0, ratios))
+    except BatchSplitError as error:
+        message = f"make_parallel: {live.loaded.name}: {error.message}"
+        raise BatchSplitError(message, hint=error.hint) from None
+    used = [real[device] for device in devices]
+    placement = split.split.placed(used, label="make_parallel", rationale="")
+    run = _runner(live, split, split.specs, placement)
+    return _taking_over(live, lambda given: run(split.divided(given)))
+
+
+def _runner(
+    live: TracedStep,
+    step: FlatStep | SplitStep,
+    specs: Mapping[str, Any],
+    placement: Placement,
+) -> Callable[[Sequence[Any]], list[Any]]:
+    """Return what runs a step of this process on its live state, each op on its device.
+
+    ``specs`` has the inputs of the step that runs, by name.
+
+    Raises:
+        PlacementError: a variable cannot be moved.
+    """
     placed = placer.on_devices(
-        flat.graph_def(),
-        flat.inputs,
-        {name: loop.members for name, loop in flat.loops.items()},
-        {op: _PREFIX + real[device] for op, device in placement.device_of.items()},
+        step.graph_def(),
+        step.inputs,
+        {name: loop.members for name, loop in step.loops.items()},
+        {op: _PREFIX + device for op, device in placement.device_of.items()},
         _PREFIX + _HOST,
     )
-    owners = {id(v.handle): v for v, _ in owned_variables(live.function.graph, loaded.model)}
-    handles = moved_handles(flat.state, {n.name: n.device for n in placed.node}, owners)
+    owners = {id(v.handle): v for v, _ in owned_variables(live.function.graph, live.loaded.model)}
+    handles = moved_handles(step.state, {n.name: n.device for n in placed.node}, owners)
     # It fuses a MatMul with the Relu that reads it, wherever either was put.
     tf.config.optimizer.set_experimental_options({"remapping": False})
-    inputs_by_name = dict(zip(flat.inputs, tf.nest.flatten(loaded.specs), strict=True))
-    run = placed_function(placed, inputs_by_name, flat.outputs, flat.targets, handles)
-    result = _as_users(run, loaded, live.function.structured_outputs)
-    if loaded.model is not None and loaded.mode == "train":
-        _take_over(loaded.model, result)
+    return placed_function(placed, specs, step.outputs, step.targets, handles)
+
+
+def _taking_over(live: TracedStep, run: Callable[[Sequence[Any]], list[Any]]) -> Any:
+    """Return the tf.function of a runner; a Keras model trains with it from now on."""
+    result = _as_users(run, live.loaded, live.function.structured_outputs)
+    if live.loaded.model is not None and live.loaded.mode == "train":
+        _take_over(live.loaded.model, result)
     return result
 
 
@@ -92,7 +138,7 @@ def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
     label = str(getattr(step, "__name__", None) or getattr(step, "name", type(step).__name__))
     if isinstance(step, Workload):
         if inputs:
-            raise ModelError("place: a Workload has its inputs", hint="give it alone")
+            raise ModelError("a Workload has its inputs", hint="give it alone")
         return workload_step(path, step, "the workload", mode=None, batch_size=None)
     found = None
     if inputs:
@@ -103,7 +149,7 @@ def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
         return keras_step(path, step, label, found, mode=None, batch_size=None)
     if not callable(step):
         raise ModelError(
-            f"place: a {type(step).__name__} is no step",
+            f"a {type(step).__name__} is no step",
             hint="give it a function, a tf.function, a Keras model or a Workload",
         )
     return function_step(path, step, label, found, mode="train", batch_size=None)

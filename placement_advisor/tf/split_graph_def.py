@@ -10,7 +10,7 @@ from placement_advisor.tf.function_names import suffix_functions
 from placement_advisor.tf.v1_loops import Loop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from placement_advisor.batch_split.plan import Tensor
     from placement_advisor.batch_split.wiring import Added, Wiring
@@ -19,34 +19,31 @@ if TYPE_CHECKING:
 _FRAME, _SHARED_NAME, _SEED = "frame_name", "shared_name", "seed2"
 
 
-def split_graph_def(whole: FlatStep, shares: Sequence[FlatStep], wiring: Wiring) -> Any:
-    """Return the graph of the split step; ``shares`` has the trace of each replica."""
+def split_graph_def(
+    whole: FlatStep, shares: Sequence[FlatStep], wiring: Wiring, ops: Container[str]
+) -> Any:
+    """Return the graph of the split step; ``shares`` has the trace of each replica.
+
+    ``ops`` are the ops of the split step's op graph; no others are written.
+    """
     written = whole.graph_def()
-    _keep_shared(written, whole, wiring)
+    nodes = list(_moved(written, _Names(whole, wiring, None), ops))
+    del written.node[:]
+    written.node.extend(nodes)
     for replica, share in enumerate(shares):
         part = share.graph_def()
         suffix_functions(part, f"_{wiring.prefix}_{replica}")
-        _append_replica(written, part, share, wiring, replica)
+        written.node.extend(_moved(part, _Names(share, wiring, replica), ops))
         written.library.MergeFrom(part.library)
     types = {node.name: [spec.dtype for spec in node.outputs] for node in whole.ops}
     for added in wiring.added():
-        _append(written, added, types, len(shares))
+        if added.name in ops:
+            _append(written, added, types, len(shares))
     return written
 
 
-def _keep_shared(written: Any, whole: FlatStep, wiring: Wiring) -> None:
-    names = _Names(whole, wiring, None)
-    kept = [node for node in written.node if names.op(node.name) not in wiring.plan.replicated]
-    nodes = [names.moved(node) for node in kept]
-    del written.node[:]
-    written.node.extend(nodes)
-
-
-def _append_replica(written: Any, part: Any, share: FlatStep, wiring: Wiring, replica: int) -> None:
-    names = _Names(share, wiring, replica)
-    for node in part.node:
-        if wiring.plan.is_copied(names.op(node.name)):
-            written.node.append(names.moved(node))
+def _moved(trace: Any, names: _Names, ops: Container[str]) -> Iterator[Any]:
+    return (names.moved(node) for node in trace.node if names.split_op(node.name) in ops)
 
 
 def split_loops(whole: FlatStep, shares: Sequence[FlatStep], wiring: Wiring) -> dict[str, Loop]:
@@ -75,8 +72,14 @@ class _Names:
         }
 
     def op(self, node: str) -> str:
-        """Return the op of the op graph that a node belongs to."""
+        """Return the op of the trace's op graph that a node belongs to."""
         return self._loop_of.get(node, node)
+
+    def split_op(self, node: str) -> str | None:
+        """Return the op of the split step that a node goes to, None if its copies are elsewhere."""
+        op, plan = self.op(node), self._wiring.plan
+        is_here = op not in plan.replicated if self._replica is None else plan.is_copied(op)
+        return self._wiring.copy(op, self._replica) if is_here else None
 
     def loop(self, loop: Loop) -> Loop:
         """Return a loop of the trace as one of the split step."""

@@ -46,8 +46,12 @@ _step: TracedStep | None = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedStep:
-    """A loaded step as it was traced: its concrete function, as a flat graph, as an op graph."""
+    """A loaded step as it was traced: its concrete function, as a flat graph, as an op graph.
 
+    ``path`` is the user's file.
+    """
+
+    path: Path
     loaded: LoadedStep
     function: Any
     flat: FlatStep
@@ -77,7 +81,7 @@ def trace_step(path: Path, loaded: LoadedStep) -> TracedStep:
         composites = composites_of(flat)
         graph = op_graph(flat, composites, text_bytes(flat.inputs, loaded.batches[0]))
     return TracedStep(
-        loaded=loaded, function=function, flat=flat, graph=graph, composites=composites
+        path=path, loaded=loaded, function=function, flat=flat, graph=graph, composites=composites
     )
 
 

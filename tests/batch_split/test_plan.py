@@ -6,7 +6,7 @@ import pytest
 from split_steps import op, training, wired
 
 from placement_advisor.batch_split.plan import plan_split
-from placement_advisor.batch_split.refusal import BatchSplitError
+from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph import Role
 
 
