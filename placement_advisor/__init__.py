@@ -1,7 +1,7 @@
 """Device-placement profiler and advisor for TensorFlow models.
 
-What is named here is public; it is imported when it is first asked for, and TensorFlow only by
-`place` when it is called. A model file that imports `Workload` pays for nothing else.
+What is named here is public; it is imported when it is first asked for, and TensorFlow only when
+`place` or `make_parallel` is called. A model file that imports `Workload` pays for nothing else.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ if TYPE_CHECKING:
     from placement_advisor.api import SearchResult, analyze, lower_bound, search, simulate
     from placement_advisor.cost.table import CostBasis, CostTable, OpCost
     from placement_advisor.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
-    from placement_advisor.errors import AdvisorError, PlacementError
+    from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
     from placement_advisor.graph import Edge, Op, OpGraph, Role
     from placement_advisor.placement import Placement
-    from placement_advisor.placing import place
+    from placement_advisor.placing import make_parallel, place
 
 _MODULES = {
     "api": ("SearchResult", "analyze", "lower_bound", "search", "simulate"),
     "cost.table": ("CostBasis", "CostTable", "OpCost"),
     "devices": ("Basis", "Cluster", "CopyWork", "Device", "Dispatch", "Link"),
-    "errors": ("AdvisorError", "PlacementError"),
+    "errors": ("AdvisorError", "BatchSplitError", "PlacementError"),
     "graph": ("Edge", "Op", "OpGraph", "Role"),
     "placement": ("Placement",),
-    "placing": ("place",),
+    "placing": ("make_parallel", "place"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "AdvisorError",
     "Basis",
+    "BatchSplitError",
     "Cluster",
     "CopyWork",
     "CostBasis",
@@ -52,6 +53,7 @@ __all__ = [
     "Workload",
     "analyze",
     "lower_bound",
+    "make_parallel",
     "place",
     "search",
     "simulate",

@@ -1,6 +1,6 @@
-"""Acting on a placement: the user's own step, placed, in the user's own process.
+"""The user's own step, placed or made parallel, in the user's own process.
 
-This is only the door: TensorFlow is imported when `place` is called, not before.
+This is only the door: TensorFlow is imported when one of these is called, not before.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from placement_advisor.placement import Placement
 
@@ -56,3 +56,43 @@ def place(
     if isinstance(placement, str):
         placement = Path(placement)
     return placed_step(step, placement, inputs, devices or {})
+
+
+def make_parallel(
+    fn: Any, devices: Sequence[str], ratios: Sequence[float] | None = None, *, inputs: Any = ()
+) -> Any:
+    """Return the user's own step as a `tf.function` that computes shares of the batch side by side.
+
+    ``fn`` is a function or `tf.function`, a Keras model, or a `Workload`; ``devices`` are devices
+    of this process (``["GPU:0", "GPU:1"]``). Each device computes its share of the samples, in
+    proportion to ``ratios`` (even without any), gradients included; the first device holds the
+    variables, merges what the others computed, weighted by samples, and makes the one update.
+
+    ``inputs`` are the step's arguments as for `place`: values or `tf.TensorSpec`s, the batch
+    first. Without any, they are those that the step or model declares. What is returned takes and
+    returns what the step does, for batches of that size; a compiled Keras model's ``fit`` uses it
+    from now on.
+
+    It computes what the step computes, up to rounding. Three things it does not: batch
+    normalization sees the samples of its replica only; random numbers (dropout) are others; and
+    what looks at samples together otherwise is refused. How tensors are merged is told from a step
+    on the first batch, which changes no variable.
+
+    Example::
+
+        @tf.function
+        def train_step(x, y): ...
+
+        train_step = placement_advisor.make_parallel(
+            train_step, ["GPU:0", "GPU:1"], ratios=[3, 2], inputs=(x, y)
+        )
+        loss = train_step(x, y)
+
+    Raises:
+        AdvisorError: the step cannot be traced; its batch cannot be split, or not so; a device is
+            missing. Nothing has changed then.
+    """
+    from placement_advisor.tf.place import parallel_step
+
+    given = [1.0] * len(devices) if ratios is None else list(ratios)
+    return parallel_step(fn, tuple(inputs), list(devices), given)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.batch_split.plan import SplitPlan, Tensor
+    from placement_advisor.graph import OpGraph
     from placement_advisor.tf.bundle import Bundle
     from placement_advisor.tf.captures import State
     from placement_advisor.tf.flat_step import FlatStep
@@ -232,17 +233,30 @@ def _mergings(
     may_differ = differs_by_nature(whole.graph, plan, wrong)
     for tensor in wrong:
         if isinf(found[tensor].difference) or not may_differ:
-            raise BatchSplitError(_not_mergeable(tensor, whole.flat))
+            raise BatchSplitError(_not_mergeable(tensor, whole.graph, whole.flat.outputs))
     return found
 
 
-def _not_mergeable(tensor: Tensor, step: FlatStep) -> str:
-    numbers = [i for i, name in enumerate(step.outputs) if _tensor(name) == tensor]
-    what = f"output {numbers[0]} ({tensor[0]!r})" if numbers else f"{tensor[0]!r}"
+def _not_mergeable(tensor: Tensor, graph: OpGraph, outputs: Sequence[str]) -> str:
+    what = repr(tensor[0])
+    for number, name in enumerate(outputs):
+        handed_on = _handed_on(_tensor(name), graph)
+        if tensor in handed_on:
+            what = f"output {number} ({handed_on[-1][0]!r})"
+            break
     return (
         f"{what} cannot be put together from shares of the batch: it holds no part for each "
         "sample, and is neither their mean nor their sum"
     )
+
+
+def _handed_on(output: Tensor, graph: OpGraph) -> list[Tensor]:
+    """Return an output of the step, and what it hands on, to the tensor that the user returned."""
+    found = [output]
+    while graph.op(found[-1][0]).kind == "Identity":
+        (edge, *_) = (e for e in graph.inputs_of(found[-1][0]) if not e.is_control)
+        found.append((edge.producer, edge.port))
+    return found
 
 
 def _node(tensor: Tensor, step: FlatStep) -> str:

@@ -84,11 +84,14 @@ def parallel_step(
     Raises:
         AdvisorError: the step cannot be traced, or its batch not be split.
     """
-    live = live_step(step, inputs)
+    _check_parallel(devices, ratios)
     here = [short_name(device.name) for device in tf.config.list_logical_devices()]
     real = real_devices(devices, here, {})
+    live = live_step(step, inputs)
     try:
-        split = split_step(live, shares_of(live.loaded.batch_size or 0, ratios))
+        if live.loaded.batch_size is None:
+            raise BatchSplitError("its inputs hold no batch")
+        split = split_step(live, shares_of(live.loaded.batch_size, ratios))
     except BatchSplitError as error:
         message = f"make_parallel: {live.loaded.name}: {error.message}"
         raise BatchSplitError(message, hint=error.hint) from None
@@ -96,6 +99,16 @@ def parallel_step(
     placement = split.split.placed(used, label="make_parallel", rationale="")
     run = _runner(live, split, split.specs, placement)
     return _taking_over(live, lambda given: run(split.divided(given)))
+
+
+def _check_parallel(devices: Sequence[str], ratios: Sequence[float]) -> None:
+    if len(devices) < 2:  # noqa: PLR2004 - what a split is
+        raise PlacementError("make_parallel needs two devices or more")
+    twice = next((name for i, name in enumerate(devices) if name in devices[:i]), None)
+    if twice is not None:
+        raise PlacementError(f"make_parallel: {twice} is given twice")
+    if len(ratios) != len(devices):
+        raise PlacementError(f"make_parallel: {len(ratios)} ratios for {len(devices)} devices")
 
 
 def _runner(

@@ -31,18 +31,19 @@ if TYPE_CHECKING:
 WORKERS = ("worker:0", "worker:1")
 
 
-def _two_cpus() -> None:
+def cpus(count: int) -> None:
+    """Cut this process's CPU into logical ones."""
     (cpu,) = tf.config.list_physical_devices("CPU")
-    two = [tf.config.LogicalDeviceConfiguration()] * 2
-    tf.config.set_logical_device_configuration(cpu, two)
+    logical = [tf.config.LogicalDeviceConfiguration()] * count
+    tf.config.set_logical_device_configuration(cpu, logical)
 
 
 def run_both_ways(name: str, seed: int | None, folder: str) -> dict[str, Any]:
     """Run the same steps as they are and placed, at random or (no seed) all on the second CPU."""
-    _two_cpus()
+    cpus(2)
     alone = STEPS_BY_NAME[name]()
-    own = _own_step(alone)
-    expected = [float(_loss(own(*_arguments(alone, batch)))) for batch in alone.batches]
+    own = own_step(alone)
+    expected = [float(_loss(own(*arguments(alone, batch)))) for batch in alone.batches]
 
     live = STEPS_BY_NAME[name]()
     objects = variables_of(live)
@@ -50,8 +51,8 @@ def run_both_ways(name: str, seed: int | None, folder: str) -> dict[str, Any]:
     path = Path(folder) / "placement.json"
     placement.save(path, live_step(live.step, live.batches[0]).graph, WORKERS)
     step = placement_advisor.place(live.step, path, *live.batches[0])
-    first, ran_on, copies = _watched(lambda: step(*_arguments(live, live.batches[0])))
-    rest = [step(*_arguments(live, batch)) for batch in live.batches[1:]]
+    first, ran_on, copies = watched(lambda: step(*arguments(live, live.batches[0])))
+    rest = [step(*arguments(live, batch)) for batch in live.batches[1:]]
     variables = variables_of(live)
     return {
         "expected": expected,
@@ -72,7 +73,7 @@ def run_both_ways(name: str, seed: int | None, folder: str) -> dict[str, Any]:
 
 def fit_placed() -> dict[str, Any]:
     """Fit a model as it is and placed; evaluate and predict afterwards."""
-    _two_cpus()
+    cpus(2)
     found: dict[str, Any] = {}
     for way in ("own", "placed"):
         live = STEPS_BY_NAME["shared_embedding"]()
@@ -92,25 +93,25 @@ def fit_placed() -> dict[str, Any]:
 
 def place_twice() -> tuple[list[float], list[float], str]:
     """Train half of the steps under one placement and half under another."""
-    _two_cpus()
+    cpus(2)
     losses: list[list[float]] = []
     for seeds in ((), (1, 2)):
         live = STEPS_BY_NAME["shared_embedding"]()
-        step = _own_step(live)
+        step = own_step(live)
         found = []
         for i, batch in enumerate(live.batches):
             if seeds and i in (0, 10):
                 graph = live_step(live.step, live.batches[0]).graph
                 placement = at_random(graph, WORKERS, seeds[i // 10])
                 step = placement_advisor.place(live.step, placement, *live.batches[0])
-            found.append(float(_loss(step(*_arguments(live, batch)))))
+            found.append(float(_loss(step(*arguments(live, batch)))))
         losses.append(found)
     return losses[0], losses[1], type(live.step).train_step.__qualname__
 
 
 def old_function_fails() -> str:
     """Call a function that was traced before its variables moved."""
-    _two_cpus()
+    cpus(2)
     live = STEPS_BY_NAME["tape_step"]()
     live.step(*live.batches[0])
     graph = live_step(live.step, live.batches[0]).graph
@@ -121,7 +122,7 @@ def old_function_fails() -> str:
 def refused(what: str) -> str:
     """Return the error that is raised for a placement that does not fit."""
     if what != "too few devices":
-        _two_cpus()
+        cpus(2)
     live = STEPS_BY_NAME["tape_step"]()
     graph = live_step(live.step, live.batches[0]).graph
     placement = at_random(graph, ("GPU:0", "GPU:1") if what == "no GPU" else WORKERS, 1)
@@ -145,7 +146,7 @@ def refused(what: str) -> str:
 
 def another_fingerprint(folder: str) -> str:
     """Place a step at other shapes than the placement file was written for."""
-    _two_cpus()
+    cpus(2)
     live = STEPS_BY_NAME["tape_step"]()
     graph = live_step(live.step, live.batches[0]).graph
     path = Path(folder) / "placement.json"
@@ -156,7 +157,7 @@ def another_fingerprint(folder: str) -> str:
 
 def placed_by_listing(name: str, seed: int) -> dict[str, Any]:
     """Trace a step under the listing of a placement; return where ops were asked to be."""
-    _two_cpus()
+    cpus(2)
     live = STEPS_BY_NAME[name]()
     graph = live_step(live.step, live.batches[0]).graph
     placement = _by_layer(graph, seed)
@@ -167,7 +168,7 @@ def placed_by_listing(name: str, seed: int) -> dict[str, Any]:
     # The listing takes stand-ins for GPUs, which are not here.
     runnable = listing.replace("/GPU:", "/CPU:")
     exec(compile(runnable, "how_to_split.py", "exec"), names)
-    batch = _arguments(live, live.batches[0])
+    batch = arguments(live, live.batches[0])
     traced = names["placed_step"].get_concrete_function(*batch)
     asked = {op.name: short_name(op.device) for op in traced.graph.get_operations()}
     wanted = {
@@ -204,14 +205,16 @@ def _placement(graph: OpGraph, seed: int | None) -> Placement:
     return at_random(graph, WORKERS[1:] if seed is None else WORKERS, seed or 0)
 
 
-def _own_step(live: Live) -> Any:
+def own_step(live: Live) -> Any:
+    """Return the step that the user would call."""
     if not isinstance(live.step, keras.Model):
         return live.step
     live.step.jit_compile = False
     return tf.function(live.step.train_step, autograph=False)
 
 
-def _arguments(live: Live, batch: tuple[Any, ...]) -> tuple[Any, ...]:
+def arguments(live: Live, batch: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what the step is called with for a batch."""
     return (batch,) if isinstance(live.step, keras.Model) else batch
 
 
@@ -219,7 +222,7 @@ def _loss(result: Any) -> Any:
     return result["loss"]
 
 
-def _watched(call: Callable[[], Any]) -> tuple[Any, dict[str, str], int]:
+def watched(call: Callable[[], Any]) -> tuple[Any, dict[str, str], int]:
     """Return the result of a first call, where its ops ran, and how often tensors crossed."""
     context.enable_run_metadata()
     try:

@@ -84,7 +84,7 @@ def test_a_function_traced_before_fails_instead_of_training_variables_nobody_see
             "another structure at a call",
             "PlacementError: the placed step takes other arguments: ",
         ),
-        ("no step", "ModelError: place: a int is no step"),
+        ("no step", "ModelError: a int is no step"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(

@@ -1,0 +1,175 @@
+"""What tests of `make_parallel` do in a child, which has two or three logical CPUs."""
+
+from __future__ import annotations
+
+import os
+import runpy
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from live_steps import BATCH, STEPS_BY_NAME, Live, variables_of
+from placed_live import arguments, cpus, own_step, watched
+
+import placement_advisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STEPS = 6
+TWO = ("CPU:0", "CPU:1")
+
+
+def keras_step() -> Live:
+    """A Keras model with an embedding, a metric that counts, and a penalty on its weights."""
+    keras.utils.set_random_seed(7)
+    ids = keras.Input((10,), dtype="int32", name="ids")
+    x = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(50, 8, name="words")(ids))
+    x = keras.layers.Dense(6, activation="relu", kernel_regularizer="l2", name="hidden")(x)
+    model = keras.Model(ids, keras.layers.Dense(3, activation="softmax", name="chances")(x))
+    model.compile(
+        keras.optimizers.Adam(0.01, clipnorm=0.05),
+        "sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+    )
+    random = np.random.default_rng(4)
+    batches = [
+        (random.integers(0, 50, (BATCH, 10)).astype(np.int32), random.integers(0, 3, BATCH))
+        for _ in range(STEPS)
+    ]
+    return Live(model, batches, [])
+
+
+def summed_loss() -> Live:
+    """A loss that is a sum over the batch, and the number of samples as the step sees it."""
+    weight = tf.Variable([[0.5], [0.25]], name="weight")
+
+    @tf.function
+    def train_step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((x @ weight - y) ** 2)
+        weight.assign_sub(0.01 * tape.gradient(loss, weight))
+        return {"loss": loss / tf.cast(tf.shape(x)[0], tf.float32), "predicted": x @ weight}
+
+    random = np.random.default_rng(5)
+    x = random.normal(size=(STEPS, BATCH, 2)).astype(np.float32)
+    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
+    return Live(train_step, list(zip(x, y, strict=True)), [weight])
+
+
+LIVE: dict[str, Callable[[], Live]] = {
+    "tape_step": STEPS_BY_NAME["tape_step"],
+    "looked_up": STEPS_BY_NAME["looked_up"],
+    "keras_step": keras_step,
+    "summed_loss": summed_loss,
+}
+
+
+def run_both_ways(name: str, ratios: list[float]) -> dict[str, Any]:
+    """Run the same steps as they are and parallel."""
+    cpus(len(ratios))
+    devices = [f"CPU:{i}" for i in range(len(ratios))]
+    alone, live = LIVE[name](), LIVE[name]()
+    own = own_step(alone)
+    expected = [_numbers(own(*arguments(alone, batch))) for batch in alone.batches[:STEPS]]
+    step = placement_advisor.make_parallel(live.step, devices, ratios, inputs=live.batches[0])
+    first, ran_on, _ = watched(lambda: step(*arguments(live, live.batches[0])))
+    rest = [step(*arguments(live, batch)) for batch in live.batches[1:STEPS]]
+    return {
+        "expected": expected,
+        "found": [_numbers(result) for result in (first, *rest)],
+        "differences": [
+            float(np.max(np.abs(one.numpy() - other.numpy())))
+            for one, other in zip(variables_of(alone), variables_of(live), strict=True)
+        ],
+        "moved": max(
+            float(np.max(np.abs(one.numpy() - other.numpy())))
+            for one, other in zip(variables_of(LIVE[name]()), variables_of(live), strict=False)
+        ),
+        "ran on": sorted(
+            {(name.split("/")[0], device) for name, device in ran_on.items() if "replica_" in name}
+        ),
+    }
+
+
+def fit_parallel() -> dict[str, Any]:
+    """Fit a model as it is and parallel."""
+    cpus(2)
+    found: dict[str, Any] = {}
+    for way in ("own", "parallel"):
+        live = keras_step()
+        x, y = (np.concatenate(parts) for parts in zip(*live.batches, strict=True))
+        data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)
+        if way == "parallel":
+            placement_advisor.make_parallel(live.step, TWO, inputs=live.batches[0])
+        history = live.step.fit(data, epochs=2, shuffle=False, verbose=0).history
+        found[way] = [*history["loss"], *history["accuracy"]]
+    return found
+
+
+def fit_parabola(path: str, steps: int) -> dict[str, Any]:
+    """Run the sample's steps as they are, and split in two."""
+    cpus(2)
+    os.environ["SAMPLE_SIZE"] = "full"
+    found = {}
+    for way in ("own", "parallel"):
+        sample = runpy.run_path(path)
+        step = sample["train_step"]
+        batches = list(sample["dataset"].take(steps))
+        if way == "parallel":
+            step = placement_advisor.make_parallel(step, TWO, inputs=batches[0])
+        for batch in batches:
+            step(*batch)
+        found[way] = sample["weights"].numpy().tolist()
+    return {**found, "steps": len(batches)}
+
+
+def _tower(x: Any) -> Any:
+    return tf.tanh(x @ tf.ones((4, 3)))
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "largest": lambda x: tf.reduce_max(_tower(x)),
+    "pairs": lambda x: _tower(x) @ tf.transpose(_tower(x)),
+    "normalized": lambda x: _tower(x) - tf.reduce_mean(_tower(x), 0),
+    "own share": lambda x: tf.reshape(x, (8, 4)) if x.shape[0] == 8 else tf.reshape(x, (7, 4)),
+}
+
+
+def refused(what: str) -> str:
+    """Return the error that is raised for what cannot be split."""
+    cpus(2)
+    x = np.random.default_rng(6).normal(size=(8, 4)).astype(np.float32)
+    arguments: dict[str, Any] = {"fn": lambda x: _tower(x), "devices": TWO, "inputs": (x,)}
+    changed = {
+        "too many devices": {"devices": ("CPU:0", "CPU:1", "CPU:2")},
+        "one device": {"devices": ("CPU:0",)},
+        "the same device twice": {"devices": ("CPU:0", "CPU:0")},
+        "too many ratios": {"ratios": (1, 1, 1)},
+        "no share": {"ratios": (1000, 1)},
+        "zero": {"ratios": (1, 0)},
+        "tiny batch": {"inputs": (x[:1],)},
+        "no batch": {"fn": lambda: tf.ones(3), "inputs": ()},
+        "lone number": {"fn": lambda x: x + 1, "inputs": (tf.constant(1.0),)},
+    }
+    arguments |= changed.get(what, {"fn": REFUSED.get(what)})
+    try:
+        placement_advisor.make_parallel(**arguments)
+    except placement_advisor.AdvisorError as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def predictions(ratios: list[float]) -> float:
+    """Return how far predictions of a function that trains nothing are from its own."""
+    cpus(len(ratios))
+    x = np.random.default_rng(6).normal(size=(9, 4)).astype(np.float32)
+    devices = [f"CPU:{i}" for i in range(len(ratios))]
+    step = placement_advisor.make_parallel(_tower, devices, ratios, inputs=(x,))
+    return float(np.max(np.abs(step(x) - _tower(x))))
+
+
+def _numbers(result: Any) -> list[float]:
+    leaves = [leaf for leaf in tf.nest.flatten(result) if leaf is not None]
+    return [float(number) for leaf in leaves for number in np.ravel(leaf)]

@@ -1,0 +1,75 @@
+"""`placement_advisor.make_parallel`, on logical CPUs: shares side by side, the same results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from placement_advisor.children import Child
+
+_LIMIT_S = 120.0
+TOLERANCE = 2e-5
+PARABOLA = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
+
+
+@pytest.mark.parametrize("ratios", [[1, 1], [3, 1], [2, 1, 1]])
+@pytest.mark.parametrize("name", ["tape_step", "looked_up", "keras_step", "summed_loss"])
+def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
+    child: Child, name: str, ratios: list[float]
+) -> None:
+    found: Any = child.call("parallel_live:run_both_ways", name, ratios, time_limit_s=_LIMIT_S)
+    assert isinstance(found, dict), found
+    for ours, theirs in zip(found["found"], found["expected"], strict=True):
+        assert ours == pytest.approx(theirs, rel=TOLERANCE, abs=TOLERANCE)
+    assert max(found["differences"]) <= TOLERANCE
+    assert found["moved"] > 100 * TOLERANCE
+    replicas = range(len(ratios))
+    own = {(f"replica_{i}", f"CPU:{i}") for i in replicas}
+    # What looks rows up stands with the variable.
+    assert own <= set(found["ran on"]) <= own | {(f"replica_{i}", "CPU:0") for i in replicas}
+
+
+def test_a_function_without_training_has_its_outputs_put_together(child: Child) -> None:
+    assert child.call("parallel_live:predictions", [2, 1, 1], time_limit_s=_LIMIT_S) <= 1e-6
+
+
+def test_fit_trains_with_the_parallel_step(child: Child) -> None:
+    found: Any = child.call("parallel_live:fit_parallel", time_limit_s=_LIMIT_S)
+    assert isinstance(found, dict), found
+    assert found["parallel"] == pytest.approx(found["own"], rel=TOLERANCE)
+
+
+def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
+    found: Any = child.call("parallel_live:fit_parabola", str(PARABOLA), 1_000, time_limit_s=300.0)
+    assert isinstance(found, dict), found
+    assert found["steps"] == 1_000
+    np.testing.assert_allclose(found["parallel"], found["own"], atol=1e-4)
+    np.testing.assert_allclose(found["parallel"], [5, 0, 3], atol=0.2)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("largest", "BatchSplitError: make_parallel: <lambda>: output 0 ('Max') cannot be put"),
+        ("pairs", "holds a number for each pair of samples"),
+        ("normalized", "output 0 ('sub') cannot be put together from shares of the batch"),
+        ("no batch", "its inputs hold no batch"),
+        ("lone number", "its inputs hold no batch"),
+        ("own share", "it takes no batch of 4: "),
+        ("too many devices", "PlacementError: "),
+        ("one device", "make_parallel needs two devices or more"),
+        ("the same device twice", "CPU:0 is given twice"),
+        ("too many ratios", "3 ratios for 2 devices"),
+        ("no share", "share of device 1 in a batch of 8 rounds to no sample"),
+        ("zero", "0 is not a positive number"),
+        ("tiny batch", "a batch of 1 has less than one sample for each of 2 devices"),
+    ],
+)
+def test_what_cannot_be_split_is_said_with_its_reason(
+    child: Child, what: str, message: str
+) -> None:
+    assert message in child.call("parallel_live:refused", what, time_limit_s=_LIMIT_S)
