@@ -47,7 +47,8 @@ class Candidate:
 
     ``comparison`` is None for the single device itself and where nothing was measured.
     ``predicted_ratio`` is None for the single device and where nothing was predicted.
-    ``by_layer`` is `Placement.by_layer`, in graph order, for reports that do not see the graph.
+    ``by_layer`` is `Placement.by_layer`, in graph order, for reports that do not see the graph. A
+    split of the batch has none, but the ``samples`` of each device.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Candidate:
     failure: Failure | None
     by_layer: Mapping[str, str] | None = None
     predicted_ratio: PredictedRatio | None = None
+    samples: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

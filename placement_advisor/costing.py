@@ -11,25 +11,31 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from placement_advisor.batch_split.programs import share_folder
 from placement_advisor.calibration import Calibration, stored_calibration
 from placement_advisor.candidates import single
 from placement_advisor.children import ChildFailure
 from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.cost.measured import dispatch_overhead_ns, measured_costs, with_members
-from placement_advisor.errors import TestbedError
+from placement_advisor.cost.measured import (
+    dispatch_overhead_ns,
+    measured_costs,
+    ns_per_byte,
+    with_members,
+)
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.errors import BatchSplitError, TestbedError
 from placement_advisor.fingerprints import calibration_fingerprint
+from placement_advisor.graph import Role
 from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
-    from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
     from placement_advisor.testbed import Testbed, TestbedPlan
-    from placement_advisor.tf.answers import Traced
-    from placement_advisor.trial import Trial, Watcher
+    from placement_advisor.tf.answers import Traced, TracedSplit
+    from placement_advisor.trial import Entry, Trial, Watcher
 
 # Where one reference product in ten takes this much longer than the middle one, the machine had
 # other work: good enough for now, as the model will have met the same, but not for later.
@@ -47,6 +53,7 @@ class Costing:
 
     costs: CostTable
     cluster: Cluster
+    step_overhead_ns: int
 
 
 def calibrated(testbed: Testbed, watcher: Watcher, *, anew: bool = False) -> Calibration:
@@ -81,28 +88,66 @@ def measure_costs(
     Raises:
         TestbedError: the model does not run there.
     """
-    names = [device.name for device in plan.devices]
-    entry = trial.enter(single.on_device(traced.graph, names[0]))
-    step_ns = trial.settle(entry)
-    if entry.failure is None:
-        trial.profile(entry)
-    # Once more, since the machine may have been slow for a while.
-    again_ns = trial.settle(entry)
-    if step_ns is None or again_ns is None or entry.failure or entry.profile is None:
-        reason = entry.failure.message if entry.failure else "the profile shows no step"
-        raise TestbedError(f"the model does not run on one device of testbed {plan.kind}: {reason}")
+    device = plan.devices[0].name
+    entry = trial.enter(single.on_device(traced.graph, device))
+    step_ns = trial.examine(entry)
+    if step_ns is None or entry.profile is None:
+        raise TestbedError(
+            f"the model does not run on one device of testbed {plan.kind}: {_reason(entry)}"
+        )
     calibration = calibration.at_speed(trial.speed() or calibration.reference_ns)
-    op_ns = with_members(entry.profile.op_ns, traced.members)
-    costs = measured_costs(traced.graph, op_ns)
-    in_ops_ns = round(median((step_ns, again_ns))) - calibration.step_overhead_ns
+    costs = measured_costs(traced.graph, with_members(entry.profile.op_ns, traced.members))
+    in_ops_ns = step_ns - calibration.step_overhead_ns
     overhead_ns = dispatch_overhead_ns(
         in_ops_ns=in_ops_ns, compute_ns=costs.total_ns, op_count=len(costs.costs)
     )
     launch_ns = min(overhead_ns, MAX_DISPATCH_NS)
-    rest_ns = in_ops_ns - launch_ns * len(costs.costs)
-    if rest_ns > 0 and costs.total_ns:
-        costs = costs.scaled(rest_ns / costs.total_ns)
+    cluster = calibrated_cluster(plan.devices, calibration, launch_overhead_ns=launch_ns)
     return Costing(
-        costs=costs,
-        cluster=calibrated_cluster(plan.devices, calibration, launch_overhead_ns=launch_ns),
+        costs=_filling(costs, in_ops_ns, launch_ns),
+        cluster=cluster,
+        step_overhead_ns=calibration.step_overhead_ns,
     )
+
+
+def measure_split_costs(
+    trial: Trial, traced: TracedSplit, costing: Costing
+) -> CostTable | BatchSplitError:
+    """Run each share of a batch on the first device; return the costs of the split step.
+
+    What is shared costs what it does in the unsplit step. What joins shares has run nowhere yet; it
+    costs for each byte what element by element ops were measured to cost.
+    """
+    device = costing.cluster.devices[0]
+    tables: dict[int, CostTable] = {}
+    for samples, share in traced.shares.items():
+        alone = replace(single.on_device(share.graph, device.name), label=f"{samples} samples")
+        entry, step_ns = trial.probe(alone, share_folder(samples))
+        if step_ns is None or entry.profile is None:
+            return BatchSplitError(f"a share of {samples} samples does not run: {_reason(entry)}")
+        costs = measured_costs(share.graph, with_members(entry.profile.op_ns, share.members))
+        in_ops_ns = step_ns - costing.step_overhead_ns
+        tables[samples] = _filling(costs, in_ops_ns, device.launch_overhead_ns)
+    shares = [(share.graph, tables[samples]) for samples, share in traced.shares.items()]
+    per_byte = ns_per_byte(shares)
+    found = {}
+    for op in traced.split.graph.ops:
+        if op.name in traced.split.source:
+            replica, name = traced.split.source[op.name]
+            table = costing.costs if replica is None else tables[traced.samples[replica]]
+            if name in table.costs:
+                found[op.name] = table.costs[name]
+        elif op.role is not Role.CONSTANT:
+            time_ns = round((op.bytes_accessed or 0) * per_byte)
+            found[op.name] = OpCost(time_ns=time_ns, basis=CostBasis.GUESSED)
+    return CostTable(costs=found)
+
+
+def _filling(costs: CostTable, in_ops_ns: int, launch_ns: int) -> CostTable:
+    """Return op times that fill a step together with their launches."""
+    rest_ns = in_ops_ns - launch_ns * len(costs.costs)
+    return costs.scaled(rest_ns / costs.total_ns) if rest_ns > 0 and costs.total_ns else costs
+
+
+def _reason(entry: Entry) -> str:
+    return entry.failure.message if entry.failure else "the profile shows no step"

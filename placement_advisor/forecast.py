@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import Bound, Failure, FailureKind
+from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.bounds.bound import bound_step
 from placement_advisor.candidates import searched
 from placement_advisor.candidates.families import FAMILIES, propose
+from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.certificate import write_certificate
 from placement_advisor.compare import WORTHWHILE_RATIO
+from placement_advisor.errors import BatchSplitError
 from placement_advisor.placement import Placement
 from placement_advisor.report.tables import CERTIFICATE, GRAPH
 from placement_advisor.report.write import write_prediction
@@ -23,20 +26,29 @@ from placement_advisor.solvers.latency import least_step
 from placement_advisor.trial import BASELINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.candidates.not_applicable import NotApplicable
+    from placement_advisor.cost.table import CostTable
     from placement_advisor.elsewhere import Prices
     from placement_advisor.graph import OpGraph
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.solvers.effort import Effort
+    from placement_advisor.tf.answers import TracedSplit
 
 # Where copies cost so much of what they cost here, a split is looked for that may win there.
 _FASTER = (0.1, 0.001)
 _UNITS_FOR_FASTER = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedSplit:
+    """A step whose batch is split, with what its ops cost on each device and host."""
+
+    traced: TracedSplit
+    costs: Mapping[str, CostTable]
 
 
 class Forecast:
@@ -53,17 +65,26 @@ class Forecast:
         families: Sequence[str],
         effort: Effort,
         folder: Path,
+        split: PricedSplit | BatchSplitError | None = None,
     ) -> None:
-        """Find the candidates, and make ready to simulate them with costs that may be wrong."""
+        """Find the candidates, and make ready to simulate them with costs that may be wrong.
+
+        ``split`` has the step with its batch split, or says why there is none; None if that was not
+        asked for.
+        """
         self._graph, self._prices, self._folder = graph, prices, folder
         self.cluster = prices.cluster
         self.simulator = Simulator(graph, prices.costs, prices.cluster)
         self._layer_of = searched.layers_of(graph)
+        self.split: TracedSplit | None = None
+        self._split_simulator: Simulator | None = None
         known = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
         alone = known[BASELINE]
         assert isinstance(alone, Placement)
         if SEARCHED in families:
             known |= self._search(known, effort)
+        if split is not None:
+            known[BATCH] = self._batch(split)
         share = min(effort.units, _UNITS_FOR_FASTER)
         self._effort_for_faster_links = replace(effort, units=share)
         self.proposed = {
@@ -84,10 +105,11 @@ class Forecast:
     def predict(self, label: str) -> None:
         """Simulate a candidate and write the prediction down."""
         placement = self.placements[label]
-        schedule = self.simulator.schedule(placement)
+        simulator = self._split_simulator if label == BATCH else None
+        schedule = (simulator or self.simulator).schedule(placement)
         self.predicted[label] = schedule
         if label != BASELINE:
-            self.ratios[label] = self._sensitivity.ratio(placement)
+            self.ratios[label] = self._sensitivity.ratio(placement, simulator)
         path = self._folder / "predictions" / f"{label}.json"
         write_prediction(schedule, self.ratios.get(label), path)
 
@@ -109,7 +131,8 @@ class Forecast:
 
     def break_even(self, batch_size: int | None) -> BreakEven | None:
         """Sweep what would have to change for a split to win, of those that fit."""
-        fits = {n: p for n, p in self.placements.items() if self.too_large(n) is None}
+        own = self._of_whole_batch()
+        fits = {n: p for n, p in own.items() if self.too_large(n) is None}
         baseline = fits.pop(BASELINE, None)
         if baseline is None:
             return None
@@ -124,6 +147,27 @@ class Forecast:
             worthwhile_ratio=WORTHWHILE_RATIO,
         )
 
+    def graph_of(self, label: str) -> OpGraph:
+        """Return the graph that a candidate's placement is of."""
+        if label == BATCH and self.split is not None:
+            return self.split.split.graph
+        return self._graph
+
+    def _of_whole_batch(self) -> dict[str, Placement]:
+        """Return the candidates that place the step as it was traced."""
+        return {n: p for n, p in self.placements.items() if n != BATCH}
+
+    def _batch(self, split: PricedSplit | BatchSplitError) -> Placement | NotApplicable:
+        if isinstance(split, BatchSplitError):
+            return NotApplicable(family=BATCH, reason=split.message)
+        devices = self.cluster.device_names()
+        graph, samples = split.traced.split.graph, split.traced.samples
+        self.split = split.traced
+        self._split_simulator = Simulator(graph, split.costs, self.cluster)
+        shares = " + ".join(map(str, samples))
+        reason = f"{shares} samples side by side, one update of the variables on {devices[0]}"
+        return split.traced.split.placed(devices[: len(samples)], label=BATCH, rationale=reason)
+
     def _for_faster_links(self) -> Iterator[Placement]:
         """Yield what a search finds where copies cost less than here: splits that may win then."""
         for factor in _FASTER:
@@ -132,7 +176,7 @@ class Forecast:
                 self._graph,
                 cluster,
                 self.simulator.on(cluster),
-                tuple(self.placements.values()),
+                tuple(self._of_whole_batch().values()),
                 self._layer_of,
                 self._effort_for_faster_links,
             )
@@ -165,7 +209,7 @@ class Forecast:
     def _save_placements(self) -> None:
         folder = self._folder / "placements"
         folder.mkdir()
-        for label, placement in self.placements.items():
+        for label, placement in self._of_whole_batch().items():
             placement.check(self._graph, self.cluster.place_names())
             hosts = (host.name for host in self.cluster.hosts)
             used = set(placement.device_of.values())

@@ -15,8 +15,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor.batch_split.shares import shares_of
+from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.calibration import calibration_file, stored_calibration
-from placement_advisor.candidates.families import check_names
+from placement_advisor.candidates.families import NAMES, check_names
 from placement_advisor.children import Child, ChildFailure, preload
 from placement_advisor.clock import Clock
 from placement_advisor.cost.calibrated import calibrated_cluster
@@ -27,7 +29,7 @@ from placement_advisor.cost.calibration_summary import (
 )
 from placement_advisor.costing import calibrated
 from placement_advisor.elsewhere import read_elsewhere
-from placement_advisor.errors import AdvisorError, ModelError, TestbedError
+from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, TestbedError
 from placement_advisor.fingerprints import calibration_fingerprint
 from placement_advisor.graph import OpGraph
 from placement_advisor.model_source import source_kind
@@ -36,16 +38,18 @@ from placement_advisor.output_folder import output_folder
 from placement_advisor.placement import Placement
 from placement_advisor.report.write import write_analysis, write_reports
 from placement_advisor.study import AnalyzeOptions, Study
-from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
+from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed
 from placement_advisor.user_code import is_user_code
 
 if TYPE_CHECKING:
     from placement_advisor.analysis import Analysis
     from placement_advisor.model_source import ModelSource
-    from placement_advisor.tf.answers import Traced
+    from placement_advisor.testbed import TestbedPlan
+    from placement_advisor.tf.answers import Traced, TracedSplit
     from placement_advisor.trial import Watcher
 
 _TRACER = "placement_advisor.tf.tracer"
+_SPLITTER = "placement_advisor.tf.batch_split"
 
 
 def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
@@ -76,9 +80,12 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
         bundle = scratch / "bundle"
         bundle.mkdir()
         traced = traced_model(options.source, bundle, loader, clock, watcher)
-        study = Study(options, plan, traced, staging, clock, watcher, elsewhere)
-        if plan.not_run is None:
-            testbed = Testbed(plan, bundle=bundle, graph=traced.graph, scratch=scratch)
+        runs = plan.not_run is None
+        split = split_batch(options, plan, traced, bundle if runs else None, loader, clock, watcher)
+        study = Study(options, plan, traced, staging, bundle, clock, watcher, elsewhere, split)
+        if runs:
+            testbed = Testbed(plan, scratch=scratch)
+            testbed.add_program(STEP, bundle, traced.graph)
             stack.callback(testbed.close)
             study.run(testbed, loader)
         else:
@@ -123,6 +130,41 @@ def traced_model(
         )
         traced: Traced = _must_answer(answer, source, "tracing")
     return traced
+
+
+def split_batch(
+    options: AnalyzeOptions,
+    plan: TestbedPlan,
+    traced: Traced,
+    bundle: Path | None,
+    loader: Child,
+    clock: Clock,
+    watcher: Watcher,
+) -> TracedSplit | BatchSplitError | None:
+    """Split the batch of the traced model evenly among the devices; None if nobody asked for it.
+
+    What is needed to run it goes into folders within ``bundle``; without that, no step runs.
+    """
+    if BATCH not in (options.candidates or NAMES):
+        return None
+    if traced.batch_size is None:
+        return BatchSplitError("the size of the batch is not known")
+    try:
+        samples = shares_of(traced.batch_size, [1.0] * len(plan.devices))
+    except BatchSplitError as error:
+        return error
+    with clock.stage("trace"):
+        watcher.working("splitting the batch", 0, 1)
+        answer = loader.call(
+            f"{_SPLITTER}:split_workload",
+            samples,
+            None if bundle is None else str(bundle),
+            time_limit_s=options.source.time_limit_s,
+        )
+    if isinstance(answer, ChildFailure):
+        return BatchSplitError(f"splitting it failed: {answer.message}")
+    found: TracedSplit | BatchSplitError = answer
+    return found
 
 
 def trace(source: ModelSource, output: Path, watcher: Watcher) -> Traced:

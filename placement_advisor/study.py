@@ -10,29 +10,33 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor import __version__
 from placement_advisor.advice.findings.evidence import Evidence, gather
 from placement_advisor.advice.findings.rules import find_all
-from placement_advisor.advice.how import how_to_split
+from placement_advisor.advice.how import how_to_split, how_to_split_batch
 from placement_advisor.advice.recommend import recommend
 from placement_advisor.analysis import (
     Analysis,
     Candidate,
     Failure,
     FailureKind,
+    HowToSplit,
     ModelSummary,
     TestbedSummary,
 )
 from placement_advisor.batch_sizes import batch_points
+from placement_advisor.batch_split.programs import SPLIT, share_folder
+from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.choose import to_run
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, NAMES
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import Child, ChildFailure
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.costing import calibrated, measure_costs
+from placement_advisor.costing import calibrated, measure_costs, measure_split_costs
 from placement_advisor.elsewhere import ASSUMED_DOUBT, Prices
+from placement_advisor.errors import BatchSplitError
 from placement_advisor.fingerprints import testbed_fingerprint
-from placement_advisor.forecast import Forecast
+from placement_advisor.forecast import Forecast, PricedSplit
 from placement_advisor.simulator.sensitivity import Doubt
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.tf.answers import RunFailure, TracedSplit
 from placement_advisor.trial import BASELINE, Entry, Trial, failure_of
 
 if TYPE_CHECKING:
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.clock import Clock
     from placement_advisor.cost.batch import Throughput
+    from placement_advisor.costing import Costing
     from placement_advisor.elsewhere import Elsewhere
     from placement_advisor.graph import OpGraph
     from placement_advisor.input_timing import InputTiming
@@ -84,14 +89,21 @@ class Study:
         plan: TestbedPlan,
         traced: Traced,
         staging: Path,
+        bundles: Path,
         clock: Clock,
         watcher: Watcher,
         elsewhere: Elsewhere | None = None,
+        split: TracedSplit | BatchSplitError | None = None,
     ) -> None:
-        """Take what was asked, planned and traced, and what is to be predicted for and not run."""
+        """Take what was asked, planned and traced, and what is to be predicted for and not run.
+
+        ``split`` is the step with its batch split, None if that was not asked for.
+        """
+        self._split = split
         self._elsewhere = elsewhere
         self._options, self._plan, self._traced = options, plan, traced
         self._staging, self._clock, self._watcher = staging, clock, watcher
+        self._bundles = bundles
         self._forecast: Forecast | None = None
         self._trial: Trial | None = None
         self._as_is: list[int] = []
@@ -113,7 +125,12 @@ class Study:
             costs = roofline_by_place(self._graph, cluster)
             prices = Prices(cluster=cluster, costs=costs, doubt=ASSUMED_DOUBT)
         self._warnings += prices.notes
-        self._foresee(prices)
+        split = self._split
+        if isinstance(split, TracedSplit):
+            costs = roofline_by_place(split.split.graph, prices.cluster)
+            self._foresee(prices, PricedSplit(traced=split, costs=costs))
+        else:
+            self._foresee(prices, split)
         for label in self._known.placements:
             self._predict(label)
 
@@ -127,14 +144,15 @@ class Study:
             self._watcher.working("measuring op times on one device", 0, 1)
             self._trial = Trial(testbed, steps=self._options.steps, watcher=self._watcher)
             costing = measure_costs(self._trial, self._plan, self._traced, calibration)
+            split = self._priced_split(testbed, costing)
         costs = costing.costs.everywhere(costing.cluster)
-        self._foresee(Prices(cluster=costing.cluster, costs=costs, doubt=MEASURED_DOUBT))
+        self._foresee(Prices(cluster=costing.cluster, costs=costs, doubt=MEASURED_DOUBT), split)
         for label in self._known.placements:
             self._predict(label)
         chosen = self._to_run()
         for i, label in enumerate(chosen):
             self._watcher.working("preparing", i, len(chosen), label)
-            self._trial.enter(self._known.placements[label])
+            self._enter(self._known.placements[label])
         with self._clock.stage("run"):
             self._time_as_is(loader, 0)
             self._as_is.clear()  # The first call traces.
@@ -146,6 +164,31 @@ class Study:
         with self._clock.stage("profile"):
             self._trial.profile_all()
         testbed.close()
+
+    def _priced_split(
+        self, testbed: Testbed, costing: Costing
+    ) -> PricedSplit | BatchSplitError | None:
+        split = self._split
+        if not isinstance(split, TracedSplit):
+            return split
+        assert self._trial is not None
+        self._watcher.working("measuring op times on shares of the batch", 0, 1)
+        testbed.add_program(SPLIT, self._bundles / SPLIT, split.split.graph)
+        for samples, share in split.shares.items():
+            name = share_folder(samples)
+            testbed.add_program(name, self._bundles / name, share.graph)
+        costs = measure_split_costs(self._trial, split, costing)
+        if isinstance(costs, BatchSplitError):
+            return costs
+        return PricedSplit(traced=split, costs=costs.everywhere(costing.cluster))
+
+    def _enter(self, placement: Placement) -> None:
+        assert self._trial is not None
+        split = self._known.split
+        if placement.family == BATCH and split is not None:
+            self._trial.enter(placement, SPLIT, may_differ=split.may_differ)
+        else:
+            self._trial.enter(placement)
 
     def analysis(self) -> Analysis:
         """Put everything together."""
@@ -173,8 +216,14 @@ class Study:
             timings_ns=self._clock.timings_ns(),
             how=None
             if recommended is None or recommended.family in BAD_ON_PURPOSE
-            else how_to_split(self._graph, recommended),
+            else self._how(recommended),
         )
+
+    def _how(self, placement: Placement) -> HowToSplit:
+        split = self._known.split
+        if placement.family == BATCH and split is not None:
+            return how_to_split_batch(placement.label, split.samples, self._known.cluster)
+        return how_to_split(self._graph, placement)
 
     def _evidence(self, candidates: tuple[Candidate, ...]) -> Evidence:
         """Return what rules may look at."""
@@ -195,13 +244,13 @@ class Study:
         assert self._forecast is not None
         return self._forecast
 
-    def _foresee(self, prices: Prices) -> None:
+    def _foresee(self, prices: Prices, split: PricedSplit | BatchSplitError | None) -> None:
         """Find the candidates."""
         families = self._options.candidates or NAMES
         self._watcher.working("searching placements", 0, 1)
         with self._clock.stage("search"):
             self._forecast = Forecast(
-                self._graph, prices, families, self._options.effort, self._staging
+                self._graph, prices, families, self._options.effort, self._staging, split
             )
 
     def _predict(self, label: str) -> None:
@@ -271,13 +320,16 @@ class Study:
                 comparison=None,
                 failure=Failure(kind=FailureKind.NOT_APPLICABLE, message=proposal.reason),
             )
+        split = self._known.split
+        samples = split.samples if split is not None and proposal.family == BATCH else None
         profile_run = self._keep_profile(name, entry) if entry and entry.files else None
         return Candidate(
             name=name,
             family=proposal.family,
             rationale=proposal.rationale,
             placement=proposal,
-            by_layer=proposal.by_layer(self._graph),
+            by_layer=None if samples else proposal.by_layer(self._graph),
+            samples=samples,
             predicted=self._known.predicted.get(name),
             predicted_ratio=self._known.ratios.get(name),
             measured=entry.measurement(profile_run) if entry else None,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph import OpGraph
 
+# The program that is the step as it was traced; a split of the batch is another one.
+STEP = "step"
 _RUNNER = "placement_advisor.tf.runner"
 _WORKER = "placement_advisor.tf.worker"
 _NETWORK = "placement_advisor.tf.private_network"
@@ -125,18 +127,12 @@ class Testbed:
 
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
 
-    def __init__(
-        self,
-        plan: TestbedPlan,
-        *,
-        scratch: Path,
-        bundle: Path | None = None,
-        graph: OpGraph | None = None,
-    ) -> None:
-        """Prepare a testbed that runs a bundle, or none; ``scratch`` holds logs and profiles."""
+    def __init__(self, plan: TestbedPlan, *, scratch: Path) -> None:
+        """Prepare a testbed; ``scratch`` holds logs and profiles."""
         self.plan = plan
         self.warnings: tuple[str, ...] = ()
-        self._bundle, self._graph, self._scratch = bundle, graph, scratch
+        self._scratch = scratch
+        self._programs: dict[str, tuple[str, OpGraph]] = {}
         self._client: Child | None = None
         self._workers: tuple[Child, ...] = ()
         self._starts = 0
@@ -177,8 +173,6 @@ class Testbed:
         self._must(
             client.call(
                 f"{_RUNNER}:open_runner",
-                None if self._bundle is None else str(self._bundle),
-                self._graph,
                 target,
                 names,
                 host,
@@ -187,6 +181,18 @@ class Testbed:
             ),
             client,
         )
+        for name, program in self._programs.items():
+            self._open(client, name, *program)
+
+    def add_program(self, name: str, bundle: Path, graph: OpGraph) -> None:
+        """Make a bundle known that candidates can run, by a name of its own.
+
+        Raises:
+            TestbedError: it cannot be loaded.
+        """
+        self._programs[name] = str(bundle), graph
+        if self._client is not None:
+            self._open(self._client, name, str(bundle), graph)
 
     def call(self, function: str, *args: Any, time_limit_s: float) -> Any:
         """Call a function of the runner; a `ChildFailure` means that the testbed is down."""
@@ -242,6 +248,10 @@ class Testbed:
         for child in self._children():
             child.close()
         self._client, self._workers = None, ()
+
+    def _open(self, client: Child, name: str, bundle: str, graph: OpGraph) -> None:
+        function = f"{_RUNNER}:open_program"
+        self._must(client.call(function, name, bundle, graph, time_limit_s=_START_LIMIT_S), client)
 
     def _children(self) -> tuple[Child, ...]:
         return (*self._workers, self._client) if self._client else self._workers

@@ -19,7 +19,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.measure import Measurement
 from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.steps import read_worker_steps
-from placement_advisor.testbed import ProfileFiles, TestbedKind
+from placement_advisor.testbed import STEP, ProfileFiles, TestbedKind
 from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class Entry:
     """One candidate's way through the trial."""
 
     placement: Placement
+    program: str = STEP
+    may_differ: bool = False
     prepared: Prepared | None = None
     warmup_ns: list[int] = field(default_factory=list)
     rounds: list[tuple[int, ...]] = field(default_factory=list)
@@ -93,9 +95,14 @@ class Trial:
         self.entries: dict[str, Entry] = {}
         self._testbed, self._steps, self._watcher = testbed, steps, watcher
 
-    def enter(self, placement: Placement) -> Entry:
-        """Prepare a candidate, verify its results against the first one's, warm it up."""
-        entry = Entry(placement=placement)
+    def enter(
+        self, placement: Placement, program: str = STEP, *, may_differ: bool = False
+    ) -> Entry:
+        """Prepare a candidate, verify its results against the first one's, warm it up.
+
+        Results that ``may_differ`` by nature put no candidate out.
+        """
+        entry = Entry(placement=placement, program=program, may_differ=may_differ)
         self.entries[placement.label] = entry
         self._prepare(entry)
         if entry.failure is None:
@@ -103,6 +110,27 @@ class Trial:
         if entry.failure is None:
             self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
         return entry
+
+    def probe(self, placement: Placement, program: str) -> tuple[Entry, int | None]:
+        """Return what `examine` finds of a step that is no candidate; it is gone afterwards."""
+        entry = Entry(placement=placement, program=program)
+        self._prepare(entry)
+        self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
+        step_ns = self.examine(entry)
+        if entry.failure is None:
+            self._testbed.call("discard", placement.label, time_limit_s=_CALL_LIMIT_S)
+        return entry, step_ns
+
+    def examine(self, entry: Entry) -> int | None:
+        """Profile a candidate and return its median step time, None if it fails."""
+        before_ns = self.settle(entry)
+        if entry.failure is None:
+            self.profile(entry)
+        # Once more, since the machine may have been slow for a while.
+        after_ns = self.settle(entry)
+        if before_ns is None or after_ns is None or entry.failure is not None:
+            return None
+        return round(median((before_ns, after_ns)))
 
     def settle(self, entry: Entry) -> int | None:
         """Run steps until they are steady and return their median time, None if one fails.
@@ -211,7 +239,9 @@ class Trial:
 
     def _call_prepare(self, entry: Entry) -> Any:
         label, device_of = entry.placement.label, dict(entry.placement.device_of)
-        return self._testbed.call("prepare", label, device_of, time_limit_s=_CALL_LIMIT_S)
+        return self._testbed.call(
+            "prepare", label, device_of, entry.program, time_limit_s=_CALL_LIMIT_S
+        )
 
     @property
     def _reference(self) -> Entry:
@@ -232,7 +262,7 @@ class Trial:
         if answer is None:
             return
         entry.difference = answer.relative
-        if not answer.relative <= RESULT_TOLERANCE:
+        if not answer.relative <= RESULT_TOLERANCE and not entry.may_differ:
             entry.failure = Failure(
                 kind=FailureKind.WRONG_RESULT,
                 message=(

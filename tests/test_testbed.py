@@ -105,12 +105,7 @@ KILLED = ChildFailure(
 
 
 def testbed_of(client: Any, *workers: Any, scratch: Path) -> Testbed:
-    testbed = Testbed(
-        plan_testbed(TestbedKind.LOGICAL_CPUS, 2),
-        bundle=scratch,
-        graph=None,  # type: ignore[arg-type]
-        scratch=scratch,
-    )
+    testbed = Testbed(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), scratch=scratch)
     testbed._client, testbed._workers = client, workers
     return testbed
 
@@ -155,12 +150,7 @@ def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
     fork_server: None, two_cores: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(testbed_module, "_WORKER", "failing_parts")
-    testbed = Testbed(
-        plan_testbed(TestbedKind.WORKERS, 2),
-        bundle=tmp_path,
-        graph=None,  # type: ignore[arg-type]
-        scratch=tmp_path,
-    )
+    testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=tmp_path)
     with pytest.raises(
         TestbedError, match=r"worker:\d did not start: worker:\d exited with status 5"
     ):

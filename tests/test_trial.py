@@ -12,7 +12,7 @@ from placement_advisor.analysis import FailureKind
 from placement_advisor.children import ChildFailure, FailureCause
 from placement_advisor.errors import TestbedError
 from placement_advisor.placement import Placement
-from placement_advisor.testbed import ProfileFiles, TestbedKind, TestbedPlan
+from placement_advisor.testbed import STEP, ProfileFiles, TestbedKind, TestbedPlan
 from placement_advisor.tf.answers import Prepared, RunFailure
 from placement_advisor.tf.results import Difference
 from placement_advisor.trial import MAX_ROUNDS, Entry, Trial
@@ -71,7 +71,8 @@ class FakeTestbed:
     def profile(self, label: str, steps: int, *, time_limit_s: float) -> Any:
         return self.call("profile_steps", label, steps, time_limit_s=time_limit_s)
 
-    def _prepare(self, label: str, _: object) -> Prepared:
+    def _prepare(self, label: str, _: object, program: str) -> Prepared:
+        assert program == STEP
         assert label not in self.prepared, "prepared twice"
         self.prepared.append(label)
         return Prepared(moved_ops=(), crossings=())

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.advice.listing import code_listing
+from placement_advisor.advice.listing import code_listing, tf_device
 from placement_advisor.advice.words import MOST_IN_ONE_LINE, placement_in_words
 from placement_advisor.analysis import HowToSplit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.devices import Cluster
     from placement_advisor.graph import OpGraph
     from placement_advisor.placement import Placement
 
@@ -22,3 +25,32 @@ def how_to_split(graph: OpGraph, placement: Placement) -> HowToSplit:
         words_in_short=placement_in_words(graph, placement, most=MOST_IN_ONE_LINE),
         listing=code_listing(graph, placement, f"{placement.label}: {words}."),
     )
+
+
+_PARALLEL = '''"""{title}"""
+
+import placement_advisor
+
+# `inputs` are the arguments of one batch of {batch} samples, or tf.TensorSpecs of that shape. Of a
+# compiled Keras model give the model instead of the step: its fit() uses it from then on.
+parallel_step = placement_advisor.make_parallel(
+    step, {devices}, ratios={ratios}, inputs=inputs
+)
+'''
+
+
+def how_to_split_batch(label: str, samples: Sequence[int], cluster: Cluster) -> HowToSplit:
+    """Return how to carry out a split of the batch, with so many samples on each device."""
+    devices = cluster.devices[: len(samples)]
+    each = ", ".join(f"{n} on {d.name}" for n, d in zip(samples, devices, strict=True))
+    words = (
+        f"of the {sum(samples)} samples of a batch {each}, gradients with them; variables and "
+        f"their update on {devices[0].name}"
+    )
+    listing = _PARALLEL.format(
+        title=f"{label}: {words}.",
+        batch=sum(samples),
+        devices=[tf_device(device.name, i) for i, device in enumerate(devices)],
+        ratios=list(samples),
+    )
+    return HowToSplit(candidate=label, words=words, words_in_short=words, listing=listing)

@@ -78,7 +78,7 @@ def code_listing(graph: OpGraph, placement: Placement, title: str) -> str:
     scopes = scope_devices(graph, placement)
     text = _TEMPLATE.format(
         title=fill(_one_line(title).replace("\\", "/").replace('"', "'"), _TITLE_COLUMNS),
-        devices=_dictionary({name: _tf_device(name, i) for i, name in enumerate(used)}),
+        devices=_dictionary({name: tf_device(name, i) for i, name in enumerate(used)}),
         scopes=_dictionary(scopes),
         gradient=GRADIENT_SCOPE,
         variables="\n".join(_variables(graph, placement)),
@@ -172,7 +172,7 @@ def _dictionary(entries: Mapping[str, str]) -> str:
     return "\n".join(["{", *lines, "}"])
 
 
-def _tf_device(name: str, number: int) -> str:
+def tf_device(name: str, number: int) -> str:
     """Return a device of TensorFlow's; what only stands in for one is taken for a GPU."""
     kind = name.partition(":")[0]
     return f"/{name}" if kind in ("GPU", "CPU") else f"/GPU:{number}"

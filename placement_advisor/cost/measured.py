@@ -12,12 +12,15 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.cost.roofline import STAND_IN_CPU
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph import Role
+from placement_advisor.units import NS_PER_S
+from placement_advisor.work import elementwise
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from placement_advisor.graph import OpGraph
 
@@ -112,3 +115,21 @@ def dispatch_overhead_ns(*, in_ops_ns: int, compute_ns: int, op_count: int) -> i
     if op_count <= 0:
         raise ValueError("no ops to share the overhead")
     return max(0, round((in_ops_ns - compute_ns) / op_count))
+
+
+def ns_per_byte(measured: Iterable[tuple[OpGraph, CostTable]]) -> float:
+    """Return what ops that work element by element took for each byte that they access.
+
+    Where none was measured, a byte costs what it does on the CPU that is assumed elsewhere.
+    """
+    time_ns = moved_bytes = 0
+    for graph, costs in measured:
+        for op in graph.ops:
+            cost = costs.costs.get(op.name)
+            is_measured = cost is not None and cost.basis is CostBasis.MEASURED
+            if op.kind in elementwise.FORMULAS and op.bytes_accessed and cost and is_measured:
+                time_ns += cost.time_ns
+                moved_bytes += op.bytes_accessed
+    if not moved_bytes:
+        return NS_PER_S / (STAND_IN_CPU.memory_bandwidth_bytes_per_s or 1)
+    return time_ns / moved_bytes

@@ -131,7 +131,8 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
     return {
         "name": candidate.name,
         "family": candidate.family,
-        "placement_file": f"placements/{candidate.name}.json" if candidate.placement else None,
+        "placement_file": f"placements/{candidate.name}.json" if candidate.by_layer else None,
+        "samples": None if candidate.samples is None else list(candidate.samples),
         "predicted": predicted_as_json(candidate.predicted, candidate.predicted_ratio)
         if candidate.predicted
         else None,

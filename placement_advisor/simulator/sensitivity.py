@@ -56,20 +56,23 @@ class Sensitivity:
         """Simulate the baseline on the simulator's cluster, and on what it may be in truth."""
         least_launches = 0 if doubt.may_hide_launches else 1 / doubt.launches
         wrong = product((1 / doubt.copies, doubt.copies), (least_launches, doubt.launches))
-        others = (simulator.on(cluster.scaled(copies=c, launches=n)) for c, n in wrong)
+        self._clusters = [cluster.scaled(copies=c, launches=n) for c, n in wrong]
         self._doubt = doubt
-        self._simulators = [simulator, *others]
+        self._simulators = self._on_all(simulator)
         self._baseline_ns = [max(1, each.step_ns(baseline)) for each in self._simulators]
 
-    def ratio(self, placement: Placement) -> PredictedRatio:
+    def ratio(self, placement: Placement, other: Simulator | None = None) -> PredictedRatio:
         """Return the ratio of a placement to the baseline.
+
+        ``other`` is the simulator, on the same cluster, of another graph that the placement is of.
 
         Raises:
             PlacementError: it does not fit the graph and the cluster.
         """
+        simulators = self._simulators if other is None else self._on_all(other)
         ratios = [
             simulator.step_ns(placement) / baseline_ns
-            for simulator, baseline_ns in zip(self._simulators, self._baseline_ns, strict=True)
+            for simulator, baseline_ns in zip(simulators, self._baseline_ns, strict=True)
         ]
         return PredictedRatio(
             ratio=ratios[0],
@@ -77,3 +80,6 @@ class Sensitivity:
             high=max(ratios) * self._doubt.ops,
             doubt=self._doubt,
         )
+
+    def _on_all(self, simulator: Simulator) -> list[Simulator]:
+        return [simulator, *map(simulator.on, self._clusters)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from placement_advisor.batch_split.split_graph import SplitGraph
     from placement_advisor.graph import OpGraph
     from placement_advisor.profile.steps import Crossing
 
@@ -38,6 +39,29 @@ class Traced:
     tensorflow_version: str
     requested_device_of: Mapping[str, str] = field(default_factory=dict)
     line_of: Mapping[str, SourceLine] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedShare:
+    """A step at a share of its batch: its op graph, and the ops within its loops."""
+
+    graph: OpGraph
+    members: Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedSplit:
+    """A step whose batch is split: its op graph, and the steps that it was put together from.
+
+    ``samples`` are those of each replica, ``shares`` the traces by number of samples.
+    ``may_differ`` says that it need not compute what the unsplit step does: replicas draw random
+    numbers of their own, or keep statistics of their own samples.
+    """
+
+    split: SplitGraph
+    samples: tuple[int, ...]
+    shares: Mapping[int, TracedShare]
+    may_differ: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

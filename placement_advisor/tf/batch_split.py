@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import isinf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from placement_advisor.batch_split.plan import differs_by_nature, plan_split
+from placement_advisor.batch_split.programs import SPLIT, share_folder
 from placement_advisor.batch_split.split_graph import SplitGraph, split_graph
-from placement_advisor.batch_split.wiring import Wiring
+from placement_advisor.batch_split.wiring import Merge, Wiring
 from placement_advisor.errors import BatchSplitError, ModelError
+from placement_advisor.op import Role
+from placement_advisor.tf.answers import TracedShare, TracedSplit
 from placement_advisor.tf.merging import Merging, merges, tensors_of
 from placement_advisor.tf.results import rounded
 from placement_advisor.tf.split_graph_def import split_graph_def, split_loops
-from placement_advisor.tf.tracer import trace_step
+from placement_advisor.tf.tracer import trace_step, traced_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +40,8 @@ _ROUNDING_SEED = 20_203
 class SplitStep:
     """A step whose batch is split, as an op graph and, with its state, as what can be run.
 
-    ``mergings`` says how replicas' tensors become one.
+    ``mergings`` says how replicas' tensors become one. ``may_differ`` says that it need not compute
+    what the unsplit step does, by its nature.
     """
 
     split: SplitGraph
@@ -44,6 +49,7 @@ class SplitStep:
     mergings: Mapping[Tensor, Merging]
     whole: TracedStep
     shares: tuple[TracedStep, ...]
+    may_differ: bool
 
     def graph_def(self) -> Any:
         """Return the split step as a GraphDef."""
@@ -140,8 +146,43 @@ class SplitStep:
         return found
 
 
-def split_step(whole: TracedStep, shares: Sequence[int]) -> SplitStep:
+def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit | BatchSplitError:
+    """Split the batch of the traced workload of this process, or say why that cannot be done.
+
+    Bundles of the split step and of each share go into ``folder``, as `SPLIT` and `share_folder`.
+    Without one no step runs.
+    """
+    try:
+        step = split_step(traced_step(), samples, run=folder is not None)
+        if folder is not None:
+            _save(step.bundle(), Path(folder) / SPLIT)
+            for share in step.shares:
+                bundle = share.flat.bundle(share.batches())
+                _save(bundle, Path(folder) / share_folder(share.loaded.batch_size or 0))
+    except BatchSplitError as error:
+        return error
+    except ModelError as error:
+        return BatchSplitError(error.message)
+    return TracedSplit(
+        split=step.split,
+        samples=samples,
+        shares={
+            share.loaded.batch_size or 0: TracedShare(graph=share.graph, members=share.members())
+            for share in step.shares
+        },
+        may_differ=step.may_differ,
+    )
+
+
+def _save(bundle: Bundle, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    bundle.save(folder)
+
+
+def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) -> SplitStep:
     """Trace a step at each share of its batch and put the split step together.
+
+    Unless it may ``run``, how tensors are merged is assumed from their sizes and types.
 
     Raises:
         BatchSplitError: the batch cannot be split, or not so.
@@ -173,7 +214,10 @@ def split_step(whole: TracedStep, shares: Sequence[int]) -> SplitStep:
     for part in parts[1:]:
         plan_split(whole.graph, part.graph, outputs)
     axes = _axes(plan, whole.flat, parts[0].flat)
-    mergings = _mergings(plan, whole, parts, axes)
+    if run:
+        mergings, may_differ = _mergings(plan, whole, parts, axes)
+    else:
+        mergings, may_differ = _assumed(plan, whole, axes), differs_by_nature(whole.graph, plan, ())
     wiring = Wiring(
         plan=plan,
         shares=tuple(shares),
@@ -184,7 +228,12 @@ def split_step(whole: TracedStep, shares: Sequence[int]) -> SplitStep:
         whole.graph, [part.graph for part in parts], wiring, outputs, whole.flat.targets
     )
     return SplitStep(
-        split=split, wiring=wiring, mergings=mergings, whole=whole, shares=tuple(parts)
+        split=split,
+        wiring=wiring,
+        mergings=mergings,
+        whole=whole,
+        shares=tuple(parts),
+        may_differ=may_differ,
     )
 
 
@@ -212,8 +261,10 @@ def _axes(plan: SplitPlan, whole: FlatStep, share: FlatStep) -> dict[Tensor, int
 
 def _mergings(
     plan: SplitPlan, whole: TracedStep, parts: Sequence[TracedStep], axes: Mapping[Tensor, int]
-) -> dict[Tensor, Merging]:
+) -> tuple[dict[Tensor, Merging], bool]:
     """Return how to merge each tensor, told from a step on the first example batch.
+
+    And whether the split step may compute something else by its nature.
 
     Raises:
         BatchSplitError: what comes of it is not what the whole batch gives, and neither random
@@ -221,11 +272,13 @@ def _mergings(
     """
     first, *others = (step.flat.bundle(step.batches()[:1]) for step in (whole, *parts))
     wanted = [_node(tensor, whole.flat) for tensor in plan.merged]
+    noisy = rounded(first.variables, _ROUNDING_SEED)
+    as_is, as_rounded = tensors_of(first, wanted, [first.variables, noisy])
     found = merges(
         plan.merged,
-        tensors_of(first, wanted),
-        tensors_of(first, wanted, rounded(first.variables, _ROUNDING_SEED)),
-        [tensors_of(bundle, wanted) for bundle in others],
+        as_is,
+        as_rounded,
+        [tensors_of(bundle, wanted, [bundle.variables])[0] for bundle in others],
         [part.loaded.batch_size or 0 for part in parts],
         axes,
     )
@@ -234,6 +287,27 @@ def _mergings(
     for tensor in wrong:
         if isinf(found[tensor].difference) or not may_differ:
             raise BatchSplitError(_not_mergeable(tensor, whole.graph, whole.flat.outputs))
+    return found, may_differ
+
+
+def _assumed(
+    plan: SplitPlan, whole: TracedStep, axes: Mapping[Tensor, int]
+) -> dict[Tensor, Merging]:
+    """Return how tensors are merged in most steps."""
+    dtypes = {
+        (node.name, port): tf.as_dtype(spec.dtype)
+        for node in whole.flat.ops
+        for port, spec in enumerate(node.outputs)
+    }
+    found = {}
+    for tensor in plan.merged:
+        is_float = dtypes[tensor].is_floating
+        if tensor in axes:
+            is_gradient = whole.graph.op(tensor[0]).role is Role.BACKWARD
+            merge = Merge.WEIGHTED_CONCAT if is_gradient and is_float else Merge.CONCAT
+        else:
+            merge = Merge.MEAN if is_float else Merge.SAME
+        found[tensor] = Merging(merge=merge, difference=0.0)
     return found
 
 

@@ -8,14 +8,14 @@ the tensor goes like most others: a gradient of nothing but zeros is merged as g
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from placement_advisor.batch_split.wiring import Merge
-from placement_advisor.tf.placed_step import fill_state
+from placement_advisor.tf.placed_step import assignments, table_imports
 from placement_advisor.tf.results import NOISE_MARGIN, relative_difference
 
 if TYPE_CHECKING:
@@ -42,25 +42,29 @@ class Merging:
 
 
 def tensors_of(
-    bundle: Bundle, wanted: Sequence[str], variables: Mapping[str, Any] | None = None
-) -> list[Any]:
-    """Return what a step computes for tensors from its state and its first batch.
+    bundle: Bundle, wanted: Sequence[str], states: Sequence[Mapping[str, Any]]
+) -> list[list[Any]]:
+    """Return what a step computes for tensors on its first batch, for each state of its variables.
 
-    ``variables`` takes the place of their initial values.
+    The step changes no state but that of this call.
     """
-    if variables is not None:
-        bundle = replace(bundle, variables=dict(variables))
     graph = tf.Graph()
     with graph.as_default():
         v1.graph_util.import_graph_def(bundle.graph_def, name="")
-        fill = fill_state(graph, bundle)
+        assign = assignments(graph, bundle)
+        fill = table_imports(graph, bundle)
     feeds = dict(zip((f"{name}:0" for name in bundle.inputs), bundle.batches[0], strict=True))
     config = v1.ConfigProto(allow_soft_placement=True)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
+    found = []
     with v1.Session(graph=graph, config=config) as session:
-        for operation, values in fill:
-            session.run(operation, values)
-        found: list[Any] = session.run(list(wanted), feeds)
+        for operation, content in fill:
+            session.run(operation, content)
+        operations = [operation for operation, _ in assign.values()]
+        for state in states:
+            # All at once: a session looks through the whole graph for each new set of ops.
+            session.run(operations, {feed: state[name] for name, (_, feed) in assign.items()})
+            found.append(session.run(list(wanted), feeds))
     return found
 
 

@@ -44,7 +44,10 @@ class Runtime:
 
 
 class PlacedStep:
-    """A candidate that is ready to run; ``partitions`` are the graphs that the devices execute."""
+    """A candidate that is ready to run its ``bundle``.
+
+    ``partitions`` are the graphs that the devices execute.
+    """
 
     def __init__(self, bundle: Bundle, placed: Any, runtime: Runtime) -> None:
         """Set up the state and run one step.
@@ -53,23 +56,18 @@ class PlacedStep:
             OpError: TensorFlow refuses the placement, or the step fails.
             ValueError: the graph is not valid.
         """
-        self._bundle = bundle
+        self.bundle = bundle
         graph = tf.Graph()
         with graph.as_default():
             tf.graph_util.import_graph_def(placed, name="")
             handles = {name: graph.get_tensor_by_name(f"{name}:0") for name in bundle.variables}
             residents = [graph.get_tensor_by_name(f"{i}{RESIDENT_SUFFIX}:0") for i in bundle.inputs]
-            self._assign = {
-                name: _assignment(handles[name], value) for name, value in bundle.variables.items()
-            }
+            self._assign = assignments(graph, bundle)
             self._put = [
                 _assignment(resident, value)
                 for resident, value in zip(residents, bundle.batches[0], strict=True)
             ]
-            fill = [
-                _table_import(graph.get_tensor_by_name(f"{name}:0"), *content)
-                for name, content in bundle.tables.items()
-            ]
+            fill = table_imports(graph, bundle)
             self._reads = {
                 name: _read(handles[name], value) for name, value in bundle.variables.items()
             }
@@ -94,13 +92,13 @@ class PlacedStep:
 
     def put_batch(self, number: int) -> None:
         """Put an example batch in place; they are used in turn."""
-        batch = self._bundle.batches[number % len(self._bundle.batches)]
+        batch = self.bundle.batches[number % len(self.bundle.batches)]
         for (operation, feed), value in zip(self._put, batch, strict=True):
             self._session.run(operation, {feed: value})
 
     def reset(self, values: Mapping[str, Any] | None = None) -> None:
         """Give all variables their initial values, or those given."""
-        for name, value in (values or self._bundle.variables).items():
+        for name, value in (values or self.bundle.variables).items():
             # One by one: a message holds 2 GB at most.
             operation, feed = self._assign[name]
             self._session.run(operation, {feed: value})
@@ -124,15 +122,20 @@ class PlacedStep:
         self._session.close()
 
 
-def fill_state(graph: Any, bundle: Bundle) -> list[tuple[Any, dict[Any, Any]]]:
-    """Return ops, with what to feed them, that give variables and tables their initial values."""
-    found = []
-    for name, value in bundle.variables.items():
-        operation, feed = _assignment(graph.get_tensor_by_name(f"{name}:0"), value)
-        found.append((operation, {feed: value}))
-    for name, content in bundle.tables.items():
-        found.append(_table_import(graph.get_tensor_by_name(f"{name}:0"), *content))
-    return found
+def assignments(graph: Any, bundle: Bundle) -> dict[str, tuple[Any, Any]]:
+    """Return what assigns each variable, by name, with the placeholder of the value."""
+    return {
+        name: _assignment(graph.get_tensor_by_name(f"{name}:0"), value)
+        for name, value in bundle.variables.items()
+    }
+
+
+def table_imports(graph: Any, bundle: Bundle) -> list[tuple[Any, dict[Any, Any]]]:
+    """Return what fills each table, with what to feed it."""
+    return [
+        _table_import(graph.get_tensor_by_name(f"{name}:0"), *content)
+        for name, content in bundle.tables.items()
+    ]
 
 
 def _assignment(handle: Any, value: Any) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
@@ -26,8 +26,15 @@ if TYPE_CHECKING:
     from placement_advisor.graph import OpGraph
     from placement_advisor.tf.results import Difference, Results
 
-_bundle: Bundle | None = None
-_graph: OpGraph | None = None
+
+class _Program(NamedTuple):
+    """A step that candidates run: what runs, and its op graph."""
+
+    bundle: Bundle
+    graph: OpGraph
+
+
+_programs: dict[str, _Program] = {}
 _runtime = Runtime(address="", logical_cpus=0)
 _devices: dict[str, str] = {}
 _host = ""
@@ -37,39 +44,33 @@ _reference: tuple[Results, Results] | None = None
 _ROUNDING_SEED = 20_202
 
 
-def open_runner(
-    folder: str | None,
-    graph: OpGraph | None,
-    target: str,
-    devices: dict[str, str],
-    host: str,
-    logical_cpus: int,
-) -> None:
-    """Load the bundle, if any, and remember the devices (our name -> TensorFlow's)."""
-    global _bundle, _graph, _runtime, _host
-    _bundle = None if folder is None else Bundle.load(Path(folder))
-    _graph, _host = graph, host
+def open_runner(target: str, devices: dict[str, str], host: str, logical_cpus: int) -> None:
+    """Remember the devices (our name -> TensorFlow's)."""
+    global _runtime, _host
+    _host = host
     _runtime = Runtime(address=target, logical_cpus=logical_cpus)
     _devices.update(devices)
 
 
-def prepare(label: str, device_of: Mapping[str, str]) -> Prepared | RunFailure:
-    """Build the candidate's session, run one step and prove where its ops ran."""
-    assert _bundle is not None
-    assert _graph is not None
+def open_program(name: str, folder: str, graph: OpGraph) -> None:
+    """Load a bundle that candidates can run, and its op graph."""
+    _programs[name] = _Program(Bundle.load(Path(folder)), graph)
+
+
+def prepare(label: str, device_of: Mapping[str, str], program: str) -> Prepared | RunFailure:
+    """Build the session of a candidate, run one step and prove where its ops ran."""
+    bundle, graph = _programs[program]
     discard(label)
     try:
         placed = placer.placed_graph(
-            _bundle, {op: _devices[device] for op, device in device_of.items()}, _host
+            bundle, {op: _devices[device] for op, device in device_of.items()}, _host
         )
-        _ready[label] = PlacedStep(_bundle, placed, _runtime)
+        _ready[label] = PlacedStep(bundle, placed, _runtime)
     except (tf.errors.OpError, ValueError) as error:
         return run_failure(error)
     partitions = _ready[label].partitions
-    sizes = {
-        (op.name, port): size for op in _graph.ops for port, size in enumerate(op.output_bytes)
-    }
-    for name, loop in _bundle.loops.items():
+    sizes = {(op.name, port): size for op in graph.ops for port, size in enumerate(op.output_bytes)}
+    for name, loop in bundle.loops.items():
         sizes |= {output: sizes[name, port] for port, output in enumerate(loop.outputs)}
     names = {device: name for name, device in _devices.items()}
     return Prepared(
@@ -100,15 +101,14 @@ def verify(label: str, steps: int) -> Difference | RunFailure | None:
     value, beyond what rounding explains; None for the reference itself.
     """
     global _reference
-    assert _bundle is not None
     found = results(label, steps)
     if isinstance(found, RunFailure):
         return found
     if _reference is not None:
         return found.difference(*_reference)
-    again = found
-    if not _draws_from_kernels(_bundle.graph_def):
-        state = rounded(_bundle.variables, _ROUNDING_SEED)
+    again, bundle = found, _ready[label].bundle
+    if not _draws_from_kernels(bundle.graph_def):
+        state = rounded(bundle.variables, _ROUNDING_SEED)
         try:
             again = _ready[label].results(steps, state)
         except tf.errors.OpError as error:

@@ -58,6 +58,11 @@ class TracedStep:
     graph: OpGraph
     composites: Mapping[str, Composite]
 
+    def members(self) -> dict[str, frozenset[str]]:
+        """Return the ops within each loop or conditional of the op graph."""
+        own = {op.name for op in self.graph.ops}
+        return {name: found.members.difference(own) for name, found in self.composites.items()}
+
     def batches(self) -> tuple[tuple[Any, ...], ...]:
         """Return the example batches as arrays, flattened."""
         return tuple(map(_arrays, self.loaded.batches))
@@ -122,7 +127,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
     own = {op.name for op in step.graph.ops}
     return Traced(
         graph=step.graph,
-        members={name: found.members.difference(own) for name, found in step.composites.items()},
+        members=step.members(),
         name=workload.name,
         mode=workload.mode,
         chosen=workload.chosen + (", summaries left out" if step.flat.summaries else ""),

@@ -33,7 +33,7 @@ from placement_advisor.profile.windows import host_lines, step_windows
 from placement_advisor.profile.xplane import read_planes
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.memory import peak_memory
-from placement_advisor.testbed import ProfileFiles, Testbed, TestbedKind, plan_testbed
+from placement_advisor.testbed import STEP, ProfileFiles, Testbed, TestbedKind, plan_testbed
 from placement_advisor.trial import Entry, Trial
 from placement_advisor.units import format_bytes
 
@@ -124,7 +124,8 @@ def _measure(name: str, mode: str) -> Iterator[Row]:
         if traced is None:
             return
         plan = plan_testbed(TestbedKind.WORKERS, _DEVICES)
-        testbed = Testbed(plan, bundle=bundle, graph=traced.graph, scratch=scratch)
+        testbed = Testbed(plan, scratch=scratch)
+        testbed.add_program(STEP, bundle, traced.graph)
         try:
             testbed.start()
             yield from _rows(f"{name}, {mode}", testbed, traced)

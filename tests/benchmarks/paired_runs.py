@@ -21,7 +21,7 @@ from placement_advisor.report.write import write_prediction
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.study import MEASURED_DOUBT
-from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
+from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed
 from placement_advisor.trial import BASELINE, Entry, Trial
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def predicted_and_run(
         if traced is None:
             return None
         plan = plan_testbed(TestbedKind.WORKERS, _DEVICES)
-        testbed = Testbed(plan, bundle=bundle, graph=traced.graph, scratch=scratch)
+        testbed = Testbed(plan, scratch=scratch)
+        testbed.add_program(STEP, bundle, traced.graph)
         try:
             testbed.start()
             return _compared(f"{path.stem}, {mode}", testbed, traced, rounds, scratch, only)

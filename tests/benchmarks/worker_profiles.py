@@ -18,7 +18,7 @@ from placement_advisor.candidates.single import on_device
 from placement_advisor.children import Child, ChildFailure
 from placement_advisor.profile.windows import OP_EVENT, host_lines
 from placement_advisor.profile.xplane import read_planes
-from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
+from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed
 from placement_advisor.trial import PROFILED_STEPS, Trial
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def profiled(path: Path, profiles: int) -> Profiled:
             _call(loader, "placement_advisor.tf.tracer:load_workload", str(path), None, None, None)
             traced, within = _call(loader, "loop_ops:trace", str(path), str(bundle))
         plan = plan_testbed(TestbedKind.WORKERS, 1)
-        testbed = Testbed(plan, bundle=bundle, graph=traced.graph, scratch=scratch)
+        testbed = Testbed(plan, scratch=scratch)
+        testbed.add_program(STEP, bundle, traced.graph)
         try:
             testbed.start()
             executed = _executed(testbed, traced.graph, profiles)

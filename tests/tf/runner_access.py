@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from placement_advisor.testbed import STEP
 from placement_advisor.tf import runner
 
 
 def start_from_other_values(variable: str) -> None:
     """Let candidates that are prepared from now on start from another value of a variable."""
-    assert runner._bundle is not None
-    runner._bundle.variables[variable] = np.asarray(runner._bundle.variables[variable] + 1)
+    values = runner._programs[STEP].bundle.variables
+    values[variable] = np.asarray(values[variable] + 1)
 
 
 def variable(label: str, name: str) -> np.ndarray:

@@ -11,7 +11,7 @@ from placement_advisor.candidates import alternating, alternating_ops, single
 from placement_advisor.cost.table import CostTable
 from placement_advisor.devices import Cluster, Device
 from placement_advisor.placement import Placement
-from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
+from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.results import Results
 
@@ -163,7 +163,8 @@ def _check_placements(model: TracedModel, kind: TestbedKind, scratch: Path) -> N
     plan = plan_testbed(kind, 2)
     if plan.not_run:
         pytest.skip(plan.not_run)
-    testbed = Testbed(plan, bundle=model.bundle, graph=model.graph, scratch=scratch)
+    testbed = Testbed(plan, scratch=scratch)
+    testbed.add_program(STEP, model.bundle, model.graph)
     testbed.start()
     try:
         on_one_device = None
@@ -180,7 +181,7 @@ def _check_placements(model: TracedModel, kind: TestbedKind, scratch: Path) -> N
 
 def _check_placement(testbed: Testbed, model: TracedModel, placement: Placement) -> Results:
     device_of = dict(placement.device_of)
-    prepared = testbed.call("prepare", placement.label, device_of, time_limit_s=_LIMIT_S)
+    prepared = testbed.call("prepare", placement.label, device_of, STEP, time_limit_s=_LIMIT_S)
     assert isinstance(prepared, Prepared), prepared
     assert prepared.moved_ops == ()
     crossed = [(c.producer, c.port, c.source, c.target) for c in prepared.crossings]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from placement_advisor.placement import placed_ops
-from placement_advisor.testbed import ProfileFiles, Testbed, TestbedKind, plan_testbed
+from placement_advisor.testbed import STEP, ProfileFiles, Testbed, TestbedKind, plan_testbed
 from placement_advisor.tf.answers import Prepared, RunFailure
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def runner(child: Child, model: TracedModel) -> Callable[..., Any]:
         return child.call(f"{_RUNNER}:{function}", *args, time_limit_s=_LIMIT_S)
 
     host = _DEVICES["cpu:0"]
-    call("open_runner", str(model.bundle), model.graph, "", _DEVICES, host, len(_DEVICES))
+    call("open_runner", "", _DEVICES, host, len(_DEVICES))
+    call("open_program", STEP, str(model.bundle), model.graph)
     return call
 
 
@@ -47,7 +48,7 @@ def _everything_on(model: TracedModel, device: str) -> dict[str, str]:
 
 
 def test_steps_are_timed_one_by_one(runner: Callable[..., Any], model: TracedModel) -> None:
-    runner("prepare", "single", _everything_on(model, "cpu:0"))
+    runner("prepare", "single", _everything_on(model, "cpu:0"), STEP)
     samples = runner("run_steps", "single", 0, 7)
     assert len(samples) == 7
     assert all(isinstance(sample, int) and sample > 0 for sample in samples)
@@ -56,7 +57,7 @@ def test_steps_are_timed_one_by_one(runner: Callable[..., Any], model: TracedMod
 def test_results_start_from_the_initial_state_whatever_ran_before(
     runner: Callable[..., Any], child: Child, model: TracedModel
 ) -> None:
-    runner("prepare", "single", _everything_on(model, "cpu:0"))
+    runner("prepare", "single", _everything_on(model, "cpu:0"), STEP)
     first = runner("results", "single", 2)
     runner("run_steps", "single", 1, 3)
     ran = child.call("runner_access:variable", "single", "steps_done", time_limit_s=_LIMIT_S)
@@ -72,7 +73,7 @@ def test_two_candidates_do_not_share_state(
     runner: Callable[..., Any], child: Child, model: TracedModel
 ) -> None:
     for label in ("one", "other"):
-        runner("prepare", label, _everything_on(model, "cpu:0"))
+        runner("prepare", label, _everything_on(model, "cpu:0"), STEP)
         runner("results", label, 1)
     runner("run_steps", "one", 0, 5)
     assert child.call("runner_access:variable", "other", "steps_done", time_limit_s=_LIMIT_S) == 0
@@ -82,7 +83,7 @@ def test_verify_compares_with_the_first_candidate(
     runner: Callable[..., Any], model: TracedModel
 ) -> None:
     for label, device in (("single", "cpu:0"), ("elsewhere", "cpu:1")):
-        runner("prepare", label, _everything_on(model, device))
+        runner("prepare", label, _everything_on(model, device), STEP)
     assert runner("verify", "single", 3) is None
     assert runner("verify", "elsewhere", 3).relative <= 1e-6
 
@@ -90,10 +91,10 @@ def test_verify_compares_with_the_first_candidate(
 def test_verify_finds_a_wrong_result(
     runner: Callable[..., Any], child: Child, model: TracedModel
 ) -> None:
-    runner("prepare", "single", _everything_on(model, "cpu:0"))
+    runner("prepare", "single", _everything_on(model, "cpu:0"), STEP)
     assert runner("verify", "single", 3) is None
     child.call("runner_access:start_from_other_values", "head/kernel", time_limit_s=_LIMIT_S)
-    runner("prepare", "wrong", _everything_on(model, "cpu:0"))
+    runner("prepare", "wrong", _everything_on(model, "cpu:0"), STEP)
     found = runner("verify", "wrong", 3)
     assert found.relative > 0.1
     assert found.tensor.startswith(("variable ", "output "))
@@ -105,7 +106,7 @@ def test_an_op_apart_from_its_variable_is_refused_or_seen_to_have_moved(
     apart = _everything_on(model, "cpu:0")
     read = next(op for op in model.graph.ops if op.kind == "ReadVariableOp")
     apart[read.name] = "cpu:1"
-    prepared = runner("prepare", "apart", apart)
+    prepared = runner("prepare", "apart", apart, STEP)
     if isinstance(prepared, Prepared):
         assert any(moved.startswith(f"{read.name}: ") for moved in prepared.moved_ops)
     else:
@@ -115,18 +116,12 @@ def test_an_op_apart_from_its_variable_is_refused_or_seen_to_have_moved(
 
 def test_a_device_that_is_not_there_is_a_failure(child: Child, model: TracedModel) -> None:
     nowhere = {"cpu:0": "/job:localhost/replica:0/task:0/device:CPU:7"}
+    child.call(f"{_RUNNER}:open_runner", "", nowhere, nowhere["cpu:0"], 1, time_limit_s=_LIMIT_S)
     child.call(
-        f"{_RUNNER}:open_runner",
-        str(model.bundle),
-        model.graph,
-        "",
-        nowhere,
-        nowhere["cpu:0"],
-        1,
-        time_limit_s=_LIMIT_S,
+        f"{_RUNNER}:open_program", STEP, str(model.bundle), model.graph, time_limit_s=_LIMIT_S
     )
     answer = child.call(
-        f"{_RUNNER}:prepare", "lost", _everything_on(model, "cpu:0"), time_limit_s=_LIMIT_S
+        f"{_RUNNER}:prepare", "lost", _everything_on(model, "cpu:0"), STEP, time_limit_s=_LIMIT_S
     )
     assert isinstance(answer, RunFailure)
     assert "CPU:7" in answer.message
@@ -135,10 +130,10 @@ def test_a_device_that_is_not_there_is_a_failure(child: Child, model: TracedMode
 def test_a_discarded_candidate_is_gone_and_can_be_prepared_again(
     runner: Callable[..., Any], model: TracedModel
 ) -> None:
-    runner("prepare", "single", _everything_on(model, "cpu:0"))
+    runner("prepare", "single", _everything_on(model, "cpu:0"), STEP)
     runner("discard", "single")
     runner("discard", "single")
-    runner("prepare", "single", _everything_on(model, "cpu:1"))
+    runner("prepare", "single", _everything_on(model, "cpu:1"), STEP)
     assert len(runner("run_steps", "single", 0, 1)) == 1
 
 
@@ -163,13 +158,14 @@ def test_workers_are_calibrated_and_profiled(
     if plan.not_run:
         pytest.skip(plan.not_run)
     model = traced("two_tower")
-    testbed = Testbed(plan, bundle=model.bundle, graph=model.graph, scratch=tmp_path)
+    testbed = Testbed(plan, scratch=tmp_path)
+    testbed.add_program(STEP, model.bundle, model.graph)
     testbed.start()
     try:
         calibration = testbed.call("calibrate", testbed.worker_ids, time_limit_s=_LIMIT_S)
         _check_calibration(calibration)
         device_of = _everything_on(model, "worker:1")
-        testbed.call("prepare", "one", device_of, time_limit_s=_LIMIT_S)
+        testbed.call("prepare", "one", device_of, STEP, time_limit_s=_LIMIT_S)
         files = testbed.profile("one", 2, time_limit_s=_LIMIT_S)
         assert isinstance(files, ProfileFiles), files
         assert set(files.devices) == {"worker:0", "worker:1"}
@@ -203,7 +199,7 @@ def _check_calibration(calibration: Calibration) -> None:
 def test_texts_and_truths_come_out_as_arrays(
     runner: Callable[..., Any], model: TracedModel
 ) -> None:
-    runner("prepare", "single", _everything_on(model, "cpu:0"))
+    runner("prepare", "single", _everything_on(model, "cpu:0"), STEP)
     state = runner("results", "single", 2).state
     assert state["label"] == b"2"
     assert state["seen_large"].dtype == np.bool_

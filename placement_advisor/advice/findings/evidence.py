@@ -12,6 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.advice.findings.as_written import as_written
+from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates import single
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
 
@@ -40,8 +41,8 @@ class Split(NamedTuple):
     schedule: Schedule
 
 
-# What rules would say of these, nobody would act on.
-_NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY}
+# What rules would say of these, nobody would act on; a split of the batch is of another graph.
+_NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY, BATCH}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
