@@ -151,13 +151,15 @@ class Bound:
 class HowToSplit:
     """How to carry out one candidate.
 
-    ``words`` say it by layers, ``words_in_short`` in a line; ``listing`` is Python code.
+    ``words`` say it by layers, ``words_in_short`` in a line. ``call`` is the Python code that does
+    it with this package, ``listing`` without, None if that is not written.
     """
 
     candidate: str
     words: str
     words_in_short: str
-    listing: str
+    call: str
+    listing: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from placement_advisor.advice.listing import code_listing, tf_device
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
     from placement_advisor.placement import Placement
 
 
+_PLACE = """import placement_advisor
+
+step = placement_advisor.place(step, "placements/{label}.json", *inputs)
+"""
+_PARALLEL = """import placement_advisor
+
+step = placement_advisor.make_parallel(step, {devices}, ratios={ratios}, inputs=inputs)
+"""
+
+
 def how_to_split(graph: OpGraph, placement: Placement) -> HowToSplit:
     """Return how to carry out a placement of the graph."""
     words = placement_in_words(graph, placement)
@@ -23,20 +34,9 @@ def how_to_split(graph: OpGraph, placement: Placement) -> HowToSplit:
         candidate=placement.label,
         words=words,
         words_in_short=placement_in_words(graph, placement, most=MOST_IN_ONE_LINE),
+        call=_PLACE.format(label=placement.label),
         listing=code_listing(graph, placement, f"{placement.label}: {words}."),
     )
-
-
-_PARALLEL = '''"""{title}"""
-
-import placement_advisor
-
-# `inputs` are the arguments of one batch of {batch} samples, or tf.TensorSpecs of that shape. Of a
-# compiled Keras model give the model instead of the step: its fit() uses it from then on.
-parallel_step = placement_advisor.make_parallel(
-    step, {devices}, ratios={ratios}, inputs=inputs
-)
-'''
 
 
 def how_to_split_batch(label: str, samples: Sequence[int], cluster: Cluster) -> HowToSplit:
@@ -47,10 +47,8 @@ def how_to_split_batch(label: str, samples: Sequence[int], cluster: Cluster) -> 
         f"of the {sum(samples)} samples of a batch {each}, gradients with them; variables and "
         f"their update on {devices[0].name}"
     )
-    listing = _PARALLEL.format(
-        title=f"{label}: {words}.",
-        batch=sum(samples),
-        devices=[tf_device(device.name, i) for i, device in enumerate(devices)],
+    call = _PARALLEL.format(
+        devices=json.dumps([tf_device(device.name, i) for i, device in enumerate(devices)]),
         ratios=list(samples),
     )
-    return HowToSplit(candidate=label, words=words, words_in_short=words, listing=listing)
+    return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)

@@ -189,8 +189,9 @@ def _how(analysis: Analysis) -> str:
     how = analysis.how
     if how is None:
         return ""
-    lines = how.listing.splitlines()
+    lines = (how.listing or "").splitlines()
     is_short = len(lines) <= MAX_LISTING_LINES
+    by_hand = "The same by hand:" if is_short else f"By hand it takes {len(lines)} lines."
     where = (
         f"That code is in `{HOW_TO_SPLIT}`, beside this report."
         if verdict_is_split(analysis)
@@ -200,12 +201,9 @@ def _how(analysis: Analysis) -> str:
         "How to split" if verdict_is_split(analysis) else "How the best split goes",
         f"**{escape(how.candidate)}**: {escape(how.words)}.",
         "Your own step, placed so, on its own variables (`inputs`: those that were analysed):",
-        code_block(
-            "import placement_advisor\n\n"
-            f'step = placement_advisor.place(step, "placements/{how.candidate}.json", *inputs)'
-        ),
-        "The same by hand:" if is_short else f"By hand it takes {len(lines)} lines.",
-        code_block(how.listing) if is_short else "",
+        code_block(how.call),
+        by_hand if lines else "",
+        code_block(how.listing or "") if lines and is_short else "",
         where,
     )
 

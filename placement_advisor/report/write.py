@@ -36,7 +36,8 @@ def write_reports(analysis: Analysis, folder: Path) -> None:
     """Write the report and its pictures, and the code of a split that is recommended."""
     (folder / "report.md").write_text(render_markdown(analysis), encoding="utf-8")
     if analysis.how is not None and verdict_is_split(analysis):
-        (folder / HOW_TO_SPLIT).write_text(analysis.how.listing, encoding="utf-8")
+        code = analysis.how.listing or analysis.how.call
+        (folder / HOW_TO_SPLIT).write_text(code, encoding="utf-8")
     plot_timeline(analysis, folder / "timeline.png")
     plot_comparison(analysis, folder / "comparison.png")
     if analysis.break_even is not None:

@@ -372,6 +372,10 @@ def sample() -> Analysis:
             "their gradients with them",
             words_in_short="layers item_conv on worker:1, all other layers on worker:0; "
             "their gradients with them",
+            call=(
+                "import placement_advisor\n\n"
+                'step = placement_advisor.place(step, "placements/towers.json", *inputs)\n'
+            ),
             listing='DEVICE = {"worker:0": "/GPU:0", "worker:1": "/GPU:1"}\n',
         ),
     )

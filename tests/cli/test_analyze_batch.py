@@ -1,0 +1,145 @@
+"""`advisor analyze` with the batch split: run on real workers, refused, and simulated elsewhere."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from command_runs import Ran, run_here
+
+from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.testbed import usable_cores
+from placement_advisor.trial import RESULT_TOLERANCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01")
+MODEL = """
+import keras
+import numpy as np
+import tensorflow as tf
+
+keras.utils.set_random_seed(3)
+model = keras.Sequential([keras.Input((64,)), {layer}, keras.layers.Dense(10)])
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["acc"])
+x = np.random.default_rng(1).normal(size=(90, 64)).astype("float32")
+y = np.arange(90) % 10
+dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(30)
+"""
+DENSE = 'keras.layers.Dense(256, activation="relu")'
+NOT_BY_SHARES = """
+import tensorflow as tf
+
+@tf.function
+def step(x):
+    return tf.tanh(tf.reshape(x, (8, 3)))
+
+inputs = (tf.reshape(tf.range(24.0), (8, 3)),)
+"""
+needs_two_cores = pytest.mark.skipif(
+    len(usable_cores()) < 2, reason="real runs need two cores of their own"
+)
+
+
+@pytest.fixture(scope="module")
+def run(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
+    """One complete run of a step alone and with its batch split."""
+    folder = tmp_path_factory.mktemp("batch")
+    model = folder / "model.py"
+    model.write_text(MODEL.format(layer=DENSE))
+    output = folder / "out"
+    ran = run_here("analyze", str(model), "-o", str(output), "--candidates", "batch", *FEW)
+    return ran, output
+
+
+@pytest.fixture(scope="module")
+def batch(run: tuple[Ran, Path]) -> dict[str, Any]:
+    assert run[0].code == 0, run[0].err
+    analysis = json.loads((run[1] / "analysis.json").read_text())
+    jsonschema.validate(analysis, load_schema("analysis"))
+    candidate: dict[str, Any] = next(c for c in analysis["candidates"] if c["name"] == "batch")
+    return candidate
+
+
+@needs_two_cores
+class TestASplitBatch:
+    def test_computes_what_the_step_does_on_half_of_the_samples_each(
+        self, batch: dict[str, Any]
+    ) -> None:
+        assert batch["samples"] == [15, 15]
+        assert batch["failure"] is None
+        assert batch["measured"]["max_relative_difference"] <= RESULT_TOLERANCE
+        assert batch["measured"]["moved_ops"] == []
+
+    def test_copies_what_was_predicted(self, batch: dict[str, Any]) -> None:
+        predicted, measured = batch["predicted"], batch["measured"]
+        # Four variables go there; their gradients, the sum of losses and the hits come back.
+        assert predicted["transfer_count"] == measured["transfer_count"] == 10
+        assert predicted["transfer_bytes"] == measured["transfer_bytes"]
+
+    def test_is_predicted_from_what_its_ops_were_measured_to_cost(
+        self, batch: dict[str, Any]
+    ) -> None:
+        ratio = batch["predicted"]["ratio_to_single"]
+        assert 0 < ratio["low"] < ratio["ratio"] < ratio["high"]
+        assert all(time_ns > 0 for time_ns in batch["predicted"]["compute_ns"].values())
+
+    def test_has_a_row_and_how_to_do_it_but_no_placement_file(
+        self, run: tuple[Ran, Path], batch: dict[str, Any]
+    ) -> None:
+        ran, output = run
+        assert "\nbatch " in ran.out
+        report = (output / "report.md").read_text()
+        assert "of the 30 samples of a batch 15 on worker:0, 15 on worker:1" in report
+        assert 'make_parallel(step, ["/GPU:0", "/GPU:1"], ratios=[15, 15], inputs=inputs)' in report
+        assert batch["placement_file"] is None
+        assert not (output / "placements" / "batch.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--no-run",), "it takes no batch of 4: "),
+        (("--devices", "9"), "a batch of 8 has less than one sample for each of 9"),
+    ],
+)
+def test_a_batch_that_cannot_be_split_is_said_with_its_reason_and_nothing_else_is_lost(
+    advisor: Callable[..., Ran], tmp_path: Path, words: tuple[str, ...], reason: str
+) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(NOT_BY_SHARES)
+    output = str(tmp_path / "out")
+    ran = advisor("analyze", str(model), "-o", output, "--candidates", "batch", *FEW, *words, "-q")
+    assert ran.code == 0, ran.err
+    assert reason in (tmp_path / "out" / "report.md").read_text()
+    assert "\nsingle " in ran.out
+
+
+def test_elsewhere_a_split_batch_is_simulated(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(MODEL.format(layer=DENSE))
+    words = ("--candidates", "batch", "--hardware", "4xV100-NVLink", *FEW, "-q", "--json")
+    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *words)
+    assert ran.code == 0, ran.err
+    single, batch = json.loads(ran.out)["candidates"]
+    assert batch["samples"] == [8, 8, 7, 7]
+    # At least the variables to each of three devices, and their gradients back.
+    assert batch["predicted"]["transfer_count"] > 3 * 8
+    assert batch["predicted"]["step_ns"] != single["predicted"]["step_ns"]
+
+
+def test_a_step_that_draws_random_numbers_stays_in_and_shows_how_far_it_is_off(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(MODEL.format(layer="keras.layers.Dropout(0.5)"))
+    words = ("--candidates", "batch", *FEW, "-q", "--json")
+    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *words)
+    assert ran.code == 0, ran.err
+    batch = json.loads(ran.out)["candidates"][1]
+    assert batch["failure"] is None
+    assert batch["measured"]["max_relative_difference"] > RESULT_TOLERANCE
