@@ -65,6 +65,11 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
         plan = elsewhere.plan()
     else:
         plan = plan_testbed(options.testbed, options.devices)
+    if options.ratios is not None and len(options.ratios) != len(plan.devices):
+        raise AdvisorError(
+            f"--ratios: {len(options.ratios)} ratios for {len(plan.devices)} devices",
+            hint="give one for each device",
+        )
     if plan.not_run is None and not options.run:
         plan = replace(
             plan, kind=TestbedKind.NONE, cores=(), not_run="--no-run: no step was executed"
@@ -141,7 +146,7 @@ def split_batch(
     clock: Clock,
     watcher: Watcher,
 ) -> TracedSplit | BatchSplitError | None:
-    """Split the batch of the traced model evenly among the devices; None if nobody asked for it.
+    """Split the batch of the traced model among the devices; None if nobody asked for it.
 
     What is needed to run it goes into folders within ``bundle``; without that, no step runs.
     """
@@ -150,8 +155,10 @@ def split_batch(
     if traced.batch_size is None:
         return BatchSplitError("the size of the batch is not known")
     try:
-        samples = shares_of(traced.batch_size, [1.0] * len(plan.devices))
+        samples = shares_of(traced.batch_size, options.ratios or [1.0] * len(plan.devices))
     except BatchSplitError as error:
+        if options.ratios is not None:
+            raise AdvisorError(f"--ratios: {error.message}", hint=error.hint) from None
         return error
     with clock.stage("trace"):
         watcher.working("splitting the batch", 0, 1)

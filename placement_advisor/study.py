@@ -65,7 +65,10 @@ MEASURED_DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeOptions:
-    """What `advisor analyze` was asked; see its help. ``candidates`` is None if none is named."""
+    """What `advisor analyze` was asked; see its help. ``candidates`` is None if none is named.
+
+    ``ratios`` are those of the samples on each device where the batch is split, None for even ones.
+    """
 
     source: ModelSource
     devices: int
@@ -73,6 +76,7 @@ class AnalyzeOptions:
     costs: Path | None
     testbed: TestbedKind | None
     candidates: tuple[str, ...] | None
+    ratios: tuple[float, ...] | None
     effort: Effort
     steps: int
     rounds: int

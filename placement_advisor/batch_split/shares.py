@@ -22,7 +22,7 @@ def shares_of(batch: int, ratios: Sequence[float]) -> tuple[int, ...]:
     for ratio in ratios:
         if not (isfinite(ratio) and ratio > 0):
             raise BatchSplitError(
-                f"ratios {_text(ratios)}: {ratio:g} is not a positive number",
+                f"{ratio:g} of {_text(ratios)} is not a positive number",
                 hint="leave a device out that is to get no samples",
             )
     if batch < len(ratios):
@@ -37,8 +37,8 @@ def shares_of(batch: int, ratios: Sequence[float]) -> tuple[int, ...]:
         shares[i] += 1
     if 0 in shares:
         raise BatchSplitError(
-            f"ratios {_text(ratios)}: the share of device {shares.index(0)} in a batch of {batch} "
-            "rounds to no sample",
+            f"at {_text(ratios)} the share of device {shares.index(0)} in a batch of {batch} rounds "
+            "to no sample",
             hint="take a larger batch, or leave that device out",
         )
     return tuple(shares)

@@ -21,6 +21,7 @@ from placement_advisor.cli.source_options import (
     TimeLimit,
     model_source,
     split_names,
+    split_ratios,
 )
 from placement_advisor.errors import AdvisorError
 
@@ -70,6 +71,13 @@ def analyze(
             help="Families to try, of towers, towers-forward-only, pipeline, parameters-on-host, "
             "alternating, alternating-ops, searched, batch. Default: all are predicted, the best "
             "of them run. `single` always runs.",
+        ),
+    ] = None,
+    ratios: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A:B",
+            help="Samples per device where the batch is split, such as 3:2. Default: as many each.",
         ),
     ] = None,
     effort: Annotated[
@@ -124,6 +132,7 @@ def analyze(
         costs=costs,
         testbed=None if testbed is None else TestbedKind(testbed.value),
         candidates=None if candidates is None else split_names("--candidates", candidates),
+        ratios=None if ratios is None else split_ratios("--ratios", ratios),
         effort=Effort(units=effort, seed=seed),
         steps=steps,
         rounds=rounds,

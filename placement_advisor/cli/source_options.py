@@ -72,3 +72,15 @@ def split_names(option: str, words: str) -> tuple[str, ...]:
     if not names:
         raise AdvisorError(f"{option} names none", hint=f"e.g. {option} first,second")
     return names
+
+
+def split_ratios(option: str, words: str) -> tuple[float, ...]:
+    """Split the value of an option that takes numbers with colons between them.
+
+    Raises:
+        AdvisorError: something in it is no number.
+    """
+    try:
+        return tuple(float(word) for word in words.split(":"))
+    except ValueError:
+        raise AdvisorError(f"{option} {words}: not numbers", hint=f"e.g. {option} 3:2") from None

@@ -34,7 +34,7 @@ def test_shares_make_up_the_batch_and_are_within_one_sample_of_their_part(
 
 @pytest.mark.parametrize("ratio", [0, -1, float("nan"), float("inf")])
 def test_a_ratio_that_is_no_positive_number_is_refused(ratio: float):
-    with pytest.raises(BatchSplitError, match=f"{ratio:g} is not a positive number"):
+    with pytest.raises(BatchSplitError, match=f"{ratio:g} of 1:{ratio:g} is not a positive number"):
         shares_of(8, (1, ratio))
 
 

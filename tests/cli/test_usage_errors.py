@@ -137,3 +137,12 @@ def test_a_folder_with_other_content_is_refused_and_left_alone(
     error = refused("model.py", "-o", str(tmp_path / "theirs"))
     assert "theirs: not empty, and not the output of an earlier analysis" in error
     assert (tmp_path / "theirs" / "thesis.tex").read_text() == "years of work"
+
+
+def test_ratios_that_are_not_numbers_are_refused(refused: Callable[..., str]) -> None:
+    assert "--ratios 3/2: not numbers" in refused("model.py", "--ratios", "3/2")
+
+
+def test_a_ratio_for_each_device_is_needed(refused: Callable[..., str]) -> None:
+    words = ("--ratios", "3:2:1", "--devices", "2", "--no-run")
+    assert "--ratios: 3 ratios for 2 devices" in refused("model.py", *words)

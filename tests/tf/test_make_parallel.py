@@ -65,7 +65,7 @@ def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
         ("the same device twice", "CPU:0 is given twice"),
         ("too many ratios", "3 ratios for 2 devices"),
         ("no share", "share of device 1 in a batch of 8 rounds to no sample"),
-        ("zero", "0 is not a positive number"),
+        ("zero", "0 of 1:0 is not a positive number"),
         ("tiny batch", "a batch of 1 has less than one sample for each of 2 devices"),
     ],
 )
