@@ -21,6 +21,7 @@ from placement_advisor.report.tables import (
     AS_IS,
     BASELINE,
     HOW_TO_SPLIT,
+    NO_FINDINGS,
     NOTHING,
     as_is_interval,
     candidate_figures,
@@ -66,7 +67,9 @@ def render_markdown(analysis: Analysis) -> str:
         section("Prediction against measurement", *evidence.errors(analysis)),
         section("Testbed", *evidence.testbed(analysis)),
         section("How it was measured", *evidence.method(analysis)),
-        section("Findings", *map(_finding, analysis.findings)),
+        section(
+            "Findings", *(map(_finding, analysis.findings) if analysis.findings else [NO_FINDINGS])
+        ),
         section("Warnings", bullets(analysis.warnings)),
         section("Limits", bullets(_limits(analysis))),
         section("Files", _files(analysis)),

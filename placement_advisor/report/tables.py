@@ -27,6 +27,7 @@ BASELINE = "single"
 # The user's step unmodified: a row of its own, not a candidate.
 AS_IS = "as-is"
 # The file with the code of a recommended split.
+NO_FINDINGS = "none: no rule has anything to say of this step"
 CERTIFICATE = "bound.json"
 GRAPH = "graph.json.gz"
 HOW_TO_SPLIT = "how_to_split.py"

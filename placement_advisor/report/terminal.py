@@ -28,6 +28,7 @@ from placement_advisor.report.tables import (
     BASELINE,
     CERTIFICATE,
     HOW_TO_SPLIT,
+    NO_FINDINGS,
     NOTHING,
     activity_rows,
     as_is_interval,
@@ -132,6 +133,8 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
             yield _activities(candidate.name, candidate.measured.profile)
     if analysis.findings:
         yield _findings(analysis.findings)
+    else:
+        yield Text(f"Findings: {NO_FINDINGS}")
     if analysis.warnings:
         yield _section("Warnings", _bullets(analysis.warnings))
 

@@ -191,7 +191,10 @@ def test_two_real_workers(
     assert ran.code == 0, ran.err
     content = json.loads(ran.out)
     jsonschema.Draft202012Validator(load_schema("calibration")).validate(content)
-    assert Path(content["kept_in"]).is_file()
+    if content["kept_in"] is None:  # Other work disturbed it: good for now, but not for later.
+        assert max(device["reference_p90_ratio"] for device in content["devices"]) >= 1.3
+    else:
+        assert Path(content["kept_in"]).is_file()
     assert load_cluster(file).device_names() == (W0, W1)
     for device in content["devices"]:
         # A core does 1 to 1,000 Gflop/s, and one step in ten cannot be faster than the median.

@@ -305,6 +305,10 @@ class TestASampleAtItsSmallSize:
         assert answer.reason.startswith("no layer joins two independent towers: ")
 
 
+# Samples whose replicas compute something of their own: masks of dropout, statistics of the batch.
+EACH_REPLICA_ITS_OWN = frozenset({"resnet50", "transformer"})
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 class TestASampleForReal:
@@ -325,7 +329,7 @@ class TestASampleForReal:
         jsonschema.validate(analysis, load_schema("analysis"))
         assert 0 < analysis["bound"]["step_ns"] <= analysis["bound"]["single_ns"]
         assert analysis["break_even"]["free_copies"]["ratio"] > 0
-        assert analysis["findings"]
+        assert analysis["findings"] or "\nFindings: none" in ran.out
         candidates = {candidate["name"]: candidate for candidate in analysis["candidates"]}
         run = {label: c["measured"] for label, c in candidates.items() if c["measured"]}
         assert {"single", "alternating"} <= set(run), candidates
@@ -334,7 +338,8 @@ class TestASampleForReal:
             difference = measured["max_relative_difference"]
             # The first one verified is what the others are compared with.
             assert (difference is None) == (label == "single"), label
-            assert (difference or 0.0) <= RESULT_TOLERANCE, label
+            if label != "batch" or name not in EACH_REPLICA_ITS_OWN:
+                assert (difference or 0.0) <= RESULT_TOLERANCE, label
             crosses = measured["transfer_count"] > 0
             assert crosses == (label != "single"), label
 
