@@ -2,6 +2,7 @@
 
 `analyze`: load -> trace -> testbed and its costs -> candidates -> simulate, written to disk ->
 run -> profile -> compare -> recommend -> reports. `trace`: load -> trace -> graph file.
+`balance`: load -> trace at several batch sizes -> time each device alone -> shares.
 `draw_graph`: graph file -> picture. `calibrate`: testbed -> its figures -> cluster file. What is
 written appears only when it is complete.
 """
@@ -15,12 +16,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor.balancing import time_devices
+from placement_advisor.batch_split.programs import share_folder
 from placement_advisor.batch_split.shares import shares_of
 from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.calibration import calibration_file, stored_calibration
 from placement_advisor.candidates.families import NAMES, check_names
 from placement_advisor.children import Child, ChildFailure, preload
 from placement_advisor.clock import Clock
+from placement_advisor.cost.balance import balanced, sizes_to_time
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.cost.calibration_summary import (
     CLUSTER_FILE_HEAD,
@@ -43,6 +47,7 @@ from placement_advisor.user_code import is_user_code
 
 if TYPE_CHECKING:
     from placement_advisor.analysis import Analysis
+    from placement_advisor.cost.balance import Balance
     from placement_advisor.model_source import ModelSource
     from placement_advisor.testbed import TestbedPlan
     from placement_advisor.tf.answers import Traced, TracedSplit
@@ -172,6 +177,52 @@ def split_batch(
         return BatchSplitError(f"splitting it failed: {answer.message}")
     found: TracedSplit | BatchSplitError = answer
     return found
+
+
+def balance(
+    source: ModelSource, testbed: TestbedKind | None, devices: int, watcher: Watcher
+) -> Balance:
+    """Time a model alone on each device at several batch sizes, and share its batch among them.
+
+    Raises:
+        AdvisorError: anything that the user can fix.
+    """
+    source_kind(Path(source.path))
+    plan = plan_testbed(testbed, devices)
+    if plan.not_run is not None:
+        raise TestbedError(f"nothing to time: {plan.not_run}", hint="see `advisor doctor`")
+    clock = Clock()
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-")))
+        watcher.working("importing TensorFlow", 0, 1)
+        preload()
+        loader = stack.enter_context(Child("loader", scratch / "loader.log"))
+        traced = traced_model(source, None, loader, clock, watcher)
+        if traced.batch_size is None:
+            raise ModelError(f"{source.path}: {traced.name}: its inputs hold no batch")
+        watcher.working("tracing other batch sizes", 0, 1)
+        sizes = sizes_to_time(traced.batch_size)
+        answer = loader.call(
+            f"{_SPLITTER}:trace_shares", sizes, str(scratch), time_limit_s=source.time_limit_s
+        )
+        shares = _must_answer(answer, source, "tracing other batch sizes")
+        if isinstance(shares, BatchSplitError):
+            raise ModelError(f"{source.path}: {traced.name}: {shares.message}")
+        loader.close()
+        running = Testbed(plan, scratch=scratch)
+        stack.callback(running.close)
+        watcher.working("starting devices", 0, 1)
+        running.start()
+        bundles = {samples: scratch / share_folder(samples) for samples in shares}
+        speeds = time_devices(running, shares, bundles, watcher)
+        running.close()
+    return balanced(
+        speeds,
+        traced.batch_size,
+        model=source.path if source.name is None else f"{source.path}:{source.name}",
+        testbed=plan.description,
+        warnings=running.warnings,
+    )
 
 
 def trace(source: ModelSource, output: Path, watcher: Watcher) -> Traced:

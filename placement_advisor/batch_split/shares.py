@@ -37,8 +37,8 @@ def shares_of(batch: int, ratios: Sequence[float]) -> tuple[int, ...]:
         shares[i] += 1
     if 0 in shares:
         raise BatchSplitError(
-            f"at {_text(ratios)} the share of device {shares.index(0)} in a batch of {batch} rounds "
-            "to no sample",
+            f"at {_text(ratios)} the share of device {shares.index(0)} in a batch of {batch} "
+            "rounds to no sample",
             hint="take a larger batch, or leave that device out",
         )
     return tuple(shares)

@@ -11,6 +11,7 @@ import typer
 
 from placement_advisor import __version__
 from placement_advisor.cli.analyze import analyze
+from placement_advisor.cli.balance import balance
 from placement_advisor.cli.calibrate import calibrate
 from placement_advisor.cli.doctor import doctor
 from placement_advisor.cli.explain import explain
@@ -42,6 +43,7 @@ app.command()(graph)
 app.command()(simulate)
 app.command()(search)
 app.command()(verify)
+app.command()(balance)
 app.command()(calibrate)
 app.command()(doctor)
 app.command()(explain)

@@ -33,6 +33,7 @@ SCHEMA_NAMES = (
     "simulation",
     "search",
     "verification",
+    "balance",
     "calibration",
     "doctor",
 )

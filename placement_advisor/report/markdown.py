@@ -50,6 +50,7 @@ MAX_LISTING_LINES = 80
 
 def render_markdown(analysis: Analysis) -> str:
     """Return the whole report."""
+    findings = [_finding(finding) for finding in analysis.findings]
     parts = [
         f"# {escape(analysis.model.name)}: placement report",
         f"**{escape(analysis.recommendation.headline)}**",
@@ -67,9 +68,7 @@ def render_markdown(analysis: Analysis) -> str:
         section("Prediction against measurement", *evidence.errors(analysis)),
         section("Testbed", *evidence.testbed(analysis)),
         section("How it was measured", *evidence.method(analysis)),
-        section(
-            "Findings", *(map(_finding, analysis.findings) if analysis.findings else [NO_FINDINGS])
-        ),
+        section("Findings", *(findings or [NO_FINDINGS])),
         section("Warnings", bullets(analysis.warnings)),
         section("Limits", bullets(_limits(analysis))),
         section("Files", _files(analysis)),

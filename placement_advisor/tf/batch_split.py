@@ -174,6 +174,33 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit 
     )
 
 
+def trace_shares(sizes: tuple[int, ...], folder: str) -> dict[int, TracedShare] | BatchSplitError:
+    """Trace the workload of this process at several batch sizes, or say why that cannot be done.
+
+    A bundle of each goes into ``folder``, as `share_folder`.
+    """
+    whole = traced_step()
+    found = {}
+    try:
+        for size in sizes:
+            share = whole if size == whole.loaded.batch_size else _share(whole, 0, size)
+            _save(share.flat.bundle(share.batches()), Path(folder) / share_folder(size))
+            found[size] = TracedShare(graph=share.graph, members=share.members())
+    except BatchSplitError as error:
+        return error
+    except ModelError as error:
+        return BatchSplitError(error.message)
+    return found
+
+
+def _share(whole: TracedStep, start: int, stop: int) -> TracedStep:
+    try:
+        return trace_step(whole.path, whole.loaded.part(start, stop))
+    except ModelError as error:
+        reason = error.message.strip().splitlines()[-1].strip()
+        raise BatchSplitError(f"it takes no batch of {stop - start}: {reason}") from None
+
+
 def _save(bundle: Bundle, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     bundle.save(folder)
@@ -200,15 +227,11 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
     parts = []
     start = 0
     for share in shares:
-        loaded = whole.loaded.part(start, start + share)
-        start += share
+        stop = start + share
         if share not in traces:
-            try:
-                traces[share] = trace_step(whole.path, loaded)
-            except ModelError as error:
-                reason = error.message.strip().splitlines()[-1].strip()
-                raise BatchSplitError(f"it takes no batch of {share}: {reason}") from None
-        parts.append(replace(traces[share], loaded=loaded))
+            traces[share] = _share(whole, start, stop)
+        parts.append(replace(traces[share], loaded=whole.loaded.part(start, stop)))
+        start = stop
     outputs = [_tensor(name) for name in whole.flat.outputs]
     plan = plan_split(whole.graph, parts[0].graph, outputs)
     for part in parts[1:]:

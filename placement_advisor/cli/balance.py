@@ -1,0 +1,61 @@
+"""`advisor balance`: how much of a batch each device should get."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from placement_advisor import defaults
+from placement_advisor.cli.analyze import TestbedChoice  # noqa: TC001 - typer reads it
+from placement_advisor.cli.progress import progress
+from placement_advisor.cli.source_options import (
+    BatchSize,
+    ModeChoice,
+    Model,
+    Outputs,
+    Quiet,
+    TimeLimit,
+    model_source,
+)
+
+
+def balance(
+    model: Model,
+    mode: ModeChoice = None,
+    batch_size: BatchSize = None,
+    outputs: Outputs = None,
+    devices: Annotated[
+        int, typer.Option(min=2, help="How many devices to share the batch among.")
+    ] = defaults.DEVICES,
+    testbed: Annotated[
+        TestbedChoice | None,
+        typer.Option(help="What to time. Default: GPUs if there are enough, else workers."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the figures as JSON on stdout.")
+    ] = False,
+    quiet: Quiet = False,
+    time_limit: TimeLimit = defaults.TIME_LIMIT_S,
+) -> None:
+    """Time each device alone at several batch sizes, and say how to share a batch among them."""
+    from placement_advisor import pipeline
+    from placement_advisor.testbed import TestbedKind
+
+    source = model_source(model, mode, batch_size, outputs, time_limit)
+    kind = None if testbed is None else TestbedKind(testbed.value)
+    with progress(quiet=quiet) as watcher:
+        found = pipeline.balance(source, kind, devices, watcher)
+    if as_json:
+        from placement_advisor.report.balance_json import balance_as_json
+
+        print(json.dumps(balance_as_json(found), indent=2, ensure_ascii=False))
+        return
+    if not quiet:
+        for warning in found.warnings:
+            print(f"advisor: warning: {warning}", file=sys.stderr)
+    from placement_advisor.report.balance_text import render_balance
+
+    sys.stdout.write(render_balance(found))

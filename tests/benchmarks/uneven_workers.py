@@ -1,0 +1,152 @@
+"""Two workers made uneven: the advised ratio against a measured sweep of ratios.
+
+    python tests/benchmarks/uneven_workers.py MODEL [--batch N] [--quota 40] [--seconds 10]
+
+Needs root and cgroup v1 with the cpu controller: the second worker may use its core for QUOTA % of
+each 10 ms. First each worker is timed alone, as `advisor balance` does, and the advice is printed.
+Then splits of the batch at nine ratios, the even and the advised among them, run in turns, each for
+SECONDS in all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from silent import Silent
+
+from placement_advisor.balancing import time_devices
+from placement_advisor.batch_split.programs import SPLIT, share_folder
+from placement_advisor.children import Child, ChildFailure
+from placement_advisor.cost.balance import balanced, sizes_to_time
+from placement_advisor.report.balance_text import render_balance
+from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
+from placement_advisor.tf.answers import RunFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_GROUPS = Path("/sys/fs/cgroup/cpu")
+_PERIOD_US = 10_000
+_TRACER, _SPLITTER = "placement_advisor.tf.tracer", "placement_advisor.tf.batch_split"
+_LIMIT_S = 300.0
+_RATIOS = 9
+_TURN_S = 1.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--quota", type=int, default=40, help="percent of a core")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        _compare(asked, Path(folder))
+
+
+def _compare(asked: argparse.Namespace, scratch: Path) -> None:
+    testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=scratch)
+    with Child("loader", scratch / "loader.log") as loader:
+        path = str(asked.model)
+        _call(loader, f"{_TRACER}:load_workload", path, None, None, asked.batch)
+        traced = _call(loader, f"{_TRACER}:trace_workload", path, None)
+        sizes = sizes_to_time(traced.batch_size)
+        shares = _call(loader, f"{_SPLITTER}:trace_shares", sizes, str(scratch))
+        try:
+            testbed.start()
+            with _slowed(testbed.worker_ids["worker:1"], asked.quota):
+                bundles = {samples: scratch / share_folder(samples) for samples in shares}
+                speeds = time_devices(testbed, shares, bundles, Silent())
+                advice = balanced(
+                    speeds,
+                    traced.batch_size,
+                    model=path,
+                    testbed=testbed.plan.description,
+                    warnings=(),
+                )
+                print(render_balance(advice), flush=True)
+                best = advice.best.batches[0]
+                firsts = _firsts(traced.batch_size, best)
+                rates = _sweep(testbed, loader, traced.batch_size, firsts, scratch, asked.seconds)
+        finally:
+            testbed.close()
+    for first, rate in rates.items():
+        note = " advised" if first == best else " even" if 2 * first == traced.batch_size else ""
+        print(f"{first:>5} + {traced.batch_size - first:<5} {rate:>8.1f} samples/s{note}")
+    even = rates[traced.batch_size // 2]
+    print(f"advised / best of the sweep: {rates[best] / max(rates.values()):.3f}")
+    print(f"advised / even: {rates[best] / even:.3f}")
+
+
+def _firsts(batch: int, advised: int) -> list[int]:
+    """Return nine shares of the first worker: the even and the advised one, and others around."""
+    even = batch // 2
+    step = max(1, round((batch - even) / _RATIOS))
+    others = sorted(range(even - step, batch, step), key=lambda n: abs(n - advised))
+    chosen = dict.fromkeys([even, advised, *(n for n in others if 0 < n < batch)])
+    return sorted(list(chosen)[:_RATIOS])
+
+
+def _sweep(
+    testbed: Testbed, loader: Child, batch: int, firsts: list[int], scratch: Path, seconds: float
+) -> dict[int, float]:
+    """Return samples per second at each share of the first worker, measured in turns."""
+    for first in firsts:
+        samples = (first, batch - first)
+        folder = scratch / f"split-{first}"
+        folder.mkdir()
+        split = _call(loader, f"{_SPLITTER}:split_workload", samples, str(folder))
+        testbed.add_program(str(first), folder / SPLIT, split.split.graph)
+        names = testbed.plan.devices[0].name, testbed.plan.devices[1].name
+        placement = split.split.placed(names, label=str(first), rationale="")
+        _run(testbed, "prepare", str(first), dict(placement.device_of), str(first))
+    spent_ns = dict.fromkeys(firsts, 0)
+    steps = dict.fromkeys(firsts, 0)
+    while min(spent_ns.values()) < seconds * 1e9:
+        for first in firsts:
+            start = time.monotonic()
+            _run(testbed, "run_steps", str(first), 0, 1)
+            while time.monotonic() < start + _TURN_S:
+                times = _run(testbed, "run_steps", str(first), 0, 5)
+                spent_ns[first] += sum(times)
+                steps[first] += len(times)
+    return {first: batch * steps[first] / spent_ns[first] * 1e9 for first in firsts}
+
+
+@contextmanager
+def _slowed(process: int, percent: int) -> Iterator[None]:
+    """Let a process have so much of a core in each period."""
+    group = _GROUPS / f"advisor-bench-{os.getpid()}"
+    group.mkdir()
+    (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+    (group / "cpu.cfs_quota_us").write_text(str(_PERIOD_US * percent // 100))
+    (group / "cgroup.procs").write_text(str(process))
+    try:
+        yield
+    finally:
+        (_GROUPS / "cgroup.procs").write_text(str(process))
+        group.rmdir()
+
+
+def _call(child: Child, function: str, *args: Any) -> Any:
+    answer = child.call(function, *args, time_limit_s=_LIMIT_S)
+    if isinstance(answer, ChildFailure | Exception):
+        raise SystemExit(f"{function}{args}: {answer}")
+    return answer
+
+
+def _run(testbed: Testbed, function: str, *args: Any) -> Any:
+    answer = testbed.call(function, *args, time_limit_s=_LIMIT_S)
+    if isinstance(answer, ChildFailure | RunFailure):
+        raise SystemExit(f"{function}{args}: {answer.message}")
+    return answer
+
+
+if __name__ == "__main__":
+    main()
