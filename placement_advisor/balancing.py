@@ -1,36 +1,50 @@
-"""Times a step alone on each device of a testbed, at several batch sizes, in turns."""
+"""Times a step on the devices of a testbed: alone at several batch sizes, and with its batch split.
+
+The split that lines of devices alone make the best is where a search begins: merging what replicas
+computed takes time on either side that no line has. It moves samples from one device to another as
+long as that makes the measured step shorter, by less and less.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import permutations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.batch_split.programs import share_folder
 from placement_advisor.candidates import single
 from placement_advisor.children import ChildFailure
-from placement_advisor.cost.balance import DeviceSpeed, speed_of
-from placement_advisor.errors import TestbedError
+from placement_advisor.cost.balance import DeviceSpeed, speed_of, trimmed_mean
+from placement_advisor.errors import BatchSplitError, TestbedError
 from placement_advisor.tf.answers import RunFailure
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from placement_advisor.testbed import Testbed
-    from placement_advisor.tf.answers import TracedShare
+    from placement_advisor.tf.answers import TracedShare, TracedSplit
     from placement_advisor.trial import Watcher
+
+    SplitBundle = tuple[TracedSplit, Path]
 
 _ROUNDS = 7
 # What a turn takes at least, so that a device which is slowed down in slices shows its mean speed.
 _TURN_NS = 0.3 * NS_PER_S
 _MAX_STEPS = 50
 _CALL_LIMIT_S = 300.0
+_WARM_UP = 3
+# Of a search: the first move is this part of the batch, and so many splits are tried at most.
+_FIRST_MOVE = 8
+_MOST_TRIED = 12
 
 
 def time_devices(
     testbed: Testbed,
     shares: Mapping[int, TracedShare],
-    bundles: Mapping[int, Any],
+    bundles: Mapping[int, Path],
     watcher: Watcher,
 ) -> tuple[DeviceSpeed, ...]:
     """Time each share of a batch on each device of a running testbed, alone and in turns.
@@ -50,7 +64,7 @@ def time_devices(
         _must(
             testbed, "prepare", _label(name, samples), dict(alone.device_of), share_folder(samples)
         )
-    steps = {run: _steps(_must(testbed, "run_steps", _label(*run), 0, 3)) for run in runs}
+    steps = {run: _steps(_must(testbed, "run_steps", _label(*run), 0, _WARM_UP)) for run in runs}
     samples_ns: dict[tuple[str, int], list[int]] = {run: [] for run in runs}
     for number in range(_ROUNDS):
         for run in runs:
@@ -59,6 +73,86 @@ def time_devices(
     return tuple(
         speed_of(name, {samples: samples_ns[name, samples] for samples in shares}) for name in names
     )
+
+
+class Splits:
+    """Measured steps of splits of a batch, by the samples of each device."""
+
+    def __init__(
+        self, testbed: Testbed, split: Callable[[tuple[int, ...]], SplitBundle], watcher: Watcher
+    ) -> None:
+        """Run on a started testbed; ``split`` puts a split step together."""
+        self._testbed, self._split, self._watcher = testbed, split, watcher
+        self._step_ns: dict[tuple[int, ...], list[int]] = {}
+
+    def tried(self) -> dict[tuple[int, ...], int]:
+        """Return the mean step of every split that was timed, in ns."""
+        return {samples: round(trimmed_mean(times)) for samples, times in self._step_ns.items()}
+
+    def search(self, start: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the best split that a search from ``start`` finds.
+
+        Raises:
+            BatchSplitError: the batch cannot be split as at the start.
+            TestbedError: a step does not run.
+        """
+        best, by = start, max(1, sum(start) // _FIRST_MOVE)
+        self.time([best])
+        while by and len(self._step_ns) < _MOST_TRIED:
+            moves = [m for m in _moves(best, by) if m not in self._step_ns]
+            for move in moves[: _MOST_TRIED - len(self._step_ns)]:
+                with suppress(BatchSplitError):  # A share of one sample can be another graph.
+                    self.time([best, move])
+            found = min(self.tried(), key=self.tried().__getitem__)
+            best, by = (found, by) if found != best else (best, by // 2)
+        return best
+
+    def time(self, splits: Sequence[tuple[int, ...]]) -> None:
+        """Time splits in turns.
+
+        Raises:
+            BatchSplitError: the batch cannot be split so.
+            TestbedError: a step does not run.
+        """
+        for samples in splits:
+            if samples not in self._step_ns:
+                self._prepare(samples)
+        for number in range(_ROUNDS):
+            for samples in splits:
+                self._watcher.working("timing splits", number, _ROUNDS, _ratio(samples))
+                self._step_ns[samples] += self._turn(samples)
+
+    def _prepare(self, samples: tuple[int, ...]) -> None:
+        label = _ratio(samples)
+        self._watcher.working("splitting the batch", len(self._step_ns), _MOST_TRIED, label)
+        traced, folder = self._split(samples)
+        self._testbed.add_program(label, folder, traced.split.graph)
+        names = [device.name for device in self._testbed.plan.devices]
+        placement = traced.split.placed(names, label=label, rationale="")
+        _must(self._testbed, "prepare", label, dict(placement.device_of), label)
+        _must(self._testbed, "run_steps", label, 0, _WARM_UP)
+        self._step_ns[samples] = []
+
+    def _turn(self, samples: tuple[int, ...]) -> list[int]:
+        known = self._step_ns[samples] or _must(self._testbed, "run_steps", _ratio(samples), 0, 2)
+        found: list[int] = _must(
+            self._testbed, "run_steps", _ratio(samples), 0, 1 + _steps(known[-_WARM_UP:])
+        )
+        return found[1:]
+
+
+def _moves(samples: tuple[int, ...], by: int) -> Iterator[tuple[int, ...]]:
+    """Yield the splits with so many samples moved from one device to another."""
+    for giver, taker in permutations(range(len(samples)), 2):
+        if samples[giver] > by:
+            moved = list(samples)
+            moved[giver] -= by
+            moved[taker] += by
+            yield tuple(moved)
+
+
+def _ratio(samples: Sequence[int]) -> str:
+    return ":".join(map(str, samples))
 
 
 def _steps(times_ns: Sequence[int]) -> int:

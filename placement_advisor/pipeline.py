@@ -16,15 +16,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.balancing import time_devices
-from placement_advisor.batch_split.programs import share_folder
+from placement_advisor.balancing import Splits, time_devices
+from placement_advisor.batch_split.programs import SPLIT, share_folder
 from placement_advisor.batch_split.shares import shares_of
 from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.calibration import calibration_file, stored_calibration
 from placement_advisor.candidates.families import NAMES, check_names
 from placement_advisor.children import Child, ChildFailure, preload
 from placement_advisor.clock import Clock
-from placement_advisor.cost.balance import balanced, sizes_to_time
+from placement_advisor.cost.balance import (
+    Balance,
+    best_by_lines,
+    even_split,
+    other_batches,
+    sizes_to_time,
+)
+from placement_advisor.cost.batch import split_step
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.cost.calibration_summary import (
     CLUSTER_FILE_HEAD,
@@ -47,7 +54,6 @@ from placement_advisor.user_code import is_user_code
 
 if TYPE_CHECKING:
     from placement_advisor.analysis import Analysis
-    from placement_advisor.cost.balance import Balance
     from placement_advisor.model_source import ModelSource
     from placement_advisor.testbed import TestbedPlan
     from placement_advisor.tf.answers import Traced, TracedSplit
@@ -208,20 +214,44 @@ def balance(
         shares = _must_answer(answer, source, "tracing other batch sizes")
         if isinstance(shares, BatchSplitError):
             raise ModelError(f"{source.path}: {traced.name}: {shares.message}")
-        loader.close()
         running = Testbed(plan, scratch=scratch)
         stack.callback(running.close)
         watcher.working("starting devices", 0, 1)
         running.start()
         bundles = {samples: scratch / share_folder(samples) for samples in shares}
         speeds = time_devices(running, shares, bundles, watcher)
+
+        def split(samples: tuple[int, ...]) -> tuple[TracedSplit, Path]:
+            folder = scratch / ":".join(map(str, samples))
+            folder.mkdir()
+            limit_s = source.time_limit_s
+            asked = f"{_SPLITTER}:split_workload"
+            found = loader.call(asked, samples, str(folder), time_limit_s=limit_s)
+            if isinstance(found, BatchSplitError):
+                raise found
+            return _must_answer(found, source, "splitting the batch"), folder / SPLIT
+
+        by_lines = best_by_lines(speeds, traced.batch_size)
+        even = even_split(traced.batch_size, len(speeds))
+        splits = Splits(running, split, watcher)
+        warnings, advised = list(running.warnings), by_lines.batches
+        try:
+            splits.time([even])
+            advised = splits.search(tuple(max(1, samples) for samples in advised))
+        except BatchSplitError as error:
+            warnings.append(f"no split was run: {error.message}")
         running.close()
-    return balanced(
-        speeds,
-        traced.batch_size,
+    return Balance(
         model=source.path if source.name is None else f"{source.path}:{source.name}",
         testbed=plan.description,
-        warnings=running.warnings,
+        batch=traced.batch_size,
+        devices=speeds,
+        best=by_lines,
+        even=split_step([speed.line for speed in speeds], even, None),
+        others=other_batches(speeds, traced.batch_size),
+        advised=advised,
+        tried=splits.tried(),
+        warnings=tuple(warnings),
     )
 
 

@@ -45,7 +45,9 @@ class DeviceSpeed:
 class Balance:
     """The split of a batch that equalises devices, beside the even one.
 
-    ``others`` are the best splits of other global batches.
+    ``best``, ``even`` and ``others``, the best splits of other global batches, are by the lines of
+    devices alone. ``tried`` has the measured step of splits that were run, in ns, the even one
+    among them; ``advised`` is the best of these, or that of the lines where none was run.
     """
 
     model: str
@@ -55,7 +57,21 @@ class Balance:
     best: SplitStep
     even: SplitStep
     others: tuple[SplitStep, ...]
+    advised: tuple[int, ...]
+    tried: Mapping[tuple[int, ...], int]
     warnings: tuple[str, ...]
+
+    @property
+    def fastest_alone(self) -> tuple[str, float]:
+        """The device that makes most of the batch by itself, and its samples per second."""
+        rates = {
+            device.name: point.samples_per_s
+            for device in self.devices
+            for point in device.points
+            if point.batch == self.batch
+        }
+        name = max(rates, key=rates.__getitem__)
+        return name, rates[name]
 
 
 def sizes_to_time(batch: int) -> tuple[int, ...]:
@@ -71,7 +87,7 @@ def speed_of(name: str, step_ns: Mapping[int, Sequence[int]]) -> DeviceSpeed:
     """
     points = tuple(
         # The mean, not the median: a device that is slowed down in slices has fast steps and slow.
-        Throughput(batch=samples, samples_per_s=samples / _mean(times) * NS_PER_S)
+        Throughput(batch=samples, samples_per_s=samples / trimmed_mean(times) * NS_PER_S)
         for samples, times in step_ns.items()
     )
     line = fit_batch_time(points)
@@ -79,35 +95,29 @@ def speed_of(name: str, step_ns: Mapping[int, Sequence[int]]) -> DeviceSpeed:
     return DeviceSpeed(name=name, points=points, line=line, residuals=residuals)
 
 
-def balanced(
-    devices: Sequence[DeviceSpeed], batch: int, *, model: str, testbed: str, warnings: Sequence[str]
-) -> Balance:
-    """Return the best split of a global batch, the even one, and those of other batches.
+def best_by_lines(devices: Sequence[DeviceSpeed], batch: int) -> SplitStep:
+    """Return the split of a batch whose slowest device is done soonest.
 
     Raises:
         AdvisorError: the batch cannot be split.
     """
     lines = [device.line for device in devices]
+    return split_step(lines, best_split(lines, batch), None)
 
-    def best(global_batch: int) -> SplitStep:
-        return split_step(lines, best_split(lines, global_batch), None)
 
-    base, more = divmod(batch, len(lines))
-    even = [base + (i < more) for i in range(len(lines))]
+def even_split(batch: int, devices: int) -> tuple[int, ...]:
+    """Return as many samples for each device; the first ones get what is left over."""
+    base, more = divmod(batch, devices)
+    return tuple(base + (i < more) for i in range(devices))
+
+
+def other_batches(devices: Sequence[DeviceSpeed], batch: int) -> tuple[SplitStep, ...]:
+    """Return the best splits of half of a batch, of the batch, and of larger ones."""
     sizes = dict.fromkeys(round(batch * factor) for factor in _BATCHES)
-    return Balance(
-        model=model,
-        testbed=testbed,
-        batch=batch,
-        devices=tuple(devices),
-        best=best(batch),
-        even=split_step(lines, even, None),
-        others=tuple(best(size) for size in sizes if size),
-        warnings=tuple(warnings),
-    )
+    return tuple(best_by_lines(devices, size) for size in sizes if size)
 
 
-def _mean(times_ns: Sequence[int]) -> float:
+def trimmed_mean(times_ns: Sequence[int]) -> float:
     """Return the mean without the tenth at either end, which other work on the machine makes."""
     ordered = sorted(times_ns)
     cut = len(ordered) // 10

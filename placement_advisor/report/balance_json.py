@@ -23,6 +23,11 @@ def balance_as_json(balance: Balance) -> dict[str, Any]:
         "batch": balance.batch,
         "warnings": list(balance.warnings),
         "devices": [_device(device) for device in balance.devices],
+        "advised": list(balance.advised),
+        "tried": [
+            {"samples": list(samples), "step_ns": step_ns}
+            for samples, step_ns in balance.tried.items()
+        ],
         "best": _split(balance.best),
         "even": _split(balance.even),
         "other_batches": [_split(split) for split in balance.others],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from placement_advisor.compare import WORTHWHILE_RATIO
+from placement_advisor.cost.batch import split_step
 from placement_advisor.report.tables import one_line
-from placement_advisor.units import format_ns
+from placement_advisor.units import NS_PER_S, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,27 +18,45 @@ if TYPE_CHECKING:
 
 def render_balance(balance: Balance) -> str:
     """Return the text, which begins with the answer and ends with what to type next."""
-    ratio = ":".join(map(str, balance.best.batches))
-    gain = balance.even.slowest_ns / max(1, balance.best.slowest_ns)
-    head = (
-        f"share a batch of {balance.batch} as {ratio}: at most "
-        f"{_rate(balance.best)} samples/s, {gain:.2f}× an even split, on {balance.testbed}"
-    )
+    ratio = ":".join(map(str, balance.advised))
     parts = [
-        [one_line(head)],
+        [one_line(_answer(balance, ratio))],
         _devices(balance.devices),
         _splits(balance),
         [
-            "Alone: measured. A step of a split is that of its slowest device, by the lines above;",
-            "merging what the others computed comes on top. Batches beyond those that were timed",
-            "are further than the lines were measured.",
+            "Alone and splits: measured, mean of steps without the tenth at either end.",
+            "By the lines: what the slowest device takes alone; merging comes on top.",
         ],
+        _other_batches(balance),
         [
             f"next: advisor analyze {one_line(balance.model)} --batch-size {balance.batch} "
             f"--candidates batch --ratios {ratio}",
         ],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _answer(balance: Balance, ratio: str) -> str:
+    where = f"on {balance.testbed}"
+    even_ns = balance.tried.get(balance.even.batches)
+    if even_ns is None or balance.advised not in balance.tried:
+        gain = balance.even.slowest_ns / max(1, balance.best.slowest_ns)
+        return (
+            f"share a batch of {balance.batch} as {ratio}: by the lines at most "
+            f"{_rate(balance.best)} samples/s, {gain:.2f}× an even split, {where}"
+        )
+    step_ns = balance.tried[balance.advised]
+    rate = balance.batch / step_ns * NS_PER_S
+    name, alone = balance.fastest_alone
+    if rate * WORTHWHILE_RATIO < alone:
+        return (
+            f"do not split a batch of {balance.batch}: {name} alone makes {alone:,.0f} samples/s, "
+            f"the best split that was tried, {ratio}, {rate:,.0f}, measured {where}"
+        )
+    return (
+        f"share a batch of {balance.batch} as {ratio}: {rate:,.0f} samples/s, {rate / alone:.2f}× "
+        f"{name} alone, {even_ns / step_ns:.2f}× an even split, measured {where}"
+    )
 
 
 def _devices(devices: Sequence[DeviceSpeed]) -> list[str]:
@@ -57,10 +77,26 @@ def _devices(devices: Sequence[DeviceSpeed]) -> list[str]:
 
 
 def _splits(balance: Balance) -> list[str]:
+    """Return the splits that were run, the best of them last."""
     names = [one_line(device.name) for device in balance.devices]
-    rows = [["global batch", *names, "step", "samples/s"]]
-    rows.append([f"{balance.batch}, even", *_figures(balance.even)])
-    rows += [[f"{sum(split.batches)}, best", *_figures(split)] for split in balance.others]
+    lines = [device.line for device in balance.devices]
+    rows = [["split", *names, "step", "samples/s", "by the lines"]]
+    notes = {balance.even.batches: "even", balance.best.batches: "by the lines"}
+    notes[balance.advised] = "advised"
+    slowest_first = sorted(balance.tried, key=lambda samples: -balance.tried[samples])
+    for samples in slowest_first or [balance.even.batches, balance.best.batches]:
+        step_ns = balance.tried.get(samples)
+        rate = "–" if step_ns is None else f"{balance.batch / step_ns * NS_PER_S:,.0f}"
+        by_lines = format_ns(split_step(lines, samples, None).slowest_ns)
+        measured = "–" if step_ns is None else format_ns(step_ns)
+        rows.append([notes.get(samples, ""), *map(str, samples), measured, rate, by_lines])
+    return _aligned(rows)
+
+
+def _other_batches(balance: Balance) -> list[str]:
+    names = [one_line(device.name) for device in balance.devices]
+    rows = [["global batch, by the lines", *names, "step", "samples/s"]]
+    rows += [[str(sum(split.batches)), *_figures(split)] for split in balance.others]
     return _aligned(rows)
 
 

@@ -20,16 +20,25 @@ from typing import TYPE_CHECKING, Any
 
 from silent import Silent
 
-from placement_advisor.balancing import time_devices
+from placement_advisor.balancing import Splits, time_devices
 from placement_advisor.batch_split.programs import SPLIT, share_folder
-from placement_advisor.children import Child, ChildFailure
-from placement_advisor.cost.balance import balanced, sizes_to_time
+from placement_advisor.children import Child, ChildFailure, preload
+from placement_advisor.cost.balance import (
+    Balance,
+    DeviceSpeed,
+    best_by_lines,
+    even_split,
+    sizes_to_time,
+)
+from placement_advisor.cost.batch import split_step
 from placement_advisor.report.balance_text import render_balance
 from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
 from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from placement_advisor.tf.answers import TracedSplit
 
 _GROUPS = Path("/sys/fs/cgroup/cpu")
 _PERIOD_US = 10_000
@@ -46,6 +55,7 @@ def main() -> None:
     parser.add_argument("--quota", type=int, default=40, help="percent of a core")
     parser.add_argument("--seconds", type=float, default=10.0)
     asked = parser.parse_args()
+    preload()
     with tempfile.TemporaryDirectory() as folder:
         _compare(asked, Path(folder))
 
@@ -63,25 +73,53 @@ def _compare(asked: argparse.Namespace, scratch: Path) -> None:
             with _slowed(testbed.worker_ids["worker:1"], asked.quota):
                 bundles = {samples: scratch / share_folder(samples) for samples in shares}
                 speeds = time_devices(testbed, shares, bundles, Silent())
-                advice = balanced(
-                    speeds,
-                    traced.batch_size,
-                    model=path,
-                    testbed=testbed.plan.description,
-                    warnings=(),
-                )
-                print(render_balance(advice), flush=True)
-                best = advice.best.batches[0]
-                firsts = _firsts(traced.batch_size, best)
+                splits = Splits(testbed, lambda samples: _split(loader, samples, scratch), Silent())
+                even = even_split(traced.batch_size, 2)
+                splits.time([even])
+                advised = splits.search(best_by_lines(speeds, traced.batch_size).batches)
+                print(_told(path, testbed, traced.batch_size, speeds, splits, advised), flush=True)
+                firsts = _firsts(traced.batch_size, advised[0])
                 rates = _sweep(testbed, loader, traced.batch_size, firsts, scratch, asked.seconds)
         finally:
             testbed.close()
+    notes = {even[0]: " even", advised[0]: " advised"}
     for first, rate in rates.items():
-        note = " advised" if first == best else " even" if 2 * first == traced.batch_size else ""
+        note = notes.get(first, "")
         print(f"{first:>5} + {traced.batch_size - first:<5} {rate:>8.1f} samples/s{note}")
-    even = rates[traced.batch_size // 2]
-    print(f"advised / best of the sweep: {rates[best] / max(rates.values()):.3f}")
-    print(f"advised / even: {rates[best] / even:.3f}")
+    rate = rates[advised[0]]
+    print(f"advised / best of the sweep: {rate / max(rates.values()):.3f}")
+    print(f"advised / even: {rate / rates[even[0]]:.3f}")
+
+
+def _told(
+    path: str,
+    testbed: Testbed,
+    batch: int,
+    speeds: tuple[DeviceSpeed, ...],
+    splits: Splits,
+    advised: tuple[int, ...],
+) -> str:
+    """Return what `advisor balance` would say."""
+    return render_balance(
+        Balance(
+            model=path,
+            testbed=testbed.plan.description,
+            batch=batch,
+            devices=speeds,
+            best=best_by_lines(speeds, batch),
+            even=split_step([speed.line for speed in speeds], even_split(batch, 2), None),
+            others=(),
+            advised=advised,
+            tried=splits.tried(),
+            warnings=(),
+        )
+    )
+
+
+def _split(loader: Child, samples: tuple[int, ...], scratch: Path) -> tuple[TracedSplit, Path]:
+    folder = scratch / ":".join(map(str, samples))
+    folder.mkdir(exist_ok=True)
+    return _call(loader, f"{_SPLITTER}:split_workload", samples, str(folder)), folder / SPLIT
 
 
 def _firsts(batch: int, advised: int) -> list[int]:
@@ -98,11 +136,8 @@ def _sweep(
 ) -> dict[int, float]:
     """Return samples per second at each share of the first worker, measured in turns."""
     for first in firsts:
-        samples = (first, batch - first)
-        folder = scratch / f"split-{first}"
-        folder.mkdir()
-        split = _call(loader, f"{_SPLITTER}:split_workload", samples, str(folder))
-        testbed.add_program(str(first), folder / SPLIT, split.split.graph)
+        split, folder = _split(loader, (first, batch - first), scratch)
+        testbed.add_program(str(first), folder, split.split.graph)
         names = testbed.plan.devices[0].name, testbed.plan.devices[1].name
         placement = split.split.placed(names, label=str(first), rationale="")
         _run(testbed, "prepare", str(first), dict(placement.device_of), str(first))

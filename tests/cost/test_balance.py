@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.cost.balance import balanced, sizes_to_time, speed_of
+from placement_advisor.cost.balance import (
+    best_by_lines,
+    even_split,
+    other_batches,
+    sizes_to_time,
+    speed_of,
+)
 from placement_advisor.errors import AdvisorError
 
 MS = 1_000_000
@@ -36,14 +42,16 @@ def test_the_slow_tenth_at_either_end_is_left_out():
 
 def test_the_best_split_makes_both_devices_equally_late():
     # 2 + n/4 ms against 4 + n/2 ms: 24 samples take 8 ms there, 8 samples 8 ms here.
-    found = balanced(
-        [device("a", 2, 0.25), device("b", 4, 0.5)], 32, model="m", testbed="t", warnings=()
-    )
-    assert found.best.batches == (24, 8)
-    assert found.best.slowest_ns == pytest.approx(8 * MS, rel=1e-6)
-    assert found.even.batches == (16, 16)
-    assert found.even.slowest_ns == pytest.approx(12 * MS, rel=1e-6)
-    assert [sum(split.batches) for split in found.others] == [16, 32, 64, 128]
+    devices = [device("a", 2, 0.25), device("b", 4, 0.5)]
+    best = best_by_lines(devices, 32)
+    assert best.batches == (24, 8)
+    assert best.slowest_ns == pytest.approx(8 * MS, rel=1e-6)
+    assert [sum(split.batches) for split in other_batches(devices, 32)] == [16, 32, 64, 128]
+
+
+def test_an_even_split_gives_what_is_left_over_to_the_first():
+    assert even_split(32, 2) == (16, 16)
+    assert even_split(7, 3) == (3, 2, 2)
 
 
 def test_devices_are_timed_at_the_batch_a_half_and_a_quarter_of_it():

@@ -1,0 +1,75 @@
+"""`advisor balance`: on real workers, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.testbed import usable_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from command_runs import Ran
+
+MODEL = """
+import tensorflow as tf
+
+weights = tf.Variable(tf.ones((256, 256)))
+
+@tf.function
+def step(x):
+    for _ in range(8):
+        x = tf.tanh(x @ weights)
+    return x
+
+inputs = (tf.ones((SAMPLES, 256)),)
+"""
+NO_BATCH = """
+import tensorflow as tf
+
+@tf.function
+def step():
+    return tf.ones(3)
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    model = folder / "model.py"
+    model.write_text(text)
+    return str(model)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(usable_cores()) < 2, reason="real runs need two cores of their own")
+def test_two_real_workers_share_a_batch(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+    model = written(tmp_path, MODEL.replace("SAMPLES", "64"))
+    ran = advisor("balance", model, "--testbed", "workers", "--json", "-q")
+    assert ran.code == 0, ran.err
+    content = json.loads(ran.out)
+    jsonschema.Draft202012Validator(load_schema("balance")).validate(content)
+    assert [device["name"] for device in content["devices"]] == ["worker:0", "worker:1"]
+    assert [point["samples"] for point in content["devices"][0]["measured"]] == [64, 32, 16]
+    tried = {tuple(each["samples"]): each["step_ns"] for each in content["tried"]}
+    assert (32, 32) in tried
+    assert tried[tuple(content["advised"])] == min(tried.values())
+    assert all(sum(samples) == 64 for samples in tried)
+
+
+def test_where_nothing_can_be_timed_that_is_said(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    ran = advisor("balance", written(tmp_path, NO_BATCH), "--testbed", "none", "-q")
+    assert ran.code == 2
+    assert "nothing to time" in ran.err
+
+
+def test_a_model_without_a_batch_is_refused(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+    ran = advisor("balance", written(tmp_path, NO_BATCH), "--testbed", "logical-cpus", "-q")
+    assert ran.code == 2
+    assert "its inputs hold no batch" in ran.err
