@@ -1,0 +1,77 @@
+"""What `advisor balance` prints: the answer first, and the same figures as in JSON."""
+
+from __future__ import annotations
+
+import jsonschema
+
+from placement_advisor.cost.balance import (
+    Balance,
+    best_by_lines,
+    even_split,
+    other_batches,
+    speed_of,
+)
+from placement_advisor.cost.batch import split_step
+from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.report.balance_json import balance_as_json
+from placement_advisor.report.balance_text import render_balance
+
+MS = 1_000_000
+SIZES = (32, 16, 8)
+
+
+def balance(tried_ms: dict[tuple[int, int], float], advised: tuple[int, int]) -> Balance:
+    # 2 + n/4 ms and 4 + n/2 ms: alone they take 10 and 20 ms for 32 samples.
+    devices = (
+        speed_of("GPU:0", {n: [round((2 + n / 4) * MS)] for n in SIZES}),
+        speed_of("GPU:1", {n: [round((4 + n / 2) * MS)] for n in SIZES}),
+    )
+    return Balance(
+        model="model.py",
+        testbed="2 GPUs",
+        batch=32,
+        devices=devices,
+        best=best_by_lines(devices, 32),
+        even=split_step([device.line for device in devices], even_split(32, 2), None),
+        others=other_batches(devices, 32),
+        advised=advised,
+        tried={samples: round(ms * MS) for samples, ms in tried_ms.items()},
+        warnings=(),
+    )
+
+
+def test_the_answer_says_what_the_best_split_gains_over_one_device_and_over_an_even_one():
+    text = render_balance(balance({(16, 16): 12.8, (24, 8): 8.5, (25, 7): 8}, (25, 7)))
+    # 32 samples in 8 ms, against 10 ms on the first device and 12.8 ms evenly.
+    assert text.startswith(
+        "share a batch of 32 as 25:7: 4,000 samples/s, 1.25× GPU:0 alone, 1.60× an even split, "
+        "measured on 2 GPUs\n"
+    )
+    rows = [line.split() for line in text.splitlines()]
+    assert ["advised", "25", "7", "8.00", "ms", "4,000", "8.25", "ms"] in rows
+    assert ["even", "16", "16", "12.8", "ms", "2,500", "12.0", "ms"] in rows
+    assert text.rstrip().endswith(
+        "next: advisor analyze model.py --batch-size 32 --candidates batch --ratios 25:7"
+    )
+
+
+def test_where_no_split_gains_the_answer_is_not_to_split():
+    text = render_balance(balance({(16, 16): 14, (24, 8): 11}, (24, 8)))
+    assert text.startswith(
+        "do not split a batch of 32: GPU:0 alone makes 3,200 samples/s, the best split that was "
+        "tried, 24:8, 2,909, measured on 2 GPUs\n"
+    )
+
+
+def test_where_no_split_ran_the_answer_is_by_the_lines_and_says_so():
+    text = render_balance(balance({}, (24, 8)))
+    assert text.startswith(
+        "share a batch of 32 as 24:8: by the lines at most 4,000 samples/s, 1.50× an even split"
+    )
+    assert ["advised", "24", "8", "–", "–", "8.00", "ms"] in [x.split() for x in text.splitlines()]
+
+
+def test_the_json_fits_its_schema():
+    content = balance_as_json(balance({(16, 16): 12.8, (25, 7): 8}, (25, 7)))
+    jsonschema.Draft202012Validator(load_schema("balance")).validate(content)
+    assert content["tried"][1] == {"samples": [25, 7], "step_ns": 8 * MS}
