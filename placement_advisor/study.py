@@ -190,7 +190,7 @@ class Study:
         assert self._trial is not None
         split = self._known.split
         if placement.family == BATCH and split is not None:
-            self._trial.enter(placement, SPLIT, may_differ=split.may_differ)
+            self._trial.enter(placement, SPLIT, may_differ=bool(split.own))
         else:
             self._trial.enter(placement)
 
@@ -231,6 +231,7 @@ class Study:
 
     def _evidence(self, candidates: tuple[Candidate, ...]) -> Evidence:
         """Return what rules may look at."""
+        split = self._known.split
         return gather(
             graph=self._graph,
             cluster=self._known.cluster,
@@ -241,6 +242,7 @@ class Study:
             batch_size=self._traced.batch_size,
             batch_points=self._batch_points,
             input_timing=self._input_timing,
+            own_of_replicas=split.own if split is not None else (),
         )
 
     @property

@@ -103,17 +103,21 @@ def plan_split(whole: OpGraph, share: OpGraph, outputs: Collection[Tensor]) -> S
     )
 
 
-def differs_by_nature(graph: OpGraph, plan: SplitPlan, merged: Collection[Tensor]) -> bool:
-    """Say whether replicas may well compute something else than the unsplit step.
+def own_of_replicas(graph: OpGraph, plan: SplitPlan, merged: Iterable[Tensor]) -> tuple[str, ...]:
+    """Return the ops that compute something of a replica's own, which the unsplit step does not.
 
-    They do where they draw random numbers for their samples, and where statistics of the batch that
-    they see (``merged`` without giving the same) are kept, as in batch normalization.
+    They draw random numbers for its samples, or statistics of them that end up in a variable, as in
+    batch normalization: those of ``merged`` tensors, which do not give what the whole batch gives.
     """
-    draws = any(op.kind in random.FORMULAS for op in graph.ops if op.name in plan.replicated)
-    keeps = any(
-        _is_kept(graph, name) and graph.op(name).role is not Role.BACKWARD for name, _ in merged
-    )
-    return draws or keeps
+    drawn = [
+        op.name for op in graph.ops if op.kind in random.FORMULAS and op.name in plan.replicated
+    ]
+    kept = [
+        name
+        for name, _ in merged
+        if graph.op(name).role is not Role.BACKWARD and _is_kept(graph, name)
+    ]
+    return tuple(dict.fromkeys([*drawn, *kept]))
 
 
 def _is_kept(graph: OpGraph, name: str) -> bool:

@@ -53,15 +53,15 @@ class TracedShare:
 class TracedSplit:
     """A step whose batch is split: its op graph, and the steps that it was put together from.
 
-    ``samples`` are those of each replica, ``shares`` the traces by number of samples.
-    ``may_differ`` says that it need not compute what the unsplit step does: replicas draw random
-    numbers of their own, or keep statistics of their own samples.
+    ``samples`` are those of each replica, ``shares`` the traces by number of samples. ``own`` are
+    ops of the unsplit step that compute something of a replica's own: random numbers, or statistics
+    of its samples. If there are any, it need not compute what the unsplit step does.
     """
 
     split: SplitGraph
     samples: tuple[int, ...]
     shares: Mapping[int, TracedShare]
-    may_differ: bool
+    own: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

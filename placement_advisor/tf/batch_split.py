@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.batch_split.plan import differs_by_nature, plan_split
+from placement_advisor.batch_split.plan import own_of_replicas, plan_split
 from placement_advisor.batch_split.programs import SPLIT, share_folder
 from placement_advisor.batch_split.split_graph import SplitGraph, split_graph
 from placement_advisor.batch_split.wiring import Merge, Wiring
@@ -40,8 +40,8 @@ _ROUNDING_SEED = 20_203
 class SplitStep:
     """A step whose batch is split, as an op graph and, with its state, as what can be run.
 
-    ``mergings`` says how replicas' tensors become one. ``may_differ`` says that it need not compute
-    what the unsplit step does, by its nature.
+    ``mergings`` says how replicas' tensors become one. ``own`` are ops that compute
+    something of a replica's own.
     """
 
     split: SplitGraph
@@ -49,7 +49,7 @@ class SplitStep:
     mergings: Mapping[Tensor, Merging]
     whole: TracedStep
     shares: tuple[TracedStep, ...]
-    may_differ: bool
+    own: tuple[str, ...]
 
     def graph_def(self) -> Any:
         """Return the split step as a GraphDef."""
@@ -170,7 +170,7 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit 
             share.loaded.batch_size or 0: TracedShare(graph=share.graph, members=share.members())
             for share in step.shares
         },
-        may_differ=step.may_differ,
+        own=step.own,
     )
 
 
@@ -238,9 +238,12 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
         plan_split(whole.graph, part.graph, outputs)
     axes = _axes(plan, whole.flat, parts[0].flat)
     if run:
-        mergings, may_differ = _mergings(plan, whole, parts, axes)
+        mergings, own = _mergings(plan, whole, parts, axes)
     else:
-        mergings, may_differ = _assumed(plan, whole, axes), differs_by_nature(whole.graph, plan, ())
+        mergings = _assumed(plan, whole, axes)
+        means = [t for t, m in mergings.items() if m.merge is Merge.MEAN]
+        averaged = [tensor for tensor in means if whole.graph.op(tensor[0]).kind != "Sum"]
+        own = own_of_replicas(whole.graph, plan, averaged)
     wiring = Wiring(
         plan=plan,
         shares=tuple(shares),
@@ -256,7 +259,7 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
         mergings=mergings,
         whole=whole,
         shares=tuple(parts),
-        may_differ=may_differ,
+        own=own,
     )
 
 
@@ -284,10 +287,10 @@ def _axes(plan: SplitPlan, whole: FlatStep, share: FlatStep) -> dict[Tensor, int
 
 def _mergings(
     plan: SplitPlan, whole: TracedStep, parts: Sequence[TracedStep], axes: Mapping[Tensor, int]
-) -> tuple[dict[Tensor, Merging], bool]:
+) -> tuple[dict[Tensor, Merging], tuple[str, ...]]:
     """Return how to merge each tensor, told from a step on the first example batch.
 
-    And whether the split step may compute something else by its nature.
+    And which ops compute something of a replica's own.
 
     Raises:
         BatchSplitError: what comes of it is not what the whole batch gives, and neither random
@@ -306,11 +309,11 @@ def _mergings(
         axes,
     )
     wrong = [tensor for tensor, merging in found.items() if merging.difference]
-    may_differ = differs_by_nature(whole.graph, plan, wrong)
+    own = own_of_replicas(whole.graph, plan, wrong)
     for tensor in wrong:
-        if isinf(found[tensor].difference) or not may_differ:
+        if isinf(found[tensor].difference) or not own:
             raise BatchSplitError(_not_mergeable(tensor, whole.graph, whole.flat.outputs))
-    return found, may_differ
+    return found, own
 
 
 def _assumed(

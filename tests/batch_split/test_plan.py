@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from split_steps import op, training, wired
 
-from placement_advisor.batch_split.plan import plan_split
+from placement_advisor.batch_split.plan import own_of_replicas, plan_split
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph import Role
 
@@ -141,3 +141,39 @@ def test_a_step_wired_otherwise_at_another_size_is_refused():
 def test_a_step_without_a_batch_is_refused():
     with pytest.raises(BatchSplitError, match="no tensor of the step grows"):
         plan_split(training(4), training(4), [])
+
+
+def normalized(samples: int):
+    """Return a layer with a mask of its own and a moving mean of its batch."""
+    return wired(
+        [
+            op("x", 8 * samples, role=Role.INPUT),
+            op("mask", 8 * samples, kind="RandomUniform"),
+            op("masked", 8 * samples, kind="Mul"),
+            op("mean", 4, kind="Mean"),
+            op("moving", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="moving"),
+            op("kept", 0, kind="AssignVariableOp")._replace(variable="moving", output_bytes=()),
+            op("loss", 4, kind="Mean"),
+        ],
+        {
+            "mask": ["x"],
+            "masked": ["x", "mask"],
+            "mean": ["masked"],
+            "kept": ["moving", "mean"],
+            "loss": ["masked"],
+        },
+    )
+
+
+def test_random_numbers_for_samples_are_each_replicas_own():
+    graph = normalized(4)
+    plan = plan_split(graph, normalized(2), [("loss", 0)])
+    assert own_of_replicas(graph, plan, []) == ("mask",)
+
+
+def test_what_a_step_keeps_of_its_batch_is_each_replicas_own_if_it_is_not_the_same():
+    graph = normalized(4)
+    plan = plan_split(graph, normalized(2), [("loss", 0)])
+    assert set(plan.merged) == {("mean", 0), ("loss", 0)}
+    # The loss ends up in no variable: that it differs would be an error.
+    assert own_of_replicas(graph, plan, plan.merged) == ("mask", "mean")

@@ -75,6 +75,10 @@ class TestASplitBatch:
         assert batch["measured"]["max_relative_difference"] <= RESULT_TOLERANCE
         assert batch["measured"]["moved_ops"] == []
 
+    def test_has_no_finding_that_replicas_differ(self, run: tuple[Ran, Path]) -> None:
+        analysis = json.loads((run[1] / "analysis.json").read_text())
+        assert "PA304" not in {finding["code"] for finding in analysis["findings"]}
+
     def test_copies_what_was_predicted(self, batch: dict[str, Any]) -> None:
         predicted, measured = batch["predicted"], batch["measured"]
         # Four variables go there; their gradients, the sum of losses and the hits come back.
@@ -140,6 +144,9 @@ def test_a_step_that_draws_random_numbers_stays_in_and_shows_how_far_it_is_off(
     words = ("--candidates", "batch", *FEW, "-q", "--json")
     ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *words)
     assert ran.code == 0, ran.err
-    batch = json.loads(ran.out)["candidates"][1]
+    analysis = json.loads(ran.out)
+    batch = analysis["candidates"][1]
     assert batch["failure"] is None
     assert batch["measured"]["max_relative_difference"] > RESULT_TOLERANCE
+    (told,) = (each for each in analysis["findings"] if each["code"] == "PA304")
+    assert "random numbers of its own in dropout" in told["finding"]

@@ -24,7 +24,7 @@ def test_without_a_code_all_are_listed() -> None:
     ran = explain()
     assert ran.code == 0
     lines = ran.out.splitlines()
-    assert len(lines) == 12
+    assert len(lines) == 13
     assert lines[0] == "PA101  backward-on-default-device"
 
 

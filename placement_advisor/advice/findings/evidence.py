@@ -50,8 +50,9 @@ class Evidence:
     """What is known of a model, its splits and its input.
 
     ``requested_device_of`` has the devices of the user's `tf.device` scopes, ``line_of`` file and
-    line of ops. ``batch_points`` are
-    measurements of the user's own step at several batch sizes, none where it was not run so.
+    line of ops. ``batch_points`` are measurements of the user's own step at several batch sizes,
+    none where it was not run so. ``own_of_replicas`` are ops that compute something of a replica's
+    own where the batch is split.
     """
 
     graph: OpGraph
@@ -64,6 +65,7 @@ class Evidence:
     batch_size: int | None
     batch_points: tuple[Throughput, ...]
     input_timing: InputTiming | None
+    own_of_replicas: tuple[str, ...]
 
     @property
     def alone(self) -> Candidate | None:
@@ -111,6 +113,7 @@ def gather(
     batch_size: int | None,
     batch_points: Sequence[Throughput] = (),
     input_timing: InputTiming | None = None,
+    own_of_replicas: Sequence[str] = (),
 ) -> Evidence:
     """Return the evidence, with the splits that rules judge."""
     splits = []
@@ -131,6 +134,7 @@ def gather(
         batch_size=batch_size,
         batch_points=tuple(batch_points),
         input_timing=input_timing,
+        own_of_replicas=tuple(own_of_replicas),
     )
 
 

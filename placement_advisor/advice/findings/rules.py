@@ -14,6 +14,7 @@ from placement_advisor.advice.findings import (
     memory_on_first_device,
     moved_by_tensorflow,
     no_gpu_kernel,
+    replicas_differ,
     step_waits_for_transfers,
     uneven_load,
     variable_read_across,
@@ -45,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     device_waits_for_host,
     batch_too_small,
     input_without_overlap,
+    replicas_differ,
     does_not_fit,
     memory_on_first_device,
 )

@@ -1,4 +1,4 @@
-"""PA103, PA201, PA202, PA203, PA401 and PA402, on splits by hand."""
+"""PA103, PA201, PA202, PA203, PA304, PA401 and PA402, on splits by hand."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from placement_advisor.advice.findings import (
     does_not_fit,
     idle_device,
     memory_on_first_device,
+    replicas_differ,
     step_waits_for_transfers,
     uneven_load,
     variable_read_across,
@@ -281,3 +282,23 @@ def test_a_split_that_failed_is_not_judged():
     evidence = evidence_of(graph, costs, on(graph, "even", {"layer1": "b"}))
     crashed = Failure(kind=FailureKind.CRASHED, message="")
     assert best_split([replace(c, failure=crashed) for c in evidence.candidates]) is None
+
+
+def test_replicas_that_compute_something_of_their_own_are_named_by_layer():
+    masks = [op(f"drop_{i}", 8, kind="RandomUniform") for i in range(5)]
+    graph = graph_of([*masks, op("norm", 8, kind="Mean")])
+    costs = {each.name: 10 for each in graph.ops}
+    own = ["drop_0", "drop_1", "drop_2", "drop_3", "norm"]
+    evidence = evidence_of(graph, costs, own_of_replicas=own, line_of={"drop_0": ("model.py", 3)})
+    (finding,) = replicas_differ.find(evidence)
+    assert (
+        "each device takes random numbers of its own in drop_0, drop_1, drop_2 and 1 more and "
+        "statistics of its own samples in norm" in finding.finding
+    )
+    assert finding.where == {"layer": "drop_0", "op": "drop_0", "file": "model.py", "line": 3}
+    assert finding.saving_ns is None
+
+
+def test_without_a_split_of_the_batch_nothing_is_said_of_replicas():
+    graph = graph_of([op("drop", 8, kind="RandomUniform")])
+    assert replicas_differ.find(evidence_of(graph, {"drop": 10})) == ()
