@@ -187,6 +187,8 @@ class Analysis:
     ``input_timing`` where the model file has no dataset, or it was not timed.
     ``bound`` is None where nothing was predicted.
     ``how`` is about the candidate that the recommendation names, None if it names none.
+    ``weak_step_ns`` is the simulated step with the whole batch on every device, None where the
+    batch cannot be split.
     """
 
     advisor_version: str
@@ -203,3 +205,4 @@ class Analysis:
     break_even: BreakEven | None = None
     input_timing: InputTiming | None = None
     how: HowToSplit | None = None
+    weak_step_ns: int | None = None

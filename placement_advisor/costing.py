@@ -32,6 +32,9 @@ from placement_advisor.graph import Role
 from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.batch_split.split_graph import SplitGraph
     from placement_advisor.devices import Cluster
     from placement_advisor.testbed import Testbed, TestbedPlan
     from placement_advisor.tf.answers import Traced, TracedSplit
@@ -112,8 +115,10 @@ def measure_costs(
 
 def measure_split_costs(
     trial: Trial, traced: TracedSplit, costing: Costing
-) -> CostTable | BatchSplitError:
+) -> tuple[CostTable, CostTable] | BatchSplitError:
     """Run each share of a batch on the first device; return the costs of the split step.
+
+    And those of the step with the whole batch on every device.
 
     What is shared costs what it does in the unsplit step. What joins shares has run nowhere yet; it
     costs for each byte what element by element ops were measured to cost.
@@ -130,11 +135,22 @@ def measure_split_costs(
         tables[samples] = _filling(costs, in_ops_ns, device.launch_overhead_ns)
     shares = [(share.graph, tables[samples]) for samples, share in traced.shares.items()]
     per_byte = ns_per_byte(shares)
+    replicas = [tables[samples] for samples in traced.samples]
+    wholes = [costing.costs] * len(replicas)
+    return (
+        _split_costs(traced.split, replicas, costing.costs, per_byte),
+        _split_costs(traced.weak, wholes, costing.costs, per_byte),
+    )
+
+
+def _split_costs(
+    split: SplitGraph, replicas: Sequence[CostTable], shared: CostTable, per_byte: float
+) -> CostTable:
     found = {}
-    for op in traced.split.graph.ops:
-        if op.name in traced.split.source:
-            replica, name = traced.split.source[op.name]
-            table = costing.costs if replica is None else tables[traced.samples[replica]]
+    for op in split.graph.ops:
+        if op.name in split.source:
+            replica, name = split.source[op.name]
+            table = shared if replica is None else replicas[replica]
             if name in table.costs:
                 found[op.name] = table.costs[name]
         elif op.role is not Role.CONSTANT:

@@ -45,17 +45,22 @@ _UNITS_FOR_FASTER = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedSplit:
-    """A step whose batch is split, with what its ops cost on each device and host."""
+    """A step whose batch is split, with what its ops cost on each device and host.
+
+    ``weak_costs`` are those with the whole batch on every device.
+    """
 
     traced: TracedSplit
     costs: Mapping[str, CostTable]
+    weak_costs: Mapping[str, CostTable]
 
 
 class Forecast:
     """The candidates for a graph on a cluster, and what is predicted for each.
 
     ``proposed`` has what each family that was asked for answers; ``predicted`` and ``ratios`` grow
-    with `predict`. What is predicted is written to the folder at once.
+    with `predict`. What is predicted is written to the folder at once. ``weak_step_ns`` is the
+    simulated step with the whole batch on every device, None where the batch cannot be split.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class Forecast:
         self._layer_of = searched.layers_of(graph)
         self.split: TracedSplit | None = None
         self._split_simulator: Simulator | None = None
+        self.weak_step_ns: int | None = None
         known = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
         alone = known[BASELINE]
         assert isinstance(alone, Placement)
@@ -164,6 +170,9 @@ class Forecast:
         graph, samples = split.traced.split.graph, split.traced.samples
         self.split = split.traced
         self._split_simulator = Simulator(graph, split.costs, self.cluster)
+        alike = split.traced.weak.placed(devices[: len(samples)], label=BATCH, rationale="")
+        weak = Simulator(split.traced.weak.graph, split.weak_costs, self.cluster)
+        self.weak_step_ns = weak.step_ns(alike)
         shares = " + ".join(map(str, samples))
         reason = f"{shares} samples side by side, one update of the variables on {devices[0]}"
         return split.traced.split.placed(devices[: len(samples)], label=BATCH, rationale=reason)

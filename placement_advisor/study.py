@@ -131,8 +131,10 @@ class Study:
         self._warnings += prices.notes
         split = self._split
         if isinstance(split, TracedSplit):
-            costs = roofline_by_place(split.split.graph, prices.cluster)
-            self._foresee(prices, PricedSplit(traced=split, costs=costs))
+            costs, weak_costs = (
+                roofline_by_place(each.graph, prices.cluster) for each in (split.split, split.weak)
+            )
+            self._foresee(prices, PricedSplit(traced=split, costs=costs, weak_costs=weak_costs))
         else:
             self._foresee(prices, split)
         for label in self._known.placements:
@@ -184,7 +186,8 @@ class Study:
         costs = measure_split_costs(self._trial, split, costing)
         if isinstance(costs, BatchSplitError):
             return costs
-        return PricedSplit(traced=split, costs=costs.everywhere(costing.cluster))
+        here, weak = (table.everywhere(costing.cluster) for table in costs)
+        return PricedSplit(traced=split, costs=here, weak_costs=weak)
 
     def _enter(self, placement: Placement) -> None:
         assert self._trial is not None
@@ -218,6 +221,7 @@ class Study:
             break_even=sweep,
             input_timing=self._input_timing,
             timings_ns=self._clock.timings_ns(),
+            weak_step_ns=self._known.weak_step_ns,
             how=None
             if recommended is None or recommended.family in BAD_ON_PURPOSE
             else self._how(recommended),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.bounds.wording import argument_text
 from placement_advisor.measure import Interval, bootstrap_median
 from placement_advisor.report.break_even_json import break_even_as_json
+from placement_advisor.report.scaling import ScalingRow, scaling
 from placement_advisor.report.tables import BASELINE, CERTIFICATE, GRAPH
 
 if TYPE_CHECKING:
@@ -77,8 +78,19 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
         "input": _input(analysis.input_timing, analysis.model.batch_size)
         if analysis.input_timing
         else None,
+        "scaling": [_scaling_row(row) for row in scaling(analysis)],
         "findings": [_finding(finding) for finding in analysis.findings],
         "timings_ns": {stage: analysis.timings_ns.get(stage) for stage in STAGES},
+    }
+
+
+def _scaling_row(row: ScalingRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "devices": row.devices,
+        "batch": row.batch,
+        "predicted_ns": row.predicted_ns,
+        "measured_ns": row.measured_ns,
     }
 
 

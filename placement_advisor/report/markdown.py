@@ -17,6 +17,8 @@ from placement_advisor.report.break_even_text import (
 )
 from placement_advisor.report.input_text import input_line
 from placement_advisor.report.markdown_syntax import bullets, code_block, escape, section, table
+from placement_advisor.report.scaling import TITLE as SCALING_TITLE
+from placement_advisor.report.scaling import scaling_lines
 from placement_advisor.report.tables import (
     AS_IS,
     BASELINE,
@@ -61,6 +63,7 @@ def render_markdown(analysis: Analysis) -> str:
         _how(analysis),
         _pictures(analysis),
         section("Break-even", *_break_even(analysis)),
+        section(SCALING_TITLE, bullets(scaling_lines(analysis))),
         escape(input_line(analysis) or ""),
         section("Placements", *(_placement(c) for c in analysis.candidates if c.placement)),
         section("Copies", *evidence.copies(analysis)),

@@ -22,6 +22,8 @@ from rich.text import Text
 from placement_advisor.analysis import AdviceVerdict, FailureKind
 from placement_advisor.report.break_even_text import break_even_lines, break_even_title
 from placement_advisor.report.input_text import input_line
+from placement_advisor.report.scaling import TITLE as SCALING_TITLE
+from placement_advisor.report.scaling import scaling_lines
 from placement_advisor.report.tables import (
     ACTIVITY_HEADINGS,
     AS_IS,
@@ -125,6 +127,8 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
     if analysis.break_even is not None:
         lines = break_even_lines(analysis.break_even)
         yield _section(break_even_title(analysis.break_even), _bullets(lines))
+    if lines := scaling_lines(analysis):
+        yield _section(SCALING_TITLE, _bullets(lines))
     if (line := input_line(analysis)) is not None:
         yield Text(one_line(line))
     for candidate in analysis.candidates:

@@ -53,12 +53,16 @@ class TracedShare:
 class TracedSplit:
     """A step whose batch is split: its op graph, and the steps that it was put together from.
 
+    ``weak`` is the same with as large a batch on every device as the unsplit step has: the graph to
+    tell weak scaling by.
+
     ``samples`` are those of each replica, ``shares`` the traces by number of samples. ``own`` are
     ops of the unsplit step that compute something of a replica's own: random numbers, or statistics
     of its samples. If there are any, it need not compute what the unsplit step does.
     """
 
     split: SplitGraph
+    weak: SplitGraph
     samples: tuple[int, ...]
     shares: Mapping[int, TracedShare]
     own: tuple[str, ...]

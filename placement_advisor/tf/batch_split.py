@@ -40,11 +40,12 @@ _ROUNDING_SEED = 20_203
 class SplitStep:
     """A step whose batch is split, as an op graph and, with its state, as what can be run.
 
-    ``mergings`` says how replicas' tensors become one. ``own`` are ops that compute
-    something of a replica's own.
+    ``weak`` has the whole batch on every replica; it cannot be run. ``mergings`` says how
+    replicas' tensors become one. ``own`` are ops that compute something of a replica's own.
     """
 
     split: SplitGraph
+    weak: SplitGraph
     wiring: Wiring
     mergings: Mapping[Tensor, Merging]
     whole: TracedStep
@@ -165,6 +166,7 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit 
         return BatchSplitError(error.message)
     return TracedSplit(
         split=step.split,
+        weak=step.weak,
         samples=samples,
         shares={
             share.loaded.batch_size or 0: TracedShare(graph=share.graph, members=share.members())
@@ -250,11 +252,13 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
         merges={tensor: merging.merge for tensor, merging in mergings.items()},
         axes=axes,
     )
-    split = split_graph(
-        whole.graph, [part.graph for part in parts], wiring, outputs, whole.flat.targets
-    )
+    ends = outputs, whole.flat.targets
+    split = split_graph(whole.graph, [part.graph for part in parts], wiring, *ends)
+    alike = replace(wiring, shares=(size,) * len(parts))
+    weak = split_graph(whole.graph, [whole.graph] * len(parts), alike, *ends)
     return SplitStep(
         split=split,
+        weak=weak,
         wiring=wiring,
         mergings=mergings,
         whole=whole,

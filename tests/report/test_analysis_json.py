@@ -74,6 +74,7 @@ def test_top_level_has_the_fields_of_the_contract_in_order(content: dict[str, An
         "bound",
         "break_even",
         "input",
+        "scaling",
         "findings",
         "timings_ns",
     ]

@@ -1,0 +1,48 @@
+"""Strong and weak scaling, told from the candidate `batch`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sample_analysis import sample
+
+from placement_advisor.report.scaling import scaling, scaling_lines
+
+if TYPE_CHECKING:
+    from placement_advisor.analysis import Analysis
+
+MS = 1_000_000
+
+
+def with_batch() -> Analysis:
+    """Return the sample with its towers as if they were replicas of 16 samples each."""
+    analysis = sample()
+    towers = next(c for c in analysis.candidates if c.name == "towers")
+    batch = replace(towers, name="batch", family="batch", by_layer=None, samples=(16, 16))
+    return replace(analysis, candidates=(*analysis.candidates, batch), weak_step_ns=60 * MS)
+
+
+def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_device():
+    rows = scaling(with_batch())
+    assert [(row.devices, row.batch) for row in rows] == [(1, 32), (2, 32), (2, 64)]
+    assert rows[-1].measured_ns is None
+
+
+def test_throughput_stands_beside_step_time_with_its_basis():
+    alone, strong, _ = scaling(with_batch())
+    lines = scaling_lines(with_batch())
+    # 64 samples in 60 ms; on one device 32 in the 52 ms that were simulated.
+    assert lines[2] == (
+        "weak scaling, 2 devices, 64 samples a step: 60.0 ms, 1,067 samples/s, "
+        f"{64 / 60 / (32 / (alone.predicted_ns or 0) * MS):.2f}× (simulated)"
+    )
+    assert " (measured); " in lines[1]
+    assert lines[1].endswith("(simulated)")
+    assert strong.measured_ns is not None
+    assert "learning rate" in lines[-1]
+
+
+def test_where_the_batch_was_not_split_there_is_nothing_to_say():
+    assert scaling(sample()) == ()
+    assert scaling_lines(sample()) == []
