@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from placement_advisor.trial import Watcher
 
 _TRACER = "placement_advisor.tf.tracer"
-_SPLITTER = "placement_advisor.tf.batch_split"
+_SPLITTER = "placement_advisor.tf.split_workload"
 
 
 def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _GROUPS = Path("/sys/fs/cgroup/cpu")
 _PERIOD_US = 10_000
-_TRACER, _SPLITTER = "placement_advisor.tf.tracer", "placement_advisor.tf.batch_split"
+_TRACER, _SPLITTER = "placement_advisor.tf.tracer", "placement_advisor.tf.split_workload"
 _LIMIT_S = 300.0
 _RATIOS = 9
 _TURN_S = 1.0

@@ -1,0 +1,140 @@
+"""How each tensor of a split step is merged: along which axis, and as what."""
+
+from __future__ import annotations
+
+from math import isinf
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+
+from placement_advisor.batch_split.plan import own_of_replicas
+from placement_advisor.batch_split.wiring import Merge
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.op import Role
+from placement_advisor.tf.merging import Merging, merges, tensors_of
+from placement_advisor.tf.results import rounded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from placement_advisor.batch_split.plan import SplitPlan, Tensor
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.tf.flat_step import FlatStep
+    from placement_advisor.tf.tracer import TracedStep
+
+_ROUNDING_SEED = 20_203
+
+
+def batch_axes(plan: SplitPlan, whole: FlatStep, share: FlatStep) -> dict[Tensor, int]:
+    """Return the axis of the batch of each tensor that grows with it.
+
+    Raises:
+        BatchSplitError: one grows along several axes.
+    """
+    sizes = [
+        {(node.name, port): spec for node in step.ops for port, spec in enumerate(node.outputs)}
+        for step in (whole, share)
+    ]
+    found = {}
+    for tensor in (*plan.merged, *plan.divided):
+        here, there = (known[tensor].shape for known in sizes)
+        if here is None or there is None:
+            found[tensor] = 0
+            continue
+        differing = [
+            axis for axis, pair in enumerate(zip(here, there, strict=True)) if len({*pair}) > 1
+        ]
+        if len(differing) == 1:
+            found[tensor] = differing[0]
+        elif differing:
+            raise BatchSplitError(f"{tensor[0]!r} holds a number for each pair of samples")
+    return found
+
+
+def found_mergings(
+    plan: SplitPlan, whole: TracedStep, parts: Sequence[TracedStep], axes: Mapping[Tensor, int]
+) -> tuple[dict[Tensor, Merging], tuple[str, ...]]:
+    """Return how to merge each tensor, told from a step on the first example batch.
+
+    And which ops compute something of a replica's own.
+
+    Raises:
+        BatchSplitError: what comes of it is not what the whole batch gives, and neither random
+            numbers nor statistics of the batch explain that.
+    """
+    first, *others = (step.flat.bundle(step.batches()[:1]) for step in (whole, *parts))
+    wanted = [_node(tensor, whole.flat) for tensor in plan.merged]
+    noisy = rounded(first.variables, _ROUNDING_SEED)
+    as_is, as_rounded = tensors_of(first, wanted, [first.variables, noisy])
+    found = merges(
+        plan.merged,
+        as_is,
+        as_rounded,
+        [tensors_of(bundle, wanted, [bundle.variables])[0] for bundle in others],
+        [part.loaded.batch_size or 0 for part in parts],
+        axes,
+    )
+    wrong = [tensor for tensor, merging in found.items() if merging.difference]
+    own = own_of_replicas(whole.graph, plan, wrong)
+    for tensor in wrong:
+        if isinf(found[tensor].difference) or not own:
+            raise BatchSplitError(_not_mergeable(tensor, whole.graph, whole.flat.outputs))
+    return found, own
+
+
+def assumed_mergings(
+    plan: SplitPlan, whole: TracedStep, axes: Mapping[Tensor, int]
+) -> tuple[dict[Tensor, Merging], tuple[str, ...]]:
+    """Return how tensors are merged in most steps, and ops that compute a replica's own in most."""
+    dtypes = {
+        (node.name, port): tf.as_dtype(spec.dtype)
+        for node in whole.flat.ops
+        for port, spec in enumerate(node.outputs)
+    }
+    found, averaged = {}, []
+    for tensor in plan.merged:
+        is_float, op = dtypes[tensor].is_floating, whole.graph.op(tensor[0])
+        if tensor in axes:
+            is_weighted = op.role is Role.BACKWARD and is_float
+            merge = Merge.WEIGHTED_CONCAT if is_weighted else Merge.CONCAT
+        else:
+            merge = Merge.MEAN if is_float else Merge.SAME
+            if is_float and op.kind != "Sum":  # Metrics add up, statistics are means.
+                averaged.append(tensor)
+        found[tensor] = Merging(merge=merge, difference=0.0)
+    return found, own_of_replicas(whole.graph, plan, averaged)
+
+
+def _not_mergeable(tensor: Tensor, graph: OpGraph, outputs: Sequence[str]) -> str:
+    what = repr(tensor[0])
+    for number, name in enumerate(outputs):
+        handed_on = _handed_on(tensor_of(name), graph)
+        if tensor in handed_on:
+            what = f"output {number} ({handed_on[-1][0]!r})"
+            break
+    return (
+        f"{what} cannot be put together from shares of the batch: it holds no part for each "
+        "sample, and is neither their mean nor their sum"
+    )
+
+
+def _handed_on(output: Tensor, graph: OpGraph) -> list[Tensor]:
+    """Return an output of the step, and what it hands on, to the tensor that the user returned."""
+    found = [output]
+    while graph.op(found[-1][0]).kind == "Identity":
+        (edge, *_) = (e for e in graph.inputs_of(found[-1][0]) if not e.is_control)
+        found.append((edge.producer, edge.port))
+    return found
+
+
+def _node(tensor: Tensor, step: FlatStep) -> str:
+    name, port = tensor
+    if name in step.loops:
+        name, port = step.loops[name].outputs[port]
+    return f"{name}:{port}"
+
+
+def tensor_of(name: str) -> Tensor:
+    """Return the op and port of a tensor's name."""
+    op, _, port = name.partition(":")
+    return op, int(port or 0)
