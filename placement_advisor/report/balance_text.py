@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.compare import WORTHWHILE_RATIO
 from placement_advisor.cost.batch import split_step
-from placement_advisor.report.tables import one_line
+from placement_advisor.report.tables import one_line, right_aligned
 from placement_advisor.units import NS_PER_S, format_ns
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _devices(devices: Sequence[DeviceSpeed]) -> list[str]:
                 f"{worst * 100:+.1f} %",
             ]
         )
-    return _aligned(rows)
+    return right_aligned(rows)
 
 
 def _splits(balance: Balance) -> list[str]:
@@ -90,14 +90,14 @@ def _splits(balance: Balance) -> list[str]:
         by_lines = format_ns(split_step(lines, samples, None).slowest_ns)
         measured = "–" if step_ns is None else format_ns(step_ns)
         rows.append([notes.get(samples, ""), *map(str, samples), measured, rate, by_lines])
-    return _aligned(rows)
+    return right_aligned(rows)
 
 
 def _other_batches(balance: Balance) -> list[str]:
     names = [one_line(device.name) for device in balance.devices]
     rows = [["global batch, by the lines", *names, "step", "samples/s"]]
     rows += [[str(sum(split.batches)), *_figures(split)] for split in balance.others]
-    return _aligned(rows)
+    return right_aligned(rows)
 
 
 def _figures(split: SplitStep) -> list[str]:
@@ -106,16 +106,3 @@ def _figures(split: SplitStep) -> list[str]:
 
 def _rate(split: SplitStep) -> str:
     return f"{split.most_samples_per_s:,.0f}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    ]

@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from placement_advisor.calibration import REFERENCE_WIDTH
-from placement_advisor.report.tables import one_line
+from placement_advisor.report.tables import one_line, right_aligned
 from placement_advisor.units import (
     format_bandwidth,
     format_bytes,
@@ -19,7 +19,7 @@ from placement_advisor.units import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from placement_advisor.cost.calibration_summary import CalibrationSummary
     from placement_advisor.devices import CopyWork
@@ -57,7 +57,7 @@ def _links(summary: CalibrationSummary) -> list[str]:
                 _work(link.receiver) if is_known else "?",
             )
         )
-    return _aligned(rows)
+    return right_aligned(rows, label_width=_LABEL - 1)
 
 
 def _residuals(summary: CalibrationSummary) -> list[str]:
@@ -68,7 +68,7 @@ def _residuals(summary: CalibrationSummary) -> list[str]:
     for ends, timings in links.items():
         found = {timing.size_bytes: summary.residual(ends, timing) for timing in timings}
         rows.append((_arrow(*ends), *(_signed(found.get(size)) for size in sizes)))
-    return _aligned(rows)
+    return right_aligned(rows, label_width=_LABEL - 1)
 
 
 def _facts(summary: CalibrationSummary) -> Iterator[str]:
@@ -134,7 +134,7 @@ def _references(summary: CalibrationSummary) -> list[str]:
         speed = "?" if flops is None else f"{format_flops(flops)}/s"
         slower = max(0.0, calibration.reference_p90[name] - 1)
         rows.append((one_line(name), format_ns(time_ns), speed, format_share(slower)))
-    return _aligned(rows)
+    return right_aligned(rows, label_width=_LABEL - 1)
 
 
 def _overlap(summary: CalibrationSummary) -> Iterator[str]:
@@ -190,17 +190,3 @@ def _fact(label: str, text: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows with all cells but the first aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [
-                row[0].ljust(max(widths[0], _LABEL - 1)),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    ]

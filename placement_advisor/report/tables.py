@@ -16,7 +16,7 @@ from placement_advisor.measure import Interval, bootstrap_median
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from placement_advisor.analysis import Analysis, Candidate, Finding
     from placement_advisor.measure import Activity, Measurement, StepProfile
@@ -243,6 +243,23 @@ def ops_by_device(candidate: Candidate) -> dict[str, int]:
     """Return how many ops each device holds."""
     counts = Counter(candidate.placement.device_of.values() if candidate.placement else ())
     return dict(sorted(counts.items()))
+
+
+def right_aligned(rows: Sequence[Sequence[str]], label_width: int = 0) -> list[str]:
+    """Return rows that begin with a label as lines, all other cells aligned to the right.
+
+    Labels are at least ``label_width`` wide.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            [
+                row[0].ljust(max(widths[0], label_width)),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    ]
 
 
 def where_text(finding: Finding) -> str:
