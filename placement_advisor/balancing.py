@@ -70,6 +70,8 @@ def time_devices(
         for run in runs:
             watcher.working("timing rounds", number, _ROUNDS, _label(*run))
             samples_ns[run] += _must(testbed, "run_steps", _label(*run), 0, 1 + steps[run])[1:]
+    for run in runs:
+        _must(testbed, "discard", _label(*run))
     return tuple(
         speed_of(name, {samples: samples_ns[name, samples] for samples in shares}) for name in names
     )
@@ -84,6 +86,7 @@ class Splits:
         """Run on a started testbed; ``split`` puts a split step together."""
         self._testbed, self._split, self._watcher = testbed, split, watcher
         self._step_ns: dict[tuple[int, ...], list[int]] = {}
+        self._ready: set[tuple[int, ...]] = set()
 
     def tried(self) -> dict[tuple[int, ...], int]:
         """Return the mean step of every split that was timed, in ns."""
@@ -105,6 +108,7 @@ class Splits:
                     self.time([best, move])
             found = min(self.tried(), key=self.tried().__getitem__)
             best, by = (found, by) if found != best else (best, by // 2)
+            self._discard_all_but(best)
         return best
 
     def time(self, splits: Sequence[tuple[int, ...]]) -> None:
@@ -115,7 +119,7 @@ class Splits:
             TestbedError: a step does not run.
         """
         for samples in splits:
-            if samples not in self._step_ns:
+            if samples not in self._ready:
                 self._prepare(samples)
         for number in range(_ROUNDS):
             for samples in splits:
@@ -131,7 +135,14 @@ class Splits:
         placement = traced.split.placed(names, label=label, rationale="")
         _must(self._testbed, "prepare", label, dict(placement.device_of), label)
         _must(self._testbed, "run_steps", label, 0, _WARM_UP)
-        self._step_ns[samples] = []
+        self._step_ns.setdefault(samples, [])
+        self._ready.add(samples)
+
+    def _discard_all_but(self, best: tuple[int, ...]) -> None:
+        """Free the state of all others: each has variables of its own."""
+        for samples in self._ready - {best}:
+            _must(self._testbed, "discard", _ratio(samples))
+        self._ready &= {best}
 
     def _turn(self, samples: tuple[int, ...]) -> list[int]:
         known = self._step_ns[samples] or _must(self._testbed, "run_steps", _ratio(samples), 0, 2)

@@ -223,7 +223,7 @@ def balance(
 
         def split(samples: tuple[int, ...]) -> tuple[TracedSplit, Path]:
             folder = scratch / ":".join(map(str, samples))
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
             limit_s = source.time_limit_s
             asked = f"{_SPLITTER}:split_workload"
             found = loader.call(asked, samples, str(folder), time_limit_s=limit_s)

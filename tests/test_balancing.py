@@ -24,6 +24,7 @@ class FakeTestbed:
         self.plan = SimpleNamespace(devices=[SimpleNamespace(name=f"d{i}") for i in range(devices)])
         self._step_us = step_us
         self.prepared: list[tuple[int, ...]] = []
+        self.ready: set[tuple[int, ...]] = set()
 
     def add_program(self, name: str, bundle: object, graph: object) -> None:
         pass
@@ -32,7 +33,12 @@ class FakeTestbed:
         shares = tuple(map(int, label.split(":")))
         if function == "prepare":
             self.prepared.append(shares)
+            self.ready.add(shares)
             return None
+        if function == "discard":
+            self.ready.remove(shares)
+            return None
+        assert shares in self.ready
         step_us = self._step_us(*shares)
         if step_us < 0:
             return RunFailure(out_of_memory=False, message="no memory")
@@ -63,7 +69,8 @@ def test_samples_move_to_the_faster_device_until_nothing_gets_shorter():
     splits.time([(16, 16)])
     best = splits.search((18, 14))
     assert splits.tried()[best] == min(max(10 * a, 30 * (32 - a) + 60) for a in range(1, 32)) * US
-    assert len(testbed.prepared) == len(set(testbed.prepared)) <= 12
+    assert len(set(testbed.prepared)) <= 12
+    assert testbed.ready == {best}
 
 
 def test_three_devices_exchange_samples_in_pairs():
