@@ -106,16 +106,18 @@ def plan_split(whole: OpGraph, share: OpGraph, outputs: Collection[Tensor]) -> S
 def own_of_replicas(graph: OpGraph, plan: SplitPlan, merged: Iterable[Tensor]) -> tuple[str, ...]:
     """Return the ops that compute something of a replica's own, which the unsplit step does not.
 
-    They draw random numbers for its samples, or statistics of them that end up in a variable, as in
-    batch normalization: those of ``merged`` tensors, which do not give what the whole batch gives.
+    They draw random numbers for its samples, or statistics of them that replicas go on to compute
+    with and that end up in a variable, as in batch normalization. Those are looked for among the
+    ``merged`` tensors that do not give what the whole batch gives.
     """
-    drawn = [
-        op.name for op in graph.ops if op.kind in random.FORMULAS and op.name in plan.replicated
-    ]
+    replicated = [op for op in graph.ops if op.name in plan.replicated]
+    drawn = [op.name for op in replicated if op.kind in random.FORMULAS]
     kept = [
         name
         for name, _ in merged
-        if graph.op(name).role is not Role.BACKWARD and _is_kept(graph, name)
+        if graph.op(name).role is not Role.BACKWARD
+        and _any(_consumers(graph, graph.op(name)), plan.replicated)
+        and _is_kept(graph, name)
     ]
     return tuple(dict.fromkeys([*drawn, *kept]))
 

@@ -151,16 +151,21 @@ def normalized(samples: int):
             op("mask", 8 * samples, kind="RandomUniform"),
             op("masked", 8 * samples, kind="Mul"),
             op("mean", 4, kind="Mean"),
+            op("centred", 8 * samples, kind="Sub"),
             op("moving", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="moving"),
             op("kept", 0, kind="AssignVariableOp")._replace(variable="moving", output_bytes=()),
             op("loss", 4, kind="Mean"),
+            op("total", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="total"),
+            op("added", 0, kind="AssignAddVariableOp")._replace(variable="total", output_bytes=()),
         ],
         {
             "mask": ["x"],
             "masked": ["x", "mask"],
             "mean": ["masked"],
+            "centred": ["masked", "mean"],
             "kept": ["moving", "mean"],
-            "loss": ["masked"],
+            "loss": ["centred"],
+            "added": ["total", "loss"],
         },
     )
 
@@ -175,5 +180,5 @@ def test_what_a_step_keeps_of_its_batch_is_each_replicas_own_if_it_is_not_the_sa
     graph = normalized(4)
     plan = plan_split(graph, normalized(2), [("loss", 0)])
     assert set(plan.merged) == {("mean", 0), ("loss", 0)}
-    # The loss ends up in no variable: that it differs would be an error.
+    # A metric sums the loss up, but nothing computes with it: that it differs is a consequence.
     assert own_of_replicas(graph, plan, plan.merged) == ("mask", "mean")
