@@ -153,12 +153,6 @@ class Forecast:
             worthwhile_ratio=WORTHWHILE_RATIO,
         )
 
-    def graph_of(self, label: str) -> OpGraph:
-        """Return the graph that a candidate's placement is of."""
-        if label == BATCH and self.split is not None:
-            return self.split.split.graph
-        return self._graph
-
     def _of_whole_batch(self) -> dict[str, Placement]:
         """Return the candidates that place the step as it was traced."""
         return {n: p for n, p in self.placements.items() if n != BATCH}

@@ -27,7 +27,6 @@ from placement_advisor.clock import Clock
 from placement_advisor.cost.balance import (
     Balance,
     best_by_lines,
-    even_split,
     other_batches,
     sizes_to_time,
 )
@@ -206,6 +205,7 @@ def balance(
         traced = traced_model(source, None, loader, clock, watcher)
         if traced.batch_size is None:
             raise ModelError(f"{source.path}: {traced.name}: its inputs hold no batch")
+        even = shares_of(traced.batch_size, [1.0] * len(plan.devices))
         watcher.working("tracing other batch sizes", 0, 1)
         sizes = sizes_to_time(traced.batch_size)
         answer = loader.call(
@@ -232,7 +232,6 @@ def balance(
             return _must_answer(found, source, "splitting the batch"), folder / SPLIT
 
         by_lines = best_by_lines(speeds, traced.batch_size)
-        even = even_split(traced.batch_size, len(speeds))
         splits = Splits(running, split, watcher)
         warnings, advised = list(running.warnings), by_lines.batches
         try:
@@ -245,6 +244,7 @@ def balance(
         model=source.path if source.name is None else f"{source.path}:{source.name}",
         testbed=plan.description,
         batch=traced.batch_size,
+        batch_was_asked=source.batch_size is not None,
         devices=speeds,
         best=by_lines,
         even=split_step([speed.line for speed in speeds], even, None),

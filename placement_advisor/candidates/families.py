@@ -76,7 +76,6 @@ def propose(
 
     `single` proposes a placement for each kind of device. A placement that an earlier family has
     proposed already is not applicable.
-
     """
     found: dict[str, Placement | NotApplicable] = {}
     for name in names:

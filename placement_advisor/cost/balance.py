@@ -45,6 +45,8 @@ class DeviceSpeed:
 class Balance:
     """The split of a batch that equalises devices, beside the even one.
 
+    ``batch_was_asked`` says that the batch is not that of the model file's own examples.
+
     ``best``, ``even`` and ``others``, the best splits of other global batches, are by the lines of
     devices alone. ``tried`` has the measured step of splits that were run, in ns, the even one
     among them; ``advised`` is the best of these, or that of the lines where none was run.
@@ -53,6 +55,7 @@ class Balance:
     model: str
     testbed: str
     batch: int
+    batch_was_asked: bool
     devices: tuple[DeviceSpeed, ...]
     best: SplitStep
     even: SplitStep
@@ -103,12 +106,6 @@ def best_by_lines(devices: Sequence[DeviceSpeed], batch: int) -> SplitStep:
     """
     lines = [device.line for device in devices]
     return split_step(lines, best_split(lines, batch), None)
-
-
-def even_split(batch: int, devices: int) -> tuple[int, ...]:
-    """Return as many samples for each device; the first ones get what is left over."""
-    base, more = divmod(batch, devices)
-    return tuple(base + (i < more) for i in range(devices))
 
 
 def other_batches(devices: Sequence[DeviceSpeed], batch: int) -> tuple[SplitStep, ...]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 def render_balance(balance: Balance) -> str:
     """Return the text, which begins with the answer and ends with what to type next."""
     ratio = ":".join(map(str, balance.advised))
+    # Batches that a file holds as values have the size that they have.
+    size = f" --batch-size {balance.batch}" if balance.batch_was_asked else ""
     parts = [
         [one_line(_answer(balance, ratio))],
         _devices(balance.devices),
@@ -29,8 +31,8 @@ def render_balance(balance: Balance) -> str:
         ],
         _other_batches(balance),
         [
-            f"next: advisor analyze {one_line(balance.model)} --batch-size {balance.batch} "
-            f"--candidates batch --ratios {ratio}",
+            f"next: advisor analyze {one_line(balance.model)}{size} --candidates batch "
+            f"--ratios {ratio}",
         ],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"

@@ -18,6 +18,11 @@ def test_shares_are_in_proportion_and_what_rounding_leaves_goes_to_who_lost_most
     assert shares_of(7, (1, 1)) == (4, 3)
 
 
+def test_even_ratios_give_what_is_left_over_to_the_first():
+    assert shares_of(32, (1, 1)) == (16, 16)
+    assert shares_of(7, (1, 1, 1)) == (3, 2, 2)
+
+
 @given(st.integers(1, 5000), st.lists(st.floats(0.05, 20), min_size=1, max_size=6))
 def test_shares_make_up_the_batch_and_are_within_one_sample_of_their_part(
     batch: int, ratios: list[float]

@@ -22,12 +22,12 @@ from silent import Silent
 
 from placement_advisor.balancing import Splits, time_devices
 from placement_advisor.batch_split.programs import SPLIT, share_folder
+from placement_advisor.batch_split.shares import shares_of
 from placement_advisor.children import Child, ChildFailure, preload
 from placement_advisor.cost.balance import (
     Balance,
     DeviceSpeed,
     best_by_lines,
-    even_split,
     sizes_to_time,
 )
 from placement_advisor.cost.batch import split_step
@@ -74,7 +74,7 @@ def _compare(asked: argparse.Namespace, scratch: Path) -> None:
                 bundles = {samples: scratch / share_folder(samples) for samples in shares}
                 speeds = time_devices(testbed, shares, bundles, Silent())
                 splits = Splits(testbed, lambda samples: _split(loader, samples, scratch), Silent())
-                even = even_split(traced.batch_size, 2)
+                even = shares_of(traced.batch_size, (1, 1))
                 splits.time([even])
                 advised = splits.search(best_by_lines(speeds, traced.batch_size).batches)
                 print(_told(path, testbed, traced.batch_size, speeds, splits, advised), flush=True)
@@ -105,9 +105,10 @@ def _told(
             model=path,
             testbed=testbed.plan.description,
             batch=batch,
+            batch_was_asked=True,
             devices=speeds,
             best=best_by_lines(speeds, batch),
-            even=split_step([speed.line for speed in speeds], even_split(batch, 2), None),
+            even=split_step([speed.line for speed in speeds], shares_of(batch, (1, 1)), None),
             others=(),
             advised=advised,
             tried=splits.tried(),

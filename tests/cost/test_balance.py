@@ -6,7 +6,6 @@ import pytest
 
 from placement_advisor.cost.balance import (
     best_by_lines,
-    even_split,
     other_batches,
     sizes_to_time,
     speed_of,
@@ -47,11 +46,6 @@ def test_the_best_split_makes_both_devices_equally_late():
     assert best.batches == (24, 8)
     assert best.slowest_ns == pytest.approx(8 * MS, rel=1e-6)
     assert [sum(split.batches) for split in other_batches(devices, 32)] == [16, 32, 64, 128]
-
-
-def test_an_even_split_gives_what_is_left_over_to_the_first():
-    assert even_split(32, 2) == (16, 16)
-    assert even_split(7, 3) == (3, 2, 2)
 
 
 def test_devices_are_timed_at_the_batch_a_half_and_a_quarter_of_it():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jsonschema
 
+from placement_advisor.batch_split.shares import shares_of
 from placement_advisor.cost.balance import (
     Balance,
     best_by_lines,
-    even_split,
     other_batches,
     speed_of,
 )
@@ -30,9 +32,10 @@ def balance(tried_ms: dict[tuple[int, int], float], advised: tuple[int, int]) ->
         model="model.py",
         testbed="2 GPUs",
         batch=32,
+        batch_was_asked=True,
         devices=devices,
         best=best_by_lines(devices, 32),
-        even=split_step([device.line for device in devices], even_split(32, 2), None),
+        even=split_step([device.line for device in devices], shares_of(32, (1, 1)), None),
         others=other_batches(devices, 32),
         advised=advised,
         tried={samples: round(ms * MS) for samples, ms in tried_ms.items()},
@@ -52,6 +55,15 @@ def test_the_answer_says_what_the_best_split_gains_over_one_device_and_over_an_e
     assert ["even", "16", "16", "12.8", "ms", "2,500", "12.0", "ms"] in rows
     assert text.rstrip().endswith(
         "next: advisor analyze model.py --batch-size 32 --candidates batch --ratios 25:7"
+    )
+
+
+def test_the_next_command_asks_for_a_batch_size_only_if_the_user_did():
+    own = replace(balance({(16, 16): 12.8, (25, 7): 8}, (25, 7)), batch_was_asked=False)
+    assert (
+        render_balance(own)
+        .rstrip()
+        .endswith("next: advisor analyze model.py --candidates batch --ratios 25:7")
     )
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import Finding
+from placement_advisor.name_patterns import listed
 from placement_advisor.work import random
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from placement_advisor.advice.findings.evidence import Evidence
+    from placement_advisor.op import Op
 
 CODE = "PA304"
 NAME = "replicas-differ"
@@ -23,16 +25,14 @@ _MOST_NAMED = 3
 
 def find(evidence: Evidence) -> tuple[Finding, ...]:
     """Return a finding if the batch was split, and replicas compute something of their own."""
-    drawn: list[str] = []
-    kept: list[str] = []
-    for name in evidence.own_of_replicas:
-        op = evidence.graph.op(name)
-        (drawn if op.kind in random.FORMULAS else kept).append(op.layer or name)
+    ops = [evidence.graph.op(name) for name in evidence.own_of_replicas]
+    drawn = _layers(op for op in ops if op.kind in random.FORMULAS)
+    kept = _layers(op for op in ops if op.kind not in random.FORMULAS)
     parts = []
     if drawn:
-        parts.append(f"random numbers of its own in {_named(drawn)}")
+        parts.append(f"random numbers of its own in {listed(drawn, _MOST_NAMED)}")
     if kept:
-        parts.append(f"statistics of its own samples in {_named(kept)}")
+        parts.append(f"statistics of its own samples in {listed(kept, _MOST_NAMED)}")
     if not parts:
         return ()
     return (
@@ -49,8 +49,5 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     )
 
 
-def _named(layers: Sequence[str]) -> str:
-    names = list(dict.fromkeys(layers))
-    more = len(names) - _MOST_NAMED
-    text = ", ".join(names[:_MOST_NAMED])
-    return f"{text} and {more} more" if more > 0 else text
+def _layers(ops: Iterable[Op]) -> list[str]:
+    return list(dict.fromkeys(op.layer or op.name for op in ops))
