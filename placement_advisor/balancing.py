@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.batch_split.programs import share_folder
+from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates import single
 from placement_advisor.children import ChildFailure
 from placement_advisor.cost.balance import DeviceSpeed, speed_of, trimmed_mean
@@ -130,9 +131,9 @@ class Splits:
         label = _ratio(samples)
         self._watcher.working("splitting the batch", len(self._step_ns), _MOST_TRIED, label)
         traced, folder = self._split(samples)
-        self._testbed.add_program(label, folder, traced.split.graph)
+        self._testbed.add_program(label, folder, traced.graphs[BATCH].graph)
         names = [device.name for device in self._testbed.plan.devices]
-        placement = traced.split.placed(names, label=label, rationale="")
+        placement = traced.graphs[BATCH].placed(names, label=label, rationale="")
         _must(self._testbed, "prepare", label, dict(placement.device_of), label)
         _must(self._testbed, "run_steps", label, 0, _WARM_UP)
         self._step_ns.setdefault(samples, [])

@@ -14,7 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.programs import share_folder
+from placement_advisor.batch_split.ring import is_pack
+from placement_advisor.batch_split.split_graph import WEAK
 from placement_advisor.calibration import Calibration, stored_calibration
 from placement_advisor.candidates import single
 from placement_advisor.children import ChildFailure
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.batch_split.split_graph import SplitGraph
+    from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.devices import Cluster
     from placement_advisor.testbed import Testbed, TestbedPlan
     from placement_advisor.tf.answers import Traced, TracedSplit
@@ -114,14 +118,13 @@ def measure_costs(
 
 
 def measure_split_costs(
-    trial: Trial, traced: TracedSplit, costing: Costing
-) -> tuple[CostTable, CostTable] | BatchSplitError:
-    """Run each share of a batch on the first device; return the costs of the split step.
-
-    And those of the step with the whole batch on every device.
+    trial: Trial, traced: TracedSplit, costing: Costing, collectives: CollectiveTimes | None
+) -> dict[str, CostTable] | BatchSplitError:
+    """Run each share of a batch on the first device; return what the split graphs cost.
 
     What is shared costs what it does in the unsplit step. What joins shares has run nowhere yet; it
-    costs for each byte what element by element ops were measured to cost.
+    costs for each byte what element by element ops were measured to cost. ``collectives`` says what
+    it takes to get one going.
     """
     device = costing.cluster.devices[0]
     tables: dict[int, CostTable] = {}
@@ -137,10 +140,24 @@ def measure_split_costs(
     per_byte = ns_per_byte(shares)
     replicas = [tables[samples] for samples in traced.samples]
     wholes = [costing.costs] * len(replicas)
-    return (
-        _split_costs(traced.split, replicas, costing.costs, per_byte),
-        _split_costs(traced.weak, wholes, costing.costs, per_byte),
-    )
+    found = {}
+    for name, graph in traced.graphs.items():
+        of_shares = wholes if name == WEAK else replicas
+        table = _split_costs(graph, of_shares, costing.costs, per_byte)
+        if name == MIRRORED and collectives is not None:
+            table = _with_launches(graph, table, collectives.launch_ns)
+        found[name] = table
+    return found
+
+
+def _with_launches(split: SplitGraph, costs: CostTable, launch_ns: int) -> CostTable:
+    """Return the costs with what it takes on every device to get a collective going."""
+    launched = {
+        op.name: OpCost(time_ns=costs.costs[op.name].time_ns + launch_ns, basis=CostBasis.MEASURED)
+        for op in split.graph.ops
+        if is_pack(op.name) and op.name not in split.source
+    }
+    return CostTable(costs={**costs.costs, **launched})
 
 
 def _split_costs(

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import Bound, Failure, FailureKind
+from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.batch_split.split_graph import WEAK
 from placement_advisor.bounds.bound import bound_step
 from placement_advisor.candidates import searched
-from placement_advisor.candidates.families import FAMILIES, propose
+from placement_advisor.candidates.families import FAMILIES, SPLITS, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.certificate import write_certificate
 from placement_advisor.compare import WORTHWHILE_RATIO
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.cost.table import CostTable
     from placement_advisor.elsewhere import Prices
     from placement_advisor.graph import OpGraph
@@ -45,14 +48,14 @@ _UNITS_FOR_FASTER = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedSplit:
-    """A step whose batch is split, with what its ops cost on each device and host.
+    """A step whose batch is split; ``costs`` has those of each graph on each device and host.
 
-    ``weak_costs`` are those with the whole batch on every device.
+    ``collectives`` is None where none was timed: links are taken to carry them as all else.
     """
 
     traced: TracedSplit
-    costs: Mapping[str, CostTable]
-    weak_costs: Mapping[str, CostTable]
+    costs: Mapping[str, Mapping[str, CostTable]]
+    collectives: CollectiveTimes | None = None
 
 
 class Forecast:
@@ -82,7 +85,7 @@ class Forecast:
         self.simulator = Simulator(graph, prices.costs, prices.cluster)
         self._layer_of = searched.layers_of(graph)
         self.split: TracedSplit | None = None
-        self._split_simulator: Simulator | None = None
+        self._split_simulators: dict[str, Simulator] = {}
         self.weak_step_ns: int | None = None
         known = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
         alone = known[BASELINE]
@@ -90,7 +93,7 @@ class Forecast:
         if SEARCHED in families:
             known |= self._search(known, effort)
         if split is not None:
-            known[BATCH] = self._batch(split)
+            known |= self._splits(split)
         share = min(effort.units, _UNITS_FOR_FASTER)
         self._effort_for_faster_links = replace(effort, units=share)
         self.proposed = {
@@ -100,7 +103,7 @@ class Forecast:
         }
         self.predicted: dict[str, Schedule] = {}
         self.ratios: dict[str, PredictedRatio] = {}
-        self._sensitivity = Sensitivity(self.simulator, prices.cluster, alone, prices.doubt)
+        self._sensitivity = Sensitivity(self.simulator, alone, prices.doubt)
         self._save_placements()
 
     @property
@@ -111,7 +114,7 @@ class Forecast:
     def predict(self, label: str) -> None:
         """Simulate a candidate and write the prediction down."""
         placement = self.placements[label]
-        simulator = self._split_simulator if label == BATCH else None
+        simulator = self._split_simulators.get(label)
         schedule = (simulator or self.simulator).schedule(placement)
         self.predicted[label] = schedule
         if label != BASELINE:
@@ -155,21 +158,39 @@ class Forecast:
 
     def _of_whole_batch(self) -> dict[str, Placement]:
         """Return the candidates that place the step as it was traced."""
-        return {n: p for n, p in self.placements.items() if n != BATCH}
+        return {n: p for n, p in self.placements.items() if n not in SPLITS}
 
-    def _batch(self, split: PricedSplit | BatchSplitError) -> Placement | NotApplicable:
+    def _splits(self, split: PricedSplit | BatchSplitError) -> dict[str, Placement | NotApplicable]:
+        """Return the candidates that split the batch."""
         if isinstance(split, BatchSplitError):
-            return NotApplicable(family=BATCH, reason=split.message)
-        devices = self.cluster.device_names()
-        graph, samples = split.traced.split.graph, split.traced.samples
-        self.split = split.traced
-        self._split_simulator = Simulator(graph, split.costs, self.cluster)
-        alike = split.traced.weak.placed(devices[: len(samples)], label=BATCH, rationale="")
-        weak = Simulator(split.traced.weak.graph, split.weak_costs, self.cluster)
-        self.weak_step_ns = weak.step_ns(alike)
-        shares = " + ".join(map(str, samples))
-        reason = f"{shares} samples side by side, one update of the variables on {devices[0]}"
-        return split.traced.split.placed(devices[: len(samples)], label=BATCH, rationale=reason)
+            reason = split.message
+            return {name: NotApplicable(family=name, reason=reason) for name in SPLITS}
+        self.split = traced = split.traced
+        devices = self.cluster.device_names()[: len(traced.samples)]
+        shares = " + ".join(map(str, traced.samples))
+        rationales = {
+            BATCH: f"{shares} samples side by side, one update of the variables on {devices[0]}",
+            MIRRORED: f"{shares} samples side by side, variables and updates on every device",
+        }
+        uneven = f"MirroredStrategy gives all devices the same number of samples, not {shares}"
+        found: dict[str, Placement | NotApplicable] = {}
+        for name in SPLITS:
+            if name not in traced.graphs:
+                found[name] = NotApplicable(family=name, reason=uneven)
+                continue
+            self._split_simulators[name] = self._split_simulator(split, name)
+            found[name] = traced.graphs[name].placed(
+                devices, label=name, rationale=rationales[name]
+            )
+        weak = traced.graphs[WEAK].placed(devices, label=WEAK, rationale="")
+        self.weak_step_ns = self._split_simulator(split, WEAK).step_ns(weak)
+        return found
+
+    def _split_simulator(self, split: PricedSplit, name: str) -> Simulator:
+        cluster = self.cluster
+        if name == MIRRORED and split.collectives is not None:
+            cluster = split.collectives.on(cluster)
+        return Simulator(split.traced.graphs[name].graph, split.costs[name], cluster)
 
     def _for_faster_links(self) -> Iterator[Placement]:
         """Yield what a search finds where copies cost less than here: splits that may win then."""

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.balancing import Splits, time_devices
 from placement_advisor.batch_split.programs import SPLIT, share_folder
 from placement_advisor.batch_split.shares import shares_of
-from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.calibration import calibration_file, stored_calibration
-from placement_advisor.candidates.families import NAMES, check_names
+from placement_advisor.candidates.families import NAMES, SPLITS, check_names
 from placement_advisor.children import Child, ChildFailure, preload
 from placement_advisor.clock import Clock
 from placement_advisor.cost.balance import (
@@ -97,7 +96,10 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
         traced = traced_model(options.source, bundle, loader, clock, watcher)
         runs = plan.not_run is None
         split = split_batch(options, plan, traced, bundle if runs else None, loader, clock, watcher)
-        study = Study(options, plan, traced, staging, bundle, clock, watcher, elsewhere, split)
+        study = Study(
+            options, plan, traced, staging, bundle, scratch, clock, watcher, elsewhere, split
+        )
+        stack.callback(study.close)
         if runs:
             testbed = Testbed(plan, scratch=scratch)
             testbed.add_program(STEP, bundle, traced.graph)
@@ -160,7 +162,7 @@ def split_batch(
 
     What is needed to run it goes into folders within ``bundle``; without that, no step runs.
     """
-    if BATCH not in (options.candidates or NAMES):
+    if not set(SPLITS).intersection(options.candidates or NAMES):
         return None
     if traced.batch_size is None:
         return BatchSplitError("the size of the batch is not known")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor import __version__
 from placement_advisor.advice.findings.evidence import Evidence, gather
 from placement_advisor.advice.findings.rules import find_all
-from placement_advisor.advice.how import how_to_split, how_to_split_batch
+from placement_advisor.advice.how import how_to_mirror, how_to_split, how_to_split_batch
 from placement_advisor.advice.recommend import recommend
 from placement_advisor.analysis import (
     Analysis,
@@ -22,10 +22,11 @@ from placement_advisor.analysis import (
     TestbedSummary,
 )
 from placement_advisor.batch_sizes import batch_points
+from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.programs import SPLIT, share_folder
 from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.choose import to_run
-from placement_advisor.candidates.families import BAD_ON_PURPOSE, NAMES
+from placement_advisor.candidates.families import BAD_ON_PURPOSE, NAMES, SPLITS
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import Child, ChildFailure
 from placement_advisor.cost.links import assumed_cluster
@@ -35,6 +36,7 @@ from placement_advisor.elsewhere import ASSUMED_DOUBT, Prices
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.fingerprints import testbed_fingerprint
 from placement_advisor.forecast import Forecast, PricedSplit
+from placement_advisor.mirrored_testbed import MirroredTestbed
 from placement_advisor.simulator.sensitivity import Doubt
 from placement_advisor.tf.answers import RunFailure, TracedSplit
 from placement_advisor.trial import BASELINE, Entry, Trial, failure_of
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.clock import Clock
     from placement_advisor.cost.batch import Throughput
+    from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.costing import Costing
     from placement_advisor.elsewhere import Elsewhere
     from placement_advisor.graph import OpGraph
@@ -94,6 +97,7 @@ class Study:
         traced: Traced,
         staging: Path,
         bundles: Path,
+        scratch: Path,
         clock: Clock,
         watcher: Watcher,
         elsewhere: Elsewhere | None = None,
@@ -107,9 +111,10 @@ class Study:
         self._elsewhere = elsewhere
         self._options, self._plan, self._traced = options, plan, traced
         self._staging, self._clock, self._watcher = staging, clock, watcher
-        self._bundles = bundles
+        self._bundles, self._scratch = bundles, scratch
         self._forecast: Forecast | None = None
         self._trial: Trial | None = None
+        self._mirrored: MirroredTestbed | None = None
         self._as_is: list[int] = []
         self._batch_points: tuple[Throughput, ...] = ()
         self._as_is_failed = False
@@ -131,10 +136,11 @@ class Study:
         self._warnings += prices.notes
         split = self._split
         if isinstance(split, TracedSplit):
-            costs, weak_costs = (
-                roofline_by_place(each.graph, prices.cluster) for each in (split.split, split.weak)
-            )
-            self._foresee(prices, PricedSplit(traced=split, costs=costs, weak_costs=weak_costs))
+            split_costs = {
+                name: roofline_by_place(each.graph, prices.cluster)
+                for name, each in split.graphs.items()
+            }
+            self._foresee(prices, PricedSplit(traced=split, costs=split_costs))
         else:
             self._foresee(prices, split)
         for label in self._known.placements:
@@ -150,7 +156,7 @@ class Study:
             self._watcher.working("measuring op times on one device", 0, 1)
             self._trial = Trial(testbed, steps=self._options.steps, watcher=self._watcher)
             costing = measure_costs(self._trial, self._plan, self._traced, calibration)
-            split = self._priced_split(testbed, costing)
+            split = self._priced_split(testbed, costing, self._start_mirrored(testbed))
         costs = costing.costs.everywhere(costing.cluster)
         self._foresee(Prices(cluster=costing.cluster, costs=costs, doubt=MEASURED_DOUBT), split)
         for label in self._known.placements:
@@ -169,31 +175,57 @@ class Study:
         loader.close()
         with self._clock.stage("profile"):
             self._trial.profile_all()
+        self.close()
         testbed.close()
 
+    def close(self) -> None:
+        """End what a mirrored step runs on."""
+        if self._mirrored is not None:
+            self._mirrored.close()
+
+    def _start_mirrored(self, testbed: Testbed) -> CollectiveTimes | None:
+        """Start what a mirrored step runs on, if one is wanted; return what collectives take."""
+        wanted = MIRRORED in (self._options.candidates or NAMES)
+        if not wanted or not isinstance(self._split, TracedSplit):
+            return None
+        if MIRRORED not in self._split.graphs:
+            return None
+        self._watcher.working("measuring collectives", 0, 1)
+        self._mirrored = MirroredTestbed(
+            testbed,
+            self._options.source,
+            self._bundles,
+            self._traced.created,
+            scratch=self._scratch,
+        )
+        return self._mirrored.start()
+
     def _priced_split(
-        self, testbed: Testbed, costing: Costing
+        self, testbed: Testbed, costing: Costing, collectives: CollectiveTimes | None
     ) -> PricedSplit | BatchSplitError | None:
         split = self._split
         if not isinstance(split, TracedSplit):
             return split
         assert self._trial is not None
         self._watcher.working("measuring op times on shares of the batch", 0, 1)
-        testbed.add_program(SPLIT, self._bundles / SPLIT, split.split.graph)
+        testbed.add_program(SPLIT, self._bundles / SPLIT, split.graphs[BATCH].graph)
         for samples, share in split.shares.items():
             name = share_folder(samples)
             testbed.add_program(name, self._bundles / name, share.graph)
-        costs = measure_split_costs(self._trial, split, costing)
+        costs = measure_split_costs(self._trial, split, costing, collectives)
         if isinstance(costs, BatchSplitError):
             return costs
-        here, weak = (table.everywhere(costing.cluster) for table in costs)
-        return PricedSplit(traced=split, costs=here, weak_costs=weak)
+        everywhere = {name: table.everywhere(costing.cluster) for name, table in costs.items()}
+        return PricedSplit(traced=split, costs=everywhere, collectives=collectives)
 
     def _enter(self, placement: Placement) -> None:
         assert self._trial is not None
         split = self._known.split
-        if placement.family == BATCH and split is not None:
-            self._trial.enter(placement, SPLIT, may_differ=bool(split.own))
+        may_differ = split is not None and bool(split.own)
+        if placement.family == MIRRORED:
+            self._trial.enter(placement, bench=self._mirrored, may_differ=may_differ)
+        elif placement.family in SPLITS:
+            self._trial.enter(placement, SPLIT, may_differ=may_differ)
         else:
             self._trial.enter(placement)
 
@@ -229,8 +261,9 @@ class Study:
 
     def _how(self, placement: Placement) -> HowToSplit:
         split = self._known.split
-        if placement.family == BATCH and split is not None:
-            return how_to_split_batch(placement.label, split.samples, self._known.cluster)
+        if split is not None and placement.family in SPLITS:
+            how = how_to_mirror if placement.family == MIRRORED else how_to_split_batch
+            return how(placement.label, split.samples, self._known.cluster)
         return how_to_split(self._graph, placement)
 
     def _evidence(self, candidates: tuple[Candidate, ...]) -> Evidence:
@@ -331,7 +364,7 @@ class Study:
                 failure=Failure(kind=FailureKind.NOT_APPLICABLE, message=proposal.reason),
             )
         split = self._known.split
-        samples = split.samples if split is not None and proposal.family == BATCH else None
+        samples = split.samples if split is not None and proposal.family in SPLITS else None
         profile_run = self._keep_profile(name, entry) if entry and entry.files else None
         return Candidate(
             name=name,

@@ -21,6 +21,7 @@ from placement_advisor.machine import free_ports, gpu_count, usable_cores
 from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from placement_advisor.graph import OpGraph
@@ -32,7 +33,7 @@ _WORKER = "placement_advisor.tf.worker"
 _NETWORK = "placement_advisor.tf.private_network"
 _FIRST_PORT = 20_000
 # Starting a server takes 0.1 s; anything near this is a hang.
-_START_LIMIT_S = 60.0
+START_LIMIT_S = 60.0
 # TensorFlow reports a lost connection a little before the kernel reports the dead process.
 _DEATH_GRACE_S = 0.5
 
@@ -138,6 +139,11 @@ class Testbed:
         self._starts = 0
 
     @property
+    def up(self) -> bool:
+        """Whether its processes run."""
+        return self._client is not None
+
+    @property
     def process_ids(self) -> dict[str, int]:
         """Process ids by name, of what runs now."""
         return {child.name: child.pid for child in self._children()}
@@ -177,7 +183,7 @@ class Testbed:
                 names,
                 host,
                 logical,
-                time_limit_s=_START_LIMIT_S,
+                time_limit_s=START_LIMIT_S,
             ),
             client,
         )
@@ -240,7 +246,7 @@ class Testbed:
                 return failed
         if answer is not None:
             return answer
-        files = {name: _only_profile(folder) for name, folder in folders.items()}
+        files = {name: only_profile(folder) for name, folder in folders.items()}
         return ProfileFiles(client=files.pop(client.name), devices=files)
 
     def close(self) -> None:
@@ -251,7 +257,7 @@ class Testbed:
 
     def _open(self, client: Child, name: str, bundle: str, graph: OpGraph) -> None:
         function = f"{_RUNNER}:open_program"
-        self._must(client.call(function, name, bundle, graph, time_limit_s=_START_LIMIT_S), client)
+        self._must(client.call(function, name, bundle, graph, time_limit_s=START_LIMIT_S), client)
 
     def _children(self) -> tuple[Child, ...]:
         return (*self._workers, self._client) if self._client else self._workers
@@ -272,30 +278,21 @@ class Testbed:
         # On a core that has slept, the client took up to 3 ms longer to begin a step and to end it.
         self._must(
             client.call(
-                "os:sched_setaffinity", 0, {self.plan.cores[0]}, time_limit_s=_START_LIMIT_S
+                "os:sched_setaffinity", 0, {self.plan.cores[0]}, time_limit_s=START_LIMIT_S
             ),
             client,
         )
         self._workers = tuple(self._fork(device.name) for device in self.plan.devices)
-        first = self._workers[0]
-        private = self._must(first.call(f"{_NETWORK}:create", time_limit_s=_START_LIMIT_S), first)
-        if private:
-            for child in (*self._workers[1:], client):
-                self._must(
-                    child.call(f"{_NETWORK}:join", first.pid, time_limit_s=_START_LIMIT_S), child
-                )
-            ports = [_FIRST_PORT + i for i in range(len(self._workers))]
-        else:
+        addresses, is_private = join_network(self._workers, (client,), self._must)
+        if not is_private:
             self.warnings = (
                 "this system lets us make no private network: while candidates run, TensorFlow's "
                 "workers listen on all interfaces without authentication",
             )
-            ports = free_ports(len(self._workers))
-        addresses = tuple(f"127.0.0.1:{port}" for port in ports)
         for i, worker in enumerate(self._workers):
             worker.start(f"{_WORKER}:serve", addresses, i, self.plan.cores[i])
         for worker in self._workers:
-            self._must(worker.wait(time_limit_s=_START_LIMIT_S), worker)
+            self._must(worker.wait(time_limit_s=START_LIMIT_S), worker)
         return addresses
 
     def _must(self, answer: Any, child: Child) -> Any:
@@ -308,7 +305,31 @@ class Testbed:
         return answer
 
 
-def _only_profile(folder: Path) -> Path:
+def join_network(
+    workers: Sequence[Child], others: Sequence[Child], must: Callable[[Any, Child], Any]
+) -> tuple[tuple[str, ...], bool]:
+    """Put processes into a network of their own and return addresses there, one for each worker.
+
+    Where the system lets us make none, False comes with ports of the machine's own network.
+    ``must`` is given each answer of a child, and raises where it is none.
+    """
+    first, *joining = workers
+    is_private = must(first.call(f"{_NETWORK}:create", time_limit_s=START_LIMIT_S), first)
+    if is_private:
+        for child in (*joining, *others):
+            must(child.call(f"{_NETWORK}:join", first.pid, time_limit_s=START_LIMIT_S), child)
+        ports = [_FIRST_PORT + i for i in range(len(workers))]
+    else:
+        ports = free_ports(len(workers))
+    return tuple(f"127.0.0.1:{port}" for port in ports), is_private
+
+
+def only_profile(folder: Path) -> Path:
+    """Return the profile that was written into a folder.
+
+    Raises:
+        TestbedError: none was.
+    """
     found = sorted(folder.rglob("*.xplane.pb"))
     if not found:
         raise TestbedError(f"the profiler wrote nothing for {folder.name}")

@@ -58,11 +58,22 @@ class Watcher(Protocol):
         """Say something that should stay to be read."""
 
 
+class Bench(Protocol):
+    """Where a candidate is prepared, verified, run and profiled."""
+
+    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
+        """Have a candidate prepared, verified or run; see `placement_advisor.tf.runner`."""
+
+    def profile(self, label: str, steps: int, *, time_limit_s: float) -> Any:
+        """Return `ProfileFiles`, or what went wrong."""
+
+
 @dataclass(slots=True)
 class Entry:
     """One candidate's way through the trial."""
 
     placement: Placement
+    bench: Bench
     program: str = STEP
     may_differ: bool = False
     prepared: Prepared | None = None
@@ -96,13 +107,24 @@ class Trial:
         self._testbed, self._steps, self._watcher = testbed, steps, watcher
 
     def enter(
-        self, placement: Placement, program: str = STEP, *, may_differ: bool = False
+        self,
+        placement: Placement,
+        program: str = STEP,
+        *,
+        bench: Bench | None = None,
+        may_differ: bool = False,
     ) -> Entry:
         """Prepare a candidate, verify its results against the first one's, warm it up.
 
-        Results that ``may_differ`` by nature put no candidate out.
+        It runs on the testbed, unless it has a ``bench`` of its own. Results that ``may_differ`` by
+        nature put no candidate out.
         """
-        entry = Entry(placement=placement, program=program, may_differ=may_differ)
+        entry = Entry(
+            placement=placement,
+            bench=bench or self._testbed,
+            program=program,
+            may_differ=may_differ,
+        )
         self.entries[placement.label] = entry
         self._prepare(entry)
         if entry.failure is None:
@@ -113,7 +135,7 @@ class Trial:
 
     def probe(self, placement: Placement, program: str) -> tuple[Entry, int | None]:
         """Return what `examine` finds of a step that is no candidate; it is gone afterwards."""
-        entry = Entry(placement=placement, program=program)
+        entry = Entry(placement=placement, bench=self._testbed, program=program)
         self._prepare(entry)
         self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
         step_ns = self.examine(entry)
@@ -188,7 +210,7 @@ class Trial:
     def profile(self, entry: Entry) -> None:
         """Profile steps of one candidate."""
         label = entry.placement.label
-        answer = self._testbed.profile(label, PROFILED_STEPS, time_limit_s=_CALL_LIMIT_S)
+        answer = entry.bench.profile(label, PROFILED_STEPS, time_limit_s=_CALL_LIMIT_S)
         if not isinstance(answer, ProfileFiles):
             self._fail(entry, answer)
             return
@@ -210,7 +232,12 @@ class Trial:
         if kind is TestbedKind.GPUS:
             return read_gpu_steps(files.client, {name: i for i, name in enumerate(names)})
         if kind is TestbedKind.WORKERS:
-            return read_worker_steps(files.devices, files.client, entry.prepared.crossings)
+            return read_worker_steps(
+                files.devices,
+                files.client,
+                entry.prepared.crossings,
+                entry.prepared.exchanged_bytes,
+            )
         # Logical CPUs share their threads: the profile cannot tell which device an op ran on,
         # unless there is only one in use.
         used = sorted(set(entry.placement.device_of.values()))
@@ -239,7 +266,7 @@ class Trial:
 
     def _call_prepare(self, entry: Entry) -> Any:
         label, device_of = entry.placement.label, dict(entry.placement.device_of)
-        return self._testbed.call(
+        return entry.bench.call(
             "prepare", label, device_of, entry.program, time_limit_s=_CALL_LIMIT_S
         )
 
@@ -250,7 +277,7 @@ class Trial:
 
     def _call_verify(self, entry: Entry) -> Any:
         label = entry.placement.label
-        return self._testbed.call("verify", label, VERIFIED_STEPS, time_limit_s=_CALL_LIMIT_S)
+        return entry.bench.call("verify", label, VERIFIED_STEPS, time_limit_s=_CALL_LIMIT_S)
 
     def _verify(self, entry: Entry) -> None:
         if self._reference.failure is not None:
@@ -283,7 +310,7 @@ class Trial:
     ) -> None:
         if entry.failure is not None:
             return
-        answer = self._testbed.call(
+        answer = entry.bench.call(
             "run_steps", entry.placement.label, batch, steps, time_limit_s=_CALL_LIMIT_S
         )
         if isinstance(answer, ChildFailure | RunFailure):
@@ -293,7 +320,7 @@ class Trial:
 
     def _fail(self, entry: Entry, answer: ChildFailure | RunFailure) -> None:
         entry.failure = failure_of(answer)
-        if isinstance(answer, ChildFailure):
+        if not self._testbed.up:
             self._rebuild()
 
     def _rebuild(self) -> None:
@@ -305,7 +332,7 @@ class Trial:
                 entry.failure = Failure(kind=FailureKind.CRASHED, message=error.message)
             return
         for entry in self._running():
-            if entry.prepared is None:
+            if entry.prepared is None or entry.bench is not self._testbed:
                 continue
             answer = self._call_prepare(entry)
             if entry is self._reference and not isinstance(answer, ChildFailure | RunFailure):

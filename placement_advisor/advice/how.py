@@ -25,6 +25,13 @@ _PARALLEL = """import placement_advisor
 
 step = placement_advisor.make_parallel(step, {devices}, ratios={ratios}, inputs=inputs)
 """
+_MIRRORED = """import tensorflow as tf
+
+strategy = tf.distribute.MirroredStrategy({devices})
+with strategy.scope():
+    model = make_model()  # make and compile the model here
+model.fit(dataset)  # batches of {batch}: {samples} on each device
+"""
 
 
 def how_to_split(graph: OpGraph, placement: Placement) -> HowToSplit:
@@ -50,5 +57,21 @@ def how_to_split_batch(label: str, samples: Sequence[int], cluster: Cluster) -> 
     call = _PARALLEL.format(
         devices=json.dumps([tf_device(device.name, i) for i, device in enumerate(devices)]),
         ratios=list(samples),
+    )
+    return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
+
+
+def how_to_mirror(label: str, samples: Sequence[int], cluster: Cluster) -> HowToSplit:
+    """Return how to train copies of a model, with so many samples of a batch on each device."""
+    devices = cluster.devices[: len(samples)]
+    words = (
+        f"{samples[0]} of the {sum(samples)} samples of a batch on each of "
+        f"{', '.join(device.name for device in devices)}; all have the variables and update them "
+        "from gradients that they exchange"
+    )
+    call = _MIRRORED.format(
+        devices=json.dumps([tf_device(device.name, i) for i, device in enumerate(devices)]),
+        batch=sum(samples),
+        samples=samples[0],
     )
     return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)

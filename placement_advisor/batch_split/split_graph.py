@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from placement_advisor.batch_split.wiring import Added, Wiring
 
 FAMILY = "batch"
+# The split step with the whole batch on every device.
+WEAK = "weak"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +25,14 @@ class SplitGraph:
     """The op graph of a split step.
 
     ``replica_of`` has the replica of each op, None for shared ones; ``source`` the trace and the op
-    that it was copied from: the whole batch (None) or that of a replica's share.
+    that it was copied from: the whole batch (None) or that of a replica's share. ``family`` is that
+    of its placements.
     """
 
     graph: OpGraph
     replica_of: Mapping[str, int | None]
     source: Mapping[str, tuple[int | None, str]]
+    family: str = FAMILY
 
     def placed(self, devices: Sequence[str], *, label: str, rationale: str) -> Placement:
         """Return the placement of each replica on a device, of shared ops on the first.
@@ -40,7 +44,7 @@ class SplitGraph:
             for op in placed_ops(self.graph)
         }
         device_of = {name: devices[replica or 0] for name, replica in replicas.items()}
-        return Placement(label=label, family=FAMILY, device_of=device_of, rationale=rationale)
+        return Placement(label=label, family=self.family, device_of=device_of, rationale=rationale)
 
 
 def split_graph(
@@ -88,7 +92,7 @@ def split_graph(
             edges.append(Edge(producer, added.name, port, ops[producer].output_bytes[port]))
     ends = [wiring.tensor(tensor, None)[0] for tensor in outputs]
     ends += [name for target in targets for name in wiring.befores(target, None)]
-    needed = _needed(edges, ends)
+    needed = needed_ops(edges, ends)
     graph = OpGraph(
         (op for op in ops.values() if op.name in needed),
         (edge for edge in edges if edge.consumer in needed),
@@ -134,7 +138,7 @@ def _op(added: Added, ops: Mapping[str, Op], whole: OpGraph, shares: Sequence[in
     )
 
 
-def _needed(edges: Iterable[Edge], ends: Iterable[str]) -> set[str]:
+def needed_ops(edges: Iterable[Edge], ends: Iterable[str]) -> set[str]:
     """Return the ops that the ends need; TensorFlow runs no others."""
     befores: dict[str, list[str]] = {}
     for edge in edges:

@@ -1,22 +1,21 @@
 """Which candidates are run for real: running costs seconds each, predicting milliseconds.
 
-All candidates are predicted. Those that run are the baseline, the two that people make by hand
-(`towers`, `batch`), the one that explains the others (`alternating`, what copies cost at worst),
-and the best few by prediction, of those that are not bad on purpose.
+All candidates are predicted. Those that run are the baseline, those that people make by hand
+(`towers`, `batch`, `mirrored`), the one that explains the others (`alternating`, what copies cost
+at worst), and the best few by prediction, of those that are not bad on purpose.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates import alternating, single, towers
-from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ALWAYS_RUN = frozenset({single.FAMILY, towers.FAMILY, alternating.FAMILY, BATCH})
+ALWAYS_RUN = frozenset({single.FAMILY, towers.FAMILY, alternating.FAMILY, *SPLITS})
 # Predictions are off by a tenth and more (docs/cost-model.md), so the best by prediction alone is
 # not enough; and every candidate lengthens each round of the trial by its own steps.
 BEST_BY_PREDICTION = 3

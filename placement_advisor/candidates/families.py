@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates import (
     alternating,
@@ -51,9 +52,10 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         alternating_ops.FAMILY: alternating_ops.propose,
     }
 )
-# Families are laid out by rule; a search goes on from all of these. A split of the batch is of
-# another graph.
-NAMES = (*FAMILIES, SEARCHED, BATCH)
+# Splits of the batch, which are of other graphs than the step's.
+SPLITS = (BATCH, MIRRORED)
+# Families are laid out by rule; a search goes on from all of these.
+NAMES = (*FAMILIES, SEARCHED, *SPLITS)
 # They show what copies cost; nobody would want to use them.
 BAD_ON_PURPOSE = frozenset({alternating.FAMILY, alternating_ops.FAMILY})
 

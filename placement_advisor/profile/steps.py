@@ -4,14 +4,18 @@ The workers' profiles share the machine's clock, so that the steps of the client
 Ops are the events of their kernels, wherever they ran: a thread that receives a tensor may run
 the ops that waited for it inline. Sends and receives are copies, not compute.
 
-Left out: kernels that complete asynchronously (loops, calls, collectives) have no event of their
-own, only the ops that they run; clocks of several hosts are not aligned.
+A collective op lasts from its start on a device until that has what all others sent; it counts as a
+copy from the device before it in the ring, the wait for slower devices included.
+
+Left out: loops and calls, which complete asynchronously, have no event of their own, only the ops
+that they run; clocks of several hosts are not aligned.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
@@ -30,10 +34,14 @@ if TYPE_CHECKING:
     from placement_advisor.profile.xplane import Event, Line
 
 COPY_ROW = "[gRPC memcpy PtoP]"
+COLLECTIVE_ROW = "[gRPC ring collective]"
 
 _ARRIVAL = "ExecutorState::ProcessAsync::Done"
 _SEND_KINDS = frozenset({"_Send", "_HostSend"})
 _RECEIVE_KINDS = frozenset({"_Recv", "_HostRecv"})
+_COLLECTIVE_KINDS = frozenset(
+    {"CollectiveGather", "CollectiveGatherV2", "CollectiveReduce", "CollectiveReduceV2"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +64,14 @@ class Crossing:
 
 
 def read_worker_steps(
-    worker_files: Mapping[str, Path], client_file: Path, crossings: Sequence[Crossing]
+    worker_files: Mapping[str, Path],
+    client_file: Path,
+    crossings: Sequence[Crossing],
+    exchanged_bytes: Mapping[str, int] = MappingProxyType({}),
 ) -> StepProfile:
     """Read the profiles of the workers, one per device; the steps are those of the client.
+
+    ``exchanged_bytes`` has what collective ops send on from a device, where that is known.
 
     A copy lasts from the start of its ``_Send`` to the moment at which the receiving executor
     goes on: the way through both processes and the wait for a busy core are part of it.
@@ -78,6 +91,7 @@ def read_worker_steps(
         _gather_ops(device, threads[device], windows)
         for line in threads[device]:
             _gather_arrivals(device, line, windows)
+            _gather_exchanges(device, line, windows, tuple(worker_files), exchanged_bytes)
     steps = windows.with_work(client_file)
     for step in steps:
         step.copies.extend(_copies(step, crossings))
@@ -97,7 +111,7 @@ def _gather_ops(device: str, lines: Sequence[Line], windows: StepWindows) -> Non
         [
             (event, match.group(1), match.group(2))
             for event in line.events
-            if (match := OP_EVENT.fullmatch(event.name))
+            if (match := OP_EVENT.fullmatch(event.name)) and match.group(2) not in _COLLECTIVE_KINDS
         ]
         for line in lines
     ]
@@ -159,6 +173,34 @@ def _gather_arrivals(device: str, line: Line, windows: StepWindows) -> None:
         step = windows.at(event.start_ns)
         if step is not None:
             step.arrivals[device, str(event.stats.get("name"))].append(event.start_ns)
+
+
+def _gather_exchanges(
+    device: str,
+    line: Line,
+    windows: StepWindows,
+    devices: Sequence[str],
+    exchanged_bytes: Mapping[str, int],
+) -> None:
+    for event in line.events:
+        match = OP_EVENT.fullmatch(event.name)
+        if match is None or match.group(2) not in _COLLECTIVE_KINDS:
+            continue
+        step = windows.at(event.start_ns)
+        if step is not None:
+            name = match.group(1)
+            step.copies.append(
+                Copy(
+                    source=devices[devices.index(device) - 1],
+                    target=device,
+                    waiting=device,
+                    tensor=name,
+                    row=COLLECTIVE_ROW,
+                    size_bytes=exchanged_bytes.get(name),
+                    start_ns=event.start_ns,
+                    end_ns=event.end_ns,
+                )
+            )
 
 
 def _copies(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[Copy]:

@@ -103,6 +103,11 @@ class Simulator:
         return other
 
     @property
+    def cluster(self) -> Cluster:
+        """What the graph is on."""
+        return self._cluster
+
+    @property
     def ops(self) -> tuple[Op, ...]:
         """The ops that are placed, in graph order."""
         return self._arrays.ops

@@ -14,7 +14,6 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from placement_advisor.devices import Cluster
     from placement_advisor.placement import Placement
     from placement_advisor.simulator.engine import Simulator
 
@@ -50,13 +49,12 @@ class PredictedRatio:
 class Sensitivity:
     """Ratios of placements to a baseline, under costs that may be wrong."""
 
-    def __init__(
-        self, simulator: Simulator, cluster: Cluster, baseline: Placement, doubt: Doubt
-    ) -> None:
+    def __init__(self, simulator: Simulator, baseline: Placement, doubt: Doubt) -> None:
         """Simulate the baseline on the simulator's cluster, and on what it may be in truth."""
         least_launches = 0 if doubt.may_hide_launches else 1 / doubt.launches
-        wrong = product((1 / doubt.copies, doubt.copies), (least_launches, doubt.launches))
-        self._clusters = [cluster.scaled(copies=c, launches=n) for c, n in wrong]
+        self._wrong = tuple(
+            product((1 / doubt.copies, doubt.copies), (least_launches, doubt.launches))
+        )
         self._doubt = doubt
         self._simulators = self._on_all(simulator)
         self._baseline_ns = [max(1, each.step_ns(baseline)) for each in self._simulators]
@@ -64,7 +62,7 @@ class Sensitivity:
     def ratio(self, placement: Placement, other: Simulator | None = None) -> PredictedRatio:
         """Return the ratio of a placement to the baseline.
 
-        ``other`` is the simulator, on the same cluster, of another graph that the placement is of.
+        ``other`` is the simulator of another graph that the placement is of.
 
         Raises:
             PlacementError: it does not fit the graph and the cluster.
@@ -82,4 +80,6 @@ class Sensitivity:
         )
 
     def _on_all(self, simulator: Simulator) -> list[Simulator]:
-        return [simulator, *map(simulator.on, self._clusters)]
+        cluster = simulator.cluster
+        scaled = (cluster.scaled(copies=c, launches=n) for c, n in self._wrong)
+        return [simulator, *map(simulator.on, scaled)]

@@ -27,7 +27,8 @@ class Traced:
     ``members`` names the ops that run within each loop or conditional of the graph.
     ``requested_device_of`` has the device that `tf.device` scopes ask for, as ``GPU:1``, for the
     ops within such scopes: the user's own, and those of Keras around lookups of texts. ``line_of``
-    has the innermost line of the user's code that made an op, where there is one.
+    has the innermost line of the user's code that made an op, where there is one. ``created`` has
+    the place of each variable among all that were created, in order, where that was seen.
     """
 
     graph: OpGraph
@@ -39,6 +40,7 @@ class Traced:
     tensorflow_version: str
     requested_device_of: Mapping[str, str] = field(default_factory=dict)
     line_of: Mapping[str, SourceLine] = field(default_factory=dict)
+    created: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +53,18 @@ class TracedShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedSplit:
-    """A step whose batch is split: its op graph, and the steps that it was put together from.
+    """A step whose batch is split: its op graphs, and the steps that they were put together from.
 
-    ``weak`` is the same with as large a batch on every device as the unsplit step has: the graph to
-    tell weak scaling by.
+    ``graphs`` go by the family of their placements, that of a mirrored step only where the shares
+    are even. `WEAK` has as large a batch on every device as the unsplit step has: the graph to tell
+    weak scaling by.
 
     ``samples`` are those of each replica, ``shares`` the traces by number of samples. ``own`` are
     ops of the unsplit step that compute something of a replica's own: random numbers, or statistics
     of its samples. If there are any, it need not compute what the unsplit step does.
     """
 
-    split: SplitGraph
-    weak: SplitGraph
+    graphs: Mapping[str, SplitGraph]
     samples: tuple[int, ...]
     shares: Mapping[int, TracedShare]
     own: tuple[str, ...]
@@ -70,10 +72,14 @@ class TracedSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A candidate that is ready to run: what moved, and which tensors cross."""
+    """A candidate that is ready to run: what moved, and which tensors cross.
+
+    ``exchanged_bytes`` has what each collective op sends on from a device, where that is known.
+    """
 
     moved_ops: tuple[str, ...]
     crossings: tuple[Crossing, ...]
+    exchanged_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.batch_split.mirrored_graph import mirrored_graph
 from placement_advisor.batch_split.plan import plan_split
-from placement_advisor.batch_split.split_graph import SplitGraph, split_graph
+from placement_advisor.batch_split.split_graph import FAMILY, WEAK, SplitGraph, split_graph
 from placement_advisor.batch_split.wiring import Wiring
 from placement_advisor.errors import BatchSplitError, ModelError
 from placement_advisor.tf.merge_choice import (
@@ -34,12 +36,11 @@ if TYPE_CHECKING:
 class SplitStep:
     """A step whose batch is split, as an op graph and, with its state, as what can be run.
 
-    ``weak`` has the whole batch on every replica; it cannot be run. ``own`` are ops that compute
-    something of a replica's own.
+    ``graphs`` are those of `TracedSplit`; that of `FAMILY` is what can be run. ``own`` are ops that
+    compute something of a replica's own.
     """
 
-    split: SplitGraph
-    weak: SplitGraph
+    graphs: Mapping[str, SplitGraph]
     wiring: Wiring
     whole: TracedStep
     shares: tuple[TracedStep, ...]
@@ -48,7 +49,7 @@ class SplitStep:
     def graph_def(self) -> Any:
         """Return the split step as a GraphDef."""
         shares = [share.flat for share in self.shares]
-        return split_graph_def(self.whole.flat, shares, self.wiring, self.split.graph)
+        return split_graph_def(self.whole.flat, shares, self.wiring, self.graphs[FAMILY].graph)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -194,13 +195,17 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
         merges={tensor: merging.merge for tensor, merging in mergings.items()},
         axes=axes,
     )
-    ends = outputs, whole.flat.targets
-    split = split_graph(whole.graph, [part.graph for part in parts], wiring, *ends)
+    traced = [part.graph for part in parts]
     alike = replace(wiring, shares=(size,) * len(parts))
-    weak = split_graph(whole.graph, [whole.graph] * len(parts), alike, *ends)
+    ends = outputs, whole.flat.targets
+    graphs = {
+        FAMILY: split_graph(whole.graph, traced, wiring, *ends),
+        WEAK: split_graph(whole.graph, [whole.graph] * len(parts), alike, *ends),
+    }
+    if len(traces) == 1:
+        graphs[MIRRORED] = mirrored_graph(whole.graph, traced, wiring, *ends)
     return SplitStep(
-        split=split,
-        weak=weak,
+        graphs=graphs,
         wiring=wiring,
         whole=whole,
         shares=tuple(parts),

@@ -45,7 +45,7 @@ def keras_step(
         raise ModelError(
             f"{path}: {label} is not compiled", hint="call model.compile(...), or use --mode infer"
         )
-    if getattr(model, "_distribute_strategy", None) is not None:
+    if getattr(model, "_distribute_strategy", None) not in (None, tf.distribute.get_strategy()):
         raise ModelError(
             f"{path}: {label} was made under a {type(model.distribute_strategy).__name__}",
             hint="make it without: where ops run is for the advisor to find out",

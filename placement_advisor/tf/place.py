@@ -17,6 +17,7 @@ import keras
 import tensorflow as tf
 
 from placement_advisor.batch_split.shares import shares_of
+from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
 from placement_advisor.placement import Placement, placed_ops, read_placement
 from placement_advisor.tf import examples, placer
@@ -96,7 +97,7 @@ def parallel_step(
         message = f"make_parallel: {live.loaded.name}: {error.message}"
         raise BatchSplitError(message, hint=error.hint) from None
     used = [real[device] for device in devices]
-    placement = split.split.placed(used, label="make_parallel", rationale="")
+    placement = split.graphs[BATCH].placed(used, label="make_parallel", rationale="")
     run = _runner(live, split, split.specs, placement)
     return _taking_over(live, lambda given: run(split.divided(given)))
 

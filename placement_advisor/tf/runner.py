@@ -6,6 +6,7 @@ from the same state and see the same batches.
 
 from __future__ import annotations
 
+import pickle
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -115,6 +116,21 @@ def verify(label: str, steps: int) -> Difference | RunFailure | None:
             return run_failure(error)
     _reference = found, again
     return None
+
+
+def compare(_: str, paths: list[str]) -> Difference | None:
+    """Compare results that other processes wrote with those of the first candidate verified.
+
+    None without such a reference. Of several results the one that is farthest off counts.
+    """
+    if _reference is None:
+        return None
+    found: list[Difference] = []
+    for path in paths:
+        with Path(path).open("rb") as file:  # Only files that our own processes wrote.
+            computed: Results = pickle.load(file)
+        found.append(computed.difference(*_reference))
+    return max(found, key=lambda difference: difference.relative)
 
 
 def _draws_from_kernels(graph_def: Any) -> bool:

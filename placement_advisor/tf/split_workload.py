@@ -33,8 +33,7 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit 
     except ModelError as error:
         return BatchSplitError(error.message)
     return TracedSplit(
-        split=step.split,
-        weak=step.weak,
+        graphs=step.graphs,
         samples=samples,
         shares={
             share.loaded.batch_size or 0: TracedShare(graph=share.graph, members=share.members())

@@ -29,6 +29,7 @@ from placement_advisor.tf.model_file import describe, hint_for
 from placement_advisor.tf.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
 from placement_advisor.tf.oprows import composites_of, op_graph
 from placement_advisor.tf.user_requests import requested_devices, source_lines
+from placement_advisor.tf.variable_log import VariableLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +43,7 @@ SEED = 20_201
 
 _workload: LoadedStep | None = None
 _step: TracedStep | None = None
+_log = VariableLog()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,8 @@ def load_workload(
     """
     global _workload
     seed_everything()
-    _workload = load(path, name=name, mode=mode, batch_size=batch_size, outputs=outputs)
+    with _log.recording():
+        _workload = load(path, name=name, mode=mode, batch_size=batch_size, outputs=outputs)
     return _workload.chosen
 
 
@@ -117,7 +120,8 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         ModelError: the step cannot be traced, or holds state that cannot be moved.
     """
     global _workload, _step
-    _step = step = trace_step(Path(path), loaded_workload())
+    with _log.recording():
+        _step = step = trace_step(Path(path), loaded_workload())
     _workload = workload = step.loaded
     if folder is not None:
         try:
@@ -135,6 +139,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         tensorflow_version=tf.__version__,
         requested_device_of=requested_devices(step.flat.ops),
         line_of=source_lines(step.function.graph, own, Path(path)),
+        created=_log.places({n: held.handle for n, held in step.flat.state.variables.items()}),
     )
 
 

@@ -17,7 +17,7 @@ from placement_advisor.tf.runner import profiler_options
 # With one thread the executor follows a chain of ops to its end before it sends what is ready: the
 # other device waits for work that it does not need. No accelerator does that: its host launches
 # copies while it computes. Four threads leave one free unless four chains compute at once.
-_OP_THREADS = 4
+OP_THREADS = 4
 
 # Options of glibc's malloc: one heap for all threads, nothing mapped apart, nothing given back.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
@@ -27,14 +27,11 @@ _server: Any = None
 
 
 def serve(addresses: tuple[str, ...], index: int, core: int) -> None:
-    """Pin this process to its core and start its server."""
+    """Become a device and start its server."""
     global _server
-    os.sched_setaffinity(0, {core})
-    _keep_freed_memory()
-    # The allocator of accelerators: it takes memory once, and the profiler sees every piece.
-    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+    become_device(core)
     config = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=1, inter_op_parallelism_threads=_OP_THREADS
+        intra_op_parallelism_threads=1, inter_op_parallelism_threads=OP_THREADS
     )
     _server = tf.distribute.Server(
         {"worker": list(addresses)},
@@ -54,6 +51,14 @@ def _keep_freed_memory() -> None:
     libc = ctypes.CDLL(None)
     for option, value in _MALLOC_OPTIONS:
         libc.mallopt(option, value)
+
+
+def become_device(core: int) -> None:
+    """Pin this process to its core and let it keep memory as an accelerator does."""
+    os.sched_setaffinity(0, {core})
+    _keep_freed_memory()
+    # The allocator of accelerators: it takes memory once, and the profiler sees every piece.
+    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
 
 
 def start_profiler(folder: str) -> None:

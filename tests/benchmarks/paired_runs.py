@@ -117,7 +117,7 @@ def _compared(
     simulator = Simulator(graph, costing.costs.everywhere(cluster), cluster)
     placements = list(_placements(traced, costing.costs, cluster))
     alone_there = next(each for each in placements if each.label == BASELINE)
-    sensitivity = Sensitivity(simulator, cluster, alone_there, MEASURED_DOUBT)
+    sensitivity = Sensitivity(simulator, alone_there, MEASURED_DOUBT)
     predicted: dict[str, Schedule] = {}
     ranges: dict[str, PredictedRatio] = {}
     for placement in placements:

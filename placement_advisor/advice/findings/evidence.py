@@ -12,9 +12,8 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.advice.findings.as_written import as_written
-from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates import single
-from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +41,7 @@ class Split(NamedTuple):
 
 
 # What rules would say of these, nobody would act on; a split of the batch is of another graph.
-_NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY, BATCH}
+_NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY, *SPLITS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,137 @@
+"""The op graph of a mirrored step, as `tf.distribute.MirroredStrategy` runs it.
+
+Model: each replica has all variables, computes its share of the batch and makes every update
+itself, from gradients that all replicas exchanged: dense ones as one pack by a ring all-reduce,
+rows of looked-up tables, how many they are, and their indices by an all-gather each, all of these
+in turn. What reads them costs what it does for the whole batch.
+
+Left out: metrics and losses, which replicas keep to themselves until someone reads them.
+
+Source: `MirroredStrategy` and `CollectiveAllReduce` of TensorFlow 2.21, which put all gradients
+into one pack unless told otherwise, and run one collective at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.batch_split.ring import RingTensor, all_gather, all_reduce
+from placement_advisor.batch_split.split_graph import SplitGraph, needed_ops
+from placement_advisor.batch_split.wiring import Merge
+from placement_advisor.graph import Edge, Op, OpGraph, Role
+from placement_advisor.work.signature import WorkBasis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from placement_advisor.batch_split.plan import Tensor
+    from placement_advisor.batch_split.ring import RingOp
+    from placement_advisor.batch_split.wiring import Wiring
+
+FAMILY = "mirrored"
+# How many rows a replica sends.
+_LENGTH_BYTES = 4
+_GATHERED = frozenset({Merge.CONCAT, Merge.WEIGHTED_CONCAT})
+_SUMMED = frozenset({Merge.MEAN, Merge.SUM})
+
+
+def mirrored_graph(
+    whole: OpGraph,
+    shares: Sequence[OpGraph],
+    wiring: Wiring,
+    outputs: Iterable[Tensor],
+    targets: Iterable[str],
+) -> SplitGraph:
+    """Put the graph of a mirrored step together from its traces, one for each replica's share.
+
+    ``outputs`` are the tensors that the unsplit step returns, ``targets`` ops that must run.
+    """
+    ops: dict[str, Op] = {}
+    edges: list[Edge] = []
+    source: dict[str, tuple[int | None, str]] = {}
+    replica_of: dict[str, int | None] = {}
+    exchange, received = _exchange(whole, shares, wiring)
+    for ring_op in exchange:
+        name = _named(ring_op.replica, ring_op.name)
+        ops[name] = _op(ring_op, name, whole)
+        replica_of[name] = ring_op.replica
+        edges += [
+            Edge(_named(sent.replica, sent.op), name, sent.port, sent.size_bytes)
+            for sent in ring_op.inputs
+        ]
+    for replica, share in enumerate(shares):
+        for op in whole.ops:
+            is_of_share = wiring.plan.is_copied(op.name)
+            trace = share if is_of_share else whole
+            name, copied = _named(replica, op.name), trace.op(op.name)
+            ops[name] = copied._replace(
+                name=name,
+                variable=copied.variable and _named(replica, copied.variable),
+                layer=copied.layer and _named(replica, copied.layer),
+            )
+            source[name] = (replica if is_of_share else None, op.name)
+            replica_of[name] = replica
+            for edge in trace.inputs_of(op.name):
+                read = edge.producer, edge.port
+                producer, port = read if is_of_share else received.get(read, read)
+                edges.append(Edge(_named(replica, producer), name, port, edge.size_bytes))
+    ends = [*(name for name, _ in outputs), *targets]
+    needed = needed_ops(edges, [_named(r, name) for r in range(len(shares)) for name in ends])
+    graph = OpGraph(
+        (op for op in ops.values() if op.name in needed),
+        (edge for edge in edges if edge.consumer in needed),
+    )
+    return SplitGraph(graph=graph, replica_of=replica_of, source=source, family=FAMILY)
+
+
+def _exchange(
+    whole: OpGraph, shares: Sequence[OpGraph], wiring: Wiring
+) -> tuple[list[RingOp], dict[Tensor, Tensor]]:
+    """Return the ops that exchange gradients, and what each replica reads in place of its own."""
+    found: list[RingOp] = []
+    received: dict[Tensor, Tensor] = {}
+    last: str | None = None
+    gradients = [t for t in wiring.plan.merged if whole.op(t[0]).role is Role.BACKWARD]
+    summed = [tensor for tensor in gradients if wiring.merges[tensor] in _SUMMED]
+    if summed:
+        parts = [[_part(r, share, t) for t in summed] for r, share in enumerate(shares)]
+        found += all_reduce("all_reduce", parts, last)
+        last = "all_reduce/done"
+        received |= {tensor: (last, port) for port, tensor in enumerate(summed)}
+    for tensor in gradients:
+        if wiring.merges[tensor] not in _GATHERED:
+            continue
+        name = f"all_gather/{tensor[0]}"
+        rows = [_part(replica, share, tensor) for replica, share in enumerate(shares)]
+        if wiring.merges[tensor] is Merge.WEIGHTED_CONCAT:
+            lengths = [part._replace(size_bytes=_LENGTH_BYTES) for part in rows]
+            found += all_gather(f"{name}/lengths", lengths, last)
+            last = f"{name}/lengths/done"
+        found += all_gather(name, rows, last)
+        last = f"{name}/done"
+        received[tensor] = last, 0
+    return found, received
+
+
+def _part(replica: int, share: OpGraph, tensor: Tensor) -> RingTensor:
+    name, port = tensor
+    return RingTensor(replica, name, port, share.op(name).output_bytes[port] or 0)
+
+
+def _op(ring_op: RingOp, name: str, whole: OpGraph) -> Op:
+    """Return an op of the exchange: it moves bytes, and does next to nothing else."""
+    read_bytes = sum(tensor.size_bytes for tensor in ring_op.inputs)
+    moves = read_bytes + sum(ring_op.made_bytes)
+    return Op(
+        name=name,
+        kind=ring_op.kind,
+        role=Role.BACKWARD,
+        bytes_accessed=0 if ring_op.kind == "Identity" else moves,
+        work_basis=WorkBasis.SIZES,
+        output_bytes=ring_op.made_bytes,
+        device_kinds=frozenset().union(*(op.device_kinds for op in whole.ops)),
+    )
+
+
+def _named(replica: int, name: str) -> str:
+    return f"replica_{replica}/{name}"

@@ -1,0 +1,182 @@
+"""Where a mirrored step runs: copies of the user's model under `tf.distribute`.
+
+On the `workers` testbed each copy is a process of its own, on the core of the device that it stands
+for (`MultiWorkerMirroredStrategy`); else one process has all devices (`MirroredStrategy`). These
+processes run the user's file once more, and have nothing to do while other candidates run. When one
+of them dies, all end: the candidate is out, and nothing else is.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.children import Child, ChildFailure
+from placement_advisor.errors import TestbedError
+from placement_advisor.testbed import (
+    START_LIMIT_S,
+    ProfileFiles,
+    TestbedKind,
+    join_network,
+    only_profile,
+)
+from placement_advisor.tf.answers import RunFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from placement_advisor.cost.collectives import CollectiveTimes
+    from placement_advisor.model_source import ModelSource
+    from placement_advisor.testbed import Testbed
+
+_MIRRORED = "placement_advisor.tf.mirrored"
+# Two processes take 3 s; anything near is a hang.
+_COLLECTIVES_LIMIT_S = 120.0
+
+
+class MirroredTestbed:
+    """The processes of one mirrored step; they answer what a `Testbed` is asked of a candidate.
+
+    `start` comes first. Results are compared on ``testbed``, which knows the right ones.
+    """
+
+    def __init__(
+        self,
+        testbed: Testbed,
+        source: ModelSource,
+        bundle: Path,
+        created: Mapping[str, int],
+        *,
+        scratch: Path,
+    ) -> None:
+        """Take the step's source, its bundle, and the order in which it creates its variables."""
+        self._testbed, self._source, self._scratch = testbed, source, scratch
+        self._bundle, self._created = bundle, created
+        self._children: tuple[Child, ...] = ()
+        self._failure: ChildFailure | RunFailure | None = None
+
+    @property
+    def process_ids(self) -> dict[str, int]:
+        """Process ids by name, of what runs now."""
+        return {child.name: child.pid for child in self._children}
+
+    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
+        """Prepare, verify or run the step; after a failure its processes are gone."""
+        if self._failure is not None:
+            return self._failure
+        match function:
+            case "prepare":
+                return self._prepare(time_limit_s)
+            case "verify":
+                (steps,) = args
+                return self._verify(label, steps, time_limit_s)
+            case "run_steps":
+                return self._all("run_steps", lambda _: args, time_limit_s)
+            case _:
+                raise ValueError(f"{function} of a mirrored step")
+
+    def profile(
+        self, label: str, steps: int, *, time_limit_s: float
+    ) -> ProfileFiles | ChildFailure | Any:
+        """Run steps with the profiler of each process on; anything but files is what went wrong."""
+        folders = {
+            child.name: self._scratch / f"profile-{label}-{number}"
+            for number, child in enumerate(self._children)
+        }
+        for folder in folders.values():
+            shutil.rmtree(folder, ignore_errors=True)
+        answer = self._all(
+            "profile_steps", lambda child: (steps, str(folders[child.name])), time_limit_s
+        )
+        if answer is not None:
+            return answer
+        files = [only_profile(folder) for folder in folders.values()]
+        if len(files) == 1:
+            return ProfileFiles(client=files[0], devices={})
+        devices = (device.name for device in self._testbed.plan.devices)
+        return ProfileFiles(client=files[0], devices=dict(zip(devices, files, strict=True)))
+
+    def close(self) -> None:
+        """End all processes."""
+        for child in self._children:
+            child.close()
+        self._children = ()
+
+    def start(self) -> CollectiveTimes | None:
+        """Start all processes, and time the collectives among them; None if that fails.
+
+        Why it failed is then the answer to all that follows.
+        """
+        try:
+            self._open()
+        except TestbedError as error:
+            self._failure = RunFailure(out_of_memory=False, message=error.message)
+            return None
+        answer = self._all("time_collectives", lambda _: (), _COLLECTIVES_LIMIT_S)
+        return None if isinstance(answer, ChildFailure | RunFailure) else answer
+
+    def _prepare(self, time_limit_s: float) -> Any:
+        asked = self._source, str(self._bundle), self._created
+        return self._all("prepare", lambda _: asked, time_limit_s)
+
+    def _open(self) -> None:
+        plan = self._testbed.plan
+        if plan.kind is not TestbedKind.WORKERS:
+            self._children = (self._fork("mirrored"),)
+            (child,) = self._children
+            kind, count = plan.devices[0].kind, len(plan.devices)
+            opened = child.call(
+                f"{_MIRRORED}:open_devices", kind, count, time_limit_s=START_LIMIT_S
+            )
+            self._must(opened, child)
+            return
+        self._children = tuple(self._fork(f"mirrored-{core}") for core in plan.cores)
+        addresses, _ = join_network(self._children, (), self._must)
+        for index, (child, core) in enumerate(zip(self._children, plan.cores, strict=True)):
+            child.start(f"{_MIRRORED}:open_worker", addresses, index, core)
+        for child in self._children:
+            self._must(child.wait(time_limit_s=START_LIMIT_S, watch=self._children), child)
+
+    def _verify(self, label: str, steps: int, time_limit_s: float) -> Any:
+        files = {child.name: self._scratch / f"{child.name}.results" for child in self._children}
+        answer = self._all(
+            "save_results", lambda child: (steps, str(files[child.name])), time_limit_s
+        )
+        if answer is not None:
+            return answer
+        found = self._testbed.call(
+            "compare", label, [str(path) for path in files.values()], time_limit_s=time_limit_s
+        )
+        for path in files.values():
+            path.unlink()
+        return found
+
+    def _all(
+        self, function: str, args_of: Callable[[Child], tuple[Any, ...]], time_limit_s: float
+    ) -> Any:
+        """Call a function in all processes at once, for they wait for each other.
+
+        Returns the first one's answer, or what went wrong in any of them.
+        """
+        for child in self._children:
+            child.start(f"{_MIRRORED}:{function}", *args_of(child))
+        answers = []
+        for child in self._children:
+            answer = child.wait(time_limit_s=time_limit_s, watch=self._children)
+            if isinstance(answer, ChildFailure | RunFailure):
+                # The others would wait for it for ever.
+                self._failure = answer
+                self.close()
+                return answer
+            answers.append(answer)
+        return answers[0]
+
+    def _fork(self, name: str) -> Child:
+        return Child(name, self._scratch / f"{name}.log")
+
+    def _must(self, answer: Any, child: Child) -> Any:
+        if isinstance(answer, ChildFailure):
+            self.close()
+            raise TestbedError(f"{child.name} did not start: {answer.message}")
+        return answer
