@@ -48,7 +48,8 @@ class Candidate:
     ``comparison`` is None for the single device itself and where nothing was measured.
     ``predicted_ratio`` is None for the single device and where nothing was predicted.
     ``by_layer`` is `Placement.by_layer`, in graph order, for reports that do not see the graph. A
-    split of the batch has none, but the ``samples`` of each device.
+    split of the batch has none, but the ``samples`` of each device; ``weak_predicted_ns`` and
+    ``weak_measured_ns`` are its steps with the whole batch on every device.
     """
 
     name: str
@@ -62,6 +63,8 @@ class Candidate:
     by_layer: Mapping[str, str] | None = None
     predicted_ratio: PredictedRatio | None = None
     samples: tuple[int, ...] | None = None
+    weak_predicted_ns: int | None = None
+    weak_measured_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +190,6 @@ class Analysis:
     ``input_timing`` where the model file has no dataset, or it was not timed.
     ``bound`` is None where nothing was predicted.
     ``how`` is about the candidate that the recommendation names, None if it names none.
-    ``weak_step_ns`` is the simulated step with the whole batch on every device, None where the
-    batch cannot be split.
     """
 
     advisor_version: str
@@ -205,4 +206,3 @@ class Analysis:
     break_even: BreakEven | None = None
     input_timing: InputTiming | None = None
     how: HowToSplit | None = None
-    weak_step_ns: int | None = None

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.programs import share_folder
 from placement_advisor.batch_split.ring import is_pack
-from placement_advisor.batch_split.split_graph import WEAK
 from placement_advisor.calibration import Calibration, stored_calibration
 from placement_advisor.candidates import single
 from placement_advisor.children import ChildFailure
@@ -35,7 +34,7 @@ from placement_advisor.graph import Role
 from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from placement_advisor.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.collectives import CollectiveTimes
@@ -44,9 +43,11 @@ if TYPE_CHECKING:
     from placement_advisor.tf.answers import Traced, TracedSplit
     from placement_advisor.trial import Entry, Trial, Watcher
 
+# What the ops of several graphs cost, by their families.
+SplitCosts = dict[str, CostTable]
 # Where one reference product in ten takes this much longer than the middle one, the machine had
 # other work: good enough for now, as the model will have met the same, but not for later.
-_UNSTEADY_P90 = 1.3
+UNSTEADY_P90 = 1.3
 # A step of 1,283 ops of next to no work took 2.4 µs per op beside the ops themselves.
 MAX_DISPATCH_NS = 3_000
 # Two devices take 20 s, half of it for their links in both directions; anything near is a hang.
@@ -81,7 +82,7 @@ def calibrated(testbed: Testbed, watcher: Watcher, *, anew: bool = False) -> Cal
     calibration: Calibration = answer
     # What no link can be fitted to is not kept: it would fail every analysis from now on.
     calibrated_cluster(testbed.plan.devices, calibration)
-    if max(calibration.reference_p90.values()) < _UNSTEADY_P90:
+    if max(calibration.reference_p90.values()) < UNSTEADY_P90:
         with suppress(OSError):  # Without a cache it is measured again next time.
             calibration.save(name, testbed=testbed.plan.kind.value)
     return calibration
@@ -119,8 +120,10 @@ def measure_costs(
 
 def measure_split_costs(
     trial: Trial, traced: TracedSplit, costing: Costing, collectives: CollectiveTimes | None
-) -> dict[str, CostTable] | BatchSplitError:
-    """Run each share of a batch on the first device; return what the split graphs cost.
+) -> tuple[SplitCosts, SplitCosts] | BatchSplitError:
+    """Run each share of a batch on the first device; return what the graphs cost.
+
+    First those that split the batch, then those of weak scaling.
 
     What is shared costs what it does in the unsplit step. What joins shares has run nowhere yet; it
     costs for each byte what element by element ops were measured to cost. ``collectives`` says what
@@ -140,14 +143,15 @@ def measure_split_costs(
     per_byte = ns_per_byte(shares)
     replicas = [tables[samples] for samples in traced.samples]
     wholes = [costing.costs] * len(replicas)
-    found = {}
-    for name, graph in traced.graphs.items():
-        of_shares = wholes if name == WEAK else replicas
-        table = _split_costs(graph, of_shares, costing.costs, per_byte)
-        if name == MIRRORED and collectives is not None:
-            table = _with_launches(graph, table, collectives.launch_ns)
-        found[name] = table
-    return found
+
+    def costs_of(graphs: Mapping[str, SplitGraph], tables: list[CostTable]) -> SplitCosts:
+        found = {n: _split_costs(g, tables, costing.costs, per_byte) for n, g in graphs.items()}
+        if collectives is not None and MIRRORED in graphs:
+            launch_ns = collectives.launch_ns
+            found[MIRRORED] = _with_launches(graphs[MIRRORED], found[MIRRORED], launch_ns)
+        return found
+
+    return costs_of(traced.graphs, replicas), costs_of(traced.weak, wholes)
 
 
 def _with_launches(split: SplitGraph, costs: CostTable, launch_ns: int) -> CostTable:

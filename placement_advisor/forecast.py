@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis import Bound, Failure, FailureKind
 from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.batch_split.split_graph import WEAK
 from placement_advisor.bounds.bound import bound_step
 from placement_advisor.candidates import searched
 from placement_advisor.candidates.families import FAMILIES, SPLITS, propose
@@ -48,13 +47,16 @@ _UNITS_FOR_FASTER = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedSplit:
-    """A step whose batch is split; ``costs`` has those of each graph on each device and host.
+    """A step whose batch is split.
 
+    ``costs`` has those of each graph on each device and host, ``weak_costs`` of those of weak
+    scaling.
     ``collectives`` is None where none was timed: links are taken to carry them as all else.
     """
 
     traced: TracedSplit
     costs: Mapping[str, Mapping[str, CostTable]]
+    weak_costs: Mapping[str, Mapping[str, CostTable]]
     collectives: CollectiveTimes | None = None
 
 
@@ -62,8 +64,8 @@ class Forecast:
     """The candidates for a graph on a cluster, and what is predicted for each.
 
     ``proposed`` has what each family that was asked for answers; ``predicted`` and ``ratios`` grow
-    with `predict`. What is predicted is written to the folder at once. ``weak_step_ns`` is the
-    simulated step with the whole batch on every device, None where the batch cannot be split.
+    with `predict`. What is predicted is written to the folder at once. ``weak_step_ns`` has the
+    simulated step of each split of the batch with the whole batch on every device.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Forecast:
         self._layer_of = searched.layers_of(graph)
         self.split: TracedSplit | None = None
         self._split_simulators: dict[str, Simulator] = {}
-        self.weak_step_ns: int | None = None
+        self.weak_step_ns: dict[str, int] = {}
         known = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
         alone = known[BASELINE]
         assert isinstance(alone, Placement)
@@ -178,19 +180,15 @@ class Forecast:
             if name not in traced.graphs:
                 found[name] = NotApplicable(family=name, reason=uneven)
                 continue
-            self._split_simulators[name] = self._split_simulator(split, name)
-            found[name] = traced.graphs[name].placed(
-                devices, label=name, rationale=rationales[name]
-            )
-        weak = traced.graphs[WEAK].placed(devices, label=WEAK, rationale="")
-        self.weak_step_ns = self._split_simulator(split, WEAK).step_ns(weak)
+            cluster = self.cluster
+            if name == MIRRORED and split.collectives is not None:
+                cluster = split.collectives.on(cluster)
+            graph, weak = traced.graphs[name], traced.weak[name]
+            self._split_simulators[name] = Simulator(graph.graph, split.costs[name], cluster)
+            found[name] = graph.placed(devices, label=name, rationale=rationales[name])
+            alike = Simulator(weak.graph, split.weak_costs[name], cluster)
+            self.weak_step_ns[name] = alike.step_ns(weak.placed(devices, label=name, rationale=""))
         return found
-
-    def _split_simulator(self, split: PricedSplit, name: str) -> Simulator:
-        cluster = self.cluster
-        if name == MIRRORED and split.collectives is not None:
-            cluster = split.collectives.on(cluster)
-        return Simulator(split.traced.graphs[name].graph, split.costs[name], cluster)
 
     def _for_faster_links(self) -> Iterator[Placement]:
         """Yield what a search finds where copies cost less than here: splits that may win then."""

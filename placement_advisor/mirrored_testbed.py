@@ -11,12 +11,13 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.children import Child, ChildFailure
+from placement_advisor.children import Child, ChildFailure, FailureCause
 from placement_advisor.errors import TestbedError
 from placement_advisor.testbed import (
     START_LIMIT_S,
     ProfileFiles,
     TestbedKind,
+    dead_among,
     join_network,
     only_profile,
 )
@@ -31,8 +32,11 @@ if TYPE_CHECKING:
     from placement_advisor.testbed import Testbed
 
 _MIRRORED = "placement_advisor.tf.mirrored"
+_WORKER = "placement_advisor.tf.worker"
 # Two processes take 3 s; anything near is a hang.
 _COLLECTIVES_LIMIT_S = 120.0
+_MORE_PROFILES = 2
+_WARM_UP = 3
 
 
 class MirroredTestbed:
@@ -71,31 +75,61 @@ class MirroredTestbed:
             case "verify":
                 (steps,) = args
                 return self._verify(label, steps, time_limit_s)
-            case "run_steps":
-                return self._all("run_steps", lambda _: args, time_limit_s)
+            case "run_steps" | "run_weak_steps":
+                return self._all(f"{_MIRRORED}:{function}", lambda _: args, time_limit_s)
             case _:
                 raise ValueError(f"{function} of a mirrored step")
 
     def profile(
         self, label: str, steps: int, *, time_limit_s: float
     ) -> ProfileFiles | ChildFailure | Any:
-        """Run steps with the profiler of each process on; anything but files is what went wrong."""
+        """Run steps with the profiler of each process on; anything but files is what went wrong.
+
+        A profiler that is stopped can take its process down, whatever the model: about one in ten
+        did so on CPUs with TensorFlow 2.21, in `tf.profiler.experimental.stop`. Then all processes
+        are started anew, and profiled once more.
+        """
+        answer = self._profile(label, steps, time_limit_s)
+        for _ in range(_MORE_PROFILES):
+            if not isinstance(answer, ChildFailure) or answer.cause is not FailureCause.CRASHED:
+                break
+            self._failure = None
+            answer = self._anew(time_limit_s) or self._profile(label, steps, time_limit_s)
+        return answer
+
+    def _profile(self, label: str, steps: int, time_limit_s: float) -> Any:
         folders = {
             child.name: self._scratch / f"profile-{label}-{number}"
             for number, child in enumerate(self._children)
         }
         for folder in folders.values():
             shutil.rmtree(folder, ignore_errors=True)
-        answer = self._all(
-            "profile_steps", lambda child: (steps, str(folders[child.name])), time_limit_s
-        )
-        if answer is not None:
-            return answer
+        # Each ends before the next begins, so that nothing else goes on when profilers stop.
+        for function, args_of in (
+            (f"{_WORKER}:start_profiler", lambda child: (str(folders[child.name]),)),
+            (f"{_MIRRORED}:run_marked_steps", lambda _: (steps,)),
+            (f"{_WORKER}:stop_profiler", lambda _: ()),
+        ):
+            answer = self._all(function, args_of, time_limit_s)
+            if answer is not None:
+                return answer
         files = [only_profile(folder) for folder in folders.values()]
         if len(files) == 1:
             return ProfileFiles(client=files[0], devices={})
         devices = (device.name for device in self._testbed.plan.devices)
         return ProfileFiles(client=files[0], devices=dict(zip(devices, files, strict=True)))
+
+    def _anew(self, time_limit_s: float) -> Any:
+        """Start all processes again and warm the step up; return what went wrong, if anything."""
+        try:
+            self._open()
+        except TestbedError as error:
+            return RunFailure(out_of_memory=False, message=error.message)
+        prepared = self._prepare(time_limit_s)
+        if isinstance(prepared, ChildFailure | RunFailure):
+            return prepared
+        warm = self._all(f"{_MIRRORED}:run_steps", lambda _: (0, _WARM_UP), time_limit_s)
+        return warm if isinstance(warm, ChildFailure | RunFailure) else None
 
     def close(self) -> None:
         """End all processes."""
@@ -113,12 +147,12 @@ class MirroredTestbed:
         except TestbedError as error:
             self._failure = RunFailure(out_of_memory=False, message=error.message)
             return None
-        answer = self._all("time_collectives", lambda _: (), _COLLECTIVES_LIMIT_S)
+        answer = self._all(f"{_MIRRORED}:time_collectives", lambda _: (), _COLLECTIVES_LIMIT_S)
         return None if isinstance(answer, ChildFailure | RunFailure) else answer
 
     def _prepare(self, time_limit_s: float) -> Any:
         asked = self._source, str(self._bundle), self._created
-        return self._all("prepare", lambda _: asked, time_limit_s)
+        return self._all(f"{_MIRRORED}:prepare", lambda _: asked, time_limit_s)
 
     def _open(self) -> None:
         plan = self._testbed.plan
@@ -141,7 +175,7 @@ class MirroredTestbed:
     def _verify(self, label: str, steps: int, time_limit_s: float) -> Any:
         files = {child.name: self._scratch / f"{child.name}.results" for child in self._children}
         answer = self._all(
-            "save_results", lambda child: (steps, str(files[child.name])), time_limit_s
+            f"{_MIRRORED}:save_results", lambda child: (steps, str(files[child.name])), time_limit_s
         )
         if answer is not None:
             return answer
@@ -160,14 +194,15 @@ class MirroredTestbed:
         Returns the first one's answer, or what went wrong in any of them.
         """
         for child in self._children:
-            child.start(f"{_MIRRORED}:{function}", *args_of(child))
+            child.start(function, *args_of(child))
         answers = []
         for child in self._children:
             answer = child.wait(time_limit_s=time_limit_s, watch=self._children)
             if isinstance(answer, ChildFailure | RunFailure):
-                # The others would wait for it for ever.
+                if isinstance(answer, RunFailure):
+                    answer = dead_among(self._children) or answer
                 self._failure = answer
-                self.close()
+                self.close()  # The others would wait for it for ever.
                 return answer
             answers.append(answer)
         return answers[0]

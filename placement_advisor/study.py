@@ -62,6 +62,10 @@ _AS_IS = "placement_advisor.tf.as_is"
 _INPUT_TIMER = "placement_advisor.tf.input_timer"
 # A pipeline is timed for a few seconds; one batch that takes most of a minute is a hang.
 _INPUT_LIMIT_S = 60.0
+_ADDS_UP = (
+    "; tf.distribute adds up the gradients of replicas: a loss that is a mean over samples has to "
+    "be divided by strategy.num_replicas_in_sync, which Keras does in its own train_step"
+)
 # Where both were measured: meant to hold nine in ten ratios (docs/cost-model.md: how many it did).
 MEASURED_DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
 
@@ -116,6 +120,7 @@ class Study:
         self._trial: Trial | None = None
         self._mirrored: MirroredTestbed | None = None
         self._as_is: list[int] = []
+        self._weak_ns: list[int] = []
         self._batch_points: tuple[Throughput, ...] = ()
         self._as_is_failed = False
         self._input_timing: InputTiming | None = None
@@ -136,11 +141,11 @@ class Study:
         self._warnings += prices.notes
         split = self._split
         if isinstance(split, TracedSplit):
-            split_costs = {
-                name: roofline_by_place(each.graph, prices.cluster)
-                for name, each in split.graphs.items()
-            }
-            self._foresee(prices, PricedSplit(traced=split, costs=split_costs))
+            here, weak = (
+                {n: roofline_by_place(each.graph, prices.cluster) for n, each in graphs.items()}
+                for graphs in (split.graphs, split.weak)
+            )
+            self._foresee(prices, PricedSplit(traced=split, costs=here, weak_costs=weak))
         else:
             self._foresee(prices, split)
         for label in self._known.placements:
@@ -168,7 +173,9 @@ class Study:
         with self._clock.stage("run"):
             self._time_as_is(loader, 0)
             self._as_is.clear()  # The first call traces.
-            self._trial.race(self._options.rounds, lambda number: self._time_as_is(loader, number))
+            self._time_weak_scaling(0)
+            self._weak_ns.clear()
+            self._trial.race(self._options.rounds, lambda number: self._beside(loader, number))
             self._watcher.working("timing other batch sizes", 0, 1)
             self._batch_points = batch_points(loader, self._traced.batch_size, self._as_is)
             self._time_input(loader)
@@ -215,15 +222,20 @@ class Study:
         costs = measure_split_costs(self._trial, split, costing, collectives)
         if isinstance(costs, BatchSplitError):
             return costs
-        everywhere = {name: table.everywhere(costing.cluster) for name, table in costs.items()}
-        return PricedSplit(traced=split, costs=everywhere, collectives=collectives)
+        here, weak = (
+            {name: table.everywhere(costing.cluster) for name, table in tables.items()}
+            for tables in costs
+        )
+        return PricedSplit(traced=split, costs=here, weak_costs=weak, collectives=collectives)
 
     def _enter(self, placement: Placement) -> None:
         assert self._trial is not None
         split = self._known.split
         may_differ = split is not None and bool(split.own)
         if placement.family == MIRRORED:
-            self._trial.enter(placement, bench=self._mirrored, may_differ=may_differ)
+            self._trial.enter(
+                placement, bench=self._mirrored, may_differ=may_differ, if_wrong=_ADDS_UP
+            )
         elif placement.family in SPLITS:
             self._trial.enter(placement, SPLIT, may_differ=may_differ)
         else:
@@ -253,7 +265,6 @@ class Study:
             break_even=sweep,
             input_timing=self._input_timing,
             timings_ns=self._clock.timings_ns(),
-            weak_step_ns=self._known.weak_step_ns,
             how=None
             if recommended is None or recommended.family in BAD_ON_PURPOSE
             else self._how(recommended),
@@ -309,6 +320,29 @@ class Study:
         if self._options.candidates is None:
             fits = list(to_run({label: self._known.predicted[label].step_ns for label in fits}))
         return tuple(label for label in fits if label != BASELINE)
+
+    def _beside(self, loader: Child, number: int) -> None:
+        """Time once a round what is no candidate."""
+        self._time_as_is(loader, number)
+        self._time_weak_scaling(number)
+
+    def _time_weak_scaling(self, number: int) -> None:
+        """Time a mirrored step with the whole batch on every device."""
+        assert self._trial is not None
+        entry = self._trial.entries.get(MIRRORED)
+        if entry is None or entry.failure is not None:
+            return
+        answer = entry.bench.call(
+            "run_weak_steps",
+            MIRRORED,
+            number,
+            1 + self._options.steps,
+            time_limit_s=self._options.source.time_limit_s,
+        )
+        if isinstance(answer, ChildFailure | RunFailure):
+            self._warnings.append(f"weak scaling was not timed: {failure_of(answer).message}")
+        else:
+            self._weak_ns += answer[1:]
 
     def _time_as_is(self, loader: Child, number: int) -> None:
         if self._as_is_failed:
@@ -373,6 +407,8 @@ class Study:
             placement=proposal,
             by_layer=None if samples else proposal.by_layer(self._graph),
             samples=samples,
+            weak_predicted_ns=self._known.weak_step_ns.get(name),
+            weak_measured_ns=tuple(self._weak_ns) if name == MIRRORED else (),
             predicted=self._known.predicted.get(name),
             predicted_ratio=self._known.ratios.get(name),
             measured=entry.measurement(profile_run) if entry else None,

@@ -264,11 +264,7 @@ class Testbed:
 
     def _dead_worker(self) -> ChildFailure | None:
         """Return how a worker died, if one did: the client only sees a broken connection."""
-        for worker in self._workers:
-            failure = worker.failure(within_s=_DEATH_GRACE_S / len(self._workers))
-            if failure is not None:
-                return failure
-        return None
+        return dead_among(self._workers)
 
     def _fork(self, name: str) -> Child:
         return Child(name, self._scratch / f"{name.replace(':', '-')}-{self._starts}.log")
@@ -303,6 +299,15 @@ class Testbed:
                 f"\n{answer.output_tail}".rstrip()
             )
         return answer
+
+
+def dead_among(children: Sequence[Child]) -> ChildFailure | None:
+    """Return how one of several processes died, if one did: others see a broken connection."""
+    for child in children:
+        failure = child.failure(within_s=_DEATH_GRACE_S / len(children))
+        if failure is not None:
+            return failure
+    return None
 
 
 def join_network(

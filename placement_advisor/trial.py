@@ -76,6 +76,7 @@ class Entry:
     bench: Bench
     program: str = STEP
     may_differ: bool = False
+    if_wrong: str = ""
     prepared: Prepared | None = None
     warmup_ns: list[int] = field(default_factory=list)
     rounds: list[tuple[int, ...]] = field(default_factory=list)
@@ -113,17 +114,19 @@ class Trial:
         *,
         bench: Bench | None = None,
         may_differ: bool = False,
+        if_wrong: str = "",
     ) -> Entry:
         """Prepare a candidate, verify its results against the first one's, warm it up.
 
         It runs on the testbed, unless it has a ``bench`` of its own. Results that ``may_differ`` by
-        nature put no candidate out.
+        nature put no candidate out; of others that do, ``if_wrong`` says why they may.
         """
         entry = Entry(
             placement=placement,
             bench=bench or self._testbed,
             program=program,
             may_differ=may_differ,
+            if_wrong=if_wrong,
         )
         self.entries[placement.label] = entry
         self._prepare(entry)
@@ -295,7 +298,7 @@ class Trial:
                 message=(
                     f"after {VERIFIED_STEPS} steps {answer.tensor} differs from the single-device "
                     f"run by {answer.relative:.2g} of its largest value (tolerance "
-                    f"{RESULT_TOLERANCE:g}, and more than rounding explains)"
+                    f"{RESULT_TOLERANCE:g}, and more than rounding explains){entry.if_wrong}"
                 ),
             )
 

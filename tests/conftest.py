@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from command_runs import Ran, children_left, run_here
 
+from placement_advisor import costing
 from placement_advisor.children import preload
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             # Matplotlib takes seconds to list the system's fonts, and says so where they are many.
             patch.setenv("MPLCONFIGDIR", str(cache / "matplotlib"))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        # On a busy machine each run would calibrate anew, for half a minute.
+        patch.setattr(costing, "UNSTEADY_P90", float("inf"))
         yield
 
 

@@ -274,3 +274,69 @@ def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
     assert entries["towers"].failure is not None
     assert entries["towers"].files is None
     assert entries["alternating"].files is not None
+
+
+class OwnBench:
+    """Runs one candidate apart from the testbed; it is gone after its first failure."""
+
+    def __init__(self, cues: dict[str, Any]) -> None:
+        self.cues, self.prepared = cues, 0
+
+    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
+        if function in self.cues:
+            return self.cues[function]
+        self.prepared += function == "prepare"
+        steps = args[1] if function == "run_steps" else 0
+        answers = {
+            "prepare": Prepared(moved_ops=(), crossings=()),
+            "verify": Difference(relative=0.0, tensor=""),
+            "run_steps": [600] * steps,
+        }
+        return answers[function]
+
+    def profile(self, label: str, steps: int, *, time_limit_s: float) -> Any:
+        return ProfileFiles(client=None, devices={})  # type: ignore[arg-type]
+
+
+def run_beside(
+    bench: OwnBench, cues: dict[tuple[str, str, int], Any] | None = None
+) -> tuple[dict[str, Entry], FakeTestbed]:
+    testbed = FakeTestbed(cues or {})
+    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    for label, own in (("single", None), ("mirrored", bench), ("towers", None)):
+        placement = Placement(label=label, family=label, device_of={}, rationale="")
+        trial.enter(placement, bench=own, if_wrong="; as said")
+    trial.race(5, lambda _: None)
+    trial.profile_all()
+    return trial.entries, testbed
+
+
+def test_a_candidate_with_a_bench_of_its_own_runs_in_turn_with_the_others() -> None:
+    entries, testbed = run_beside(OwnBench({}))
+    assert entries["mirrored"].rounds == [(600, 600)] * 5
+    assert entries["mirrored"].files is not None
+    assert ("run_steps", "mirrored") not in testbed.calls
+
+
+def test_the_death_of_its_bench_takes_nothing_else_down() -> None:
+    entries, testbed = run_beside(OwnBench({"run_steps": DOWN}))
+    assert entries["mirrored"].failure is not None
+    assert len(entries["towers"].rounds) == 5
+    assert testbed.starts_left == 99
+
+
+def test_a_testbed_that_is_built_anew_leaves_it_alone() -> None:
+    bench = OwnBench({})
+    entries, _ = run_beside(bench, {("run_steps", "towers", 3): DOWN})
+    assert entries["towers"].failure is not None
+    assert entries["mirrored"].failure is None
+    assert len(entries["mirrored"].rounds) == 5
+    assert bench.prepared == 1
+
+
+def test_its_wrong_results_come_with_what_may_be_the_reason() -> None:
+    wrong = Difference(relative=0.5, tensor="variable 'w'")
+    entries, _ = run_beside(OwnBench({"verify": wrong}))
+    assert entries["mirrored"].failure is not None
+    assert entries["mirrored"].failure.kind is FailureKind.WRONG_RESULT
+    assert entries["mirrored"].failure.message.endswith("rounding explains); as said")

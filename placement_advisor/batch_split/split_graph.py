@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from placement_advisor.batch_split.wiring import Added, Wiring
 
 FAMILY = "batch"
-# The split step with the whole batch on every device.
-WEAK = "weak"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,7 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
 def _scaling_row(row: ScalingRow) -> dict[str, Any]:
     return {
         "name": row.name,
+        "candidate": row.candidate,
         "devices": row.devices,
         "batch": row.batch,
         "predicted_ns": row.predicted_ns,

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.report.tables import BASELINE
 from placement_advisor.units import NS_PER_S, format_ns
 
@@ -23,9 +22,10 @@ _STRONG, _WEAK = "strong scaling", "weak scaling"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingRow:
-    """A step on some devices: the global batch, and its time as simulated and as measured."""
+    """A step on some devices: its candidate, the global batch, its time simulated and measured."""
 
     name: str
+    candidate: str
     devices: int
     batch: int
     predicted_ns: int | None
@@ -38,21 +38,24 @@ class ScalingRow:
 
 def scaling(analysis: Analysis) -> tuple[ScalingRow, ...]:
     """Return the single device, strong and weak scaling; nothing where the batch was not split."""
-    candidates = {candidate.name: candidate for candidate in analysis.candidates}
-    batch, alone = candidates.get(BATCH), candidates.get(BASELINE)
-    samples = None if batch is None else batch.samples
-    if batch is None or alone is None or samples is None:
+    alone = next((c for c in analysis.candidates if c.name == BASELINE), None)
+    splits = [c for c in analysis.candidates if c.samples is not None]
+    if alone is None or not splits:
         return ()
-    whole, count = sum(samples), len(samples)
+    whole = sum(splits[0].samples or ())
     return (
-        _row(BASELINE, 1, whole, alone),
-        _row(_STRONG, count, whole, batch),
-        ScalingRow(
-            name=_WEAK,
-            devices=count,
-            batch=count * whole,
-            predicted_ns=analysis.weak_step_ns,
-            measured_ns=None,
+        _strong(BASELINE, 1, whole, alone),
+        *(_strong(_STRONG, len(c.samples or ()), whole, c) for c in splits),
+        *(
+            ScalingRow(
+                name=_WEAK,
+                candidate=c.name,
+                devices=len(c.samples or ()),
+                batch=len(c.samples or ()) * whole,
+                predicted_ns=c.weak_predicted_ns,
+                measured_ns=_median(c.weak_measured_ns),
+            )
+            for c in splits
         ),
     )
 
@@ -69,15 +72,19 @@ def scaling_lines(analysis: Analysis) -> list[str]:
     ]
 
 
-def _row(name: str, devices: int, batch: int, candidate: Candidate) -> ScalingRow:
-    measured = candidate.measured.step_ns if candidate.measured else ()
+def _strong(name: str, devices: int, batch: int, candidate: Candidate) -> ScalingRow:
     return ScalingRow(
         name=name,
+        candidate=candidate.name,
         devices=devices,
         batch=batch,
         predicted_ns=candidate.predicted.step_ns if candidate.predicted else None,
-        measured_ns=round(median(measured)) if measured else None,
+        measured_ns=_median(candidate.measured.step_ns if candidate.measured else ()),
     )
+
+
+def _median(step_ns: tuple[int, ...]) -> int | None:
+    return round(median(step_ns)) if step_ns else None
 
 
 def _line(row: ScalingRow, alone: ScalingRow) -> str:
@@ -87,7 +94,8 @@ def _line(row: ScalingRow, alone: ScalingRow) -> str:
     ]
     where = "1 device" if row.devices == 1 else f"{row.devices} devices"
     told = "; ".join(filter(None, figures)) or "not simulated"
-    return f"{row.name}, {where}, {row.batch} samples a step: {told}"
+    what = row.name if row.name == row.candidate else f"{row.name} ({row.candidate})"
+    return f"{what}, {where}, {row.batch} samples a step: {told}"
 
 
 def _figures(

@@ -56,8 +56,8 @@ class TracedSplit:
     """A step whose batch is split: its op graphs, and the steps that they were put together from.
 
     ``graphs`` go by the family of their placements, that of a mirrored step only where the shares
-    are even. `WEAK` has as large a batch on every device as the unsplit step has: the graph to tell
-    weak scaling by.
+    are even. Those in ``weak`` have as large a batch on every device as the unsplit step has: the
+    graphs to tell weak scaling by.
 
     ``samples`` are those of each replica, ``shares`` the traces by number of samples. ``own`` are
     ops of the unsplit step that compute something of a replica's own: random numbers, or statistics
@@ -65,6 +65,7 @@ class TracedSplit:
     """
 
     graphs: Mapping[str, SplitGraph]
+    weak: Mapping[str, SplitGraph]
     samples: tuple[int, ...]
     shares: Mapping[int, TracedShare]
     own: tuple[str, ...]

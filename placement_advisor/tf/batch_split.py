@@ -10,7 +10,7 @@ import tensorflow as tf
 from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.mirrored_graph import mirrored_graph
 from placement_advisor.batch_split.plan import plan_split
-from placement_advisor.batch_split.split_graph import FAMILY, WEAK, SplitGraph, split_graph
+from placement_advisor.batch_split.split_graph import FAMILY, SplitGraph, split_graph
 from placement_advisor.batch_split.wiring import Wiring
 from placement_advisor.errors import BatchSplitError, ModelError
 from placement_advisor.tf.merge_choice import (
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 class SplitStep:
     """A step whose batch is split, as an op graph and, with its state, as what can be run.
 
-    ``graphs`` are those of `TracedSplit`; that of `FAMILY` is what can be run. ``own`` are ops that
-    compute something of a replica's own.
+    ``graphs`` and ``weak`` are those of `TracedSplit`; what can be run is that of `FAMILY`. ``own``
+    are ops that compute something of a replica's own.
     """
 
     graphs: Mapping[str, SplitGraph]
+    weak: Mapping[str, SplitGraph]
     wiring: Wiring
     whole: TracedStep
     shares: tuple[TracedStep, ...]
@@ -198,14 +199,15 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
     traced = [part.graph for part in parts]
     alike = replace(wiring, shares=(size,) * len(parts))
     ends = outputs, whole.flat.targets
-    graphs = {
-        FAMILY: split_graph(whole.graph, traced, wiring, *ends),
-        WEAK: split_graph(whole.graph, [whole.graph] * len(parts), alike, *ends),
-    }
+    wholes = [whole.graph] * len(parts)
+    graphs = {FAMILY: split_graph(whole.graph, traced, wiring, *ends)}
+    weak = {FAMILY: split_graph(whole.graph, wholes, alike, *ends)}
     if len(traces) == 1:
         graphs[MIRRORED] = mirrored_graph(whole.graph, traced, wiring, *ends)
+        weak[MIRRORED] = mirrored_graph(whole.graph, wholes, alike, *ends)
     return SplitStep(
         graphs=graphs,
+        weak=weak,
         wiring=wiring,
         whole=whole,
         shares=tuple(parts),

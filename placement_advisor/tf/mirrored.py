@@ -25,7 +25,6 @@ from placement_advisor.tf.bundle import Bundle
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.loader import load
 from placement_advisor.tf.results import Results
-from placement_advisor.tf.runner import profiler_options
 from placement_advisor.tf.tracer import seed_everything
 from placement_advisor.tf.variable_log import VariableLog
 from placement_advisor.tf.worker import OP_THREADS, become_device
@@ -95,6 +94,12 @@ def run_steps(batch: int, steps: int) -> list[int] | RunFailure:
     return times
 
 
+def run_weak_steps(batch: int, steps: int) -> list[int] | RunFailure:
+    """Run and time steps with a whole batch on every replica, as weak scaling has it."""
+    times: list[int] | RunFailure = _attempt(lambda step: step.timed(batch, steps, whole=True))
+    return times
+
+
 def save_results(steps: int, path: str) -> RunFailure | None:
     """Write what steps from the initial state compute; the state is reset before and after."""
 
@@ -106,13 +111,9 @@ def save_results(steps: int, path: str) -> RunFailure | None:
     return failed
 
 
-def profile_steps(steps: int, folder: str) -> RunFailure | None:
-    """Run steps under this process's profiler, each marked as a step."""
-    tf.profiler.experimental.start(folder, options=profiler_options())
-    try:
-        failed: RunFailure | None = _attempt(lambda step: step.marked(steps))
-    finally:
-        tf.profiler.experimental.stop()
+def run_marked_steps(steps: int) -> RunFailure | None:
+    """Run steps, each marked for the profiler."""
+    failed: RunFailure | None = _attempt(lambda step: step.marked(steps))
     return failed
 
 
@@ -167,9 +168,9 @@ class _MirroredStep:
                 found[op.name] = round(part * (count - 1) * held)
         return found
 
-    def timed(self, batch: int, steps: int) -> list[int]:
-        """Run and time steps on a batch."""
-        self._put_batch(batch)
+    def timed(self, batch: int, steps: int, *, whole: bool = False) -> list[int]:
+        """Run and time steps on a batch, shared out or on every replica."""
+        self._put_batch(batch, whole=whole)
         return [calibration.timed(self._step) for _ in range(steps)]
 
     def marked(self, steps: int) -> None:
@@ -196,15 +197,13 @@ class _MirroredStep:
                 if hasattr(tensor, "numpy"):
                     tensor.numpy()
 
-    def _put_batch(self, number: int) -> None:
+    def _put_batch(self, number: int, *, whole: bool = False) -> None:
         """Give each replica of this process its share of an example batch, on its device."""
         loaded, count = self._loaded, _strategy.num_replicas_in_sync
         assert loaded.batch_size is not None
         size, number = loaded.batch_size // count, number % len(loaded.batches)
-        parts = [
-            tf.nest.flatten(loaded.part(i * size, (i + 1) * size).batches[number])
-            for i in range(count)
-        ]
+        shares = [loaded if whole else loaded.part(i * size, (i + 1) * size) for i in range(count)]
+        parts = [tf.nest.flatten(share.batches[number]) for share in shares]
         devices = _strategy.extended.worker_devices
 
         def part_of(place: int) -> Any:

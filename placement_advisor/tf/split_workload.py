@@ -34,6 +34,7 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit 
         return BatchSplitError(error.message)
     return TracedSplit(
         graphs=step.graphs,
+        weak=step.weak,
         samples=samples,
         shares={
             share.loaded.batch_size or 0: TracedShare(graph=share.graph, members=share.members())

@@ -56,7 +56,7 @@ class Profiles:
         stats = {"name": node, "kernel_type": kernel}
         self.add(process, name, at_ns, at_ns + 10_000, thread=thread, stats=stats)
 
-    def read(self, *crossings) -> StepProfile:
+    def read(self, *crossings, exchanged=None) -> StepProfile:
         for process in (CLIENT, WORKER_0, WORKER_1):
             lines = tuple(
                 Line(name=thread, events=tuple(events))
@@ -74,6 +74,7 @@ class Profiles:
             {worker: self.file(worker) for worker in (WORKER_0, WORKER_1)},
             self.file(CLIENT),
             crossings,
+            exchanged or {},
         )
 
     def file(self, process: str) -> Path:
@@ -349,3 +350,37 @@ def test_only_receives_count_as_arrivals(computing_profiles):
     (total,) = computing_profiles.read(crossing("x")).transfers
 
     assert total.time_ns == 100
+
+
+def test_a_collective_is_a_copy_from_the_device_before_it_in_the_ring(profiles):
+    profiles.step(0, 1_000)
+    for worker, start_ns in ((WORKER_0, 200), (WORKER_1, 250)):
+        profiles.add(worker, "gradient:MatMul", start_ns - 100, start_ns)
+        profiles.add(worker, "sum:CollectiveReduceV2", start_ns, 600, thread="collective_ops/1")
+        profiles.add(worker, "update:AssignSub", 600, 700)
+    # Under way in another thread, an op hides a part of it.
+    profiles.add(WORKER_0, "other:MatMul", 300, 350, thread="tf_Compute/2")
+
+    profile = profiles.read(exchanged={"sum": 48})
+
+    assert profile.transfers == (
+        TransferTotal(
+            source=WORKER_0, target=WORKER_1, count=1, size_bytes=48, time_ns=350, exposed_ns=350
+        ),
+        TransferTotal(
+            source=WORKER_1, target=WORKER_0, count=1, size_bytes=48, time_ns=400, exposed_ns=350
+        ),
+    )
+    assert profile.compute_ns == {WORKER_0: 250, WORKER_1: 200}
+    assert "sum" not in profile.op_ns
+    # It is no work: what runs meanwhile has the core to itself.
+    assert profile.op_ns["other"] == 50
+    row = next(row for row in profile.activities if row.is_copy)
+    assert (row.name, row.calls) == ("[gRPC ring collective]", 2)
+
+
+def test_a_collective_of_unknown_size_leaves_the_bytes_open(profiles):
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "rows:CollectiveGatherV2", 100, 200, thread="collective_ops/1")
+    profiles.add(WORKER_0, "update:AssignSub", 200, 300)
+    assert profiles.read().transfer_bytes is None

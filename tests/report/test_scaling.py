@@ -1,4 +1,4 @@
-"""Strong and weak scaling, told from the candidate `batch`."""
+"""Strong and weak scaling, told from candidates that split the batch."""
 
 from __future__ import annotations
 
@@ -16,25 +16,37 @@ MS = 1_000_000
 
 
 def with_batch() -> Analysis:
-    """Return the sample with its towers as if they were replicas of 16 samples each."""
+    """Return the sample with its towers as if they were replicas of 16 samples each.
+
+    What `mirrored` has with the whole batch on every device was run as well.
+    """
     analysis = sample()
     towers = next(c for c in analysis.candidates if c.name == "towers")
-    batch = replace(towers, name="batch", family="batch", by_layer=None, samples=(16, 16))
-    return replace(analysis, candidates=(*analysis.candidates, batch), weak_step_ns=60 * MS)
+    batch = replace(
+        towers, name="batch", by_layer=None, samples=(16, 16), weak_predicted_ns=60 * MS
+    )
+    mirrored = replace(batch, name="mirrored", weak_measured_ns=(70 * MS, 80 * MS, 90 * MS))
+    return replace(analysis, candidates=(*analysis.candidates, batch, mirrored))
 
 
 def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_device():
     rows = scaling(with_batch())
-    assert [(row.devices, row.batch) for row in rows] == [(1, 32), (2, 32), (2, 64)]
-    assert rows[-1].measured_ns is None
+    assert [(row.name, row.candidate, row.devices, row.batch) for row in rows] == [
+        ("single", "single", 1, 32),
+        ("strong scaling", "batch", 2, 32),
+        ("strong scaling", "mirrored", 2, 32),
+        ("weak scaling", "batch", 2, 64),
+        ("weak scaling", "mirrored", 2, 64),
+    ]
+    assert [row.measured_ns for row in rows[-2:]] == [None, 80 * MS]
 
 
 def test_throughput_stands_beside_step_time_with_its_basis():
-    alone, strong, _ = scaling(with_batch())
+    alone, strong, *_ = scaling(with_batch())
     lines = scaling_lines(with_batch())
     # 64 samples in 60 ms; on one device 32 in the 52 ms that were simulated.
-    assert lines[2] == (
-        "weak scaling, 2 devices, 64 samples a step: 60.0 ms, 1,067 samples/s, "
+    assert lines[3] == (
+        "weak scaling (batch), 2 devices, 64 samples a step: 60.0 ms, 1,067 samples/s, "
         f"{64 / 60 / (32 / (alone.predicted_ns or 0) * MS):.2f}× (simulated)"
     )
     assert " (measured); " in lines[1]

@@ -1,0 +1,94 @@
+"""The op graph of a mirrored step: variables everywhere, and what replicas exchange."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from split_steps import training, wiring_of_training
+
+from placement_advisor.batch_split.mirrored_graph import mirrored_graph
+from placement_advisor.batch_split.wiring import Merge
+from placement_advisor.graph import Role
+
+if TYPE_CHECKING:
+    from placement_advisor.batch_split.split_graph import SplitGraph
+    from placement_advisor.batch_split.wiring import Wiring
+
+
+def mirrored(*shares: int, wiring: Wiring | None = None) -> SplitGraph:
+    graphs = [training(share) for share in shares]
+    whole = training(sum(shares))
+    found = wiring or wiring_of_training(*shares)
+    return mirrored_graph(whole, graphs, found, [("loss", 0)], ["update"])
+
+
+def crossing(found: SplitGraph) -> set[tuple[str, str]]:
+    return {
+        (edge.producer, edge.consumer)
+        for edge in found.graph.edges
+        if found.replica_of[edge.producer] != found.replica_of[edge.consumer]
+    }
+
+
+def test_every_replica_has_the_variables_and_makes_the_update() -> None:
+    found = mirrored(2, 2)
+    updates = {op.name: op.variable for op in found.graph.ops if op.role is Role.UPDATE}
+    assert updates == {
+        "replica_0/update": "replica_0/weights",
+        "replica_1/update": "replica_1/weights",
+    }
+    assert found.graph.parameter_bytes == 2 * training(1).parameter_bytes
+
+
+def test_updates_read_what_was_added_up_among_all() -> None:
+    graph = mirrored(2, 2).graph
+    for replica in (0, 1):
+        read = {edge.producer for edge in graph.inputs_of(f"replica_{replica}/update")}
+        assert f"replica_{replica}/all_reduce/done" in read
+        assert f"replica_{replica}/gradient" not in read
+
+
+def test_gradients_cross_in_chunks_and_nothing_else_does() -> None:
+    found = mirrored(2, 2, 2, 2)
+    assert {producer.split("/")[1] for producer, _ in crossing(found)} == {"all_reduce"}
+    sizes = {
+        edge.size_bytes
+        for edge in found.graph.edges
+        if (edge.producer, edge.consumer) in crossing(found)
+    }
+    assert sizes == {16 // 4}
+
+
+def test_each_replica_computes_its_share_and_updates_cost_what_those_of_the_batch_do() -> None:
+    found = mirrored(2, 2)
+    assert found.graph.op("replica_1/product").output_bytes == (16,)
+    assert found.source["replica_1/product"] == (1, "product")
+    assert found.source["replica_1/update"] == (None, "update")
+
+
+def test_replicas_stand_on_a_device_each() -> None:
+    found = mirrored(2, 2)
+    placement = found.placed(["a", "b"], label="mirrored", rationale="")
+    placement.check(found.graph, ("a", "b"))
+    assert placement.family == "mirrored"
+    for name, device in placement.device_of.items():
+        assert device == {"replica_0": "a", "replica_1": "b"}[name.split("/")[0]]
+
+
+def test_rows_of_a_table_are_gathered_in_turn_after_their_number() -> None:
+    plain = wiring_of_training(2, 2)
+    wiring = replace(plain, merges={**plain.merges, ("gradient", 0): Merge.WEIGHTED_CONCAT})
+    graph = mirrored(2, 2, wiring=wiring).graph
+    assert "replica_0/all_reduce/pack" not in graph
+    rows = "all_gather/gradient"
+    waits = {edge.producer for edge in graph.inputs_of(f"replica_1/{rows}/pack") if edge.is_control}
+    assert waits == {f"replica_1/{rows}/lengths/done"}
+    # Two replicas' rows are as many as those of the whole batch twice: each has a full gradient.
+    assert graph.op(f"replica_1/{rows}/done").output_bytes == (32,)
+
+
+def test_without_gradients_replicas_have_nothing_to_exchange() -> None:
+    plain = wiring_of_training(2, 2)
+    wiring = replace(plain, merges={**plain.merges, ("gradient", 0): Merge.SAME})
+    assert not crossing(mirrored(2, 2, wiring=wiring))

@@ -1,0 +1,213 @@
+"""`advisor analyze` with copies of the model under `tf.distribute`: run, refused, broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from command_runs import Ran, run_here
+
+from placement_advisor.mirrored_testbed import MirroredTestbed
+from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.testbed import usable_cores
+from placement_advisor.trial import RESULT_TOLERANCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--candidates", "mirrored")
+MODEL = """
+import keras
+import numpy as np
+import tensorflow as tf
+
+keras.utils.set_random_seed(3)
+model = keras.Sequential(
+    [
+        keras.Input((8,), dtype="int32"),
+        keras.layers.Embedding(50, 16),
+        keras.layers.Flatten(),
+        keras.layers.Dense(64, activation="relu"),
+        keras.layers.Dense(10),
+    ]
+)
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["acc"])
+x = np.random.default_rng(1).integers(50, size=(96, 8)).astype("int32")
+y = np.arange(96) % 10
+dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
+"""
+MEAN_OF_ITS_OWN = """
+import tensorflow as tf
+
+weights = tf.Variable([[1.0], [2.0]])
+optimizer = tf.keras.optimizers.Adam(0.1)
+
+@tf.function
+def train_step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(x @ weights - y)){scaled}
+    optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
+    return loss
+
+inputs = (tf.random.stateless_normal((12, 2), (1, 2)), tf.zeros((12, 1)))
+"""
+SCALED = " / tf.distribute.get_strategy().num_replicas_in_sync"
+needs_two_cores = pytest.mark.skipif(
+    len(usable_cores()) < 2, reason="real runs need two cores of their own"
+)
+
+
+def candidate_in(analysis: dict[str, Any]) -> dict[str, Any]:
+    (found,) = (each for each in analysis["candidates"] if each["name"] == "mirrored")
+    candidate: dict[str, Any] = found
+    return candidate
+
+
+@pytest.fixture(scope="module")
+def run(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
+    """One complete run of a step alone and mirrored, with dense and sparse gradients."""
+    folder = tmp_path_factory.mktemp("mirrored")
+    model = folder / "model.py"
+    model.write_text(MODEL)
+    output = folder / "out"
+    return run_here("analyze", str(model), "-o", str(output), *FEW), output
+
+
+@pytest.fixture(scope="module")
+def analysis(run: tuple[Ran, Path]) -> dict[str, Any]:
+    assert run[0].code == 0, run[0].err
+    found: dict[str, Any] = json.loads((run[1] / "analysis.json").read_text())
+    jsonschema.validate(found, load_schema("analysis"))
+    return found
+
+
+@needs_two_cores
+class TestAMirroredStep:
+    def test_trains_as_the_step_alone_does(self, analysis: dict[str, Any]) -> None:
+        mirrored = candidate_in(analysis)
+        assert mirrored["samples"] == [16, 16]
+        assert mirrored["failure"] is None
+        assert mirrored["measured"]["max_relative_difference"] <= RESULT_TOLERANCE
+
+    def test_is_predicted_before_it_is_timed_and_compared(self, run: tuple[Ran, Path]) -> None:
+        ran, output = run
+        assert (output / "predictions" / "mirrored.json").exists()
+        assert "\nmirrored " in ran.out
+        assert "mirrored" in ran.out.split("\n")[0]  # The verdict is about it.
+
+    def test_has_all_variables_on_every_device(self, analysis: dict[str, Any]) -> None:
+        held = candidate_in(analysis)["predicted"]["peak_memory_bytes"]
+        parameters = analysis["model"]["parameter_bytes"]
+        assert min(held.values()) > parameters
+
+    def test_its_profile_shows_the_exchange_on_both_devices(self, analysis: dict[str, Any]) -> None:
+        measured = candidate_in(analysis)["measured"]
+        # An all-reduce of dense gradients; of the table the number of rows, rows, and indices.
+        assert measured["transfer_count"] == 2 * (1 + 3)
+        assert all(time_ns > 0 for time_ns in measured["compute_ns"].values())
+
+    def test_weak_scaling_is_run_as_well(self, analysis: dict[str, Any]) -> None:
+        row = analysis["scaling"][-1]
+        assert (row["name"], row["candidate"], row["batch"]) == ("weak scaling", "mirrored", 64)
+        assert row["predicted_ns"] > 0
+        assert row["measured_ns"] > 0
+
+    def test_its_report_says_how_to_do_it(self, run: tuple[Ran, Path]) -> None:
+        report = (run[1] / "report.md").read_text()
+        assert "16 of the 32 samples of a batch on each of worker:0, worker:1" in report
+        assert 'tf.distribute.MirroredStrategy(["/GPU:0", "/GPU:1"])' in report
+
+
+@needs_two_cores
+def test_devices_of_one_process_are_mirrored_as_well(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(MODEL)
+    words = ("--testbed", "logical-cpus", *FEW, "-q", "--json")
+    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *words)
+    assert ran.code == 0, ran.err
+    mirrored = candidate_in(json.loads(ran.out))
+    assert mirrored["failure"] is None
+    assert mirrored["measured"]["max_relative_difference"] <= RESULT_TOLERANCE
+
+
+@needs_two_cores
+@pytest.mark.parametrize("scaled", ["", SCALED])
+def test_gradients_that_add_up_to_others_are_found_out(
+    advisor: Callable[..., Ran], tmp_path: Path, scaled: str
+) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(MEAN_OF_ITS_OWN.format(scaled=scaled))
+    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *FEW, "-q", "--json")
+    assert ran.code == 0, ran.err
+    failure = candidate_in(json.loads(ran.out))["failure"]
+    if scaled:
+        assert failure is None
+    else:
+        assert failure["kind"] == "wrong-result"
+        assert "divided by strategy.num_replicas_in_sync" in failure["message"]
+
+
+@needs_two_cores
+def test_a_process_that_dies_costs_the_candidate_alone(
+    fork_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(MODEL)
+    call = MirroredTestbed.call
+    turns: list[int] = []
+
+    def call_and_break(self: MirroredTestbed, function: str, *args: Any, **limits: Any) -> Any:
+        if function == "run_steps":
+            turns.append(1)
+            if len(turns) == 3:
+                os.kill(self.process_ids[sorted(self.process_ids)[1]], signal.SIGKILL)
+        return call(self, function, *args, **limits)
+
+    monkeypatch.setattr(MirroredTestbed, "call", call_and_break)
+    ran = run_here("analyze", str(model), "-o", str(tmp_path / "out"), *FEW, "-q", "--json")
+    assert ran.code == 0, ran.err
+    analysis = json.loads(ran.out)
+    failure = candidate_in(analysis)["failure"]
+    assert failure["kind"] == "crashed"
+    assert failure["message"].endswith("was killed by SIGKILL")
+    assert len(analysis["candidates"][0]["measured"]["step_ns"]["samples"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--ratios", "3:1"), "gives all devices the same number of samples, not 24 + 8"),
+        (("--devices", "3"), "gives all devices the same number of samples, not 11 + 11 + 10"),
+    ],
+)
+def test_uneven_shares_cannot_be_mirrored(
+    advisor: Callable[..., Ran], tmp_path: Path, words: tuple[str, ...], reason: str
+) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(MODEL)
+    output = tmp_path / "out"
+    ran = advisor("analyze", str(model), "-o", str(output), *FEW, *words, "--no-run", "-q")
+    assert ran.code == 0, ran.err
+    assert reason in (output / "report.md").read_text()
+
+
+def test_elsewhere_replicas_are_simulated(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(MODEL)
+    words = (*FEW, "--hardware", "4xV100-NVLink", "-q", "--json")
+    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *words)
+    assert ran.code == 0, ran.err
+    analysis = json.loads(ran.out)
+    mirrored = candidate_in(analysis)
+    assert mirrored["samples"] == [8, 8, 8, 8]
+    # Six hops of dense gradients and three of each gather, to the next of four devices; what is
+    # fed and fetched crosses to the host and back.
+    assert mirrored["predicted"]["transfer_count"] >= 4 * (6 + 3 * 3)
+    assert "PA103" not in {finding["code"] for finding in analysis["findings"]}
