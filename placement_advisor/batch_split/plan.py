@@ -147,13 +147,13 @@ def _check_alike(whole: OpGraph, share: OpGraph) -> None:
 
 
 def _check_loops(graph: OpGraph, growing: Collection[Tensor]) -> None:
-    """Refuse loops and conditionals that take variables and samples: they stay with the former."""
+    """Refuse loops and conditionals that hold variables and take samples: one device runs them."""
     for op in graph.ops:
         is_bound = op.kind in LOOP_KINDS | BRANCH_KINDS and op.variable is not None
         if is_bound and op.role is not Role.UPDATE and _touches(graph, op, growing):
             raise BatchSplitError(
-                f"{op.kind} {op.name!r} computes on samples and reads variables within, so it "
-                "cannot be replicated"
+                f"{op.kind} {op.name!r} computes on samples and changes variables, or looks up in "
+                "tables, within: it cannot be replicated"
             )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf import captures, inlining, rewrites
+from placement_advisor.tf import captures, inlining, loop_values, rewrites
 from placement_advisor.tf.bundle import Bundle
 from placement_advisor.tf.nodes import Node, needed
 from placement_advisor.tf.op_layers import LAYER_ATTRIBUTE
@@ -136,9 +136,13 @@ def flatten(function: Any, labels: Mapping[int, str]) -> FlatStep:
         return graph_def
 
     graph_def: Callable[[], Any] = flat_graph_def
-    if inlining.has_calls({node.kind for node in nodes}, functions):
-        keep = {*inputs, *captured, *returned, *targets}
-        flat = inlining.inline(flat_graph_def(), keep, tag=LAYER_ATTRIBUTE)
+    has_calls = inlining.has_calls({node.kind for node in nodes}, functions)
+    if has_calls or loop_values.takes_handles(nodes, state.variables):
+        flat = flat_graph_def()
+        if has_calls:
+            keep = {*inputs, *captured, *returned, *targets}
+            flat = inlining.inline(flat, keep, tag=LAYER_ATTRIBUTE)
+        flat = loop_values.give_values(flat, state.variables, tag=LAYER_ATTRIBUTE)
         functions = {f.signature.name: f for f in flat.library.function}
         nodes = _read_imported(flat, {node.name: node.outputs for node in nodes})
         graph_def = lambda: flat  # noqa: E731 - the same as a def, shorter

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -18,9 +19,9 @@ from placement_advisor.trial import RESULT_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--candidates", "mirrored")
+SAMPLE = Path(__file__).parents[2] / "sample_models" / "mnist_cnn.py"
 MODEL = """
 import keras
 import numpy as np
@@ -127,10 +128,9 @@ class TestAMirroredStep:
 def test_devices_of_one_process_are_mirrored_as_well(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:
-    model = tmp_path / "model.py"
-    model.write_text(MODEL)
+    """With the model of TensorFlow's own guide to `MirroredStrategy`."""
     words = ("--testbed", "logical-cpus", *FEW, "-q", "--json")
-    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *words)
+    ran = advisor("analyze", str(SAMPLE), "-o", str(tmp_path / "out"), *words)
     assert ran.code == 0, ran.err
     mirrored = candidate_in(json.loads(ran.out))
     assert mirrored["failure"] is None

@@ -466,3 +466,13 @@ def test_a_file_is_refused_with_its_name_and_the_reason(
         trace(source, **options)
     assert "model_file.py: " in caught.value.message
     assert reason in caught.value.message
+
+
+def test_who_trains_on_several_workers_is_told_what_works_there(trace: Callable[..., Any]) -> None:
+    source = f"with tf.distribute.MultiWorkerMirroredStrategy().scope():\n    {MODEL}"
+    with pytest.raises(ModelError) as caught:
+        trace(source)
+    hint = caught.value.hint or ""
+    assert "candidate mirrored" in hint
+    assert "fit fails under MultiWorkerMirroredStrategy" in hint
+    assert "strategy.run(model.train_step, args=(batch,))" in hint
