@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _INLINED_KINDS = CALL_KINDS | {"SymbolicGradient"}
 # XLA would ignore devices inside a call, and the others keep a call from being inlined. Colocation
 # names ops as they were before they were inlined and renamed; a placement keeps state together.
+_CASES = ("Case", "StatelessCase")
 _UNWANTED = ("_XlaMustCompile", "_noinline", "_XlaHasReferenceVars", "api_implements", "_class")
 
 
@@ -34,6 +35,8 @@ def strip(graph_def: Any) -> Any:
     for holder in _attribute_holders(graph_def):
         for attribute in _UNWANTED:
             holder.attr.pop(attribute, None)
+        if getattr(holder, "op", None) in _CASES:  # That function knows loops and ifs alone.
+            holder.attr["_lower_using_switch_merge"].b = False
     return graph_def
 
 

@@ -30,7 +30,9 @@ def step(x):
     return x
 """
 ONLY_READ = {
-    "a loop": "x = tf.while_loop(lambda x: tf.reduce_sum(x) < 9.0, lambda x: (product(x),), (x,))[0]",
+    "a loop": (
+        "x = tf.while_loop(lambda x: tf.reduce_sum(x) < 9.0, lambda x: (product(x),), (x,))[0]"
+    ),
     "a condition that reads": (
         "x = tf.while_loop(lambda x: tf.reduce_sum(x @ read) < 9.0, lambda x: (x + 1.0,), (x,))[0]"
     ),
