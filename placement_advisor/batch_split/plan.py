@@ -6,7 +6,8 @@ two of these. Updates, other writes of variables, and what depends on no sample 
 run once. Constants are at hand everywhere. Where a shared op reads from replicated ones, their
 tensors are *merged*; where a replica reads a growing tensor of a shared op, it is *divided*.
 
-A replica that only reads a variable, row by row, does so on the variable's device.
+A replica that only reads a variable, row by row, does so on the variable's device. What draws
+random numbers from a *key* that all replicas share draws others in each.
 
 Left out: graphs that differ in more than their sizes, as those of steps that loop over samples in
 Python.
@@ -41,6 +42,8 @@ _READS = frozenset(
     }
 )
 _TABLE = "HashTableV2"
+# Makes the key (its first output) from which ops draw random numbers.
+_MAKES_KEY = "StatelessRandomGetKeyCounter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,7 @@ class SplitPlan:
     local: frozenset[str]
     merged: tuple[Tensor, ...]
     divided: tuple[Tensor, ...]
+    keys: tuple[Tensor, ...] = ()
 
     def is_copied(self, name: str) -> bool:
         """Whether each replica has this op."""
@@ -100,6 +104,11 @@ def plan_split(whole: OpGraph, share: OpGraph, outputs: Collection[Tensor]) -> S
         local=local,
         merged=tuple(merged),
         divided=tuple(divided),
+        keys=tuple(
+            (op.name, 0)
+            for op in shared
+            if op.kind == _MAKES_KEY and _any(_consumers(whole, op), replicated)
+        ),
     )
 
 

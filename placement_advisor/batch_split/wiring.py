@@ -72,6 +72,8 @@ class Wiring:
     def tensor(self, tensor: Tensor, reader: int | None) -> Tensor:
         """Return what a replica, or a shared op (None), reads in place of a tensor."""
         name, port = tensor
+        if reader and tensor in self.plan.keys:
+            return f"{self._base(tensor, reader)}/own", 0
         if reader is not None and tensor in self.plan.divided:
             return f"{self._base(tensor)}/divided", reader
         if reader is None and name in self.plan.replicated:
@@ -92,6 +94,9 @@ class Wiring:
             yield from self._merged(tensor)
         for tensor in self.plan.divided:
             yield from self._divided(tensor)
+        for tensor in self.plan.keys:
+            for replica in range(1, len(self.shares)):
+                yield from self._own_key(tensor, replica)
 
     def _merged(self, tensor: Tensor) -> Iterator[Added]:
         merge, base = self.merges[tensor], self._base(tensor)
@@ -129,6 +134,19 @@ class Wiring:
             kind="SplitV",
             inputs=(tensor, (f"{base}/sizes", 0), (f"{base}/axis", 0)),
             like=tensor,
+        )
+
+    def _own_key(self, tensor: Tensor, replica: int) -> Iterator[Added]:
+        """Yield what changes a key by the replica's number; the first one keeps it as it is."""
+        base, key = self._base(tensor, replica), (self.copy(tensor[0], replica), tensor[1])
+        number = f"{base}/number", 0
+        yield Added(name=number[0], kind="Const", like=tensor, value=replica, replica=replica)
+        yield Added(
+            name=f"{base}/own",
+            kind="BitwiseXor",
+            inputs=(key, number),
+            like=tensor,
+            replica=replica,
         )
 
     def _base(self, tensor: Tensor, replica: int | None = None) -> str:

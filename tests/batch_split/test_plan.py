@@ -6,6 +6,7 @@ import pytest
 from split_steps import op, training, wired
 
 from placement_advisor.batch_split.plan import own_of_replicas, plan_split
+from placement_advisor.batch_split.wiring import Merge, Wiring
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph import Role
 
@@ -182,3 +183,31 @@ def test_what_a_step_keeps_of_its_batch_is_each_replicas_own_if_it_is_not_the_sa
     assert set(plan.merged) == {("mean", 0), ("loss", 0)}
     # A metric sums the loss up, but nothing computes with it: that it differs is a consequence.
     assert own_of_replicas(graph, plan, plan.merged) == ("mask", "mean")
+
+
+def test_a_key_that_replicas_share_is_changed_by_their_number():
+    def dropping(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("seed", 16, kind="Placeholder"),
+                op("key", 8, kind="StatelessRandomGetKeyCounter"),
+                op("drawn", 8 * samples, kind="StatelessRandomUniformV2"),
+                op("kept", 8 * samples, kind="Mul"),
+            ],
+            {"key": ["seed"], "drawn": ["key"], "kept": ["x", "drawn"]},
+        )
+
+    plan = plan_split(dropping(4), dropping(2), [("kept", 0)])
+    assert plan.keys == (("key", 0),)
+    wiring = Wiring(
+        plan=plan,
+        shares=(2, 2),
+        merges=dict.fromkeys(plan.merged, Merge.CONCAT),
+        axes={("kept", 0): 0},
+    )
+    assert wiring.tensor(("key", 0), 0) == ("key", 0)
+    assert wiring.tensor(("key", 0), 1) == ("replica_1/key/own", 0)
+    number, own = (each for each in wiring.added() if each.replica == 1)
+    assert number.value == 1
+    assert own.inputs == (("key", 0), (number.name, 0))

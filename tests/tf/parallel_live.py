@@ -173,3 +173,19 @@ def predictions(ratios: list[float]) -> float:
 def _numbers(result: Any) -> list[float]:
     leaves = [leaf for leaf in tf.nest.flatten(result) if leaf is not None]
     return [float(number) for leaf in leaves for number in np.ravel(leaf)]
+
+
+def masks(ratios: list[float]) -> list[list[float]]:
+    """Return the mask that each replica's dropout draws from a seed which all of them share."""
+    cpus(len(ratios))
+    drop = keras.layers.Dropout(0.5, seed=3)
+
+    @tf.function
+    def step(x: Any) -> Any:
+        return drop(x, training=True)
+
+    ones = tf.ones((2 * len(ratios), 64))
+    drop(ones, training=True)  # Its seed is a variable, which is made now.
+    devices = [f"CPU:{i}" for i in range(len(ratios))]
+    drawn = placement_advisor.make_parallel(step, devices, ratios, inputs=(ones,))(ones)
+    return [[float(kept) for kept in row] for row in drawn.numpy()[::2]]

@@ -73,3 +73,11 @@ def test_what_cannot_be_split_is_said_with_its_reason(
     child: Child, what: str, message: str
 ) -> None:
     assert message in child.call("parallel_live:refused", what, time_limit_s=_LIMIT_S)
+
+
+def test_replicas_that_share_a_seed_draw_numbers_of_their_own(child: Child) -> None:
+    masks = child.call("parallel_live:masks", [1, 1, 1], time_limit_s=_LIMIT_S)
+    assert all(set(mask) == {0.0, 2.0} for mask in masks)
+    assert masks[0] != masks[1]
+    assert masks[1] != masks[2]
+    assert masks[0] != masks[2]
