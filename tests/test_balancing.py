@@ -55,7 +55,7 @@ def fake_split(samples: tuple[int, ...]) -> Any:
         raise BatchSplitError("another graph")
     placed = SimpleNamespace(device_of={})
     split = SimpleNamespace(graph=None, placed=lambda *_, **__: placed)
-    return SimpleNamespace(split=split), "folder"
+    return SimpleNamespace(graphs={"batch": split}), "folder"
 
 
 def splits_of(testbed: FakeTestbed) -> Splits:

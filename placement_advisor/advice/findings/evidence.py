@@ -85,10 +85,13 @@ class Evidence:
         return alone.predicted.step_ns, "simulated"
 
     def where(self, op: str | None = None, **more: str) -> dict[str, str | int]:
-        """Return where something is: the op's layer, the rest as given, and the line, if known."""
+        """Return where something is: the op's layer, the rest as given, and the line, if known.
+
+        Of an op of another graph, that of a split batch, only the name is known.
+        """
         found: dict[str, str | int] = {}
         if op is not None:
-            layer = self.graph.op(op).layer
+            layer = self.graph.op(op).layer if op in self.graph else None
             found |= {"layer": layer} if layer is not None else {}
             found["op"] = op
         found |= more
