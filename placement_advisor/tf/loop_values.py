@@ -3,7 +3,8 @@
 TensorFlow hands a loop the handles of the variables that its body reads, as a recurrent layer's
 does. An op with a handle stands with its variable, so that such a loop could run nowhere else, nor
 in several copies. A variable that a body only reads has one value from its beginning to its end: it
-is read once, before, and the loop is handed that. What a loop writes keeps its handle.
+is read once, before, and the loop is handed that. What a loop writes keeps its handle, and so does
+what it looks up rows of: a read may copy all of a table.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ _HOLDERS = LOOP_KINDS | BRANCH_KINDS | CALL_KINDS
 _FROM_VALUE = {
     "Identity": "Identity",
     "ReadVariableOp": "Identity",
-    "ResourceGather": "GatherV2",
-    "ResourceGatherNd": "GatherNd",
     "VariableShape": "Shape",
 }
 _READ = "ReadVariableOp"
@@ -55,7 +54,7 @@ class _Values:
     def __init__(self, graph_def: Any) -> None:
         self._graph_def = graph_def
         self._functions = {f.signature.name: f for f in graph_def.library.function}
-        self._written: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._written: dict[tuple[str, tuple[tuple[int, tuple[int, ...]], ...]], str] = {}
 
     def give(self, variables: Mapping[str, Variable], tag: str) -> None:
         """Change the graph."""
@@ -151,7 +150,7 @@ class _Values:
 
     def _with_values(self, name: str, values: Mapping[int, Variable], *, is_loop: bool) -> str:
         """Return the name of the function that takes values at some places."""
-        key = name, tuple(sorted(values))
+        key = name, tuple(sorted((place, held.shape) for place, held in values.items()))
         if key in self._written:
             return self._written[key]
         self._written[key] = f"{name}_values_{len(self._written)}"
@@ -177,7 +176,7 @@ class _Values:
 
     def _rewritten(self, function: Any, held_as: dict[str, Variable]) -> Iterator[tuple[str, str]]:
         """Make a function's nodes read values; yield what their outputs are called now."""
-        for node in list(function.node_def):
+        for node in function.node_def:
             handed = {i: held_as[ref] for i, ref in enumerate(node.input) if ref in held_as}
             if not handed:
                 continue
@@ -192,18 +191,7 @@ class _Values:
                 yield f"{node.name}:value:0", f"{node.name}:output:0"
             if kind == "Identity":
                 held_as[f"{node.name}:output:0"] = held
-            if node.op in ("GatherV2", "GatherNd"):
-                for attribute in ("dtype", "validate_indices"):
-                    node.attr.pop(attribute, None)
-                node.attr["Tparams"].type = held.dtype.as_datatype_enum
-            else:
-                node.attr["T"].type = held.dtype.as_datatype_enum
-            if node.op == "GatherV2":
-                axis = function.node_def.add(name=f"{node.name}/axis", op="Const")
-                axis.attr["dtype"].type = tf.int32.as_datatype_enum
-                axis.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
-                node.input.insert(2, f"{axis.name}:output:0")
-                node.attr["Taxis"].type = tf.int32.as_datatype_enum
+            node.attr["T"].type = held.dtype.as_datatype_enum
 
 
 def _functions_of(node: Any) -> list[str]:

@@ -71,19 +71,21 @@ def step(x):
     "loops and conditionals that read variables, and a loop that writes one": """
 import tensorflow as tf
 weight = tf.Variable(tf.reshape(tf.range(9.0), (3, 3)) / 10)
-table, total = tf.Variable(tf.ones((5, 3))), tf.Variable(0.0)
+table, total, shift = tf.Variable(tf.ones((5, 3))), tf.Variable(0.0), tf.Variable(0.0)
 inputs = tf.ones((4, 3))
 
 @tf.function
 def step(x):
+    shift.assign_add(0.1)
     for i in tf.range(4):
-        x = tf.tanh(x @ weight) + tf.gather(table, i)
+        x = tf.tanh(x @ weight + shift) + tf.gather(table, i)
         for j in tf.range(2):
             x += table[j] * tf.cast(tf.shape(weight)[0], tf.float32)
         total.assign_add(tf.reduce_sum(x))
     x = tf.cond(tf.reduce_sum(x) > 0.0, lambda: x @ weight, lambda: x - weight[0])
     branch = 1 + tf.cast(x[0, 0] > 1e9, tf.int32)
     y = tf.switch_case(branch, [lambda: x, lambda: x @ weight + tf.gather(table, 1), lambda: x + 1])
+    shift.assign_add(0.2)
     weight.assign_sub(0.01 * tf.ones((3, 3)))
     table.scatter_nd_add([[1]], [[0.1, 0.2, 0.3]])
     return {"y": y, "total": total.read_value()}

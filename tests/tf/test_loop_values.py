@@ -44,7 +44,6 @@ ONLY_READ = {
     ),
     "a conditional": "x = tf.cond(tf.reduce_sum(x) > 0.0, lambda: product(x), lambda: x + read[0])",
     "a choice": "x = tf.switch_case(tf.cast(x[0, 0], tf.int32), [lambda: product(x), lambda: x])",
-    "rows": "for i in tf.range(3):\n        x += tf.gather(read, i)",
     "a gradient": (
         "with tf.GradientTape() as tape:\n"
         "        y = x\n"
@@ -72,6 +71,13 @@ def test_what_only_reads_a_variable_is_bound_to_none(
     assert set(bound) == {None}
     # The read stands with the variable, and crosses as any tensor does.
     assert {op.variable for op in graph.ops if op.kind == "ReadVariableOp"} == {"read"}
+
+
+def test_what_looks_up_rows_stays_with_their_table(
+    trace_source: Callable[..., TracedModel],
+) -> None:
+    body = "for i in tf.range(3):\n        x += tf.gather(read, i)"
+    assert holders_in(trace_source(STEP.format(body=body)).graph) == ["read"]
 
 
 def test_what_writes_a_variable_stays_with_it_but_is_handed_what_it_reads(
