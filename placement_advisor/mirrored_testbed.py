@@ -85,9 +85,9 @@ class MirroredTestbed:
     ) -> ProfileFiles | ChildFailure | Any:
         """Run steps with the profiler of each process on; anything but files is what went wrong.
 
-        A profiler that is stopped can take its process down, whatever the model: about one in ten
-        did so on CPUs with TensorFlow 2.21, in `tf.profiler.experimental.stop`. Then all processes
-        are started anew, and profiled once more.
+        A profiler that is stopped can take its process down, whatever the model: on CPUs some did
+        with TensorFlow 2.21, in `tf.profiler.experimental.stop`. Then all processes are started
+        anew, and profiled once more.
         """
         answer = self._profile(label, steps, time_limit_s)
         for _ in range(_MORE_PROFILES):

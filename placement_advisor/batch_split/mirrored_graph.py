@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.batch_split.ring import RingTensor, all_gather, all_reduce
-from placement_advisor.batch_split.split_graph import SplitGraph, needed_ops
+from placement_advisor.batch_split.split_graph import SplitGraph, needed_graph
 from placement_advisor.batch_split.wiring import Merge
 from placement_advisor.graph import Edge, Op, OpGraph, Role
 from placement_advisor.work.signature import WorkBasis
@@ -51,9 +51,10 @@ def mirrored_graph(
     source: dict[str, tuple[int | None, str]] = {}
     replica_of: dict[str, int | None] = {}
     exchange, received = _exchange(whole, shares, wiring)
+    device_kinds = frozenset[str]().union(*(op.device_kinds for op in whole.ops))
     for ring_op in exchange:
         name = _named(ring_op.replica, ring_op.name)
-        ops[name] = _op(ring_op, name, whole)
+        ops[name] = _op(ring_op, name, device_kinds)
         replica_of[name] = ring_op.replica
         edges += [
             Edge(_named(sent.replica, sent.op), name, sent.port, sent.size_bytes)
@@ -76,11 +77,7 @@ def mirrored_graph(
                 producer, port = read if is_of_share else received.get(read, read)
                 edges.append(Edge(_named(replica, producer), name, port, edge.size_bytes))
     ends = [*(name for name, _ in outputs), *targets]
-    needed = needed_ops(edges, [_named(r, name) for r in range(len(shares)) for name in ends])
-    graph = OpGraph(
-        (op for op in ops.values() if op.name in needed),
-        (edge for edge in edges if edge.consumer in needed),
-    )
+    graph = needed_graph(ops, edges, [_named(r, name) for r in range(len(shares)) for name in ends])
     return SplitGraph(graph=graph, replica_of=replica_of, source=source, family=FAMILY)
 
 
@@ -118,7 +115,7 @@ def _part(replica: int, share: OpGraph, tensor: Tensor) -> RingTensor:
     return RingTensor(replica, name, port, share.op(name).output_bytes[port] or 0)
 
 
-def _op(ring_op: RingOp, name: str, whole: OpGraph) -> Op:
+def _op(ring_op: RingOp, name: str, device_kinds: frozenset[str]) -> Op:
     """Return an op of the exchange: it moves bytes, and does next to nothing else."""
     read_bytes = sum(tensor.size_bytes for tensor in ring_op.inputs)
     moves = read_bytes + sum(ring_op.made_bytes)
@@ -129,7 +126,7 @@ def _op(ring_op: RingOp, name: str, whole: OpGraph) -> Op:
         bytes_accessed=0 if ring_op.kind == "Identity" else moves,
         work_basis=WorkBasis.SIZES,
         output_bytes=ring_op.made_bytes,
-        device_kinds=frozenset().union(*(op.device_kinds for op in whole.ops)),
+        device_kinds=device_kinds,
     )
 
 

@@ -90,11 +90,7 @@ def split_graph(
             edges.append(Edge(producer, added.name, port, ops[producer].output_bytes[port]))
     ends = [wiring.tensor(tensor, None)[0] for tensor in outputs]
     ends += [name for target in targets for name in wiring.befores(target, None)]
-    needed = needed_ops(edges, ends)
-    graph = OpGraph(
-        (op for op in ops.values() if op.name in needed),
-        (edge for edge in edges if edge.consumer in needed),
-    )
+    graph = needed_graph(ops, edges, ends)
     return SplitGraph(graph=graph, replica_of=replica_of, source=source)
 
 
@@ -136,8 +132,8 @@ def _op(added: Added, ops: Mapping[str, Op], whole: OpGraph, shares: Sequence[in
     )
 
 
-def needed_ops(edges: Iterable[Edge], ends: Iterable[str]) -> set[str]:
-    """Return the ops that the ends need; TensorFlow runs no others."""
+def needed_graph(ops: Mapping[str, Op], edges: Sequence[Edge], ends: Iterable[str]) -> OpGraph:
+    """Return the graph of the ops that the ends need; TensorFlow runs no others."""
     befores: dict[str, list[str]] = {}
     for edge in edges:
         befores.setdefault(edge.consumer, []).append(edge.producer)
@@ -148,4 +144,7 @@ def needed_ops(edges: Iterable[Edge], ends: Iterable[str]) -> set[str]:
         if name not in found:
             found.add(name)
             waiting += befores.get(name, ())
-    return found
+    return OpGraph(
+        (op for op in ops.values() if op.name in found),
+        (edge for edge in edges if edge.consumer in found),
+    )
