@@ -17,7 +17,11 @@ from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates import single
 from placement_advisor.children import ChildFailure
 from placement_advisor.cost.balance import DeviceSpeed, speed_of, trimmed_mean
+from placement_advisor.cost.batch_memory import BatchMemory, fit_batch_memory
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import BatchSplitError, TestbedError
+from placement_advisor.simulator.engine import Simulator
 from placement_advisor.tf.answers import RunFailure
 from placement_advisor.units import NS_PER_S
 
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from placement_advisor.graph import OpGraph
     from placement_advisor.testbed import Testbed
     from placement_advisor.tf.answers import TracedShare, TracedSplit
     from placement_advisor.trial import Watcher
@@ -78,20 +83,48 @@ def time_devices(
     )
 
 
+def memory_of(shares: Mapping[int, OpGraph]) -> BatchMemory:
+    """Return what a step holds on one device, simulated, against the samples of its batch.
+
+    ``shares`` has the step's op graph by number of samples.
+    """
+    cluster = assumed_cluster(1)
+    device = cluster.devices[0].name
+    peak_bytes = {}
+    for samples, graph in shares.items():
+        simulator = Simulator(graph, roofline_by_place(graph, cluster), cluster)
+        schedule = simulator.schedule(single.on_device(graph, device))
+        peak_bytes[samples] = schedule.peak_memory_bytes[device]
+    return fit_batch_memory(peak_bytes)
+
+
 class Splits:
     """Measured steps of splits of a batch, by the samples of each device."""
 
     def __init__(
-        self, testbed: Testbed, split: Callable[[tuple[int, ...]], SplitBundle], watcher: Watcher
+        self,
+        testbed: Testbed,
+        split: Callable[[tuple[int, ...]], SplitBundle],
+        most: Sequence[int | None],
+        watcher: Watcher,
     ) -> None:
-        """Run on a started testbed; ``split`` puts a split step together."""
+        """Run on a started testbed; ``split`` puts a split step together.
+
+        ``most`` are the samples that each device's memory holds, None for no known limit.
+        """
         self._testbed, self._split, self._watcher = testbed, split, watcher
+        self._most = most
         self._step_ns: dict[tuple[int, ...], list[int]] = {}
         self._ready: set[tuple[int, ...]] = set()
 
     def tried(self) -> dict[tuple[int, ...], int]:
         """Return the mean step of every split that was timed, in ns."""
         return {samples: round(trimmed_mean(times)) for samples, times in self._step_ns.items()}
+
+    def fit(self, samples: Sequence[int]) -> bool:
+        """Return whether each device's memory holds its share."""
+        pairs = zip(samples, self._most, strict=True)
+        return all(limit is None or share <= limit for share, limit in pairs)
 
     def search(self, start: tuple[int, ...]) -> tuple[int, ...]:
         """Return the best split that a search from ``start`` finds.
@@ -103,7 +136,8 @@ class Splits:
         best, by = start, max(1, sum(start) // _FIRST_MOVE)
         self.time([best])
         while by and len(self._step_ns) < _MOST_TRIED:
-            moves = [m for m in _moves(best, by) if m not in self._step_ns]
+            new = (m for m in _moves(best, by) if m not in self._step_ns)
+            moves = [move for move in new if self.fit(move)]
             for move in moves[: _MOST_TRIED - len(self._step_ns)]:
                 with suppress(BatchSplitError):  # A share of one sample can be another graph.
                     self.time([best, move])
@@ -151,6 +185,15 @@ class Splits:
             self._testbed, "run_steps", _ratio(samples), 0, 1 + _steps(known[-_WARM_UP:])
         )
         return found[1:]
+
+
+def with_every_device(samples: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the split with a sample for each device that has none, from the one with most."""
+    missing = samples.count(0)
+    fullest = samples.index(max(samples))
+    return tuple(
+        share - missing if i == fullest else max(1, share) for i, share in enumerate(samples)
+    )
 
 
 def _moves(samples: tuple[int, ...], by: int) -> Iterator[tuple[int, ...]]:

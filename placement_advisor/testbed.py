@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.children import Child, ChildError, ChildFailure
 from placement_advisor.devices import Device
+from placement_advisor.doctor.nvidia import common_memory, find_gpus
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine import free_ports, gpu_count, usable_cores
 from placement_advisor.tf.answers import RunFailure
@@ -86,9 +87,12 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
     if kind is None:
         kind = TestbedKind.GPUS if gpus >= count else TestbedKind.WORKERS
     if kind is TestbedKind.GPUS:
+        memory_bytes = common_memory(find_gpus())
         return TestbedPlan(
             kind=kind,
-            devices=tuple(Device(name=f"GPU:{i}", kind="GPU") for i in range(count)),
+            devices=tuple(
+                Device(name=f"GPU:{i}", kind="GPU", memory_bytes=memory_bytes) for i in range(count)
+            ),
             cores=(),
             stand_in=False,
             description=f"{count} GPUs",

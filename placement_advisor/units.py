@@ -1,4 +1,6 @@
-"""Text for people from integer nanoseconds and bytes. The only place where units change."""
+"""Text from integer nanoseconds and bytes, and bytes from text. Units change nowhere else."""
+
+import re
 
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
@@ -6,6 +8,12 @@ NS_PER_S = 1_000_000_000
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
 _BYTE_STEPS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-zA-Z]*)")
+_BYTE_UNITS: dict[str, int] = {
+    **dict.fromkeys(("", "b"), 1),
+    **{prefix + "b": 1000**power for power, prefix in enumerate("kmgt", 1)},
+    **{prefix + "ib": 1024**power for power, prefix in enumerate("kmgt", 1)},
+}
 _FLOP_STEPS = ((10**12, "Tflop"), (10**9, "Gflop"), (10**6, "Mflop"), (10**3, "kflop"))
 
 
@@ -25,6 +33,21 @@ def format_bytes(size_bytes: float | None) -> str:
     ('81.0 MB', '12 B', '?')
     """
     return _scaled(size_bytes, _BYTE_STEPS, "B")
+
+
+def parse_bytes(text: str) -> int:
+    """Return the bytes of a size as people write it; a number alone is in bytes.
+
+    >>> parse_bytes("16 GB"), parse_bytes("1.5GiB"), parse_bytes("800")
+    (16000000000, 1610612736, 800)
+
+    Raises:
+        ValueError: it is none, or negative.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or found["unit"].lower() not in _BYTE_UNITS:
+        raise ValueError(f"{text!r} is no size; write it as in 16 GB or 800 MiB")
+    return round(float(found["number"]) * _BYTE_UNITS[found["unit"].lower()])
 
 
 def format_flops(flops: float | None) -> str:

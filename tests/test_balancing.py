@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from op_graphs import edge
 
-from placement_advisor.balancing import Splits
+from placement_advisor.balancing import Splits, memory_of, with_every_device
 from placement_advisor.errors import BatchSplitError, TestbedError
+from placement_advisor.graph import Op, OpGraph, Role
 from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
@@ -58,8 +60,9 @@ def fake_split(samples: tuple[int, ...]) -> Any:
     return SimpleNamespace(graphs={"batch": split}), "folder"
 
 
-def splits_of(testbed: FakeTestbed) -> Splits:
-    return Splits(testbed, fake_split, Silent())  # type: ignore[arg-type]
+def splits_of(testbed: FakeTestbed, *most: int | None) -> Splits:
+    limits = most or (None,) * len(testbed.plan.devices)
+    return Splits(testbed, fake_split, limits, Silent())  # type: ignore[arg-type]
 
 
 def test_samples_move_to_the_faster_device_until_nothing_gets_shorter():
@@ -94,3 +97,38 @@ def test_a_start_that_cannot_be_split_is_said():
 def test_a_split_that_does_not_run_is_named():
     with pytest.raises(TestbedError, match="16:16: the step does not run: no memory"):
         splits_of(FakeTestbed(lambda a, b: -1)).time([(16, 16)])
+
+
+def test_no_device_is_given_more_than_its_memory_holds():
+    testbed = FakeTestbed(lambda a, b: 1000 - a)
+    splits = splits_of(testbed, 20, None)
+    assert splits.fit((20, 12))
+    assert not splits.fit((21, 11))
+    assert splits.search((18, 14)) == (20, 12)
+    assert all(splits.fit(samples) for samples in testbed.prepared)
+
+
+def test_a_split_has_a_sample_for_every_device():
+    assert with_every_device((30, 0, 2)) == (29, 1, 2)
+    assert with_every_device((0, 0, 32)) == (1, 1, 30)
+    assert with_every_device((4, 28)) == (4, 28)
+
+
+def test_memory_is_what_the_step_holds_on_one_device_at_each_batch():
+    def step(samples: int) -> OpGraph:
+        ops = [
+            Op(
+                name="w",
+                kind="VarHandleOp",
+                role=Role.VARIABLE,
+                parameter_bytes=5000,
+                output_bytes=(0,),
+            ),
+            Op(name="x", kind="Placeholder", role=Role.INPUT, output_bytes=(100 * samples,)),
+            Op(name="y", kind="MatMul", output_bytes=(300 * samples,)),
+        ]
+        edges = [edge("w", "y", size_bytes=0), edge("x", "y", size_bytes=100 * samples)]
+        return OpGraph(ops, edges)
+
+    found = memory_of({32: step(32), 16: step(16), 8: step(8)})
+    assert (found.fixed_bytes, found.per_sample_bytes) == (5000, 400)

@@ -13,6 +13,7 @@ from placement_advisor.units import (
     format_flops,
     format_ns,
     format_share,
+    parse_bytes,
 )
 
 
@@ -86,3 +87,30 @@ def test_the_examples_in_the_docstrings_hold() -> None:
     result = doctest.testmod(units)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("40 MB", 40_000_000),
+        ("14GB", 14_000_000_000),
+        ("1.5 gib", 1_610_612_736),
+        (" 2 TB ", 2_000_000_000_000),
+        ("512", 512),
+        ("512 B", 512),
+        ("0 MB", 0),
+    ],
+)
+def test_a_size_is_read_as_people_write_it(text: str, size_bytes: int) -> None:
+    assert parse_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1 GB", "1,5 GB", "16 gigs", "1e9", "nan", "16 GB/s"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no size"):
+        parse_bytes(text)
+
+
+@given(st.integers(min_value=1, max_value=10**15))
+def test_a_size_that_was_written_is_read_again(size_bytes: int) -> None:
+    assert parse_bytes(format_bytes(size_bytes)) == pytest.approx(size_bytes, rel=0.006)

@@ -19,6 +19,7 @@ from placement_advisor.cli.source_options import (
     Quiet,
     TimeLimit,
     model_source,
+    split_sizes,
 )
 
 
@@ -34,6 +35,13 @@ def balance(
         TestbedChoice | None,
         typer.Option(help="What to time. Default: GPUs if there are enough, else workers."),
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE[:SIZE...]",
+            help="Memory of each device, such as 16GB:8GB, or of all. Default: what GPUs say.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON on stdout.")
     ] = False,
@@ -45,9 +53,10 @@ def balance(
     from placement_advisor.testbed import TestbedKind
 
     source = model_source(model, mode, batch_size, outputs, time_limit)
+    sizes = None if memory is None else split_sizes("--memory", memory)
     kind = None if testbed is None else TestbedKind(testbed.value)
     with progress(quiet=quiet) as watcher:
-        found = pipeline.balance(source, kind, devices, watcher)
+        found = pipeline.balance(source, kind, devices, sizes, watcher)
     if as_json:
         from placement_advisor.report.balance_json import balance_as_json
 

@@ -9,6 +9,7 @@ import typer
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.model_source import ModelSource, split_name
+from placement_advisor.units import parse_bytes
 
 
 class Mode(StrEnum):
@@ -84,3 +85,18 @@ def split_ratios(option: str, words: str) -> tuple[float, ...]:
         return tuple(float(word) for word in words.split(":"))
     except ValueError:
         raise AdvisorError(f"{option} {words}: not numbers", hint=f"e.g. {option} 3:2") from None
+
+
+def split_sizes(option: str, words: str) -> tuple[int, ...]:
+    """Split the value of an option that takes sizes in bytes with colons between them.
+
+    Raises:
+        AdvisorError: something in it is no size, or zero.
+    """
+    try:
+        sizes = tuple(parse_bytes(word) for word in words.split(":"))
+    except ValueError as error:
+        raise AdvisorError(f"{option} {words}: {error}", hint=f"e.g. {option} 16GB:8GB") from None
+    if 0 in sizes:
+        raise AdvisorError(f"{option} {words}: a device has no memory", hint="leave it out")
+    return sizes

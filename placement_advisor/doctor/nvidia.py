@@ -93,6 +93,15 @@ def find_gpus() -> Gpus:
     return Gpus(devices=devices, driver=driver, pairs=pairs, admins_profile=admins_profile)
 
 
+def common_memory(gpus: Gpus) -> int | None:
+    """Return the memory of each GPU; None if it is not known, or not that of all.
+
+    CUDA numbers GPUs in another order than the driver where they differ.
+    """
+    sizes = {gpu.memory_bytes for gpu in gpus.devices}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
 def parse_gpus(table: str) -> tuple[tuple[Gpu, ...], str | None]:
     """Return the GPUs of a table of index, name, driver and MiB, and the driver's version.
 

@@ -22,7 +22,14 @@ def balance_as_json(balance: Balance) -> dict[str, Any]:
         "testbed": balance.testbed,
         "batch": balance.batch,
         "warnings": list(balance.warnings),
-        "devices": [_device(device) for device in balance.devices],
+        "memory": {
+            "fixed_bytes": balance.memory.fixed_bytes,
+            "per_sample_bytes": balance.memory.per_sample_bytes,
+        },
+        "devices": [
+            _device(device, most)
+            for device, most in zip(balance.devices, balance.most, strict=True)
+        ],
         "advised": list(balance.advised),
         "tried": [
             {"samples": list(samples), "step_ns": step_ns}
@@ -31,12 +38,14 @@ def balance_as_json(balance: Balance) -> dict[str, Any]:
         "best": _split(balance.best),
         "even": _split(balance.even),
         "other_batches": [_split(split) for split in balance.others],
+        "best_batch": None if balance.best_batch is None else _split(balance.best_batch),
     }
 
 
-def _device(device: DeviceSpeed) -> dict[str, Any]:
+def _device(device: DeviceSpeed, most_samples: int | None) -> dict[str, Any]:
     return {
         "name": device.name,
+        "most_samples": most_samples,
         "fixed_ns": device.line.fixed_ns,
         "per_sample_ns": device.line.per_sample_ns,
         "measured": [

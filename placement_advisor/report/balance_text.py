@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.compare import WORTHWHILE_RATIO
 from placement_advisor.cost.batch import split_step
 from placement_advisor.report.tables import one_line, right_aligned
-from placement_advisor.units import NS_PER_S, format_ns
+from placement_advisor.units import NS_PER_S, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,7 @@ def render_balance(balance: Balance) -> str:
             "Alone and splits: measured, mean of steps without the tenth at either end.",
             "By the lines: what the slowest device takes alone; merging comes on top.",
         ],
+        _memory(balance),
         _other_batches(balance),
         [
             f"next: advisor analyze {one_line(balance.model)}{size} --candidates batch "
@@ -40,25 +41,52 @@ def render_balance(balance: Balance) -> str:
 
 def _answer(balance: Balance, ratio: str) -> str:
     where = f"on {balance.testbed}"
-    even_ns = balance.tried.get(balance.even.batches)
-    if even_ns is None or balance.advised not in balance.tried:
+    step_ns = balance.tried.get(balance.advised)
+    if step_ns is None:
         gain = balance.even.slowest_ns / max(1, balance.best.slowest_ns)
         return (
             f"share a batch of {balance.batch} as {ratio}: by the lines at most "
             f"{_rate(balance.best)} samples/s, {gain:.2f}× an even split, {where}"
         )
-    step_ns = balance.tried[balance.advised]
     rate = balance.batch / step_ns * NS_PER_S
-    name, alone = balance.fastest_alone
-    if rate * WORTHWHILE_RATIO < alone:
-        return (
-            f"do not split a batch of {balance.batch}: {name} alone makes {alone:,.0f} samples/s, "
-            f"the best split that was tried, {ratio}, {rate:,.0f}, measured {where}"
-        )
-    return (
-        f"share a batch of {balance.batch} as {ratio}: {rate:,.0f} samples/s, {rate / alone:.2f}× "
-        f"{name} alone, {even_ns / step_ns:.2f}× an even split, measured {where}"
+    gains = []
+    if balance.fastest_alone is None:
+        gains.append("more than one device holds")
+    else:
+        name, alone = balance.fastest_alone
+        if rate * WORTHWHILE_RATIO < alone:
+            return (
+                f"do not split a batch of {balance.batch}: {name} alone makes {alone:,.0f} "
+                f"samples/s, the best split that was tried, {ratio}, {rate:,.0f}, measured {where}"
+            )
+        gains.append(f"{rate / alone:.2f}× {name} alone")
+    even_ns = balance.tried.get(balance.even.batches)
+    gains.append(
+        "an even split does not fit"
+        if even_ns is None
+        else f"{even_ns / step_ns:.2f}× an even split"
     )
+    return (
+        f"share a batch of {balance.batch} as {ratio}: {rate:,.0f} samples/s, {', '.join(gains)}, "
+        f"measured {where}"
+    )
+
+
+def _memory(balance: Balance) -> list[str]:
+    """Return what the step holds, and how many samples that lets each device take."""
+    memory = balance.memory
+    held = (
+        f"Memory of a device, simulated: {format_bytes(memory.fixed_bytes)}, and "
+        f"{format_bytes(memory.per_sample_bytes)} for each sample."
+    )
+    known = [
+        f"{one_line(device.name)} holds {most:,}"
+        for device, most in zip(balance.devices, balance.most, strict=True)
+        if most is not None
+    ]
+    if not known:
+        return [held, "How much there is of it is not known: --memory 16GB:8GB says it."]
+    return [held, f"Samples that fit: {', '.join(known)}."]
 
 
 def _devices(devices: Sequence[DeviceSpeed]) -> list[str]:
@@ -99,6 +127,9 @@ def _other_batches(balance: Balance) -> list[str]:
     names = [one_line(device.name) for device in balance.devices]
     rows = [["global batch, by the lines", *names, "step", "samples/s"]]
     rows += [[str(sum(split.batches)), *_figures(split)] for split in balance.others]
+    best = balance.best_batch
+    if best is not None:
+        rows.append([f"best that fits: {sum(best.batches)}", *_figures(best)])
     return right_aligned(rows)
 
 

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from silent import Silent
 
-from placement_advisor.balancing import Splits, time_devices
+from placement_advisor.balancing import Splits, memory_of, time_devices
 from placement_advisor.batch_split.programs import SPLIT, share_folder
 from placement_advisor.batch_split.shares import shares_of
+from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.children import Child, ChildFailure, preload
 from placement_advisor.cost.balance import (
     Balance,
@@ -38,6 +39,7 @@ from placement_advisor.tf.answers import RunFailure
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from placement_advisor.cost.batch_memory import BatchMemory
     from placement_advisor.tf.answers import TracedSplit
 
 _GROUPS = Path("/sys/fs/cgroup/cpu")
@@ -45,6 +47,7 @@ _PERIOD_US = 10_000
 _TRACER, _SPLITTER = "placement_advisor.tf.tracer", "placement_advisor.tf.split_workload"
 _LIMIT_S = 300.0
 _RATIOS = 9
+_NO_LIMITS = (None, None)
 _TURN_S = 1.0
 
 
@@ -73,11 +76,22 @@ def _compare(asked: argparse.Namespace, scratch: Path) -> None:
             with _slowed(testbed.worker_ids["worker:1"], asked.quota):
                 bundles = {samples: scratch / share_folder(samples) for samples in shares}
                 speeds = time_devices(testbed, shares, bundles, Silent())
-                splits = Splits(testbed, lambda samples: _split(loader, samples, scratch), Silent())
+                splits = Splits(
+                    testbed,
+                    lambda samples: _split(loader, samples, scratch),
+                    _NO_LIMITS,
+                    Silent(),
+                )
                 even = shares_of(traced.batch_size, (1, 1))
                 splits.time([even])
-                advised = splits.search(best_by_lines(speeds, traced.batch_size).batches)
-                print(_told(path, testbed, traced.batch_size, speeds, splits, advised), flush=True)
+                advised = splits.search(
+                    best_by_lines(speeds, traced.batch_size, _NO_LIMITS).batches
+                )
+                graphs = {samples: share.graph for samples, share in shares.items()}
+                told = _told(
+                    path, testbed, traced.batch_size, speeds, memory_of(graphs), splits, advised
+                )
+                print(told, flush=True)
                 firsts = _firsts(traced.batch_size, advised[0])
                 rates = _sweep(testbed, loader, traced.batch_size, firsts, scratch, asked.seconds)
         finally:
@@ -96,6 +110,7 @@ def _told(
     testbed: Testbed,
     batch: int,
     speeds: tuple[DeviceSpeed, ...],
+    memory: BatchMemory,
     splits: Splits,
     advised: tuple[int, ...],
 ) -> str:
@@ -107,9 +122,12 @@ def _told(
             batch=batch,
             batch_was_asked=True,
             devices=speeds,
-            best=best_by_lines(speeds, batch),
+            memory=memory,
+            most=_NO_LIMITS,
+            best=best_by_lines(speeds, batch, _NO_LIMITS),
             even=split_step([speed.line for speed in speeds], shares_of(batch, (1, 1)), None),
             others=(),
+            best_batch=None,
             advised=advised,
             tried=splits.tried(),
             warnings=(),
@@ -138,9 +156,9 @@ def _sweep(
     """Return samples per second at each share of the first worker, measured in turns."""
     for first in firsts:
         split, folder = _split(loader, (first, batch - first), scratch)
-        testbed.add_program(str(first), folder, split.split.graph)
+        testbed.add_program(str(first), folder, split.graphs[BATCH].graph)
         names = testbed.plan.devices[0].name, testbed.plan.devices[1].name
-        placement = split.split.placed(names, label=str(first), rationale="")
+        placement = split.graphs[BATCH].placed(names, label=str(first), rationale="")
         _run(testbed, "prepare", str(first), dict(placement.device_of), str(first))
     spent_ns = dict.fromkeys(firsts, 0)
     steps = dict.fromkeys(firsts, 0)

@@ -73,3 +73,22 @@ def test_a_model_without_a_batch_is_refused(advisor: Callable[..., Ran], tmp_pat
     ran = advisor("balance", written(tmp_path, NO_BATCH), "--testbed", "logical-cpus", "-q")
     assert ran.code == 2
     assert "its inputs hold no batch" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [
+        ("lots", "'lots' is no size"),
+        ("0GB:1GB", "a device has no memory"),
+        ("1GB:1GB:1GB", "3 sizes for 2 devices"),
+        ("100kB", "cpu:0 has 100 kB: the step holds"),
+        ("1MB", "a batch of 2048 does not fit: the devices hold"),
+    ],
+)
+def test_memory_that_does_not_do_is_refused(
+    advisor: Callable[..., Ran], tmp_path: Path, memory: str, said: str
+) -> None:
+    model = written(tmp_path, MODEL.replace("SAMPLES", "2048"))
+    ran = advisor("balance", model, "--testbed", "logical-cpus", "--memory", memory, "-q")
+    assert ran.code == 2
+    assert said in ran.err

@@ -6,13 +6,18 @@ import pytest
 
 from placement_advisor.cost.balance import (
     best_by_lines,
+    largest_alone,
     other_batches,
     sizes_to_time,
     speed_of,
 )
+from placement_advisor.cost.batch_memory import BatchMemory
+from placement_advisor.devices import Device
 from placement_advisor.errors import AdvisorError
 
 MS = 1_000_000
+MB = 1_000_000
+FREE = (None, None)
 
 
 def device(name: str, fixed_ms: float, per_sample_ms: float):
@@ -42,10 +47,10 @@ def test_the_slow_tenth_at_either_end_is_left_out():
 def test_the_best_split_makes_both_devices_equally_late():
     # 2 + n/4 ms against 4 + n/2 ms: 24 samples take 8 ms there, 8 samples 8 ms here.
     devices = [device("a", 2, 0.25), device("b", 4, 0.5)]
-    best = best_by_lines(devices, 32)
+    best = best_by_lines(devices, 32, FREE)
     assert best.batches == (24, 8)
     assert best.slowest_ns == pytest.approx(8 * MS, rel=1e-6)
-    assert [sum(split.batches) for split in other_batches(devices, 32)] == [16, 32, 64, 128]
+    assert [sum(split.batches) for split in other_batches(devices, 32, FREE)] == [16, 32, 64, 128]
 
 
 def test_devices_are_timed_at_the_batch_a_half_and_a_quarter_of_it():
@@ -57,3 +62,33 @@ def test_devices_are_timed_at_the_batch_a_half_and_a_quarter_of_it():
 def test_a_batch_of_one_has_no_line():
     with pytest.raises(AdvisorError, match="1 distinct batch sizes"):
         speed_of("a", {1: [MS]})
+
+
+def test_a_device_gets_no_more_than_its_memory_holds():
+    devices = [device("a", 2, 0.25), device("b", 4, 0.5)]
+    best = best_by_lines(devices, 32, (20, None))
+    assert best.batches == (20, 12)
+    assert [sum(s.batches) for s in other_batches(devices, 32, (20, 50))] == [16, 32, 64]
+
+
+def held(*memory_mb: int | None) -> list[Device]:
+    return [
+        Device(name=f"GPU:{i}", kind="GPU", memory_bytes=None if size is None else size * MB)
+        for i, size in enumerate(memory_mb)
+    ]
+
+
+def test_devices_are_timed_alone_at_what_each_of_them_holds():
+    memory = BatchMemory(fixed_bytes=100 * MB, per_sample_bytes=10 * MB)
+    assert largest_alone(32, held(None, None), memory) == 32
+    assert largest_alone(32, held(300, None), memory) == 20
+    assert largest_alone(32, held(300, 220), memory) == 12
+
+
+def test_a_batch_that_no_split_fits_is_refused():
+    memory = BatchMemory(fixed_bytes=100 * MB, per_sample_bytes=10 * MB)
+    with pytest.raises(AdvisorError, match=r"batch of 33 does not fit: the devices hold 32") as why:
+        largest_alone(33, held(300, 220), memory)
+    assert why.value.hint == "--batch-size 32"
+    with pytest.raises(AdvisorError, match=r"GPU:1 has 105 MB: the step holds 110 MB for one"):
+        largest_alone(4, held(300, 105), memory)

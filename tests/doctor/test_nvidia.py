@@ -12,6 +12,7 @@ from placement_advisor.doctor.nvidia import (
     Connection,
     Gpu,
     Gpus,
+    common_memory,
     find_gpus,
     parse_gpus,
     parse_params,
@@ -203,3 +204,11 @@ def test_a_tool_that_hangs_is_given_up(tool: Path, monkeypatch: pytest.MonkeyPat
     problem = find_gpus().problem
     assert problem is not None
     assert "gave no answer within" in problem
+
+
+def test_memory_is_that_of_each_card_only_where_all_have_as_much() -> None:
+    two, _ = parse_gpus("0, A, 550, 16384\n1, B, 550, 16384\n")
+    uneven, _ = parse_gpus("0, A, 550, 16384\n1, B, 550, 8192\n")
+    assert common_memory(Gpus(devices=two)) == 16384 << 20
+    assert common_memory(Gpus(devices=uneven)) is None
+    assert common_memory(Gpus()) is None

@@ -14,6 +14,7 @@ from placement_advisor.cost.balance import (
     speed_of,
 )
 from placement_advisor.cost.batch import split_step
+from placement_advisor.cost.batch_memory import BatchMemory, best_batch
 from placement_advisor.report.analysis_json import load_schema
 from placement_advisor.report.balance_json import balance_as_json
 from placement_advisor.report.balance_text import render_balance
@@ -34,9 +35,12 @@ def balance(tried_ms: dict[tuple[int, int], float], advised: tuple[int, int]) ->
         batch=32,
         batch_was_asked=True,
         devices=devices,
-        best=best_by_lines(devices, 32),
+        memory=BatchMemory(fixed_bytes=200_000_000, per_sample_bytes=5_000_000),
+        most=(None, None),
+        best=best_by_lines(devices, 32, (None, None)),
         even=split_step([device.line for device in devices], shares_of(32, (1, 1)), None),
-        others=other_batches(devices, 32),
+        others=other_batches(devices, 32, (None, None)),
+        best_batch=None,
         advised=advised,
         tried={samples: round(ms * MS) for samples, ms in tried_ms.items()},
         warnings=(),
@@ -87,3 +91,35 @@ def test_the_json_fits_its_schema():
     content = balance_as_json(balance({(16, 16): 12.8, (25, 7): 8}, (25, 7)))
     jsonschema.Draft202012Validator(load_schema("balance")).validate(content)
     assert content["tried"][1] == {"samples": [25, 7], "step_ns": 8 * MS}
+
+
+def test_what_memory_holds_is_said_and_where_that_is_not_known_how_to_say_it():
+    unknown = balance({(16, 16): 12, (25, 7): 8}, (25, 7))
+    text = render_balance(unknown)
+    assert "Memory of a device, simulated: 200 MB, and 5.00 MB for each sample." in text
+    assert "not known: --memory" in text
+    assert "best that fits" not in text
+    lines = [device.line for device in unknown.devices]
+    known = replace(unknown, most=(100, 40), best_batch=best_batch(lines, (100, 40)))
+    text = render_balance(known)
+    assert "Samples that fit: GPU:0 holds 100, GPU:1 holds 40." in text
+    # Full, the second takes 4 + 20 ms. More for the first would let the second wait.
+    rows = [line.split() for line in text.splitlines()]
+    assert ["best", "that", "fits:", "128", "88", "40", "24.0", "ms", "5,333"] in rows
+    content = balance_as_json(known)
+    jsonschema.Draft202012Validator(load_schema("balance")).validate(content)
+    assert content["best_batch"]["samples"] == [88, 40]
+    assert [device["most_samples"] for device in content["devices"]] == [100, 40]
+
+
+def test_a_batch_that_no_device_holds_alone_is_compared_with_none():
+    ran = balance({(25, 7): 8}, (25, 7))
+    small = tuple(
+        replace(device, points=device.points[1:], residuals=device.residuals[1:])
+        for device in ran.devices
+    )
+    text = render_balance(replace(ran, devices=small, most=(25, 10)))
+    assert text.startswith(
+        "share a batch of 32 as 25:7: 4,000 samples/s, more than one device holds, an even split "
+        "does not fit, measured on 2 GPUs\n"
+    )
