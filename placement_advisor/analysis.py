@@ -48,7 +48,7 @@ class Candidate:
     ``comparison`` is None for the single device itself and where nothing was measured.
     ``predicted_ratio`` is None for the single device and where nothing was predicted.
     ``by_layer`` is `Placement.by_layer`, in graph order, for reports that do not see the graph. A
-    split of the batch has none, but the ``samples`` of each device; ``weak_predicted_ns`` and
+    split of the batch has none, but the ``samples`` of each replica; ``weak_predicted_ns`` and
     ``weak_measured_ns`` are its steps with the whole batch on every device.
     """
 

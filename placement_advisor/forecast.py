@@ -9,7 +9,7 @@ from placement_advisor.analysis import Bound, Failure, FailureKind
 from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.bounds.bound import bound_step
-from placement_advisor.candidates import searched
+from placement_advisor.candidates import batch_towers, searched
 from placement_advisor.candidates.families import FAMILIES, SPLITS, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.certificate import write_certificate
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from placement_advisor.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.cost.table import CostTable
     from placement_advisor.elsewhere import Prices
@@ -64,8 +65,9 @@ class Forecast:
     """The candidates for a graph on a cluster, and what is predicted for each.
 
     ``proposed`` has what each family that was asked for answers; ``predicted`` and ``ratios`` grow
-    with `predict`. What is predicted is written to the folder at once. ``weak_step_ns`` has the
-    simulated step of each split of the batch with the whole batch on every device.
+    with `predict`. What is predicted is written to the folder at once. ``splits`` has what each
+    split of the batch is of, by family; ``weak_step_ns`` its simulated step with the whole batch
+    for every replica.
     """
 
     def __init__(
@@ -75,18 +77,19 @@ class Forecast:
         families: Sequence[str],
         effort: Effort,
         folder: Path,
-        split: PricedSplit | BatchSplitError | None = None,
+        splits: Mapping[tuple[str, ...], PricedSplit | BatchSplitError],
     ) -> None:
         """Find the candidates, and make ready to simulate them with costs that may be wrong.
 
-        ``split`` has the step with its batch split, or says why there is none; None if that was not
-        asked for.
+        ``splits`` has the step with its batch split, by the families that are of it, or says why
+        there is none.
         """
         self._graph, self._prices, self._folder = graph, prices, folder
         self.cluster = prices.cluster
         self.simulator = Simulator(graph, prices.costs, prices.cluster)
         self._layer_of = searched.layers_of(graph)
-        self.split: TracedSplit | None = None
+        self.splits: dict[str, TracedSplit] = {}
+        self._within: Placement | None = None
         self._split_simulators: dict[str, Simulator] = {}
         self.weak_step_ns: dict[str, int] = {}
         known = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
@@ -94,8 +97,8 @@ class Forecast:
         assert isinstance(alone, Placement)
         if SEARCHED in families:
             known |= self._search(known, effort)
-        if split is not None:
-            known |= self._splits(split)
+        for of, split in splits.items():
+            known |= self._split(of, split)
         share = min(effort.units, _UNITS_FOR_FASTER)
         self._effort_for_faster_links = replace(effort, units=share)
         self.proposed = {
@@ -162,33 +165,54 @@ class Forecast:
         """Return the candidates that place the step as it was traced."""
         return {n: p for n, p in self.placements.items() if n not in SPLITS}
 
-    def _splits(self, split: PricedSplit | BatchSplitError) -> dict[str, Placement | NotApplicable]:
-        """Return the candidates that split the batch."""
+    def _split(
+        self, families: tuple[str, ...], split: PricedSplit | BatchSplitError
+    ) -> dict[str, Placement | NotApplicable]:
+        """Return the candidates of families that split the batch."""
         if isinstance(split, BatchSplitError):
             reason = split.message
-            return {name: NotApplicable(family=name, reason=reason) for name in SPLITS}
-        self.split = traced = split.traced
-        devices = self.cluster.device_names()[: len(traced.samples)]
-        shares = " + ".join(map(str, traced.samples))
-        rationales = {
-            BATCH: f"{shares} samples side by side, one update of the variables on {devices[0]}",
-            MIRRORED: f"{shares} samples side by side, variables and updates on every device",
-        }
-        uneven = f"MirroredStrategy gives all devices the same number of samples, not {shares}"
+            return {name: NotApplicable(family=name, reason=reason) for name in families}
         found: dict[str, Placement | NotApplicable] = {}
-        for name in SPLITS:
-            if name not in traced.graphs:
+        for name in families:
+            if name not in split.traced.graphs:
+                uneven = (
+                    "MirroredStrategy gives all devices the same number of samples, not "
+                    f"{_sum(split.traced.samples)}"
+                )
                 found[name] = NotApplicable(family=name, reason=uneven)
                 continue
+            found[name] = placement = self._placed(name, split.traced.graphs, split.traced.samples)
+            if isinstance(placement, NotApplicable):
+                continue
+            self.splits[name] = split.traced
             cluster = self.cluster
             if name == MIRRORED and split.collectives is not None:
                 cluster = split.collectives.on(cluster)
-            graph, weak = traced.graphs[name], traced.weak[name]
-            self._split_simulators[name] = Simulator(graph.graph, split.costs[name], cluster)
-            found[name] = graph.placed(devices, label=name, rationale=rationales[name])
-            alike = Simulator(weak.graph, split.weak_costs[name], cluster)
-            self.weak_step_ns[name] = alike.step_ns(weak.placed(devices, label=name, rationale=""))
+            graph, weak = split.traced.graphs[name].graph, split.traced.weak
+            self._split_simulators[name] = Simulator(graph, split.costs[name], cluster)
+            placed = self._placed(name, weak, split.traced.samples)
+            assert isinstance(placed, Placement)
+            alike = Simulator(weak[name].graph, split.weak_costs[name], cluster)
+            self.weak_step_ns[name] = alike.step_ns(placed)
         return found
+
+    def _placed(
+        self, name: str, graphs: Mapping[str, SplitGraph], samples: tuple[int, ...]
+    ) -> Placement | NotApplicable:
+        """Return the placement of a step whose batch is split."""
+        devices = self.cluster.device_names()
+        if name == batch_towers.FAMILY:
+            within = batch_towers.within_a_pair(self._graph, self._prices.costs, self.cluster)
+            if isinstance(within, NotApplicable):
+                return within
+            self._within = within
+            return batch_towers.on_pairs(graphs[name], within, devices, samples)
+        rationales = {
+            BATCH: f"one update of the variables on {devices[0]}",
+            MIRRORED: "variables and updates on every device",
+        }
+        rationale = f"{_sum(samples)} samples side by side, {rationales[name]}"
+        return graphs[name].placed(devices[: len(samples)], label=name, rationale=rationale)
 
     def _for_faster_links(self) -> Iterator[Placement]:
         """Yield what a search finds where copies cost less than here: splits that may win then."""
@@ -237,6 +261,13 @@ class Forecast:
             used = set(placement.device_of.values())
             names = (*self.cluster.device_names(), *(host for host in hosts if host in used))
             placement.save(folder / f"{label}.json", self._graph, names)
+        if self._within is not None:
+            pair = self.cluster.device_names()[: batch_towers.GROUP]
+            self._within.save(folder / f"{self._within.label}.json", self._graph, pair)
+
+
+def _sum(samples: tuple[int, ...]) -> str:
+    return " + ".join(map(str, samples))
 
 
 def _placements(known: dict[str, Placement | NotApplicable]) -> tuple[Placement, ...]:

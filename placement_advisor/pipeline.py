@@ -24,8 +24,11 @@ from placement_advisor.balancing import (
 )
 from placement_advisor.batch_split.programs import SPLIT, share_folder
 from placement_advisor.batch_split.shares import shares_of
+from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.calibration import calibration_file, stored_calibration
-from placement_advisor.candidates.families import NAMES, SPLITS, check_names
+from placement_advisor.candidates import batch_towers
+from placement_advisor.candidates.families import NAMES, PER_DEVICE, PER_PAIR, check_names
+from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import Child, ChildFailure, preload
 from placement_advisor.clock import Clock
 from placement_advisor.cost.balance import (
@@ -43,6 +46,8 @@ from placement_advisor.cost.calibration_summary import (
     CalibrationSummary,
     with_peaks,
 )
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.costing import calibrated
 from placement_advisor.elsewhere import read_elsewhere
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError, TestbedError
@@ -55,6 +60,7 @@ from placement_advisor.placement import Placement
 from placement_advisor.report.write import write_analysis, write_reports
 from placement_advisor.study import AnalyzeOptions, Study
 from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed
+from placement_advisor.tf.answers import TracedSplit
 from placement_advisor.user_code import is_user_code
 
 if TYPE_CHECKING:
@@ -63,7 +69,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis import Analysis
     from placement_advisor.model_source import ModelSource
     from placement_advisor.testbed import TestbedPlan
-    from placement_advisor.tf.answers import Traced, TracedShare, TracedSplit
+    from placement_advisor.tf.answers import Traced, TracedShare
     from placement_advisor.trial import Watcher
 
 _TRACER = "placement_advisor.tf.tracer"
@@ -104,9 +110,11 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
         bundle.mkdir()
         traced = traced_model(options.source, bundle, loader, clock, watcher)
         runs = plan.not_run is None
-        split = split_batch(options, plan, traced, bundle if runs else None, loader, clock, watcher)
+        splits = split_batch(
+            options, plan, traced, bundle if runs else None, loader, clock, watcher
+        )
         study = Study(
-            options, plan, traced, staging, bundle, scratch, clock, watcher, elsewhere, split
+            options, plan, traced, staging, bundle, scratch, clock, watcher, elsewhere, splits
         )
         stack.callback(study.close)
         if runs:
@@ -166,33 +174,65 @@ def split_batch(
     loader: Child,
     clock: Clock,
     watcher: Watcher,
-) -> TracedSplit | BatchSplitError | None:
-    """Split the batch of the traced model among the devices; None if nobody asked for it.
+) -> dict[tuple[str, ...], TracedSplit | BatchSplitError]:
+    """Split the batch of the traced model among devices, and among pairs of them, as asked for.
 
-    What is needed to run it goes into folders within ``bundle``; without that, no step runs.
+    Each split goes by the families that are of it. What is needed to run it goes into folders
+    within ``bundle``; without that, no step runs.
     """
-    if not set(SPLITS).intersection(options.candidates or NAMES):
-        return None
-    if traced.batch_size is None:
-        return BatchSplitError("the size of the batch is not known")
-    try:
-        samples = shares_of(traced.batch_size, options.ratios or [1.0] * len(plan.devices))
-    except BatchSplitError as error:
-        if options.ratios is not None:
-            raise AdvisorError(f"--ratios: {error.message}", hint=error.hint) from None
-        return error
-    with clock.stage("trace"):
-        watcher.working("splitting the batch", 0, 1)
-        answer = loader.call(
-            f"{_SPLITTER}:split_workload",
-            samples,
-            None if bundle is None else str(bundle),
-            time_limit_s=options.source.time_limit_s,
-        )
-    if isinstance(answer, ChildFailure):
-        return BatchSplitError(f"splitting it failed: {answer.message}")
-    found: TracedSplit | BatchSplitError = answer
+    found: dict[tuple[str, ...], TracedSplit | BatchSplitError] = {}
+    for families in (PER_DEVICE, PER_PAIR):
+        if not set(families).intersection(options.candidates or NAMES):
+            continue
+        try:
+            samples = _samples(options, len(plan.devices), traced, families)
+        except BatchSplitError as error:
+            if options.ratios is not None and families == PER_DEVICE:
+                raise AdvisorError(f"--ratios: {error.message}", hint=error.hint) from None
+            found[families] = error
+            continue
+        folder = None if bundle is None else bundle / families[0]
+        if folder is not None:
+            folder.mkdir()
+        with clock.stage("trace"):
+            watcher.working("splitting the batch", 0, 1)
+            answer = loader.call(
+                f"{_SPLITTER}:split_workload",
+                samples,
+                None if folder is None else str(folder),
+                time_limit_s=options.source.time_limit_s,
+            )
+        if isinstance(answer, ChildFailure):
+            answer = BatchSplitError(f"splitting it failed: {answer.message}")
+        elif families == PER_PAIR and isinstance(answer, TracedSplit):
+            family = batch_towers.FAMILY
+            graphs, weak = (
+                {family: replace(of[BATCH], family=family)} for of in (answer.graphs, answer.weak)
+            )
+            answer = replace(answer, graphs=graphs, weak=weak)
+        found[families] = answer
     return found
+
+
+def _samples(
+    options: AnalyzeOptions, devices: int, traced: Traced, families: tuple[str, ...]
+) -> tuple[int, ...]:
+    """Return the samples of each replica.
+
+    Raises:
+        BatchSplitError: there are none.
+    """
+    if traced.batch_size is None:
+        raise BatchSplitError("the size of the batch is not known")
+    ratios = list(options.ratios or [1.0] * devices)
+    if families == PER_PAIR:
+        cluster = assumed_cluster(devices)
+        costs = roofline_by_place(traced.graph, cluster)
+        within = batch_towers.within_a_pair(traced.graph, costs, cluster)
+        if isinstance(within, NotApplicable):
+            raise BatchSplitError(within.reason)
+        ratios = batch_towers.by_pair(ratios)
+    return shares_of(traced.batch_size, ratios)
 
 
 def balance(

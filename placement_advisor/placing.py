@@ -59,7 +59,12 @@ def place(
 
 
 def make_parallel(
-    fn: Any, devices: Sequence[str], ratios: Sequence[float] | None = None, *, inputs: Any = ()
+    fn: Any,
+    devices: Sequence[str] | Sequence[Sequence[str]],
+    ratios: Sequence[float] | None = None,
+    *,
+    inputs: Any = (),
+    placement: Placement | str | Path | None = None,
 ) -> Any:
     """Return the user's own step as a `tf.function` that computes shares of the batch side by side.
 
@@ -72,6 +77,10 @@ def make_parallel(
     first. Without any, they are those that the step or model declares. What is returned takes and
     returns what the step does, for batches of that size; a compiled Keras model's ``fit`` uses it
     from now on.
+
+    With a ``placement`` of the step (as for `place`), shares go to *groups* of devices, and within
+    each the step is laid out as it says: ``[["GPU:0", "GPU:1"], ["GPU:2", "GPU:3"]]`` for one that
+    has two devices. The first group holds the variables.
 
     It computes what the step computes, up to rounding. Three things it does not: batch
     normalization sees the samples of its replica only; random numbers (dropout) are others; and
@@ -90,9 +99,12 @@ def make_parallel(
 
     Raises:
         AdvisorError: the step cannot be traced; its batch cannot be split, or not so; a device is
-            missing. Nothing has changed then.
+            missing; the placement does not fit the step or the groups. Nothing has changed then.
     """
     from placement_advisor.tf.place import parallel_step
 
-    given = [1.0] * len(devices) if ratios is None else list(ratios)
-    return parallel_step(fn, tuple(inputs), list(devices), given)
+    groups = [[each] if isinstance(each, str) else list(each) for each in devices]
+    given = [1.0] * len(groups) if ratios is None else list(ratios)
+    if isinstance(placement, str):
+        placement = Path(placement)
+    return parallel_step(fn, tuple(inputs), groups, given, placement)

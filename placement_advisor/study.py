@@ -5,12 +5,18 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import __version__
 from placement_advisor.advice.findings.evidence import Evidence, gather
 from placement_advisor.advice.findings.rules import find_all
-from placement_advisor.advice.how import how_to_mirror, how_to_split, how_to_split_batch
+from placement_advisor.advice.how import (
+    how_to_mirror,
+    how_to_split,
+    how_to_split_batch,
+    how_to_split_over_pairs,
+)
 from placement_advisor.advice.recommend import recommend
 from placement_advisor.analysis import (
     Analysis,
@@ -25,8 +31,9 @@ from placement_advisor.batch_sizes import batch_points
 from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.programs import SPLIT, share_folder
 from placement_advisor.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.batch_towers import FAMILY as BATCH_TOWERS
 from placement_advisor.candidates.choose import to_run
-from placement_advisor.candidates.families import BAD_ON_PURPOSE, NAMES, SPLITS
+from placement_advisor.candidates.families import BAD_ON_PURPOSE, NAMES, PER_DEVICE, SPLITS
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import Child, ChildFailure
 from placement_advisor.cost.links import assumed_cluster
@@ -48,6 +55,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.batch import Throughput
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.costing import Costing
+    from placement_advisor.devices import Cluster
     from placement_advisor.elsewhere import Elsewhere
     from placement_advisor.graph import OpGraph
     from placement_advisor.input_timing import InputTiming
@@ -66,6 +74,11 @@ _ADDS_UP = (
     "; tf.distribute adds up the gradients of replicas: a loss that is a mean over samples has to "
     "be divided by strategy.num_replicas_in_sync, which Keras does in its own train_step"
 )
+_HOW_TO_SPLIT_BATCH = {
+    BATCH: how_to_split_batch,
+    MIRRORED: how_to_mirror,
+    BATCH_TOWERS: how_to_split_over_pairs,
+}
 # Where both were measured: meant to hold nine in ten ratios (docs/cost-model.md: how many it did).
 MEASURED_DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
 
@@ -105,13 +118,13 @@ class Study:
         clock: Clock,
         watcher: Watcher,
         elsewhere: Elsewhere | None = None,
-        split: TracedSplit | BatchSplitError | None = None,
+        splits: Mapping[tuple[str, ...], TracedSplit | BatchSplitError] = MappingProxyType({}),
     ) -> None:
         """Take what was asked, planned and traced, and what is to be predicted for and not run.
 
-        ``split`` is the step with its batch split, None if that was not asked for.
+        ``splits`` has the step with its batch split, by the families that are of it.
         """
-        self._split = split
+        self._splits = splits
         self._elsewhere = elsewhere
         self._options, self._plan, self._traced = options, plan, traced
         self._staging, self._clock, self._watcher = staging, clock, watcher
@@ -139,15 +152,15 @@ class Study:
             costs = roofline_by_place(self._graph, cluster)
             prices = Prices(cluster=cluster, costs=costs, doubt=ASSUMED_DOUBT)
         self._warnings += prices.notes
-        split = self._split
-        if isinstance(split, TracedSplit):
-            here, weak = (
-                {n: roofline_by_place(each.graph, prices.cluster) for n, each in graphs.items()}
-                for graphs in (split.graphs, split.weak)
-            )
-            self._foresee(prices, PricedSplit(traced=split, costs=here, weak_costs=weak))
-        else:
-            self._foresee(prices, split)
+        self._foresee(
+            prices,
+            {
+                families: _assumed(split, prices.cluster)
+                if isinstance(split, TracedSplit)
+                else split
+                for families, split in self._splits.items()
+            },
+        )
         for label in self._known.placements:
             self._predict(label)
 
@@ -161,9 +174,13 @@ class Study:
             self._watcher.working("measuring op times on one device", 0, 1)
             self._trial = Trial(testbed, steps=self._options.steps, watcher=self._watcher)
             costing = measure_costs(self._trial, self._plan, self._traced, calibration)
-            split = self._priced_split(testbed, costing, self._start_mirrored(testbed))
+            collectives = self._start_mirrored(testbed)
+            splits = {
+                families: self._priced_split(families, testbed, costing, collectives)
+                for families in self._splits
+            }
         costs = costing.costs.everywhere(costing.cluster)
-        self._foresee(Prices(cluster=costing.cluster, costs=costs, doubt=MEASURED_DOUBT), split)
+        self._foresee(Prices(cluster=costing.cluster, costs=costs, doubt=MEASURED_DOUBT), splits)
         for label in self._known.placements:
             self._predict(label)
         chosen = self._to_run()
@@ -193,9 +210,8 @@ class Study:
     def _start_mirrored(self, testbed: Testbed) -> CollectiveTimes | None:
         """Start what a mirrored step runs on, if one is wanted; return what collectives take."""
         wanted = MIRRORED in (self._options.candidates or NAMES)
-        if not wanted or not isinstance(self._split, TracedSplit):
-            return None
-        if MIRRORED not in self._split.graphs:
+        split = self._splits.get(PER_DEVICE)
+        if not wanted or not isinstance(split, TracedSplit) or MIRRORED not in split.graphs:
             return None
         self._watcher.working("measuring collectives", 0, 1)
         self._mirrored = MirroredTestbed(
@@ -208,17 +224,22 @@ class Study:
         return self._mirrored.start()
 
     def _priced_split(
-        self, testbed: Testbed, costing: Costing, collectives: CollectiveTimes | None
-    ) -> PricedSplit | BatchSplitError | None:
-        split = self._split
+        self,
+        families: tuple[str, ...],
+        testbed: Testbed,
+        costing: Costing,
+        collectives: CollectiveTimes | None,
+    ) -> PricedSplit | BatchSplitError:
+        split = self._splits[families]
         if not isinstance(split, TracedSplit):
             return split
+        program, folder = families[0], self._bundles / families[0]
         assert self._trial is not None
         self._watcher.working("measuring op times on shares of the batch", 0, 1)
-        testbed.add_program(SPLIT, self._bundles / SPLIT, split.graphs[BATCH].graph)
+        testbed.add_program(program, folder / SPLIT, split.graphs[program].graph)
         for samples, share in split.shares.items():
             name = share_folder(samples)
-            testbed.add_program(name, self._bundles / name, share.graph)
+            testbed.add_program(name, folder / name, share.graph)
         costs = measure_split_costs(self._trial, split, costing, collectives)
         if isinstance(costs, BatchSplitError):
             return costs
@@ -230,14 +251,14 @@ class Study:
 
     def _enter(self, placement: Placement) -> None:
         assert self._trial is not None
-        split = self._known.split
+        split = self._known.splits.get(placement.family)
         may_differ = split is not None and bool(split.own)
         if placement.family == MIRRORED:
             self._trial.enter(
                 placement, bench=self._mirrored, may_differ=may_differ, if_wrong=_ADDS_UP
             )
         elif placement.family in SPLITS:
-            self._trial.enter(placement, SPLIT, may_differ=may_differ)
+            self._trial.enter(placement, placement.family, may_differ=may_differ)
         else:
             self._trial.enter(placement)
 
@@ -271,15 +292,15 @@ class Study:
         )
 
     def _how(self, placement: Placement) -> HowToSplit:
-        split = self._known.split
-        if split is not None and placement.family in SPLITS:
-            how = how_to_mirror if placement.family == MIRRORED else how_to_split_batch
-            return how(placement.label, split.samples, self._known.cluster)
-        return how_to_split(self._graph, placement)
+        split = self._known.splits.get(placement.family)
+        if split is None:
+            return how_to_split(self._graph, placement)
+        how = _HOW_TO_SPLIT_BATCH[placement.family]
+        return how(placement.label, split.samples, self._known.cluster)
 
     def _evidence(self, candidates: tuple[Candidate, ...]) -> Evidence:
         """Return what rules may look at."""
-        split = self._known.split
+        splits = self._known.splits.values()
         return gather(
             graph=self._graph,
             cluster=self._known.cluster,
@@ -290,7 +311,7 @@ class Study:
             batch_size=self._traced.batch_size,
             batch_points=self._batch_points,
             input_timing=self._input_timing,
-            own_of_replicas=split.own if split is not None else (),
+            own_of_replicas=next((split.own for split in splits), ()),
         )
 
     @property
@@ -298,13 +319,15 @@ class Study:
         assert self._forecast is not None
         return self._forecast
 
-    def _foresee(self, prices: Prices, split: PricedSplit | BatchSplitError | None) -> None:
+    def _foresee(
+        self, prices: Prices, splits: Mapping[tuple[str, ...], PricedSplit | BatchSplitError]
+    ) -> None:
         """Find the candidates."""
         families = self._options.candidates or NAMES
         self._watcher.working("searching placements", 0, 1)
         with self._clock.stage("search"):
             self._forecast = Forecast(
-                self._graph, prices, families, self._options.effort, self._staging, split
+                self._graph, prices, families, self._options.effort, self._staging, splits
             )
 
     def _predict(self, label: str) -> None:
@@ -397,8 +420,8 @@ class Study:
                 comparison=None,
                 failure=Failure(kind=FailureKind.NOT_APPLICABLE, message=proposal.reason),
             )
-        split = self._known.split
-        samples = split.samples if split is not None and proposal.family in SPLITS else None
+        split = self._known.splits.get(proposal.family)
+        samples = split.samples if split is not None else None
         profile_run = self._keep_profile(name, entry) if entry and entry.files else None
         return Candidate(
             name=name,
@@ -448,6 +471,15 @@ class Study:
             fingerprint=testbed_fingerprint(self._plan),
             not_run=self._plan.not_run,
         )
+
+
+def _assumed(split: TracedSplit, cluster: Cluster) -> PricedSplit:
+    """Return a split at costs that are assumed."""
+    here, weak = (
+        {name: roofline_by_place(each.graph, cluster) for name, each in graphs.items()}
+        for graphs in (split.graphs, split.weak)
+    )
+    return PricedSplit(traced=split, costs=here, weak_costs=weak)
 
 
 def _failures_in_words(candidates: Sequence[Candidate]) -> list[str]:

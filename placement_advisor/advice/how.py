@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.advice.listing import code_listing, tf_device
 from placement_advisor.advice.words import MOST_IN_ONE_LINE, placement_in_words
 from placement_advisor.analysis import HowToSplit
+from placement_advisor.candidates.batch_towers import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,12 @@ step = placement_advisor.place(step, "placements/{label}.json", *inputs)
 _PARALLEL = """import placement_advisor
 
 step = placement_advisor.make_parallel(step, {devices}, ratios={ratios}, inputs=inputs)
+"""
+_OVER_PAIRS = """import placement_advisor
+
+step = placement_advisor.make_parallel(
+    step, {groups}, ratios={ratios}, placement="placements/{label}.json", inputs=inputs
+)
 """
 _MIRRORED = """import tensorflow as tf
 
@@ -57,6 +64,24 @@ def how_to_split_batch(label: str, samples: Sequence[int], cluster: Cluster) -> 
     call = _PARALLEL.format(
         devices=json.dumps([tf_device(device.name, i) for i, device in enumerate(devices)]),
         ratios=list(samples),
+    )
+    return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
+
+
+def how_to_split_over_pairs(label: str, samples: Sequence[int], cluster: Cluster) -> HowToSplit:
+    """Return how to carry out a split of the batch over pairs of devices, the model within each."""
+    names = [device.name for device in cluster.devices]
+    pairs = [names[GROUP * i : GROUP * (i + 1)] for i in range(len(samples))]
+    each = ", ".join(f"{n} on {' and '.join(pair)}" for n, pair in zip(samples, pairs, strict=True))
+    words = (
+        f"of the {sum(samples)} samples of a batch {each}, every pair laid out as "
+        f"placements/{label}.json says; variables and their update on {' and '.join(pairs[0])}"
+    )
+    real = iter([tf_device(name, i) for i, name in enumerate(names)])
+    call = _OVER_PAIRS.format(
+        groups=json.dumps([[next(real) for _ in pair] for pair in pairs]),
+        ratios=list(samples),
+        label=label,
     )
     return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
 

@@ -44,6 +44,27 @@ class SplitGraph:
         device_of = {name: devices[replica or 0] for name, replica in replicas.items()}
         return Placement(label=label, family=self.family, device_of=device_of, rationale=rationale)
 
+    def laid_out(
+        self, within: Placement, groups: Sequence[Mapping[str, str]], *, label: str, rationale: str
+    ) -> Placement:
+        """Return the placement that lays every replica out on a group of devices of its own.
+
+        ``within`` places the unsplit step; a group has a device in place of each of its devices.
+        Shared ops are on the first group. What is in no trace sits beside the first op that it
+        reads.
+        """
+        inner: dict[str, str] = {}
+        device_of: dict[str, str] = {}
+        for op in placed_ops(self.graph):
+            name = op.name if op.variable is None else op.variable
+            if name in self.source:
+                inner[op.name] = within.device_of[self.source[name][1]]
+            else:
+                producers = (edge.producer for edge in self.graph.inputs_of(op.name))
+                inner[op.name] = next(inner[each] for each in producers if each in inner)
+            device_of[op.name] = groups[self.replica_of[name] or 0][inner[op.name]]
+        return Placement(label=label, family=self.family, device_of=device_of, rationale=rationale)
+
 
 def split_graph(
     whole: OpGraph,

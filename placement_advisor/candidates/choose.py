@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import alternating, single, towers
-from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
+from placement_advisor.candidates.families import BAD_ON_PURPOSE, PER_DEVICE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ALWAYS_RUN = frozenset({single.FAMILY, towers.FAMILY, alternating.FAMILY, *SPLITS})
+ALWAYS_RUN = frozenset({single.FAMILY, towers.FAMILY, alternating.FAMILY, *PER_DEVICE})
 # Predictions are off by a tenth and more (docs/cost-model.md), so the best by prediction alone is
 # not enough; and every candidate lengthens each round of the trial by its own steps.
 BEST_BY_PREDICTION = 3

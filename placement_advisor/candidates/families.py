@@ -10,6 +10,7 @@ from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates import (
     alternating,
     alternating_ops,
+    batch_towers,
     parameters_on_host,
     pipeline,
     single,
@@ -52,8 +53,11 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         alternating_ops.FAMILY: alternating_ops.propose,
     }
 )
-# Splits of the batch, which are of other graphs than the step's.
-SPLITS = (BATCH, MIRRORED)
+# Splits of the batch, which are of other graphs than the step's: a replica on each device, or on
+# each pair of them.
+PER_DEVICE = (BATCH, MIRRORED)
+PER_PAIR = (batch_towers.FAMILY,)
+SPLITS = (*PER_DEVICE, *PER_PAIR)
 # Families are laid out by rule; a search goes on from all of these.
 NAMES = (*FAMILIES, SEARCHED, *SPLITS)
 # They show what copies cost; nobody would want to use them.

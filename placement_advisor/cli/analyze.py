@@ -69,8 +69,8 @@ def analyze(
         typer.Option(
             metavar="A,B,C",
             help="Families to try, of towers, towers-forward-only, pipeline, parameters-on-host, "
-            "alternating, alternating-ops, searched, batch, mirrored. Default: all are predicted, "
-            "the best of them run. `single` always runs.",
+            "alternating, alternating-ops, searched, batch, mirrored, batch-towers. Default: all "
+            "are predicted, the best of them run. `single` always runs.",
         ),
     ] = None,
     ratios: Annotated[

@@ -1,7 +1,7 @@
 """What more devices do for throughput, at the same batch and at the same batch per device.
 
 *Strong scaling* keeps the global batch, so training stays what it is and step times compare. *Weak
-scaling* keeps the batch of each device: more samples a step, another training.
+scaling* keeps the batch of each replica: more samples a step, another training.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def scaling(analysis: Analysis) -> tuple[ScalingRow, ...]:
     whole = sum(splits[0].samples or ())
     return (
         _strong(BASELINE, 1, whole, alone),
-        *(_strong(_STRONG, len(c.samples or ()), whole, c) for c in splits),
+        *(_strong(_STRONG, _devices(c), whole, c) for c in splits),
         *(
             ScalingRow(
                 name=_WEAK,
                 candidate=c.name,
-                devices=len(c.samples or ()),
+                devices=_devices(c),
                 batch=len(c.samples or ()) * whole,
                 predicted_ns=c.weak_predicted_ns,
                 measured_ns=_median(c.weak_measured_ns),
@@ -70,6 +70,11 @@ def scaling_lines(analysis: Analysis) -> list[str]:
         "the same training, faster: strong scaling, which the verdict is about; more samples per "
         "second: weak scaling, whose larger batch wants another learning rate",
     ]
+
+
+def _devices(candidate: Candidate) -> int:
+    placement = candidate.placement
+    return len(set(placement.device_of.values())) if placement is not None else 0
 
 
 def _strong(name: str, devices: int, batch: int, candidate: Candidate) -> ScalingRow:

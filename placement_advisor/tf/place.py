@@ -78,17 +78,28 @@ def placed_step(
 
 
 def parallel_step(
-    step: Any, inputs: tuple[Any, ...], devices: Sequence[str], ratios: Sequence[float]
+    step: Any,
+    inputs: tuple[Any, ...],
+    groups: Sequence[Sequence[str]],
+    ratios: Sequence[float],
+    within: Placement | Path | None,
 ) -> Any:
     """Return the `tf.function` of replicas; see `placement_advisor.make_parallel`.
 
     Raises:
-        AdvisorError: the step cannot be traced, or its batch not be split.
+        AdvisorError: the step cannot be traced, or its batch not be split, or the placement within
+            groups does not fit.
     """
-    _check_parallel(devices, ratios)
+    devices = [device for group in groups for device in group]
+    _check_parallel(devices, groups, ratios)
     here = [short_name(device.name) for device in tf.config.list_logical_devices()]
     real = real_devices(devices, here, {})
     live = live_step(step, inputs)
+    layout: Placement | None = None
+    names: tuple[str, ...] = ("",)
+    if within is not None:
+        layout, names = _fitting(within, live.graph)
+    _check_groups(groups, layout, names)
     try:
         if live.loaded.batch_size is None:
             raise BatchSplitError("its inputs hold no batch")
@@ -96,20 +107,43 @@ def parallel_step(
     except BatchSplitError as error:
         message = f"make_parallel: {live.loaded.name}: {error.message}"
         raise BatchSplitError(message, hint=error.hint) from None
-    used = [real[device] for device in devices]
-    placement = split.graphs[BATCH].placed(used, label="make_parallel", rationale="")
+    graph, label = split.graphs[BATCH], "make_parallel"
+    if layout is None:
+        placement = graph.placed([real[device] for device in devices], label=label, rationale="")
+    else:
+        placed = [dict(zip(names, (real[d] for d in group), strict=True)) for group in groups]
+        placement = graph.laid_out(layout, placed, label=label, rationale="")
     run = _runner(live, split, split.specs, placement)
     return _taking_over(live, lambda given: run(split.divided(given)))
 
 
-def _check_parallel(devices: Sequence[str], ratios: Sequence[float]) -> None:
-    if len(devices) < 2:  # noqa: PLR2004 - what a split is
+def _check_parallel(
+    devices: Sequence[str], groups: Sequence[Sequence[str]], ratios: Sequence[float]
+) -> None:
+    if len(groups) < 2:  # noqa: PLR2004 - what a split is
         raise PlacementError("make_parallel needs two devices or more")
     twice = next((name for i, name in enumerate(devices) if name in devices[:i]), None)
     if twice is not None:
         raise PlacementError(f"make_parallel: {twice} is given twice")
-    if len(ratios) != len(devices):
-        raise PlacementError(f"make_parallel: {len(ratios)} ratios for {len(devices)} devices")
+    if len(ratios) != len(groups):
+        raise PlacementError(f"make_parallel: {len(ratios)} ratios for {len(groups)} devices")
+
+
+def _check_groups(
+    groups: Sequence[Sequence[str]], layout: Placement | None, names: Sequence[str]
+) -> None:
+    wrong = next((", ".join(group) for group in groups if len(group) != len(names)), None)
+    if wrong is None:
+        return
+    if layout is None:
+        raise PlacementError(
+            f"make_parallel: {wrong}: a share for several devices needs a placement",
+            hint="placement=... says what of the step goes where among them",
+        )
+    raise PlacementError(
+        f"make_parallel: {wrong}: the placement is for {', '.join(names)}",
+        hint="give as many devices for each share as the placement has",
+    )
 
 
 def _runner(

@@ -7,6 +7,7 @@ from split_steps import training, wiring_of_training
 from placement_advisor.batch_split.split_graph import SplitGraph, split_graph
 from placement_advisor.batch_split.wiring import Merge
 from placement_advisor.graph import Role
+from placement_advisor.placement import Placement, placed_ops
 
 
 def split(*shares: int) -> SplitGraph:
@@ -65,6 +66,30 @@ def test_the_weights_cross_to_each_other_replica_and_its_gradient_and_loss_come_
         ("replica_2/gradient/weighted", "a"),
         ("replica_2/loss/weighted", "a"),
     ]
+
+
+def test_each_replica_is_laid_out_on_a_group_as_the_unsplit_step_is():
+    found = split(2, 2)
+    within = Placement(
+        label="two",
+        family="two",
+        device_of={
+            op.name: "q" if op.name in ("product", "gradient") else "p"
+            for op in placed_ops(training(4))
+        },
+        rationale="",
+    )
+    groups = [{"p": "a", "q": "b"}, {"p": "c", "q": "d"}]
+    placement = found.laid_out(within, groups, label="even", rationale="why")
+    placement.check(found.graph, ("a", "b", "c", "d"))
+    device_of = placement.device_of
+    assert (placement.family, placement.label, placement.rationale) == ("batch", "even", "why")
+    assert [device_of[f"replica_{i}/product"] for i in (0, 1)] == ["b", "d"]
+    assert [device_of[f"replica_{i}/loss"] for i in (0, 1)] == ["a", "c"]
+    # What a replica does to its part is beside the part, what joins parts beside the first one's.
+    assert device_of["replica_1/gradient/weighted"] == "d"
+    assert device_of["replicas/gradient/merged"] == "b"
+    assert {device_of[n] for n in ("read", "update", "replicas/loss/merged")} == {"a"}
 
 
 def test_every_op_says_where_it_was_copied_from():

@@ -136,6 +136,60 @@ def test_elsewhere_a_split_batch_is_simulated(advisor: Callable[..., Ran], tmp_p
     assert batch["predicted"]["step_ns"] != single["predicted"]["step_ns"]
 
 
+TOWERS = """
+import keras
+import numpy as np
+
+keras.utils.set_random_seed(3)
+sides = [keras.Input((64,), name=f"in_{i}") for i in range(2)]
+towers = [keras.layers.Dense(96, activation="tanh", name=f"tower_{i}")(sides[i]) for i in (0, 1)]
+both = keras.layers.Dense(1, name="rating")(keras.layers.Concatenate()(towers))
+model = keras.Model(sides, both)
+model.compile("adam", "mse")
+random = np.random.default_rng(1)
+x = [random.normal(size=(24, 64)).astype("float32") for _ in sides]
+inputs = (x, np.ones((24, 1), "float32"))
+"""
+
+
+def test_on_four_devices_the_batch_goes_to_pairs_and_the_towers_of_each_to_its_devices(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(TOWERS)
+    words = ("--testbed", "logical-cpus", "--devices", "4", *FEW, "-q", "--json")
+    output = tmp_path / "out"
+    ran = advisor("analyze", str(model), "-o", str(output), "--candidates", "batch-towers", *words)
+    assert ran.code == 0, ran.err
+    analysis = json.loads(ran.out)
+    jsonschema.validate(analysis, load_schema("analysis"))
+    found = analysis["candidates"][1]
+    assert (found["name"], found["samples"], found["failure"]) == ("batch-towers", [12, 12], None)
+    assert found["predicted"]["step_ns"] > 0
+    assert all(time_ns > 0 for time_ns in found["predicted"]["compute_ns"].values())
+    assert len(found["predicted"]["compute_ns"]) == 4
+    # It ran, and computes what the step does.
+    assert found["measured"]["max_relative_difference"] <= RESULT_TOLERANCE
+    (strong,) = (row for row in analysis["scaling"] if row["name"] == "strong scaling")
+    assert (strong["devices"], strong["batch"]) == (4, 24)
+    layout = json.loads((output / "placements" / "batch-towers.json").read_text())
+    assert set(layout["devices"]) == {"cpu:0", "cpu:1"}
+
+
+def test_with_fewer_devices_or_no_towers_that_is_said(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(MODEL.format(layer=DENSE))
+    reasons = {2: "two pairs of devices are 4, and there are 2", 4: "no layer joins two"}
+    for devices, reason in reasons.items():
+        output = tmp_path / str(devices)
+        words = ("--no-run", "--devices", str(devices), "--candidates", "batch-towers", "-q")
+        ran = advisor("analyze", str(model), "-o", str(output), *words, *FEW)
+        assert ran.code == 0, ran.err
+        assert reason in (output / "report.md").read_text()
+
+
 def test_a_step_that_draws_random_numbers_stays_in_and_shows_how_far_it_is_off(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:

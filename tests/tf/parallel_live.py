@@ -10,9 +10,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 from live_steps import BATCH, STEPS_BY_NAME, Live, variables_of
-from placed_live import arguments, cpus, own_step, watched
+from placed_live import arguments, cpus, own_step, random_placement, watched
 
 import placement_advisor
+from placement_advisor.placement import Placement
+from placement_advisor.tf.place import live_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,14 +68,21 @@ LIVE: dict[str, Callable[[], Live]] = {
 }
 
 
-def run_both_ways(name: str, ratios: list[float]) -> dict[str, Any]:
-    """Run the same steps as they are and parallel."""
-    cpus(len(ratios))
-    devices = [f"CPU:{i}" for i in range(len(ratios))]
+def run_both_ways(name: str, ratios: list[float], seed: int | None = None) -> dict[str, Any]:
+    """Run the same steps as they are and parallel; with a seed, each share at random on a pair."""
+    groups = [f"CPU:{i}" for i in range(len(ratios))]
+    if seed is not None:
+        groups = [[f"CPU:{2 * i}", f"CPU:{2 * i + 1}"] for i in range(len(ratios))]
+    cpus(len(ratios) if seed is None else 2 * len(ratios))
     alone, live = LIVE[name](), LIVE[name]()
     own = own_step(alone)
     expected = [_numbers(own(*arguments(alone, batch))) for batch in alone.batches[:STEPS]]
-    step = placement_advisor.make_parallel(live.step, devices, ratios, inputs=live.batches[0])
+    layout = None
+    if seed is not None:
+        layout = random_placement(live_step(live.step, live.batches[0]).graph, seed)
+    step = placement_advisor.make_parallel(
+        live.step, groups, ratios, inputs=live.batches[0], placement=layout
+    )
     first, ran_on, _ = watched(lambda: step(*arguments(live, live.batches[0])))
     rest = [step(*arguments(live, batch)) for batch in live.batches[1:STEPS]]
     return {
@@ -139,9 +148,12 @@ REFUSED: dict[str, Callable[[], Any]] = {
 
 def refused(what: str) -> str:
     """Return the error that is raised for what cannot be split."""
-    cpus(2)
+    cpus(4 if "group" in what or "placement" in what else 2)
     x = np.random.default_rng(6).normal(size=(8, 4)).astype(np.float32)
     arguments: dict[str, Any] = {"fn": lambda x: _tower(x), "devices": TWO, "inputs": (x,)}
+    layout = random_placement(live_step(arguments["fn"], (x,)).graph, 1)
+    unknown = {"no op": "worker:0", "nor this": "worker:1"}
+    other = Placement(label="other", family="other", device_of=unknown, rationale="")
     changed = {
         "too many devices": {"devices": ("CPU:0", "CPU:1", "CPU:2")},
         "one device": {"devices": ("CPU:0",)},
@@ -149,6 +161,9 @@ def refused(what: str) -> str:
         "too many ratios": {"ratios": (1, 1, 1)},
         "no share": {"ratios": (1000, 1)},
         "zero": {"ratios": (1, 0)},
+        "groups alone": {"devices": (TWO, ("CPU:2", "CPU:3"))},
+        "one in a group": {"devices": (TWO, ("CPU:2",)), "placement": layout},
+        "another's placement": {"devices": (TWO, ("CPU:2", "CPU:3")), "placement": other},
         "tiny batch": {"inputs": (x[:1],)},
         "no batch": {"fn": lambda: tf.ones(3), "inputs": ()},
         "lone number": {"fn": lambda x: x + 1, "inputs": (tf.constant(1.0),)},

@@ -47,7 +47,7 @@ def run_both_ways(name: str, seed: int | None, folder: str) -> dict[str, Any]:
 
     live = STEPS_BY_NAME[name]()
     objects = variables_of(live)
-    placement = _placement(live_step(live.step, live.batches[0]).graph, seed)
+    placement = random_placement(live_step(live.step, live.batches[0]).graph, seed)
     path = Path(folder) / "placement.json"
     placement.save(path, live_step(live.step, live.batches[0]).graph, WORKERS)
     step = placement_advisor.place(live.step, path, *live.batches[0])
@@ -115,7 +115,7 @@ def old_function_fails() -> str:
     live = STEPS_BY_NAME["tape_step"]()
     live.step(*live.batches[0])
     graph = live_step(live.step, live.batches[0]).graph
-    placement_advisor.place(live.step, _placement(graph, None), *live.batches[0])
+    placement_advisor.place(live.step, random_placement(graph, None), *live.batches[0])
     return _error(lambda: live.step(*live.batches[0]))
 
 
@@ -201,7 +201,7 @@ def _error(call: Callable[[], Any]) -> str:
     return "no error"
 
 
-def _placement(graph: OpGraph, seed: int | None) -> Placement:
+def random_placement(graph: OpGraph, seed: int | None) -> Placement:
     return at_random(graph, WORKERS[1:] if seed is None else WORKERS, seed or 0)
 
 

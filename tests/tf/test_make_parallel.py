@@ -33,6 +33,23 @@ def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
     assert own <= set(found["ran on"]) <= own | {(f"replica_{i}", "CPU:0") for i in replicas}
 
 
+@pytest.mark.parametrize("ratios", [[1, 1], [3, 1]])
+@pytest.mark.parametrize("name", ["tape_step", "looked_up", "keras_step"])
+def test_each_share_is_laid_out_on_a_group_as_the_placement_says(
+    child: Child, name: str, ratios: list[float]
+) -> None:
+    found: Any = child.call("parallel_live:run_both_ways", name, ratios, 5, time_limit_s=_LIMIT_S)
+    assert isinstance(found, dict), found
+    for ours, theirs in zip(found["found"], found["expected"], strict=True):
+        assert ours == pytest.approx(theirs, rel=TOLERANCE, abs=TOLERANCE)
+    assert max(found["differences"]) <= TOLERANCE
+    assert found["moved"] > 100 * TOLERANCE
+    own = {("replica_0", "CPU:0"), ("replica_0", "CPU:1")}
+    own |= {("replica_1", "CPU:2"), ("replica_1", "CPU:3")}
+    looked_up = {("replica_1", "CPU:0"), ("replica_1", "CPU:1")}
+    assert own <= set(found["ran on"]) <= own | looked_up
+
+
 def test_a_function_without_training_has_its_outputs_put_together(child: Child) -> None:
     assert child.call("parallel_live:predictions", [2, 1, 1], time_limit_s=_LIMIT_S) <= 1e-6
 
@@ -66,6 +83,9 @@ def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
         ("too many ratios", "3 ratios for 2 devices"),
         ("no share", "share of device 1 in a batch of 8 rounds to no sample"),
         ("zero", "0 of 1:0 is not a positive number"),
+        ("groups alone", "CPU:0, CPU:1: a share for several devices needs a placement"),
+        ("one in a group", "CPU:2: the placement is for worker:0, worker:1"),
+        ("another's placement", "made for another graph"),
         ("tiny batch", "a batch of 1 has less than one sample for each of 2 devices"),
     ],
 )
