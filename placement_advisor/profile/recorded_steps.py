@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from placement_advisor.intervals import Interval
-    from placement_advisor.profile.xplane import Event, Plane, StatValue
+    from placement_advisor.profile.space_file import StatValue
+    from placement_advisor.profile.xplane import Event, Plane
 
 STEPS_LINE = "Steps"
 _DEVICE_PLANE = "/device:"

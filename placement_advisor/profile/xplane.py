@@ -1,34 +1,26 @@
 """Read and write the profiler's XSpace files with the protobuf runtime alone.
 
-Times are absolute nanoseconds. The profiler writes each line relative to the moment at which
-profiling began and keeps that moment in the plane "Task Environment"; a line that already counts
-from the epoch, or a file without that plane, is taken as it stands. Times below a nanosecond are
-cut off. Left out: the fields that only viewers use (display names, ids of planes, metadata of
-event names) and aggregated events, which have a count in place of a time.
+All of it in memory as objects: for profiles of this program's own, which are small. `space_file`
+says what is read.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import DecodeError
-
-from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.space_file import PROFILE_START, TASK_PLANE, SpaceFile
 from placement_advisor.profile.xplane_schema import new_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-StatValue = int | float | str | bytes
+    from placement_advisor.profile.space_file import StatValue, StoredLine, StoredPlane
 
-TASK_PLANE = "Task Environment"
-PROFILE_START = "profile_start_time"
 PROFILE_STOP = "profile_stop_time"
 
-# Nanoseconds since the epoch passed 10^18 in 2001; no machine has been up for 30 years.
-_FIRST_ABSOLUTE_NS = 10**18
 _PS_PER_NS = 1_000
 _INT64_MAX = 2**63 - 1
 
@@ -72,18 +64,8 @@ def read_planes(path: Path) -> tuple[Plane, ...]:
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
     """
-    space = new_space()
-    try:
-        space.ParseFromString(path.read_bytes())
-    except OSError as error:
-        raise AdvisorError(f"cannot read the profile {path}: {error.strerror}") from error
-    except DecodeError as error:
-        raise AdvisorError(f"the profile {path} is corrupt: {error}") from error
-    if not space.planes:
-        raise AdvisorError(f"the profile {path} is corrupt: it holds no plane")
-    tasks = [_plane(plane, 0) for plane in space.planes if plane.name == TASK_PLANE]
-    base_ns = _profile_start_ns(tasks)
-    return tuple(_plane(plane, base_ns) for plane in space.planes)
+    with SpaceFile(path) as file:
+        return tuple(_plane(file, plane) for plane in file.planes)
 
 
 def write_planes(path: Path, planes: Iterable[Plane]) -> None:
@@ -108,49 +90,27 @@ def _profile_start_ns(planes: Iterable[Plane]) -> int:
     return 0
 
 
-def _plane(plane: Any, base_ns: int) -> Plane:
-    stat_names = {key: metadata.name for key, metadata in plane.stat_metadata.items()}
-    event_names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
-    return Plane(
-        name=plane.name,
-        lines=tuple(_line(line, event_names, stat_names, base_ns) for line in plane.lines),
-        stats=_stats(plane.stats, stat_names),
-    )
+def _plane(file: SpaceFile, plane: StoredPlane) -> Plane:
+    lines = tuple(_line(file, plane, line) for line in plane.lines)
+    return Plane(name=plane.name, lines=lines, stats=plane.stats)
 
 
-def _line(
-    line: Any, event_names: Mapping[int, str], stat_names: Mapping[int, str], base_ns: int
-) -> Line:
-    line_ns = line.timestamp_ns
-    if line_ns < _FIRST_ABSOLUTE_NS:
-        line_ns += base_ns
-    events = []
-    for event in line.events:
-        if event.HasField("num_occurrences"):
-            continue
-        start_ps = event.offset_ps
-        start_ns = start_ps // _PS_PER_NS
-        events.append(
-            Event(
-                name=event_names.get(event.metadata_id, ""),
-                start_ns=line_ns + start_ns,
-                duration_ns=(start_ps + event.duration_ps) // _PS_PER_NS - start_ns,
-                stats=_stats(event.stats, stat_names),
-            )
+def _line(file: SpaceFile, plane: StoredPlane, line: StoredLine) -> Line:
+    found = file.events(plane, line, of_all=set(plane.stat_names.values()))
+    stats: defaultdict[int, dict[str, StatValue]] = defaultdict(dict)
+    for place, name, value in found.stats:
+        stats[place][name] = value
+    columns = (found.name.tolist(), found.start_ns.tolist(), found.duration_ns.tolist())
+    events = tuple(
+        Event(
+            name=plane.event_names.get(name, ""),
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            stats=stats.get(place, {}),
         )
-    return Line(name=line.name, id=line.id, events=tuple(events))
-
-
-def _stats(stats: Any, names: Mapping[int, str]) -> dict[str, StatValue]:
-    values: dict[str, StatValue] = {}
-    for stat in stats:
-        kind = stat.WhichOneof("value")
-        if kind is None:
-            continue
-        value = getattr(stat, kind)
-        name = names.get(stat.metadata_id, "")
-        values[name] = names.get(value, "") if kind == "ref_value" else value
-    return values
+        for place, (name, start_ns, duration_ns) in enumerate(zip(*columns, strict=True))
+    )
+    return Line(name=line.name, id=line.id, events=events)
 
 
 def _write_plane(message: Any, number: int, plane: Plane, base_ns: int) -> None:

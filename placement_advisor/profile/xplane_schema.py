@@ -81,7 +81,16 @@ _SCHEMA: Mapping[str, tuple[tuple[str, int, str], ...]] = {
 
 def new_space() -> Any:
     """Return an empty XSpace message."""
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.XSpace"))()
+    return _new("XSpace")
+
+
+def new_plane() -> Any:
+    """Return an empty XPlane message."""
+    return _new("XPlane")
+
+
+def _new(name: str) -> Any:
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))()
 
 
 @cache

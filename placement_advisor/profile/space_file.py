@@ -1,0 +1,260 @@
+"""An XSpace file, read plane by plane and line by line: only what is looked at is in memory.
+
+Times are absolute nanoseconds. The profiler writes each line relative to the moment at which
+profiling began and keeps that moment in the plane "Task Environment"; a line that already counts
+from the epoch, or a file without that plane, is taken as it stands. Times below a nanosecond are
+cut off. Left out: the fields that only viewers use (display names, ids of planes, metadata of
+event names) and aggregated events, which have a count in place of a time.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.event_columns import (
+    CORRUPT,
+    LENGTH,
+    STAT_BYTES,
+    STAT_DOUBLE,
+    STAT_REFERENCE,
+    STAT_TEXT,
+    STAT_UINT,
+    decode_events,
+    line_facts,
+    next_field,
+)
+from placement_advisor.profile.xplane_schema import new_plane
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Bytes = NDArray[np.uint8]
+    Ints = NDArray[np.int64]
+
+StatValue = int | float | str | bytes
+
+TASK_PLANE = "Task Environment"
+PROFILE_START = "profile_start_time"
+
+# Nanoseconds since the epoch passed 10^18 in 2001; no machine has been up for 30 years.
+_FIRST_ABSOLUTE_NS = 10**18
+_SPACE_PLANES, _PLANE_LINES = 1, 3
+_UINT64 = 2**64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLine:
+    """One thread of a host or one stream of a GPU; its events are still in the file."""
+
+    name: str
+    id: int
+    start_ns: int
+    event_count: int
+    place: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPlane:
+    """One host or device, or facts about the profile as a whole; names go by their ids."""
+
+    name: str
+    lines: tuple[StoredLine, ...]
+    stats: Mapping[str, StatValue]
+    event_names: Mapping[int, str]
+    stat_names: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """The events of a line as columns; times count from the epoch.
+
+    ``name`` is an id of the plane's ``event_names``; ``key`` is `NO_KEY` where an event has none.
+    ``stats`` are those that were asked for: the place of the event, the stat's name and its value.
+    ``damaged`` events, which have no sensible time, are left out.
+    """
+
+    name: Ints
+    start_ns: Ints
+    duration_ns: Ints
+    key: Ints
+    damaged: int
+    stats: tuple[tuple[int, str, StatValue], ...]
+
+
+class SpaceFile:
+    """An XSpace file that is open for reading; use it in a ``with`` statement."""
+
+    def __init__(self, path: Path) -> None:
+        """Map the file into memory and find its planes.
+
+        Raises:
+            AdvisorError: the file cannot be read, is corrupt, or holds no plane.
+        """
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                size = path.stat().st_size
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+        except OSError as error:
+            raise AdvisorError(f"cannot read the profile {path}: {error.strerror}") from error
+        data = np.frombuffer(self._map or b"", np.uint8)
+        self._data: Bytes = data
+        self.planes = tuple(self._planes())
+        if not self.planes:
+            raise self._corrupt("it holds no plane")
+        self._base_ns = next(
+            (
+                start_ns
+                for plane in self.planes
+                if plane.name == TASK_PLANE
+                and isinstance(start_ns := plane.stats.get(PROFILE_START), int)
+            ),
+            0,
+        )
+
+    def __enter__(self) -> SpaceFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the file."""
+        self._data = np.empty(0, np.uint8)
+        if self._map is not None:
+            self._map.close()
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        return len(self._data)
+
+    def events(
+        self,
+        plane: StoredPlane,
+        line: StoredLine,
+        *,
+        key: str | None = None,
+        of_all: Collection[str] = (),
+        of_named: Collection[str] = (),
+        named: Collection[int] = (),
+    ) -> Events:
+        """Read the events of a line, with the stats that are asked for.
+
+        ``key`` is a stat with numbers that becomes a column. Stats ``of_all`` are read of all
+        events, those ``of_named`` only of events whose name's id is among ``named``.
+
+        Raises:
+            AdvisorError: the line is corrupt.
+        """
+        wanted = {*of_all, *of_named}
+        ids = sorted(stat for stat, name in plane.stat_names.items() if name in wanted)
+        found = decode_events(
+            self._data,
+            *line.place,
+            line.event_count,
+            next((stat for stat, name in plane.stat_names.items() if name == key), 0),
+            np.array(ids, np.int64),
+            np.array([plane.stat_names[stat] in of_all for stat in ids], np.bool_),
+            np.array(sorted(named), np.int64),
+        )
+        if found is None:
+            raise self._corrupt(f"the line {line.name!r} of {plane.name!r} holds no events")
+        names = np.array([plane.stat_names[stat] for stat in ids], object)
+        return Events(
+            name=found.name,
+            start_ns=found.start_ns + self._line_start_ns(line),
+            duration_ns=found.duration_ns,
+            key=found.key,
+            damaged=found.damaged,
+            stats=tuple(
+                (int(event), str(names[place]), self._value(plane, field, value, length))
+                for event, place, field, value, length in found.stats.tolist()
+            ),
+        )
+
+    def _line_start_ns(self, line: StoredLine) -> int:
+        is_relative = line.start_ns < _FIRST_ABSOLUTE_NS
+        return line.start_ns + (self._base_ns if is_relative else 0)
+
+    def _value(self, plane: StoredPlane, field: int, value: int, length: int) -> StatValue:
+        if field == STAT_REFERENCE:
+            return plane.stat_names.get(value, "")
+        if field in (STAT_TEXT, STAT_BYTES, STAT_DOUBLE):
+            stored = self._data[value : value + length].tobytes()
+            if field == STAT_TEXT:
+                return stored.decode("utf-8", "replace")
+            return stored if field == STAT_BYTES else float(struct.unpack("<d", stored)[0])
+        return value % _UINT64 if field == STAT_UINT else value
+
+    def _planes(self) -> Iterator[StoredPlane]:
+        for number, wire, start, end in self._fields(0, len(self._data)):
+            if number == _SPACE_PLANES and wire == LENGTH:
+                yield self._plane(start, end)
+
+    def _plane(self, start: int, end: int) -> StoredPlane:
+        lines = []
+        rest = bytearray()
+        before = start
+        for number, wire, value, after in self._fields(start, end):
+            if number == _PLANE_LINES and wire == LENGTH:
+                lines.append(self._line(value, after))
+            else:
+                rest += self._data[before:after].tobytes()
+            before = after
+        message = new_plane()
+        try:
+            message.ParseFromString(bytes(rest))
+        except DecodeError as error:
+            raise self._corrupt(str(error)) from error
+        stat_names = {key: metadata.name for key, metadata in message.stat_metadata.items()}
+        return StoredPlane(
+            name=message.name,
+            lines=tuple(lines),
+            stats=message_stats(message.stats, stat_names),
+            event_names={key: metadata.name for key, metadata in message.event_metadata.items()},
+            stat_names=stat_names,
+        )
+
+    def _line(self, start: int, end: int) -> StoredLine:
+        line_id, start_ns, name_at, name_end, count = line_facts(self._data, start, end)
+        if count == CORRUPT:
+            raise self._corrupt(f"a line ends within a field, at byte {end}")
+        return StoredLine(
+            name=self._data[name_at:name_end].tobytes().decode("utf-8", "replace"),
+            id=line_id,
+            start_ns=start_ns,
+            event_count=count,
+            place=(start, end),
+        )
+
+    def _fields(self, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+        while at < end:
+            number, wire, value, after = next_field(self._data, at, end)
+            if after == CORRUPT:
+                raise self._corrupt(f"there is no field at byte {at}")
+            yield number, wire, value, after
+            at = after
+
+    def _corrupt(self, what: str) -> AdvisorError:
+        return AdvisorError(f"the profile {self.path} is corrupt: {what}")
+
+
+def message_stats(stats: Iterable[Any], names: Mapping[int, str]) -> dict[str, StatValue]:
+    """Return the values of stats by name, those that refer to a text resolved to it."""
+    values: dict[str, StatValue] = {}
+    for stat in stats:
+        kind = stat.WhichOneof("value")
+        if kind is None:
+            continue
+        value = getattr(stat, kind)
+        name = names.get(stat.metadata_id, "")
+        values[name] = names.get(value, "") if kind == "ref_value" else value
+    return values
