@@ -48,8 +48,12 @@ PROFILE_START = "profile_start_time"
 
 # Nanoseconds since the epoch passed 10^18 in 2001; no machine has been up for 30 years.
 _FIRST_ABSOLUTE_NS = 10**18
+# Decades from now; sums of what is later could overflow.
+_LAST_NS = 2**61
 _SPACE_PLANES, _PLANE_LINES = 1, 3
 _UINT64 = 2**64
+# Rows that are Python's at a time.
+_CHUNK = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +83,8 @@ class Events:
     """The events of a line as columns; times count from the epoch.
 
     ``name`` is an id of the plane's ``event_names``; ``key`` is `NO_KEY` where an event has none.
-    ``stats`` are those that were asked for: the place of the event, the stat's name and its value.
-    ``damaged`` events, which have no sensible time, are left out.
+    ``stats`` are those that were asked for, `SpaceFile.values` has what they are; ``stat_names``
+    are theirs. ``damaged`` events, which have no sensible time, are left out.
     """
 
     name: Ints
@@ -88,7 +92,8 @@ class Events:
     duration_ns: Ints
     key: Ints
     damaged: int
-    stats: tuple[tuple[int, str, StatValue], ...]
+    stats: Ints
+    stat_names: tuple[str, ...]
 
 
 class SpaceFile:
@@ -167,22 +172,28 @@ class SpaceFile:
         )
         if found is None:
             raise self._corrupt(f"the line {line.name!r} of {plane.name!r} holds no events")
-        names = np.array([plane.stat_names[stat] for stat in ids], object)
         return Events(
             name=found.name,
             start_ns=found.start_ns + self._line_start_ns(line),
             duration_ns=found.duration_ns,
             key=found.key,
             damaged=found.damaged,
-            stats=tuple(
-                (int(event), str(names[place]), self._value(plane, field, value, length))
-                for event, place, field, value, length in found.stats.tolist()
-            ),
+            stats=found.stats,
+            stat_names=tuple(plane.stat_names[stat] for stat in ids),
         )
+
+    def values(self, plane: StoredPlane, events: Events) -> Iterator[tuple[int, str, StatValue]]:
+        """Yield the stats of events: the place of the event, the stat's name and its value."""
+        for start in range(0, len(events.stats), _CHUNK):
+            for event, place, kind, value, length in events.stats[start : start + _CHUNK].tolist():
+                yield event, events.stat_names[place], self._value(plane, kind, value, length)
 
     def _line_start_ns(self, line: StoredLine) -> int:
         is_relative = line.start_ns < _FIRST_ABSOLUTE_NS
-        return line.start_ns + (self._base_ns if is_relative else 0)
+        start_ns = line.start_ns + (self._base_ns if is_relative else 0)
+        if abs(start_ns) > _LAST_NS:
+            raise self._corrupt(f"the line {line.name!r} begins at {start_ns} ns")
+        return start_ns
 
     def _value(self, plane: StoredPlane, field: int, value: int, length: int) -> StatValue:
         if field == STAT_REFERENCE:

@@ -9,7 +9,8 @@ from placement_advisor.profile.copies import CopyKind, copy_kind, destination
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.profile.xplane import Event, Plane
+    from placement_advisor.profile.space_file import StoredLine
+    from placement_advisor.profile.xplane import Event, Line, Plane
 
 UNKNOWN_END = "unknown"
 
@@ -19,20 +20,29 @@ _STREAM = "Stream"
 _FIRST_DERIVED_LINE = 0xDEADBEEF
 _32_BITS = 0xFFFFFFFF
 # Details are shorter; more would be a damaged file.
-_MAX_DETAILS_CHARS = 200
+MAX_DETAILS_CHARS = 200
 
 
 def stream_events(plane: Plane) -> Iterator[Event]:
     """Yield the events of a GPU's streams, without those that XProf derives from them."""
     for line in plane.lines:
-        derived = (line.id & _32_BITS) >= _FIRST_DERIVED_LINE
-        if line.name.startswith(_STREAM) and not derived:
+        if is_stream(line):
             yield from line.events
+
+
+def is_stream(line: Line | StoredLine) -> bool:
+    """Return whether a line of a GPU's plane lists what the GPU did."""
+    return line.name.startswith(_STREAM) and not is_derived(line)
+
+
+def is_derived(line: Line | StoredLine) -> bool:
+    """Return whether XProf made the line of others."""
+    return (line.id & _32_BITS) >= _FIRST_DERIVED_LINE
 
 
 def copy_details(event: Event) -> str:
     """Return what CUPTI says about a copy, empty for what is none."""
-    return str(event.stats.get("memcpy_details", ""))[:_MAX_DETAILS_CHARS]
+    return str(event.stats.get("memcpy_details", ""))[:MAX_DETAILS_CHARS]
 
 
 def copy_direction(event: Event, number: int) -> CopyKind | None:

@@ -98,7 +98,7 @@ def _plane(file: SpaceFile, plane: StoredPlane) -> Plane:
 def _line(file: SpaceFile, plane: StoredPlane, line: StoredLine) -> Line:
     found = file.events(plane, line, of_all=set(plane.stat_names.values()))
     stats: defaultdict[int, dict[str, StatValue]] = defaultdict(dict)
-    for place, name, value in found.stats:
+    for place, name, value in file.values(plane, found):
         stats[place][name] = value
     columns = (found.name.tolist(), found.start_ns.tolist(), found.duration_ns.tolist())
     events = tuple(

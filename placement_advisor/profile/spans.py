@@ -1,0 +1,77 @@
+"""Sums over very many spans of time, as arrays; `intervals` does the same for a few.
+
+Spans are two arrays, starts and ends in ns. *Disjoint* spans are in order, do not overlap, and have
+a length each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+
+class Spans(NamedTuple):
+    """Starts and ends."""
+
+    start: Ints
+    end: Ints
+
+
+NO_SPANS = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(parts: Iterable[Spans]) -> Spans:
+    """Return the disjoint spans that cover what any of these covers."""
+    found = [part for part in parts if len(part.start)]
+    if not found:
+        return NO_SPANS
+    start = np.concatenate([part.start for part in found])
+    end = np.concatenate([part.end for part in found])
+    if (np.diff(start) < 0).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
+    first = np.ones(len(start), np.bool_)
+    np.greater(start[1:], reach[:-1], out=first[1:])
+    begins = np.flatnonzero(first)
+    last = np.append(begins[1:], len(start)) - 1
+    begin, reach = start[begins], reach[last]
+    has_length = reach > begin
+    return Spans(begin[has_length], reach[has_length])
+
+
+def length(disjoint: Spans) -> int:
+    """Return the length of disjoint spans together."""
+    return int((disjoint.end - disjoint.start).sum())
+
+
+def length_before(disjoint: Spans, moments: Ints) -> Ints:
+    """Return how much of disjoint spans lies before each moment."""
+    done = np.concatenate([[0], np.cumsum(disjoint.end - disjoint.start)])
+    begun = np.searchsorted(disjoint.start, moments, side="right")
+    last = np.maximum(begun - 1, 0)
+    if not len(disjoint.start):
+        return np.zeros(len(moments), np.int64)
+    inside = np.clip(moments, disjoint.start[last], disjoint.end[last]) - disjoint.start[last]
+    found: Ints = np.where(begun > 0, done[last] + inside, 0)
+    return found
+
+
+def outside(spans: Spans, cover: Spans) -> Spans:
+    """Return what of disjoint spans lies outside of other disjoint spans."""
+    cuts = np.unique(np.concatenate([spans.start, spans.end, cover.start, cover.end]))
+    kept = _contain(spans, cuts[:-1]) & ~_contain(cover, cuts[:-1])
+    return union([Spans(cuts[:-1][kept], cuts[1:][kept])])
+
+
+def _contain(disjoint: Spans, moments: Ints) -> NDArray[np.bool_]:
+    begun = np.searchsorted(disjoint.start, moments, side="right")
+    return begun > np.searchsorted(disjoint.end, moments, side="right")

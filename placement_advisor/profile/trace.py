@@ -1,0 +1,174 @@
+"""What devices did in a recorded profile, whatever wrote it: spans by use, copies, and rows.
+
+A *use* is what a device's time goes to: compute, copies of several kinds, collectives. Copies keep
+who sent what to whom; of all else only the spans and the rows of the activity table are kept, so
+that a profile of millions of kernels stays small.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from placement_advisor.profile.copies import CopyKind
+from placement_advisor.profile.spans import Spans, union
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+# The size of a copy that does not give it.
+UNKNOWN_BYTES = -1
+
+
+class Use(StrEnum):
+    """What time of a device goes to; the value is its column in reports."""
+
+    COMPUTE = "compute"
+    PEER = "PtoP"
+    HOST = "host copies"
+    WITHIN = "DtoD in card"
+    COLLECTIVE = "collectives"
+    UNCLASSIFIED = "unclassified"
+
+
+USE_OF: Mapping[CopyKind | None, Use] = {
+    None: Use.COMPUTE,
+    CopyKind.PEER: Use.PEER,
+    CopyKind.HOST_TO_DEVICE: Use.HOST,
+    CopyKind.DEVICE_TO_HOST: Use.HOST,
+    CopyKind.HOST_TO_HOST: Use.HOST,
+    CopyKind.DEVICE_TO_DEVICE: Use.WITHIN,
+    CopyKind.COLLECTIVE: Use.COLLECTIVE,
+    CopyKind.UNCLASSIFIED: Use.UNCLASSIFIED,
+}
+
+
+class Route(NamedTuple):
+    """Whence, whither, and how something was copied."""
+
+    source: str
+    target: str
+    kind: CopyKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """All copies on one route, in order of the profile; ``tensor`` are places among ``tensors``.
+
+    A size that the profile does not give is `UNKNOWN_BYTES`, a tensor that it does not name -1.
+    """
+
+    spans: Spans
+    size_bytes: Ints
+    tensor: Ints
+
+
+@dataclass(slots=True)
+class Row:
+    """One row of the activity table: how often, and how long in all, at least and at most."""
+
+    calls: int = 0
+    total_ns: int = 0
+    min_ns: int = 0
+    max_ns: int = 0
+
+    def add(self, calls: int, total_ns: int, min_ns: int, max_ns: int) -> None:
+        """Count some more runs, at least one."""
+        self.min_ns = min(self.min_ns, min_ns) if self.calls else min_ns
+        self.max_ns = max(self.max_ns, max_ns)
+        self.calls += calls
+        self.total_ns += total_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A recorded profile.
+
+    ``uses`` has the disjoint spans of each device by use, ``copied`` the copies by route,
+    ``rows`` those of the activity table by name and use. ``step_starts`` cut the time of devices
+    into steps; there is one moment more than steps, none if the profile shows no steps.
+    ``notes`` are what a reader should know.
+    """
+
+    path: str
+    devices: tuple[str, ...]
+    uses: Mapping[str, Mapping[Use, Spans]]
+    copied: Mapping[Route, Copied]
+    tensors: tuple[str, ...]
+    rows: Mapping[tuple[str, Use], Row]
+    step_starts: tuple[int, ...]
+    steps_from: str
+    notes: tuple[str, ...] = ()
+
+
+class TraceBuilder:
+    """A trace in the making."""
+
+    def __init__(self) -> None:
+        self.notes: dict[str, None] = {}
+        self._devices: dict[str, None] = {}
+        self._uses: defaultdict[tuple[str, Use], list[Spans]] = defaultdict(list)
+        self._copied: defaultdict[Route, list[Copied]] = defaultdict(list)
+        self._tensors: dict[str, int] = {}
+        self._rows: defaultdict[tuple[str, Use], Row] = defaultdict(Row)
+
+    def device(self, name: str) -> None:
+        """Add a device that may have done nothing."""
+        self._devices.setdefault(name)
+
+    def used(self, device: str, use: Use, spans: Spans) -> None:
+        """Add what a device spent on a use."""
+        self._uses[device, use].append(union([spans]))
+
+    def row(self, name: str, use: Use) -> Row:
+        """Return a row of the activity table, to add runs to."""
+        return self._rows[name, use]
+
+    def tensor(self, name: str | None) -> int:
+        """Return the place of a tensor among the trace's, -1 for none."""
+        return -1 if name is None else self._tensors.setdefault(name, len(self._tensors))
+
+    def copies(self, route: Route, copied: Copied) -> None:
+        """Add copies on a route; both ends are busy with them if they are devices."""
+        self._copied[route].append(copied)
+        for end in dict.fromkeys((route.source, route.target)):
+            if end in self._devices:
+                self.used(end, USE_OF[route.kind], copied.spans)
+
+    def build(self, path: str, step_starts: Sequence[int], steps_from: str) -> Trace:
+        """Return the trace."""
+        return Trace(
+            path=path,
+            devices=tuple(self._devices),
+            uses={
+                device: {use: union(self._uses.get((device, use), ())) for use in Use}
+                for device in self._devices
+            },
+            copied={route: _joined(parts) for route, parts in sorted(self._copied.items())},
+            tensors=tuple(self._tensors),
+            rows=dict(self._rows),
+            step_starts=tuple(step_starts),
+            steps_from=steps_from,
+            notes=tuple(self.notes),
+        )
+
+
+def _joined(parts: Sequence[Copied]) -> Copied:
+    if len(parts) == 1:
+        return parts[0]
+    return Copied(
+        spans=Spans(
+            np.concatenate([part.spans.start for part in parts]),
+            np.concatenate([part.spans.end for part in parts]),
+        ),
+        size_bytes=np.concatenate([part.size_bytes for part in parts]),
+        tensor=np.concatenate([part.tensor for part in parts]),
+    )
