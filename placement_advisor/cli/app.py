@@ -16,6 +16,7 @@ from placement_advisor.cli.calibrate import calibrate
 from placement_advisor.cli.doctor import doctor
 from placement_advisor.cli.explain import explain
 from placement_advisor.cli.graph import graph
+from placement_advisor.cli.profile import profile
 from placement_advisor.cli.search import search
 from placement_advisor.cli.simulate import simulate
 from placement_advisor.cli.trace import trace
@@ -44,6 +45,7 @@ app.command()(simulate)
 app.command()(search)
 app.command()(verify)
 app.command()(balance)
+app.command()(profile)
 app.command()(calibrate)
 app.command()(doctor)
 app.command()(explain)

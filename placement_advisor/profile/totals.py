@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.profile.trace import Copied, Route, Trace
+    from placement_advisor.profile.xprof_overview import XprofOverview
 
     Ints = NDArray[np.int64]
 
@@ -114,6 +115,14 @@ class ProfileTotals:
         busy_ns = sum(amount.time_ns for d in self.devices for amount in d.total.values())
         unknown_ns = sum(d.total[Use.UNCLASSIFIED].time_ns for d in self.devices)
         return unknown_ns / busy_ns if busy_ns else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadProfile:
+    """What a profile says, and what XProf's overview says of it, None if that was not to be had."""
+
+    totals: ProfileTotals
+    xprof: XprofOverview | None
 
 
 def totals_of(trace: Trace) -> ProfileTotals:

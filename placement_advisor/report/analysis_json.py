@@ -35,6 +35,7 @@ SCHEMA_NAMES = (
     "search",
     "verification",
     "balance",
+    "profile",
     "calibration",
     "doctor",
 )

@@ -102,7 +102,7 @@ def activities(analysis: Analysis) -> Iterable[str]:
             continue
         rows = [
             [f"**{escape(cell)}**" if row.is_copy else escape(cell) for cell in row.cells]
-            for row in activity_rows(profile, REPORT_ACTIVITIES)
+            for row in activity_rows(profile.activities, REPORT_ACTIVITIES)
         ]
         yield (
             f"**{escape(candidate.name)}**: compute {format_share(1 - share)}, copies "

@@ -205,10 +205,12 @@ def copy_share(profile: StepProfile) -> float | None:
     return copies / total if total else None
 
 
-def activity_rows(profile: StepProfile, top: int = TOP_ACTIVITIES) -> tuple[ActivityRow, ...]:
+def activity_rows(
+    activities: Sequence[Activity], top: int = TOP_ACTIVITIES
+) -> tuple[ActivityRow, ...]:
     """Return the costliest activities as nvprof printed them, and every copy below those."""
-    total = sum(activity.total_ns for activity in profile.activities) or 1
-    ordered = sorted(profile.activities, key=lambda a: (-a.total_ns, a.name))
+    total = sum(activity.total_ns for activity in activities) or 1
+    ordered = sorted(activities, key=lambda a: (-a.total_ns, a.name))
     return tuple(
         _activity_row(activity, total)
         for place, activity in enumerate(ordered)

@@ -245,7 +245,7 @@ def _activities(name: str, profile: StepProfile) -> Group:
     for column in ACTIVITY_HEADINGS[:-1]:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column(ACTIVITY_HEADINGS[-1], no_wrap=True, overflow="ellipsis")
-    for row in activity_rows(profile):
+    for row in activity_rows(profile.activities):
         table.add_row(
             *(Text(one_line(cell)) for cell in row.cells),
             style=_COPY_STYLE if row.is_copy else None,

@@ -57,7 +57,7 @@ def test_activities_are_the_costliest_and_every_copy_below_them() -> None:
         _activity("Relu", 100),
         _activity("Conv2D", 290),
     )
-    rows = activity_rows(profile, top=2)
+    rows = activity_rows(profile.activities, top=2)
     assert [row.cells[-1] for row in rows] == ["MatMul", "Conv2D", "small copy"]
     assert [row.is_copy for row in rows] == [False, False, True]
     assert rows[0].cells == ("60.00%", "600 ns", "2", "300 ns", "1 ns", "600 ns", "MatMul")

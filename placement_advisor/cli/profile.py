@@ -1,0 +1,75 @@
+"""`advisor profile`: where the time of devices went in a recorded profile. Needs no TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotation
+from typing import Annotated
+
+import typer
+
+from placement_advisor.cli.progress import progress
+from placement_advisor.cli.source_options import Quiet  # noqa: TC001 - typer reads it
+
+
+class Format(StrEnum):
+    """How to write it."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+def profile(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="A TensorBoard log folder (its newest run), a run, or an .xplane.pb file.",
+        ),
+    ],
+    form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TEXT,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write it here instead of to stdout.")
+    ] = None,
+    xprof: Annotated[
+        bool,
+        typer.Option("--xprof/--no-xprof", help="Say beside it what XProf's overview says."),
+    ] = True,
+    quiet: Quiet = False,
+) -> None:
+    """Say what a recorded profile's time went to: compute, copies and between whom, idle."""
+    from contextlib import ExitStack
+
+    from placement_advisor.output_file import output_file
+    from placement_advisor.profile_file import profile_file
+
+    with ExitStack() as stack:
+        put = None
+        if output is not None:
+            put = stack.enter_context(output_file(output, option="-o", read=path))
+        watcher = stack.enter_context(progress(quiet=quiet))
+        read = profile_file(path, ask_xprof=xprof, watcher=watcher)
+        if as_json or form is Format.JSON:
+            from placement_advisor.report.profile_json import profile_as_json
+
+            text = json.dumps(profile_as_json(read), indent=2, ensure_ascii=False) + "\n"
+        elif form is Format.MARKDOWN:
+            from placement_advisor.report.profile_markdown import profile_as_markdown
+
+            text = profile_as_markdown(read)
+        else:
+            from placement_advisor.report.profile_text import render_profile
+
+            text = render_profile(read)
+        if put is None:
+            sys.stdout.write(text)
+        else:
+            put(lambda file: _write(file, text))
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")

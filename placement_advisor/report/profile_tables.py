@@ -1,0 +1,157 @@
+"""The tables of a read profile as cells, for text and Markdown alike."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.profile.trace import Use
+from placement_advisor.report.tables import ACTIVITY_HEADINGS, NOTHING, activity_rows, one_line
+from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from placement_advisor.profile.totals import (
+        DeviceTotals,
+        ProfileTotals,
+        ReadProfile,
+        RouteTotals,
+        TensorTotals,
+    )
+
+    Table = list[list[str]]
+
+TOP_TENSORS = 10
+TOP_ACTIVITIES = 15
+# Names of kernels are whole C++ signatures.
+_NAME_CHARS = 100
+
+
+def headline(profile: ProfileTotals) -> str:
+    """Return what was read, in a line."""
+    working = [d for d in profile.devices if any(a.time_ns for a in d.total.values())]
+    devices = f"{len(working)} of {len(profile.devices)} devices did something"
+    span = f"{format_ns(profile.span_ns)} in all"
+    if not profile.step_ns:
+        return f"{devices}; {span}; the profile shows no steps"
+    count = len(profile.step_ns)
+    steps = "1 step" if count == 1 else f"{count} steps"
+    first = ", the first one left out" if profile.warm_up_steps else ""
+    step = format_ns(median(profile.step_ns))
+    return f"{devices}; {steps} of {step} (by {profile.steps_from}{first}); {span}"
+
+
+def device_table(profile: ProfileTotals, *, per_step: bool) -> Table:
+    """Return what the time of each device went to; exposed parts in brackets."""
+    uses = [use for use in Use if any(d.total[use].time_ns for d in profile.devices)]
+    rows = [["", *uses, "idle"]]
+    rows += [
+        _device_row(device, uses, per_step=per_step)
+        for device in profile.devices
+        if any(amount.time_ns for amount in device.total.values())
+    ]
+    idle = [d.device for d in profile.devices if not any(a.time_ns for a in d.total.values())]
+    if idle:
+        rows.append([", ".join(idle), *[NOTHING] * (len(uses) + 1)])
+    return rows
+
+
+def _device_row(device: DeviceTotals, uses: list[Use], *, per_step: bool) -> list[str]:
+    amounts = device.per_step if per_step and device.per_step is not None else device.total
+    idle_ns = device.idle_per_step_ns if per_step else device.idle_ns
+    cells = []
+    for use in uses:
+        amount = amounts[use]
+        exposed = "" if use is Use.COMPUTE else f" ({format_ns(amount.exposed_ns)})"
+        cells.append(f"{format_ns(amount.time_ns)}{exposed}" if amount.time_ns else NOTHING)
+    return [device.device, *cells, format_ns(idle_ns)]
+
+
+def route_table(profile: ProfileTotals) -> Table:
+    """Return the copies on each route, in total."""
+    rows = [["copies", "count", "bytes", "under way", "exposed", "achieved"]]
+    return rows + [_route_row(route) for route in profile.routes]
+
+
+def _route_row(route: RouteTotals) -> list[str]:
+    kind = route.route.kind.removeprefix("[").removesuffix("]")
+    return [
+        f"{route.route.source} → {route.route.target}, {kind}",
+        f"{route.count:,}",
+        _bytes(route),
+        format_ns(route.time_ns),
+        f"{format_ns(route.exposed_ns)}, {_part(route.exposed_ns, route.time_ns)}",
+        NOTHING if route.bytes_per_s is None else format_bandwidth(route.bytes_per_s),
+    ]
+
+
+def tensor_table(profile: ProfileTotals) -> Table:
+    """Return the tensors whose copies took longest, in total."""
+    rows = [["tensor", "from → to", "copies", "bytes", "time"]]
+    return rows + [
+        [
+            _cut(each.tensor),
+            f"{each.route.source} → {each.route.target}",
+            f"{each.count:,}",
+            _bytes(each),
+            format_ns(each.time_ns),
+        ]
+        for each in profile.tensors[:TOP_TENSORS]
+    ]
+
+
+def activity_table(profile: ProfileTotals) -> Table:
+    """Return what took longest, as nvprof printed it, and every kind of copy below that."""
+    rows = [list(row.cells) for row in activity_rows(profile.activities, TOP_ACTIVITIES)]
+    return [list(ACTIVITY_HEADINGS), *([*cells[:-1], _cut(cells[-1])] for cells in rows)]
+
+
+def remarks(read: ReadProfile) -> list[str]:
+    """Return what a reader should know about the figures."""
+    profile = read.totals
+    found = [_load(profile)]
+    found.append(f"{format_share(profile.unclassified_share)} of device time is unclassified")
+    if read.xprof is not None:
+        found.append(
+            f"XProf's overview of the same profile: a step of {format_ns(read.xprof.step_ns)}, "
+            f"device compute {format_ns(read.xprof.compute_ns)}, device to device "
+            f"{format_ns(read.xprof.device_to_device_ns)}, collectives "
+            f"{format_ns(read.xprof.collectives_ns)}"
+        )
+        copied = [use for use in (Use.PEER, Use.WITHIN) if _has(profile, use)]
+        if copied and not read.xprof.device_to_device_ns:
+            found.append(f"XProf counts {' and '.join(copied)} copies as device compute")
+    return [*found, *profile.notes]
+
+
+def _load(profile: ProfileTotals) -> str:
+    """Return which devices compute, and how unevenly."""
+    load_ns = {d.device: d.total[Use.COMPUTE].time_ns for d in profile.devices}
+    computing = {device: time_ns for device, time_ns in load_ns.items() if time_ns}
+    if not computing:
+        return "no device computes"
+    where = ", ".join(computing)
+    if len(computing) < len(load_ns):
+        where += f"; nothing on the other {len(load_ns) - len(computing)} of {len(load_ns)} devices"
+    ratio = max(computing.values()) / min(computing.values())
+    uneven = f", the busiest {ratio:.2f}× the least busy" if len(computing) > 1 else ""
+    return f"compute is on {where}{uneven}"
+
+
+def _has(profile: ProfileTotals, use: Use) -> bool:
+    return any(device.total[use].time_ns for device in profile.devices)
+
+
+def _bytes(copied: RouteTotals | TensorTotals) -> str:
+    if copied.of_unknown_size == copied.count:
+        return "?"
+    unknown = f" + {copied.of_unknown_size} of unknown size" if copied.of_unknown_size else ""
+    return f"{format_bytes(copied.size_bytes)}{unknown}"
+
+
+def _part(part_ns: int, whole_ns: int) -> str:
+    return format_share(part_ns / whole_ns if whole_ns else None)
+
+
+def _cut(text: str) -> str:
+    name = one_line(text)
+    return name if len(name) <= _NAME_CHARS else f"{name[: _NAME_CHARS - 1]}…"

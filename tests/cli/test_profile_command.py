@@ -1,0 +1,160 @@
+"""`advisor profile`: what it prints, in each format, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
+from placement_advisor.report.analysis_json import load_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from command_runs import Ran
+
+REAL = Path(__file__).parents[3] / "shared" / "reference" / "traces" / "gpu-multi-worker"
+
+
+def recorded(folder: Path, kernel: str = "gemm") -> Path:
+    """Write a profile of two steps on two GPUs, between which 4 MB go each time."""
+    epoch_ns = 1_795_257_210_000_000_000
+    us = 1_000
+
+    def event(name: str, start: int, size: int, **stats: str | int) -> Event:
+        return Event(name=name, start_ns=epoch_ns + start * us, duration_ns=size * us, stats=stats)
+
+    planes = []
+    for gpu in (0, 1):
+        at = 400 * gpu
+        kernels = tuple(
+            event(kernel, 1000 * i + at, 300, group_id=i, correlation_id=10 * gpu + i + 1)
+            for i in range(3)
+        )
+        details = {"memcpy_details": "size:4000000 dest:1 async:1", "edge_name": "edge_7_relu"}
+        sent = tuple(event("MemcpyP2P", 1000 * i + 250, 200, **details) for i in range(3))
+        lines = [Line(name="Stream #13(Compute)", id=13, events=kernels)]
+        if gpu == 0:
+            lines.append(Line(name="Stream #14(MemcpyP2P)", id=14, events=sent))
+        planes.append(Plane(name=f"/device:GPU:{gpu}", lines=tuple(lines)))
+    marks = tuple(event("train", 1000 * i, 900, step_num=i, _r=1) for i in range(3))
+    planes.append(Plane(name="/host:CPU", lines=(Line(name="python", id=1, events=marks),)))
+    path = folder / "logs" / "plugins" / "profile" / "run" / "host.xplane.pb"
+    path.parent.mkdir(parents=True)
+    write_planes(path, planes)
+    return path
+
+
+def test_the_text_says_where_the_time_went(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+    recorded(tmp_path)
+    ran = advisor("profile", str(tmp_path / "logs"), "-q")
+    assert ran.code == 0, ran.err
+    lines = ran.out.splitlines()
+    assert lines[0].endswith(
+        "logs: 2 of 2 devices did something; 2 steps of 850 µs (by group_id, the first one left "
+        "out); 2.70 ms in all"
+    )
+    words = [line.split() for line in lines]
+    assert ["GPU:0", "300", "µs", "200", "µs", "(150", "µs)", "400", "µs"] in [
+        row for row in words if row[:1] == ["GPU:0"]
+    ]
+    assert any("GPU:0 → GPU:1, CUDA memcpy PtoP" in line and "12.0 MB" in line for line in lines)
+    assert any(line.startswith("edge_7_relu") for line in lines)
+    assert "compute is on GPU:0, GPU:1, the busiest 1.00× the least busy" in lines
+    assert "0 % of device time is unclassified" in lines
+
+
+def test_xprof_is_asked_on_a_copy_and_contradicted(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    path = recorded(tmp_path)
+    before = path.read_bytes()
+    ran = advisor("profile", str(path), "-q")
+    assert ran.code == 0, ran.err
+    assert "XProf's overview of the same profile: a step of" in ran.out
+    assert "device to device 0 ns" in ran.out
+    assert "XProf counts PtoP copies as device compute" in ran.out
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert path.read_bytes() == before
+    assert "XProf" not in advisor("profile", str(path), "-q", "--no-xprof").out
+
+
+def test_json_is_valid_and_goes_where_it_is_told(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    path, output = recorded(tmp_path), tmp_path / "profile.json"
+    words = ("--json", "--no-xprof", "-q", "-o", str(output))
+    ran = advisor("profile", str(path), *words)
+    assert (ran.code, ran.out) == (0, "")
+    content = json.loads(output.read_text())
+    jsonschema.Draft202012Validator(load_schema("profile")).validate(content)
+    (route,) = content["routes"]
+    assert (route["source"], route["target"], route["count"]) == ("GPU:0", "GPU:1", 3)
+    assert route["size_bytes"] == 12_000_000
+    assert route["per_step"]["exposed_ns"] == 150_000
+    assert content["xprof"] is None
+
+
+def test_markdown_shows_names_as_they_are(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+    path = recorded(tmp_path, kernel="<img onerror=x>|`gemm`")
+    ran = advisor("profile", str(path), "--format", "markdown", "--no-xprof", "-q")
+    assert ran.code == 0, ran.err
+    assert "## Per step" in ran.out
+    assert "&lt;img onerror=x&gt;\\|\\`gemm\\`" in ran.out
+    assert "<img" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "there is no profile"),
+        (b"", "holds no plane"),
+        (b"\x0a\xff\xff\xff\xff\x0f", "there is no field at byte 0"),
+        (b"no profile at all", "is corrupt"),
+    ],
+)
+def test_what_is_no_profile_is_refused(
+    advisor: Callable[..., Ran], tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    path = tmp_path / "p.xplane.pb"
+    if content is not None:
+        path.write_bytes(content)
+    ran = advisor("profile", str(path), "-q")
+    assert ran.code == 2
+    assert said in ran.err
+    assert str(path) in ran.err
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="the real trace is not here")
+def test_the_real_trace_computes_on_two_of_eight_gpus(advisor: Callable[..., Ran]) -> None:
+    ran = advisor("profile", str(REAL), "--json", "-q")
+    assert ran.code == 0, ran.err
+    content = json.loads(ran.out)
+    busy = [d["name"] for d in content["devices"] if d["in_all"]["compute_ns"]]
+    assert busy == ["GPU:4", "GPU:6"]
+    counts = {(r["source"], r["target"]): r["count"] for r in content["routes"]}
+    assert counts == {
+        ("GPU:4", "host"): 12,
+        ("GPU:6", "host"): 12,
+        ("host", "GPU:1"): 19,
+        ("host", "GPU:4"): 82,
+        ("host", "GPU:6"): 101,
+    }
+    assert content["xprof"]["compute_ns"] == pytest.approx(14.9e6, rel=0.01)
+    assert content["unclassified_share"] == 0
+
+
+def test_no_tensorflow_is_imported() -> None:
+    import subprocess
+
+    code = (
+        "import sys; from placement_advisor.cli.app import app; "
+        "import placement_advisor.profile_file; print('tensorflow' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"

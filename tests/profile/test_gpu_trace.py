@@ -1,0 +1,231 @@
+"""GPU profiles that are known exactly: every count, byte and exposed nanosecond."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded_profiles import copy, event, gpu, host, kernel, mark, write
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.intervals import length, length_outside, merged
+from placement_advisor.profile.copies import CopyKind
+from placement_advisor.profile.read_trace import read_trace
+from placement_advisor.profile.totals import ProfileTotals, totals_of
+from placement_advisor.profile.trace import Route, Use
+from placement_advisor.profile.xplane import Event, Line, Plane
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def silent(done_bytes: int, total_bytes: int) -> None:
+    assert 0 <= done_bytes <= total_bytes
+
+
+def read(path: Path, *planes: Plane) -> ProfileTotals:
+    return totals_of(read_trace(write(path, *planes), silent))
+
+
+def two_gpus() -> list[Plane]:
+    """Two steps of 1000 ns: kernels, and copies that kernels hide, partly hide, and do not hide."""
+    planes = []
+    for number in (0, 1):
+        kernels: list[Event] = []
+        copies: list[Event] = []
+        for step in (0, 1):
+            at = 1000 * step
+            if number == 0:
+                kernels += [
+                    kernel("a/MatMul:MatMul", at, at + 300, group_id=step),
+                    event("memset", at + 300, at + 320, group_id=step),
+                ]
+                copies += [
+                    copy("MemcpyP2P", 4096, at + 250, 200, dest=1),
+                    copy("MemcpyH2D", 100, at + 50, 30),
+                    copy("MemcpyD2D", 64, at + 700, 10, dest=0),
+                ]
+            else:
+                kernels += [kernel("b/MatMul:MatMul", at + 400, at + 900, group_id=step)]
+                copies += [copy("MemcpyP2P", 1000, at + 850, 100, dest=0)]
+        planes.append(gpu(number, kernels, copies))
+    return planes
+
+
+def test_every_figure_of_two_gpus_is_exact(tmp_path: Path) -> None:
+    profile = read(tmp_path / "p.xplane.pb", *two_gpus())
+    # The second step ends with its last kernel, which is 900 ns after its first began.
+    assert profile.step_ns == (900,)
+    assert profile.warm_up_steps == 1
+    assert profile.span_ns == 1950
+    first, second = profile.devices
+    assert {use: (a.time_ns, a.exposed_ns) for use, a in first.total.items()} == {
+        Use.COMPUTE: (640, 640),
+        # 250 to 450 on the way out, of which kernels hide 70; 850 to 950 on the way in, hidden by
+        # nothing here.
+        Use.PEER: (600, 2 * (130 + 100)),
+        Use.HOST: (60, 0),
+        Use.WITHIN: (20, 20),
+        Use.COLLECTIVE: (0, 0),
+        Use.UNCLASSIFIED: (0, 0),
+    }
+    assert first.idle_ns == 1950 - 2 * (320 + 130 + 10 + 100)
+    assert second.total[Use.COMPUTE].time_ns == 1000
+    assert second.total[Use.PEER].exposed_ns == 2 * (150 + 50)
+    assert first.per_step is not None
+    assert first.per_step[Use.COMPUTE].time_ns == 320
+    assert first.per_step[Use.PEER].time_ns == 200 + 50
+    assert first.idle_per_step_ns == 900 - (320 + 130 + 10 + 50)
+    routes = {route.route: route for route in profile.routes}
+    there = routes[Route("GPU:0", "GPU:1", CopyKind.PEER)]
+    assert (there.count, there.size_bytes, there.time_ns) == (2, 8192, 400)
+    # GPU:1 waits for it, and computes from 400 on.
+    assert there.exposed_ns == 2 * 150
+    assert there.bytes_per_s == pytest.approx(8192 / 400e-9)
+    assert (there.count_per_step, there.bytes_per_step) == (1, 4096)
+    assert (there.time_per_step_ns, there.exposed_per_step_ns) == (200, 150)
+    back = routes[Route("GPU:1", "GPU:0", CopyKind.PEER)]
+    assert (back.count, back.size_bytes, back.exposed_ns) == (2, 2000, 200)
+    host_copy = routes[Route("host", "GPU:0", CopyKind.HOST_TO_DEVICE)]
+    assert (host_copy.count, host_copy.size_bytes, host_copy.exposed_ns) == (2, 200, 0)
+    within = routes[Route("GPU:0", "GPU:0", CopyKind.DEVICE_TO_DEVICE)]
+    assert (within.count, within.size_bytes, within.time_ns) == (2, 128, 20)
+    rows = {
+        row.name: (row.calls, row.total_ns, row.min_ns, row.max_ns) for row in profile.activities
+    }
+    assert rows == {
+        "some_kernel": (4, 1600, 300, 500),
+        "memset": (2, 40, 20, 20),
+        "[CUDA memcpy PtoP]": (4, 600, 100, 200),
+        "[CUDA memcpy HtoD]": (2, 60, 30, 30),
+        "[CUDA memcpy DtoD]": (2, 20, 10, 10),
+    }
+    assert profile.unclassified_share == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "details", "use", "ends"),
+    [
+        ("MemcpyP2P", "size:8 dest:1", Use.PEER, ("GPU:0", "GPU:1")),
+        ("MEMCPYPtoP", "num_bytes:8 dest:1", Use.PEER, ("GPU:0", "GPU:1")),
+        ("Memcpy PtoP (Device -> Device)", "size:8 dest:1", Use.PEER, ("GPU:0", "GPU:1")),
+        ("MemcpyD2D", "size:8 dest:1", Use.PEER, ("GPU:0", "GPU:1")),
+        ("CopyDeviceToDevice", "size:8 dest:0", Use.WITHIN, ("GPU:0", "GPU:0")),
+        ("MemcpyP2P", "size:8 dest:7", Use.PEER, ("GPU:0", "GPU:7")),
+        ("MemcpyP2P", "size:8", Use.PEER, ("GPU:0", "unknown")),
+        ("MemcpyD2H", "kind:pageable size:8 dest:0 async:1", Use.HOST, ("GPU:0", "host")),
+        ("MemcpyOther", "size:8", Use.UNCLASSIFIED, ("GPU:0", "unknown")),
+        ("MemcpyOfTomorrow", "size:8", Use.UNCLASSIFIED, ("GPU:0", "unknown")),
+        ("__amd_rocclr_copyBuffer.kd", "size:8", Use.UNCLASSIFIED, ("GPU:0", "unknown")),
+    ],
+)
+def test_every_spelling_of_a_copy_is_what_it_is(
+    tmp_path: Path, name: str, details: str, use: Use, ends: tuple[str, str]
+) -> None:
+    copied = event(name, 10, 20, memcpy_details=details, edge_name="edge_1_a")
+    profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 5), copied]), gpu(1, []))
+    (route,) = profile.routes
+    assert (route.route.source, route.route.target) == ends
+    assert (route.count, route.size_bytes, route.of_unknown_size) == (1, 8, 0)
+    assert profile.devices[0].total[use].time_ns == 10
+    assert profile.devices[0].total[Use.COMPUTE].time_ns == 5
+    assert [(t.tensor, t.count, t.size_bytes, t.time_ns) for t in profile.tensors] == [
+        ("edge_1_a", 1, 8, 10)
+    ]
+    assert profile.unclassified_share == pytest.approx(10 / 15 if use is Use.UNCLASSIFIED else 0)
+
+
+def test_a_copy_without_a_size_is_counted_and_its_bandwidth_is_not_known(tmp_path: Path) -> None:
+    copies = [event("MemcpyH2D", 0, 10), copy("MemcpyH2D", 50, 20, 10)]
+    (route,) = read(tmp_path / "p.xplane.pb", gpu(0, copies)).routes
+    assert (route.count, route.of_unknown_size, route.size_bytes) == (2, 1, 50)
+    assert route.bytes_per_s is None
+
+
+def test_collectives_are_neither_compute_nor_copies(tmp_path: Path) -> None:
+    profile = read(
+        tmp_path / "p.xplane.pb",
+        gpu(0, [kernel("a:A", 0, 50)], [event("ncclDevKernel_AllReduce_Sum_f32_RING", 40, 90)]),
+    )
+    total = profile.devices[0].total
+    assert (total[Use.COMPUTE].time_ns, total[Use.COLLECTIVE].time_ns) == (50, 50)
+    assert total[Use.COLLECTIVE].exposed_ns == 40
+    assert not profile.routes
+
+
+def test_a_kernel_is_of_the_step_that_launched_it(tmp_path: Path) -> None:
+    # The host is done with three steps before the GPU begins the second.
+    launches = [event("launch", 10 * i + 2, 10 * i + 4, correlation_id=i + 1) for i in range(3)]
+    marks = [mark(i, 10 * i, 10 * i + 9) for i in range(3)]
+    kernels = [kernel("a:A", 100 * i, 100 * i + 60, correlation_id=i + 1) for i in range(3)]
+    profile = read(tmp_path / "p.xplane.pb", host([*marks, *launches]), gpu(0, kernels))
+    assert profile.steps_from == "step marks"
+    assert profile.warm_up_steps == 1
+    assert profile.step_ns == (100, 60)
+
+
+def test_without_correlations_marks_cut_the_time_themselves(tmp_path: Path) -> None:
+    marks = [mark(i, 100 * i, 100 * i + 90) for i in range(3)]
+    kernels = [kernel("a:A", 100 * i + 10, 100 * i + 60) for i in range(3)]
+    profile = read(tmp_path / "p.xplane.pb", host(marks), gpu(0, kernels))
+    assert profile.step_ns == (100, 90)
+
+
+def test_without_marks_there_are_totals_alone(tmp_path: Path) -> None:
+    profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 60)]))
+    assert (profile.step_ns, profile.steps_from) == ((), "none")
+    assert profile.devices[0].per_step is None
+    assert profile.devices[0].total[Use.COMPUTE].time_ns == 60
+
+
+def test_derived_lines_do_not_count_and_unknown_ones_are_named(tmp_path: Path) -> None:
+    derived = Line(name="TensorFlow Ops", id=0xDEADBEF2, events=(event("a:A", 0, 60),))
+    other = Line(name="Launch Stats", id=3, events=(event("x", 0, 60),))
+    profile = read(tmp_path / "p.xplane.pb", gpu(0, [kernel("a:A", 0, 60)], derived, other))
+    assert profile.devices[0].total[Use.COMPUTE].time_ns == 60
+    assert profile.notes == ("lines that are no streams were not read: Launch Stats",)
+
+
+def test_gpus_of_several_hosts_are_told_apart_by_their_files(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write(tmp_path / f"{name}.xplane.pb", gpu(0, [kernel("a:A", 0, 60)]))
+    profile = totals_of(read_trace(tmp_path, silent))
+    assert [device.device for device in profile.devices] == ["one/GPU:0", "two/GPU:0"]
+
+
+def test_a_profile_without_devices_says_so(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.xplane.pb", host([mark(0, 0, 10)]))
+    with pytest.raises(AdvisorError, match="shows no GPU at work"):
+        read_trace(path, silent)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["kernel", "P2P", "H2D"]), st.integers(0, 200), st.integers(1, 40)
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_time_and_what_is_exposed_agree_with_sums_over_intervals(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[str, int, int]]
+) -> None:
+    events = {"kernel": [], "P2P": [], "H2D": []}
+    for kind, start, size in drawn:
+        events[kind].append((start, start + size))
+    planes = gpu(
+        0,
+        [kernel("a:A", *span) for span in events["kernel"]],
+        [copy("MemcpyP2P", 1, start, end - start, dest=1) for start, end in events["P2P"]],
+        [copy("MemcpyH2D", 1, start, end - start) for start, end in events["H2D"]],
+    )
+    path = tmp_path_factory.mktemp("profile") / "p.xplane.pb"
+    (device, _) = read(path, planes, gpu(1, [])).devices
+    for kind, use in (("P2P", Use.PEER), ("H2D", Use.HOST)):
+        assert device.total[use].time_ns == length(merged(events[kind]))
+        assert device.total[use].exposed_ns == length_outside(events[kind], events["kernel"])
+    everything = merged(span for spans in events.values() for span in spans)
+    assert device.idle_ns == everything[-1][1] - everything[0][0] - length(everything)
