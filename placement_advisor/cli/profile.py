@@ -27,7 +27,8 @@ def profile(
         Path,
         typer.Argument(
             metavar="PATH",
-            help="A TensorBoard log folder (its newest run), a run, or an .xplane.pb file.",
+            help="A TensorBoard log folder (its newest run), a run, an .xplane.pb file, a Chrome "
+            "trace (.json, .json.gz), or the summary that nvprof printed.",
         ),
     ],
     form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TEXT,

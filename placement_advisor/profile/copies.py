@@ -19,6 +19,7 @@ class CopyKind(StrEnum):
     HOST_TO_HOST = "[CUDA memcpy HtoH]"
     DEVICE_TO_DEVICE = "[CUDA memcpy DtoD]"
     PEER = "[CUDA memcpy PtoP]"
+    WORKER = "[gRPC memcpy PtoP]"
     COLLECTIVE = "[NCCL collective]"
     UNCLASSIFIED = "[CUDA memcpy unclassified]"
 

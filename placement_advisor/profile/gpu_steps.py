@@ -14,13 +14,9 @@ import re
 from typing import TYPE_CHECKING
 
 from placement_advisor.profile.copies import CopyKind, copied_bytes, destination
-from placement_advisor.profile.streams import (
-    UNKNOWN_END,
-    copy_details,
-    copy_direction,
-    stream_events,
-)
+from placement_advisor.profile.streams import copy_details, copy_direction, stream_events
 from placement_advisor.profile.summary import Copy, Work, summarise
+from placement_advisor.profile.trace import HOST, UNKNOWN_END
 from placement_advisor.profile.windows import OP_EVENT, step_windows
 from placement_advisor.profile.xplane import read_planes
 
@@ -31,7 +27,6 @@ if TYPE_CHECKING:
     from placement_advisor.measure import StepProfile
     from placement_advisor.profile.xplane import Event
 
-HOST = "host"
 COLLECTIVE = "collective"
 
 _GPU_PLANE = re.compile(r"/device:GPU:(\d+)")

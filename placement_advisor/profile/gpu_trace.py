@@ -20,8 +20,15 @@ import numpy as np
 from placement_advisor.profile.copies import CopyKind, copied_bytes, copy_kind, destination
 from placement_advisor.profile.event_columns import NO_KEY
 from placement_advisor.profile.spans import Spans
-from placement_advisor.profile.streams import MAX_DETAILS_CHARS, UNKNOWN_END, is_derived, is_stream
-from placement_advisor.profile.trace import UNKNOWN_BYTES, USE_OF, Copied, Route, Use
+from placement_advisor.profile.streams import MAX_DETAILS_CHARS, is_derived, is_stream
+from placement_advisor.profile.trace import (
+    UNKNOWN_BYTES,
+    USE_OF,
+    Copied,
+    Route,
+    Use,
+    gpu_route,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,20 +41,10 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
 
-HOST = "host"
-COLLECTIVE = "collective"
-
 # More bytes than these no copy has, and no computer so many GPUs.
 _LARGEST = 2**53
 _GPU_PLANE = re.compile(r"/device:GPU:(\d{1,9})")
 _DETAILS, _EDGE = "memcpy_details", "edge_name"
-_ONE_WAY = {
-    CopyKind.HOST_TO_DEVICE: (HOST, None),
-    CopyKind.DEVICE_TO_HOST: (None, HOST),
-    CopyKind.HOST_TO_HOST: (HOST, HOST),
-    CopyKind.DEVICE_TO_DEVICE: (None, None),
-    CopyKind.UNCLASSIFIED: (None, UNKNOWN_END),
-}
 
 
 class GpuPlanes:
@@ -181,15 +178,8 @@ class GpuPlanes:
             )
 
     def _route(self, kind: CopyKind, number: int, receiver: int) -> Route:
-        here = self._device_of[number]
-        # Some tools spell a copy to a peer like one within the card; the destination tells.
-        if kind is CopyKind.DEVICE_TO_DEVICE and receiver not in (-1, number):
-            kind = CopyKind.PEER
-        if kind is CopyKind.PEER:
-            there = UNKNOWN_END if receiver < 0 else self._device_of.get(receiver)
-            return Route(here, there or f"GPU:{receiver}", kind)
-        source, target = _ONE_WAY[kind]
-        return Route(source or here, target or here, kind)
+        there = None if receiver < 0 else self._device_of.get(receiver, f"GPU:{receiver}")
+        return gpu_route(kind, self._device_of[number], sender=None, receiver=there)
 
 
 def _spans(events: Events, chosen: Bools | Ints) -> Spans:

@@ -13,6 +13,8 @@ from placement_advisor.profile.event_columns import NO_KEY
 from placement_advisor.profile.spans import Spans
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from placement_advisor.profile.space_file import SpaceFile
@@ -60,7 +62,7 @@ def read_marks(file: SpaceFile, *, launches: bool) -> Marks:
             known = events.key != NO_KEY
             correlations.append(events.key[known])
             moments.append(events.start_ns[known])
-    steps = _outermost(marks)
+    steps = outermost(marks)
     launched, moment_ns = np.concatenate(correlations), np.concatenate(moments)
     # Of events with one correlation the first one launches.
     order = np.lexsort((moment_ns, launched))
@@ -68,7 +70,8 @@ def read_marks(file: SpaceFile, *, launches: bool) -> Marks:
     return Marks(steps, launched, _within(steps, moment_ns[order][first]))
 
 
-def _outermost(marks: list[tuple[int, int]]) -> Spans:
+def outermost(marks: Iterable[tuple[int, int]]) -> Spans:
+    """Return the marks that are in no other, in order."""
     found: list[tuple[int, int]] = []
     for start_ns, end_ns in sorted(marks, key=lambda mark: (mark[0], -mark[1])):
         if not found or start_ns >= found[-1][1]:

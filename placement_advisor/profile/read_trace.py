@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Protocol
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.gpu_trace import GpuPlanes
-from placement_advisor.profile.marks import CORRELATION, read_marks
+from placement_advisor.profile.host_trace import copies_between, read_process
+from placement_advisor.profile.marks import CORRELATION, outermost, read_marks
 from placement_advisor.profile.recorded_files import profile_files
 from placement_advisor.profile.space_file import SpaceFile
 from placement_advisor.profile.trace import TraceBuilder
+from placement_advisor.profile.waiting import waits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from placement_advisor.profile.spans import Spans
     from placement_advisor.profile.trace import Trace
 
 _GROUP = "group_id"
@@ -29,7 +32,7 @@ class Progress(Protocol):
 
 
 def read_trace(path: Path, progress: Progress) -> Trace:
-    """Read a profile: an ``.xplane.pb`` file, a run folder, or a logdir, of which the newest run.
+    """Read XSpace files: a file, those of a run folder, or of the newest run of a logdir.
 
     Raises:
         AdvisorError: there is no profile, a file is corrupt, or no device is seen at work.
@@ -37,32 +40,61 @@ def read_trace(path: Path, progress: Progress) -> Trace:
     with ExitStack() as stack:
         files = [stack.enter_context(SpaceFile(file)) for file in profile_files(path)]
         builder = TraceBuilder()
+        total, done = sum(file.size_bytes for file in files), 0
+
+        def advance(read_bytes: int) -> None:
+            nonlocal done
+            done += read_bytes
+            progress(done, total)
+
         several = len(files) > 1
         found = [GpuPlanes(file, f"{_host(file)}/" if several else "", builder) for file in files]
-        if not any(plane.lines for gpus in found for plane in gpus.planes.values()):
-            raise AdvisorError(
-                f"the profile {path} shows no GPU at work",
-                hint="profile some steps while they run on GPUs",
-            )
-        starts, steps_from = _read_gpus(list(zip(files, found, strict=True)), progress)
-        return builder.build(str(path), starts, steps_from)
+        if any(plane.lines for gpus in found for plane in gpus.planes.values()):
+            starts, steps_from = _read_gpus(list(zip(files, found, strict=True)), advance)
+            return builder.build(str(path), starts, steps_from)
+        return _read_hosts(path, files, builder, advance)
 
 
 def _host(file: SpaceFile) -> str:
     return file.path.name.removesuffix(".xplane.pb")
 
 
+def _read_hosts(
+    path: Path, files: Sequence[SpaceFile], builder: TraceBuilder, advance: Callable[[int], None]
+) -> Trace:
+    """Read processes that compute themselves, and one that asked them to, if there is one."""
+    steps = outermost(
+        span for file in files for span in _pairs(read_marks(file, launches=False).steps)
+    )
+    processes = [
+        process
+        for file in files
+        if (process := read_process(file, _host(file), builder, advance)) is not None
+    ]
+    if not processes:
+        raise AdvisorError(
+            f"the profile {path} shows no device at work",
+            hint="profile some steps while they run",
+        )
+    spans = _pairs(steps)
+    cuts = [*steps.start.tolist(), int(steps.end[-1])] if spans else []
+    copies = copies_between(processes, cuts, builder)
+    return builder.build(
+        str(path),
+        cuts,
+        "step marks",
+        waits(processes, copies, spans[1:] if len(spans) > 1 else spans),
+    )
+
+
+def _pairs(spans: Spans) -> list[tuple[int, int]]:
+    return list(zip(spans.start.tolist(), spans.end.tolist(), strict=True))
+
+
 def _read_gpus(
-    files: Sequence[tuple[SpaceFile, GpuPlanes]], progress: Progress
+    files: Sequence[tuple[SpaceFile, GpuPlanes]], advance: Callable[[int], None]
 ) -> tuple[list[int], str]:
     """Read all GPUs; return the moments that cut their time into steps, and whence they are."""
-    total, done = sum(file.size_bytes for file, _ in files), 0
-
-    def advance(read_bytes: int) -> None:
-        nonlocal done
-        done += read_bytes
-        progress(done, total)
-
     grouped = any(
         _GROUP in plane.stat_names.values() for _, gpus in files for plane in gpus.planes.values()
     )
@@ -73,7 +105,7 @@ def _read_gpus(
             found = gpus.read(_GROUP, lambda keys: keys, advance)
         else:
             marks = read_marks(file, launches=True)
-            marked += zip(marks.steps.start.tolist(), marks.steps.end.tolist(), strict=True)
+            marked += _pairs(marks.steps)
             found = gpus.read(CORRELATION, marks.step_of, advance)
         for step, (first_ns, last_ns) in found.items():
             known_first, known_last = steps.get(step, (first_ns, last_ns))
@@ -82,4 +114,4 @@ def _read_gpus(
     if not spans:
         return [], "none"
     cuts = [*(first_ns for first_ns, _ in spans), max(last_ns for _, last_ns in spans)]
-    return sorted(set(cuts)), "group_id" if grouped else "step marks"
+    return cuts, "group_id" if grouped else "step marks"

@@ -27,7 +27,7 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph import Role
 from placement_advisor.profile.recorded_names import same_ops
-from placement_advisor.profile.streams import UNKNOWN_END
+from placement_advisor.profile.trace import UNKNOWN_END
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

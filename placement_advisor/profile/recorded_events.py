@@ -15,12 +15,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.profile.copies import CopyKind, copied_bytes, destination
 from placement_advisor.profile.steps import shared_core_ns
-from placement_advisor.profile.streams import (
-    UNKNOWN_END,
-    copy_details,
-    copy_direction,
-    stream_events,
-)
+from placement_advisor.profile.streams import copy_details, copy_direction, stream_events
+from placement_advisor.profile.trace import UNKNOWN_END
 from placement_advisor.profile.windows import OP_EVENT, host_lines
 
 if TYPE_CHECKING:

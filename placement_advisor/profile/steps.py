@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph import CONTROL_PORT
+from placement_advisor.profile.copies import CopyKind
 from placement_advisor.profile.memory import measured_memory
 from placement_advisor.profile.summary import Copy, Work, summarise, tensor_name
 from placement_advisor.profile.windows import OP_EVENT, host_lines, step_windows
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from placement_advisor.profile.windows import OpenStep, StepWindows
     from placement_advisor.profile.xplane import Event, Line
 
-COPY_ROW = "[gRPC memcpy PtoP]"
+COPY_ROW = CopyKind.WORKER
 COLLECTIVE_ROW = "[gRPC ring collective]"
 
 _ARRIVAL = "ExecutorState::ProcessAsync::Done"

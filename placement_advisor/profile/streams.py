@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from placement_advisor.profile.space_file import StoredLine
     from placement_advisor.profile.xplane import Event, Line, Plane
 
-UNKNOWN_END = "unknown"
-
 _STREAM = "Stream"
 # XProf numbers the lines that it derives (Steps, TensorFlow Ops, …) upwards from here, in 32 bits
 # that it may store as a negative number.

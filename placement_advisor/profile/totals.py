@@ -17,6 +17,7 @@ import numpy as np
 from placement_advisor.measure import Activity
 from placement_advisor.profile.spans import Spans, length, length_before, outside, union
 from placement_advisor.profile.trace import UNKNOWN_BYTES, Use
+from placement_advisor.profile.waiting import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.profile.trace import Copied, Route, Trace
+    from placement_advisor.profile.waiting import Wait
     from placement_advisor.profile.xprof_overview import XprofOverview
 
     Ints = NDArray[np.int64]
@@ -31,22 +33,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """A time, and the part of it in which the device computed nothing."""
+    """A time, and the part of it in which the device computed nothing, None if not known."""
 
     time_ns: int
-    exposed_ns: int
+    exposed_ns: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTotals:
     """What a device's time went to: in all of the profile, and in the median step.
 
-    ``per_step`` and ``idle_per_step_ns`` are None where the profile shows no steps.
+    ``per_step`` and ``idle_per_step_ns`` are None where the profile shows no steps, ``idle_ns``
+    where it has sums alone.
     """
 
     device: str
     total: Mapping[Use, Amount]
-    idle_ns: int
+    idle_ns: int | None
     per_step: Mapping[Use, Amount] | None
     idle_per_step_ns: int | None
 
@@ -94,19 +97,21 @@ class TensorTotals:
 class ProfileTotals:
     """What a profile says.
 
-    ``span_ns`` is from the first to the last thing that any device did. ``step_ns`` are the steps
-    that count, ``warm_up_steps`` were left out of medians.
+    ``span_ns`` is from the first to the last thing that any device did, None if not known.
+    ``step_ns`` are the steps that count, ``warm_up_steps`` were left out of medians. ``waits`` say
+    what devices waited for in the steps that count, the longest first for each device.
     """
 
     path: str
     steps_from: str
     step_ns: tuple[int, ...]
     warm_up_steps: int
-    span_ns: int
+    span_ns: int | None
     devices: tuple[DeviceTotals, ...]
     routes: tuple[RouteTotals, ...]
     tensors: tuple[TensorTotals, ...]
     activities: tuple[Activity, ...]
+    waits: tuple[Wait, ...]
     notes: tuple[str, ...]
 
     @property
@@ -115,6 +120,16 @@ class ProfileTotals:
         busy_ns = sum(amount.time_ns for d in self.devices for amount in d.total.values())
         unknown_ns = sum(d.total[Use.UNCLASSIFIED].time_ns for d in self.devices)
         return unknown_ns / busy_ns if busy_ns else 0.0
+
+    @property
+    def explained_shares(self) -> dict[str, float]:
+        """Share of each device's time in steps that has a named cause, where waits are known."""
+        steps_ns = sum(self.step_ns)
+        unexplained_ns = {wait.device: 0 for wait in self.waits}
+        for wait in self.waits:
+            if wait.cause is Cause.UNEXPLAINED:
+                unexplained_ns[wait.device] += wait.time_ns
+        return {device: 1 - time_ns / steps_ns for device, time_ns in unexplained_ns.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +162,7 @@ def totals_of(trace: Trace) -> ProfileTotals:
         ),
         tensors=_tensors(trace),
         activities=_activities(trace),
+        waits=trace.waits,
         notes=trace.notes,
     )
 

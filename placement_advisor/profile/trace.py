@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from placement_advisor.profile.waiting import Wait
+
     Ints = NDArray[np.int64]
 
+# Ends of copies that are no devices.
+HOST = "host"
+UNKNOWN_END = "unknown"
 # The size of a copy that does not give it.
 UNKNOWN_BYTES = -1
 
@@ -42,6 +47,7 @@ class Use(StrEnum):
 USE_OF: Mapping[CopyKind | None, Use] = {
     None: Use.COMPUTE,
     CopyKind.PEER: Use.PEER,
+    CopyKind.WORKER: Use.PEER,
     CopyKind.HOST_TO_DEVICE: Use.HOST,
     CopyKind.DEVICE_TO_HOST: Use.HOST,
     CopyKind.HOST_TO_HOST: Use.HOST,
@@ -57,6 +63,21 @@ class Route(NamedTuple):
     source: str
     target: str
     kind: CopyKind
+
+
+def gpu_route(kind: CopyKind, here: str, *, sender: str | None, receiver: str | None) -> Route:
+    """Return the way of a copy that the GPU ``here`` lists; ends that it does not say are None."""
+    # Some tools spell a copy to a peer like one within the card; the destination tells.
+    if kind is CopyKind.DEVICE_TO_DEVICE and receiver not in (None, here):
+        kind = CopyKind.PEER
+    ends = {
+        CopyKind.PEER: (sender or here, receiver or UNKNOWN_END),
+        CopyKind.HOST_TO_DEVICE: (HOST, here),
+        CopyKind.DEVICE_TO_HOST: (here, HOST),
+        CopyKind.HOST_TO_HOST: (HOST, HOST),
+        CopyKind.DEVICE_TO_DEVICE: (here, here),
+    }
+    return Route(*ends.get(kind, (here, UNKNOWN_END)), kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +115,8 @@ class Trace:
 
     ``uses`` has the disjoint spans of each device by use, ``copied`` the copies by route,
     ``rows`` those of the activity table by name and use. ``step_starts`` cut the time of devices
-    into steps; there is one moment more than steps, none if the profile shows no steps.
+    into steps; there is one moment more than steps, none if the profile shows no steps. ``waits``
+    say why devices computed nothing, where the profile shows that.
     ``notes`` are what a reader should know.
     """
 
@@ -106,6 +128,7 @@ class Trace:
     rows: Mapping[tuple[str, Use], Row]
     step_starts: tuple[int, ...]
     steps_from: str
+    waits: tuple[Wait, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -143,8 +166,16 @@ class TraceBuilder:
             if end in self._devices:
                 self.used(end, USE_OF[route.kind], copied.spans)
 
-    def build(self, path: str, step_starts: Sequence[int], steps_from: str) -> Trace:
-        """Return the trace."""
+    def build(
+        self,
+        path: str,
+        step_starts: Sequence[int],
+        steps_from: str,
+        waits: tuple[Wait, ...] = (),
+    ) -> Trace:
+        """Return the trace; what no time passes in is no step."""
+        moments = sorted(set(step_starts))
+        has_steps = len(moments) > 1
         return Trace(
             path=path,
             devices=tuple(self._devices),
@@ -155,8 +186,9 @@ class TraceBuilder:
             copied={route: _joined(parts) for route, parts in sorted(self._copied.items())},
             tensors=tuple(self._tensors),
             rows=dict(self._rows),
-            step_starts=tuple(step_starts),
-            steps_from=steps_from,
+            step_starts=tuple(moments) if has_steps else (),
+            steps_from=steps_from if has_steps else "none",
+            waits=waits,
             notes=tuple(self.notes),
         )
 

@@ -48,6 +48,17 @@ def profile_as_json(read: ReadProfile) -> dict[str, Any]:
             }
             for activity in profile.activities
         ],
+        "waits": [
+            {
+                "device": wait.device,
+                "cause": wait.cause,
+                "what": wait.what,
+                "where": wait.where,
+                "time_ns": wait.time_ns,
+            }
+            for wait in profile.waits
+        ],
+        "explained_shares": profile.explained_shares,
         "xprof": None if read.xprof is None else _xprof(read.xprof),
         "notes": list(profile.notes),
     }

@@ -12,6 +12,7 @@ from placement_advisor.report.profile_tables import (
     remarks,
     route_table,
     tensor_table,
+    wait_table,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def profile_as_markdown(read: ReadProfile) -> str:
         section("In all", _table(device_table(profile, per_step=False))),
         section("Copies", _table(route_table(profile))) if profile.routes else "",
         section("Tensors", _table(tensor_table(profile))) if profile.tensors else "",
+        section("Waiting", _table(wait_table(profile))) if profile.waits else "",
         section("Activities", _table(activity_table(profile))),
         section("To know", bullets(remarks(read))),
     ]

@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.profile.trace import Use
+from placement_advisor.profile.waiting import Cause
 from placement_advisor.report.tables import ACTIVITY_HEADINGS, NOTHING, activity_rows, one_line
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
 
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
         RouteTotals,
         TensorTotals,
     )
+    from placement_advisor.profile.waiting import Wait
 
     Table = list[list[str]]
 
 TOP_TENSORS = 10
+TOP_WAITS = 6
 TOP_ACTIVITIES = 15
 # Names of kernels are whole C++ signatures.
 _NAME_CHARS = 100
@@ -30,6 +33,8 @@ def headline(profile: ProfileTotals) -> str:
     """Return what was read, in a line."""
     working = [d for d in profile.devices if any(a.time_ns for a in d.total.values())]
     devices = f"{len(working)} of {len(profile.devices)} devices did something"
+    if profile.span_ns is None:
+        return devices
     span = f"{format_ns(profile.span_ns)} in all"
     if not profile.step_ns:
         return f"{devices}; {span}; the profile shows no steps"
@@ -61,7 +66,8 @@ def _device_row(device: DeviceTotals, uses: list[Use], *, per_step: bool) -> lis
     cells = []
     for use in uses:
         amount = amounts[use]
-        exposed = "" if use is Use.COMPUTE else f" ({format_ns(amount.exposed_ns)})"
+        is_known = use is not Use.COMPUTE and amount.exposed_ns is not None
+        exposed = f" ({format_ns(amount.exposed_ns)})" if is_known else ""
         cells.append(f"{format_ns(amount.time_ns)}{exposed}" if amount.time_ns else NOTHING)
     return [device.device, *cells, format_ns(idle_ns)]
 
@@ -105,11 +111,47 @@ def activity_table(profile: ProfileTotals) -> Table:
     return [list(ACTIVITY_HEADINGS), *([*cells[:-1], _cut(cells[-1])] for cells in rows)]
 
 
+def wait_table(profile: ProfileTotals) -> Table:
+    """Return what devices waited for longest in the steps that count, starting ops summed up."""
+    rows = [["waiting", "for", "time", "of its steps"]]
+    steps_ns = sum(profile.step_ns)
+    for device in dict.fromkeys(wait.device for wait in profile.waits):
+        mine = [wait for wait in profile.waits if wait.device == device]
+        starting_ns = sum(wait.time_ns for wait in mine if wait.cause is Cause.START)
+        causes = [(_cause(w), w.time_ns) for w in mine if w.cause is not Cause.START]
+        causes.append(("ops to start", starting_ns))
+        longest = sorted(causes, key=lambda cause: -cause[1])[:TOP_WAITS]
+        rows += [
+            [device, cause, format_ns(time_ns), _part(time_ns, steps_ns)]
+            for cause, time_ns in longest
+            if time_ns
+        ]
+    return rows
+
+
+def _cause(wait: Wait) -> str:
+    what = _cut(wait.what)
+    match wait.cause:
+        case Cause.COPY:
+            return f"{what}, copied from {wait.where}"
+        case Cause.SENDING:
+            return f"{what}, copied to {wait.where}"
+        case Cause.OP:
+            return f"{what}, an op of {wait.where}"
+        case Cause.CLIENT:
+            return "the client"
+        case _:
+            return "no cause that the profile shows"
+
+
 def remarks(read: ReadProfile) -> list[str]:
     """Return what a reader should know about the figures."""
     profile = read.totals
     found = [_load(profile)]
     found.append(f"{format_share(profile.unclassified_share)} of device time is unclassified")
+    if profile.waits:
+        shares = ", ".join(f"{d} {s * 100:.1f} %" for d, s in profile.explained_shares.items())
+        found.append(f"time in steps that has a named cause: {shares}")
     if read.xprof is not None:
         found.append(
             f"XProf's overview of the same profile: a step of {format_ns(read.xprof.step_ns)}, "

@@ -11,6 +11,7 @@ from placement_advisor.report.profile_tables import (
     remarks,
     route_table,
     tensor_table,
+    wait_table,
 )
 from placement_advisor.report.tables import one_line, right_aligned
 
@@ -31,6 +32,8 @@ def render_profile(read: ReadProfile) -> str:
         tables.append(route_table(profile))
     if profile.tensors:
         tables.append(tensor_table(profile))
+    if profile.waits:
+        tables.append(wait_table(profile))
     parts += [right_aligned([[one_line(cell) for cell in row] for row in t]) for t in tables]
     rows = activity_table(profile)
     figures = right_aligned([row[:-1] for row in rows])

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 EPOCH_NS = 1_795_257_210_000_000_000
 
 
-def event(name: str, start_ns: int, end_ns: int, **stats: str | int) -> Event:
+def event(name: str, start_ns: int, end_ns: int, /, **stats: str | int) -> Event:
     return Event(
         name=name, start_ns=EPOCH_NS + start_ns, duration_ns=end_ns - start_ns, stats=stats
     )

@@ -197,7 +197,7 @@ def test_gpus_of_several_hosts_are_told_apart_by_their_files(tmp_path: Path) -> 
 
 def test_a_profile_without_devices_says_so(tmp_path: Path) -> None:
     path = write(tmp_path / "p.xplane.pb", host([mark(0, 0, 10)]))
-    with pytest.raises(AdvisorError, match="shows no GPU at work"):
+    with pytest.raises(AdvisorError, match="shows no device at work"):
         read_trace(path, silent)
 
 

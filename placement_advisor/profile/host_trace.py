@@ -1,0 +1,249 @@
+"""Processes that compute on their own cores, such as workers on gRPC, as a trace.
+
+An op runs from the start of its event to the end, on whatever thread; a process computes while any
+op runs. What `_Send` and `_Recv` do is a copy: it lasts from the start of the send to the moment at
+which the receiver goes on, so the way through both processes and the wait for a busy core are part
+of it. The profiles say where a copy went by the names of its two nodes, which TensorFlow numbers
+one after the other; the tensor is the op that both are named after. A send of few bytes leaves no
+event: then the copy starts when that op ended.
+
+Left out: bytes, which no profile of a CPU has; collectives, which count as compute until they are
+done; the input pipeline's threads; that clocks of several machines differ.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placement_advisor.profile.copies import CopyKind
+from placement_advisor.profile.spans import Spans
+from placement_advisor.profile.trace import UNKNOWN_BYTES, UNKNOWN_END, Copied, Route, Use
+from placement_advisor.profile.windows import HOST_PLANE, OP_EVENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from placement_advisor.profile.space_file import Events, SpaceFile, StoredPlane
+    from placement_advisor.profile.trace import TraceBuilder
+
+    Ints = NDArray[np.int64]
+
+_INPUT_PIPELINE = "tf_data"
+_ARRIVAL = "ExecutorState::ProcessAsync::Done"
+_SEND_KINDS = frozenset({"_Send", "_HostSend"})
+_RECEIVE_KINDS = frozenset({"_Recv", "_HostRecv"})
+# What TensorFlow's partitioning calls the two ends of an edge that it cut.
+_END_NODE = re.compile(r"(.+?)(?:_S|/_)(\d{1,18})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """Runs of ops on a device in order of their starts; ``name`` are places among ``names``."""
+
+    names: tuple[str, ...]
+    name: Ints
+    spans: Spans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """One copy: a tensor from a device to another, with the op that made it."""
+
+    tensor: str
+    source: str
+    target: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Process:
+    """What one file shows of a process: runs of ops, and moments at the ends of copies by node."""
+
+    device: str
+    ran: Ran
+    sends: dict[str, list[int]] = field(default_factory=dict)
+    arrivals: dict[str, list[int]] = field(default_factory=dict)
+
+
+def read_process(
+    file: SpaceFile, device: str, builder: TraceBuilder, advance: Callable[[int], None]
+) -> Process | None:
+    """Read the ops and copies of a process into the trace; None if no op ran there."""
+    sends: defaultdict[str, list[int]] = defaultdict(list)
+    arrivals: defaultdict[str, list[int]] = defaultdict(list)
+    parts: list[tuple[Ints, Spans]] = []
+    ops: dict[str, int] = {}
+    rows: defaultdict[str, list[Ints]] = defaultdict(list)
+    for plane in file.planes:
+        if plane.name != HOST_PLANE:
+            continue
+        found = _names(plane)
+        for line in plane.lines:
+            if line.name.startswith(_INPUT_PIPELINE):
+                continue
+            events = file.events(
+                plane, line, of_named=("name", "kernel_type"), named=found.arrivals
+            )
+            _gather_arrivals(file, plane, events, arrivals)
+            advance(line.place[1] - line.place[0])
+            for name in np.unique(events.name).tolist():
+                start_ns = events.start_ns[events.name == name]
+                if name in found.sends:
+                    sends[found.sends[name]] += start_ns.tolist()
+                elif name in found.ops:
+                    duration_ns = events.duration_ns[events.name == name]
+                    op, kind = found.ops[name]
+                    place = ops.setdefault(op, len(ops))
+                    spans = Spans(start_ns, start_ns + duration_ns)
+                    parts.append((np.full(len(start_ns), place), spans))
+                    rows[kind].append(duration_ns)
+    if not parts:
+        return None
+    builder.device(device)
+    for kind, durations in rows.items():
+        of_kind = np.concatenate(durations)
+        builder.row(kind, Use.COMPUTE).add(
+            len(of_kind), int(of_kind.sum()), int(of_kind.min()), int(of_kind.max())
+        )
+    ran = _in_order(tuple(ops), parts)
+    builder.used(device, Use.COMPUTE, ran.spans)
+    return Process(
+        device=device,
+        ran=ran,
+        sends={node: sorted(moments) for node, moments in sends.items()},
+        arrivals={node: sorted(moments) for node, moments in arrivals.items()},
+    )
+
+
+def copies_between(
+    processes: Sequence[Process], cuts: Sequence[int], builder: TraceBuilder
+) -> tuple[Sent, ...]:
+    """Join sends with arrivals into copies, add them to the trace, and return them.
+
+    Within a step, which the cuts bound, the first send of a node belongs to its first arrival and
+    so on; without steps, all of the profile is one.
+    """
+    found: list[Sent] = []
+    for target in processes:
+        for node, moments in target.arrivals.items():
+            match = _END_NODE.fullmatch(node)
+            if match is not None:
+                found += _copies_to(target, match[1], int(match[2]), moments, processes, cuts)
+    by_route: defaultdict[Route, list[Sent]] = defaultdict(list)
+    for sent in found:
+        by_route[Route(sent.source, sent.target, CopyKind.WORKER)].append(sent)
+    for route, of_route in by_route.items():
+        start_ns = np.array([sent.start_ns for sent in of_route], np.int64)
+        end_ns = np.array([sent.end_ns for sent in of_route], np.int64)
+        copied = Copied(
+            spans=Spans(start_ns, end_ns),
+            size_bytes=np.full(len(of_route), UNKNOWN_BYTES),
+            tensor=np.array([builder.tensor(sent.tensor) for sent in of_route]),
+        )
+        builder.copies(route, copied)
+        took_ns = end_ns - start_ns
+        builder.row(CopyKind.WORKER, Use.PEER).add(
+            len(of_route), int(took_ns.sum()), int(took_ns.min()), int(took_ns.max())
+        )
+    return tuple(sorted(found, key=lambda sent: sent.end_ns))
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What ids of event names stand for: ops with their kinds, nodes that send, arrivals."""
+
+    ops: dict[int, tuple[str, str]]
+    sends: dict[int, str]
+    arrivals: frozenset[int]
+
+
+def _names(plane: StoredPlane) -> _Names:
+    ops: dict[int, tuple[str, str]] = {}
+    sends: dict[int, str] = {}
+    arrivals = set()
+    for name, text in plane.event_names.items():
+        if text == _ARRIVAL:
+            arrivals.add(name)
+        elif match := OP_EVENT.fullmatch(text):
+            if match[2] in _SEND_KINDS:
+                sends[name] = match[1]
+            elif match[2] not in _RECEIVE_KINDS:
+                ops[name] = match[1], match[2]
+    return _Names(ops, sends, frozenset(arrivals))
+
+
+def _gather_arrivals(
+    file: SpaceFile, plane: StoredPlane, events: Events, arrivals: dict[str, list[int]]
+) -> None:
+    told: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    for event, stat, value in file.values(plane, events):
+        told[event][stat] = str(value)
+    for event, stats in told.items():
+        if stats.get("kernel_type") in _RECEIVE_KINDS and "name" in stats:
+            arrivals[stats["name"]].append(int(events.start_ns[event]))
+
+
+def _in_order(names: tuple[str, ...], parts: Sequence[tuple[Ints, Spans]]) -> Ran:
+    start_ns = np.concatenate([spans.start for _, spans in parts])
+    order = np.argsort(start_ns, kind="stable")
+    return Ran(
+        names=names,
+        name=np.concatenate([name for name, _ in parts])[order],
+        spans=Spans(start_ns[order], np.concatenate([spans.end for _, spans in parts])[order]),
+    )
+
+
+def _copies_to(
+    target: Process,
+    tensor: str,
+    number: int,
+    arrivals: Sequence[int],
+    processes: Sequence[Process],
+    cuts: Sequence[int],
+) -> Iterator[Sent]:
+    ends = [f"{tensor}{joint}{number - 1}" for joint in ("_S", "/_")]
+    others = [process for process in processes if process is not target]
+    source, starts = UNKNOWN_END, list[int]()
+    for process in others:
+        for end in ends:
+            if end in process.sends:
+                source, starts = process.device, process.sends[end]
+    if source == UNKNOWN_END:
+        made = {p.device: ended for p in others if (ended := _ends_of(p.ran, tensor))}
+        if len(made) == 1:
+            ((source, starts),) = made.items()
+        elif len(others) == 1:
+            source = others[0].device
+    for of_step, sent in zip(_by_step(arrivals, cuts), _by_step(starts, cuts), strict=True):
+        for i, arrival_ns in enumerate(of_step):
+            start_ns = min(sent[i], arrival_ns) if i < len(sent) else arrival_ns
+            yield Sent(
+                tensor=tensor,
+                source=source,
+                target=target.device,
+                start_ns=start_ns,
+                end_ns=arrival_ns,
+            )
+
+
+def _ends_of(ran: Ran, op: str) -> list[int]:
+    if op not in ran.names:
+        return []
+    ends: list[int] = np.sort(ran.spans.end[ran.name == ran.names.index(op)]).tolist()
+    return ends
+
+
+def _by_step(moments: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:
+    """Return sorted moments by the step that they are in; what is before the first is its own."""
+    places = [0, *(bisect_left(moments, cut) for cut in cuts), len(moments)]
+    return [list(moments[first:last]) for first, last in pairwise(places)]

@@ -1,0 +1,144 @@
+"""Chrome traces of GPUs, as TensorBoard and as Kineto write them, and what is none."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.chrome_trace_file import read_chrome_trace
+from placement_advisor.profile.copies import CopyKind
+from placement_advisor.profile.totals import ProfileTotals, totals_of
+from placement_advisor.profile.trace import Route, Use
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def ran(name: str, ts: float, dur: float, **other: Any) -> dict[str, Any]:
+    return {"ph": "X", "name": name, "ts": ts, "dur": dur, "pid": 0, "tid": 7, **other}
+
+
+def named(what: str, name: str, pid: int, tid: int = 0) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def read(path: Path, content: Any) -> ProfileTotals:
+    path.write_text(json.dumps(content))
+    return totals_of(read_chrome_trace(path))
+
+
+KINETO = [
+    ran("gemm", 1_000_000_000.5, 100, cat="kernel", args={"device": 0, "stream": 7}),
+    ran(
+        "Memcpy PtoP (Device -> Device)",
+        1_000_000_050.5,
+        100,
+        cat="gpu_memcpy",
+        args={"fromDevice": 0, "inDevice": 0, "toDevice": 1, "bytes": 4096},
+    ),
+    ran("Memset (Device)", 1_000_000_200, 1, cat="gpu_memset", args={"device": 1}),
+    ran("aten::mm", 1_000_000_000, 50, cat="cpu_op", args={}),
+]
+
+
+def test_kineto_tells_kernels_and_copies_by_category(tmp_path: Path) -> None:
+    profile = read(tmp_path / "trace.json", {"traceEvents": KINETO})
+    first, second = profile.devices
+    assert (first.device, second.device) == ("GPU:0", "GPU:1")
+    assert first.total[Use.COMPUTE].time_ns == 100_000
+    assert first.total[Use.PEER].exposed_ns == 50_000
+    assert second.total[Use.COMPUTE].time_ns == 1_000
+    (route,) = profile.routes
+    assert route.route == Route("GPU:0", "GPU:1", CopyKind.PEER)
+    assert (route.count, route.size_bytes, route.time_ns) == (1, 4096, 100_000)
+
+
+def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path: Path) -> None:
+    details = "kind_src:device kind_dst:host size:64 dest:0 async:1"
+    events = [
+        named("process_name", "/device:GPU:2", 5),
+        named("thread_name", "Stream #13(Compute)", 5, 13),
+        named("thread_name", "TensorFlow Ops", 5, 14),
+        named("process_name", "/host:CPU", 6),
+        *(ran("gemm", 100 * i, 40, pid=5, tid=13, args={"group_id": str(i)}) for i in range(3)),
+        ran("a:MatMul", 0, 40, pid=5, tid=14),
+        ran(
+            "MemcpyD2H",
+            50,
+            10,
+            pid=5,
+            tid=13,
+            args={"memcpy_details": details, "edge_name": "e"},
+        ),
+        ran("work", 0, 1000, pid=6, tid=1),
+    ]
+    path = tmp_path / "host.trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    profile = totals_of(read_chrome_trace(path))
+    assert [device.device for device in profile.devices] == ["GPU:2"]
+    assert profile.devices[0].total[Use.COMPUTE].time_ns == 120_000
+    assert profile.step_ns == (100_000, 40_000)
+    assert [(t.tensor, t.route.target, t.size_bytes) for t in profile.tensors] == [
+        ("e", "host", 64)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{", "is corrupt"),
+        (b"\x1f\x8bxx", "is corrupt"),
+        (b"[" * 100_000, "is corrupt"),
+        (b'{"traceEvents": 3}', "no list of traceEvents"),
+        (b"[]", "shows no GPU at work"),
+        (b'[{"ph": "X", "cat": "kernel", "name": "k", "ts": 1e300}]', "shows no GPU at work"),
+    ],
+)
+def test_what_is_no_trace_of_gpus_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(content)
+    with pytest.raises(AdvisorError, match=said) as error:
+        read_chrome_trace(path)
+    assert str(path) in error.value.message
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.sampled_from(["0", "x", "kernel", "gpu_memcpy", "MemcpyP2P", "size:9 dest:1", "X", "M"]),
+)
+
+
+@settings(max_examples=500)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["ph", "name", "cat", "ts", "dur", "pid", "tid", "args"]),
+            st.one_of(
+                VALUES,
+                st.dictionaries(
+                    st.sampled_from(["device", "toDevice", "bytes", "memcpy_details", "group_id"]),
+                    VALUES,
+                ),
+            ),
+        ),
+        max_size=5,
+    )
+)
+def test_lies_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]]
+) -> None:
+    path = tmp_path_factory.mktemp("lies") / "t.json"
+    sound = ran("k", 0, 9, cat="kernel", args={"device": 0})
+    drawn = [{**sound, **event} for event in events]
+    path.write_text(json.dumps([*drawn, sound]))
+    profile = totals_of(read_chrome_trace(path))
+    assert all(device.idle_ns is not None and device.idle_ns >= 0 for device in profile.devices)
