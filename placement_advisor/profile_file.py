@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.graph import OpGraph
+from placement_advisor.profile.blame import with_graph
 from placement_advisor.profile.chrome_trace_file import read_chrome_trace
 from placement_advisor.profile.nvprof import RESULT, nvprof_totals
 from placement_advisor.profile.read_trace import read_trace
@@ -24,12 +26,23 @@ _CHROME_TRACES = (".json", ".json.gz")
 _LARGEST_SUMMARY_BYTES = 50_000_000
 
 
-def profile_file(path: Path, *, ask_xprof: bool, watcher: Watcher) -> ReadProfile:
+def profile_file(
+    path: Path, *, graph: Path | None, ask_xprof: bool, watcher: Watcher
+) -> ReadProfile:
     """Read a recorded profile: XSpace files, a Chrome trace, or what nvprof printed.
 
+    A ``graph`` file of the step says more of its tensors.
+
     Raises:
-        AdvisorError: there is none, it is corrupt, or it shows no device at work.
+        AdvisorError: there is none, it is corrupt, or it shows no device at work; or the graph file
+            cannot be read.
     """
+    ops = None if graph is None else OpGraph.load(graph)
+    read = _read(path, ask_xprof, watcher)
+    return read if ops is None else replace(read, totals=with_graph(read.totals, ops))
+
+
+def _read(path: Path, ask_xprof: bool, watcher: Watcher) -> ReadProfile:
 
     def read(done_bytes: int, total_bytes: int) -> None:
         watcher.working(

@@ -31,6 +31,10 @@ def profile(
             "trace (.json, .json.gz), or the summary that nvprof printed.",
         ),
     ],
+    graph: Annotated[
+        Path | None,
+        typer.Option(help="What `advisor trace` wrote of the step: layers and sizes of tensors."),
+    ] = None,
     form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Annotated[
@@ -53,7 +57,7 @@ def profile(
         if output is not None:
             put = stack.enter_context(output_file(output, option="-o", read=path))
         watcher = stack.enter_context(progress(quiet=quiet))
-        read = profile_file(path, ask_xprof=xprof, watcher=watcher)
+        read = profile_file(path, graph=graph, ask_xprof=xprof, watcher=watcher)
         if as_json or form is Format.JSON:
             from placement_advisor.report.profile_json import profile_as_json
 

@@ -83,7 +83,10 @@ class RouteTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorTotals:
-    """All copies of a tensor on a route; ``time_ns`` adds up what each took."""
+    """All copies of a tensor on a route; ``time_ns`` adds up what each took.
+
+    ``op``, ``layer`` and ``tensor_bytes``, the size of one, are what an op graph says of it.
+    """
 
     tensor: str
     route: Route
@@ -91,6 +94,9 @@ class TensorTotals:
     of_unknown_size: int
     size_bytes: int
     time_ns: int
+    op: str | None = None
+    layer: str | None = None
+    tensor_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

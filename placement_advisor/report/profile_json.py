@@ -113,6 +113,9 @@ def _tensor(tensor: TensorTotals) -> dict[str, Any]:
         "of_unknown_size": tensor.of_unknown_size,
         "size_bytes": tensor.size_bytes,
         "time_ns": tensor.time_ns,
+        "op": tensor.op,
+        "layer": tensor.layer,
+        "tensor_bytes": tensor.tensor_bytes,
     }
 
 

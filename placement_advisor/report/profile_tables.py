@@ -92,8 +92,9 @@ def _route_row(route: RouteTotals) -> list[str]:
 
 def tensor_table(profile: ProfileTotals) -> Table:
     """Return the tensors whose copies took longest, in total."""
+    longest = profile.tensors[:TOP_TENSORS]
     rows = [["tensor", "from → to", "copies", "bytes", "time"]]
-    return rows + [
+    rows += [
         [
             _cut(each.tensor),
             f"{each.route.source} → {each.route.target}",
@@ -101,8 +102,13 @@ def tensor_table(profile: ProfileTotals) -> Table:
             _bytes(each),
             format_ns(each.time_ns),
         ]
-        for each in profile.tensors[:TOP_TENSORS]
+        for each in longest
     ]
+    if any(each.op is not None for each in longest):
+        rows[0] += ["layer", "one of it"]
+        for row, each in zip(rows[1:], longest, strict=True):
+            row += [_cut(each.layer or NOTHING), format_bytes(each.tensor_bytes)]
+    return rows
 
 
 def activity_table(profile: ProfileTotals) -> Table:

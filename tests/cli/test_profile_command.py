@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
+from placement_advisor.graph import Op, OpGraph
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 from placement_advisor.report.analysis_json import load_schema
 
@@ -98,6 +99,47 @@ def test_json_is_valid_and_goes_where_it_is_told(
     assert route["size_bytes"] == 12_000_000
     assert route["per_step"]["exposed_ns"] == 150_000
     assert content["xprof"] is None
+
+
+def test_a_graph_file_says_whose_tensors_they_are(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    path, graph = recorded(tmp_path), tmp_path / "step.graph.json.gz"
+    relu = Op(name="relu", kind="Relu", layer="dense", output_bytes=(4_000_000,))
+    OpGraph([relu], []).save(graph)
+    ran = advisor("profile", str(path), "--graph", str(graph), "--no-xprof", "-q")
+    assert ran.code == 0, ran.err
+    (row,) = (line.split() for line in ran.out.splitlines() if line.startswith("edge_7_relu"))
+    assert row[-3:] == ["dense", "4.00", "MB"]
+    assert "1 of 1 tensors are in the graph" in ran.out
+    assert advisor("profile", str(path), "--graph", "no.json", "-q").code == 2
+
+
+def test_what_nvprof_printed_is_read(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+    summary = tmp_path / "nvprof.txt"
+    summary.write_text(
+        "==7== Profiling result:\n"
+        "            Type  Time(%)      Time     Calls       Avg       Min       Max  Name\n"
+        " GPU activities:   79.92%  40.000s      1000  40.000ms  1.0000ms  50.000ms  gemm\n"
+        "                   20.08%  10.050s     78292  128.36us  4.3190us  893.33us  "
+        "[CUDA memcpy PtoP]\n"
+    )
+    ran = advisor("profile", str(summary), "-q")
+    assert ran.code == 0, ran.err
+    words = [line.split() for line in ran.out.splitlines()]
+    assert ["all", "GPUs", "40.0", "s", "10.1", "s", "?"] in words
+    assert "what hides behind what is not known" in ran.out
+    content = json.loads(advisor("profile", str(summary), "-q", "--json").out)
+    jsonschema.Draft202012Validator(load_schema("profile")).validate(content)
+
+
+def test_a_chrome_trace_is_read(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    event = {"ph": "X", "name": "gemm", "cat": "kernel", "ts": 1, "dur": 5, "args": {"device": 0}}
+    trace.write_text(json.dumps({"traceEvents": [event]}))
+    ran = advisor("profile", str(trace), "-q")
+    assert ran.code == 0, ran.err
+    assert "1 of 1 devices did something; 5.00 µs in all" in ran.out
 
 
 def test_markdown_shows_names_as_they_are(advisor: Callable[..., Ran], tmp_path: Path) -> None:
