@@ -15,7 +15,7 @@ import pytest
 from command_runs import Command
 
 from placement_advisor import children
-from placement_advisor.candidates.families import propose
+from placement_advisor.candidates.families import SPLITS, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
@@ -338,7 +338,7 @@ class TestASampleForReal:
             difference = measured["max_relative_difference"]
             # The first one verified is what the others are compared with.
             assert (difference is None) == (label == "single"), label
-            if label != "batch" or name not in EACH_REPLICA_ITS_OWN:
+            if label not in SPLITS or name not in EACH_REPLICA_ITS_OWN:
                 assert (difference or 0.0) <= RESULT_TOLERANCE, label
             crosses = measured["transfer_count"] > 0
             assert crosses == (label != "single"), label
