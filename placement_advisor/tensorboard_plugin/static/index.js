@@ -15,9 +15,7 @@ const parts = {};
 
 /** What TensorBoard calls once its frame for the tab is there. */
 export async function render() {
-  document.head.append(
-    el('link', { rel: 'stylesheet', href: new URL('style.css', import.meta.url).href }),
-  );
+  const styled = style();
   parts.timeline = new Timeline();
   parts.layers = new Layers();
   parts.select = el('select', { id: 'run', onchange: (event) => openRun(event.target.value) });
@@ -35,11 +33,20 @@ export async function render() {
       section('Findings', parts.findings),
     ),
   );
+  await styled;
   followTheme(() => {
     parts.timeline.canvas.redraw();
     parts.layers.canvas.redraw();
   });
   await follow();
+}
+
+/** Loads the style sheet, whose colours the canvases take. */
+function style() {
+  const href = new URL('style.css', import.meta.url).href;
+  return new Promise((onload) => {
+    document.head.append(el('link', { rel: 'stylesheet', href, onload }));
+  });
 }
 
 const section = (name, content) => el('section', { 'aria-label': name }, el('h2', {}, name), content);
@@ -138,7 +145,10 @@ function showVerdict() {
   parts.verdict.replaceChildren(
     el('p', { class: 'headline', role: 'status' }, verdict?.headline ?? `Running: ${doing}`),
     el('p', { class: 'hint' }, testbed ? `${facts}; ${testbed}` : facts),
-    verdict ? list([...verdict.reasons, ...verdict.others]) : '',
+    verdict ? list(verdict.reasons) : '',
+    verdict?.others.length
+      ? el('details', {}, el('summary', {}, 'The other candidates'), list(verdict.others))
+      : '',
     warnings.length ? el('div', { class: 'warnings' }, el('b', {}, 'Warnings'), list(warnings)) : '',
   );
 }
