@@ -73,6 +73,8 @@ export class Layers {
   showGraph(graph) {
     if (JSON.stringify(graph) === JSON.stringify(this.graph)) return;
     this.graph = graph;
+    this.deviceOf = [];
+    this.cuts = new Map();
     this.chosen = null;
     this.element.hidden = !graph.layers.length;
     this.whole();
