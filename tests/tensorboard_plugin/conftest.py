@@ -102,11 +102,12 @@ def _keep(tab: Tab, kind: str, text: str) -> None:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log directory of a real analysis of the demo's model."""
+    """The log directory of a real analysis of the demo's model, all candidates, few steps."""
     output = tmp_path_factory.mktemp("demo") / "deepconn"
     command = [str(Path(sys.executable).with_name("advisor")), "analyze"]
+    few = ["--rounds", "5", "--steps", "1", "--effort", "0.5"]
     subprocess.run(
-        [*command, "sample_models/deepconn.py", "--rounds", "5", "-o", str(output), "--quiet"],
+        [*command, "sample_models/deepconn.py", *few, "-o", str(output), "--quiet"],
         cwd=ROOT,
         check=True,
         stdout=subprocess.DEVNULL,
