@@ -30,6 +30,9 @@ _DEVICE = "/device:GPU"
 _ANY = "/device:CUSTOM"
 # The one spelling that XProf counts as copies between devices; with a colon behind it, it is an op.
 _COPY = "MEMCPYDtoD"
+# By which XProf knows a line of steps. Without one, a step would end with its last op, although
+# devices have to answer then.
+_STEPS_ID = -0x21524111
 
 
 def write_profile_runs(candidate: Candidate, folder: Path) -> None:
@@ -69,9 +72,9 @@ def simulated_planes(schedule: Schedule) -> Iterator[Plane]:
                     stats(memcpy_details=details),
                 )
                 lines.setdefault(f"copies to {copy.target}", []).append(event)
-        yield Plane(name=f"{_DEVICE}:{i} {device}", lines=_lines(lines))
-    step = _event("train", 0, schedule.step_ns, {"step_num": 0, "_r": 1})
-    yield Plane(name="/host:CPU", lines=_lines({"steps": [step]}))
+        step = _event("0", 0, schedule.step_ns, {"group_id": 0})
+        steps = Line(name="Steps", id=_STEPS_ID, events=(step,))
+        yield Plane(name=f"{_DEVICE}:{i} {device}", lines=(steps, *_lines(lines)))
 
 
 def planes_side_by_side(steps: Mapping[str, Sequence[Span]]) -> Iterator[Plane]:

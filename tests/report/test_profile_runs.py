@@ -19,15 +19,15 @@ def planes_of(folder: Path, run: str) -> dict[str, Plane]:
 def test_a_simulated_step_has_a_plane_per_device_with_ops_and_copies(tmp_path: Path) -> None:
     write_profile_runs(sample().candidates[1], tmp_path)
     planes = planes_of(tmp_path, "towers-simulated")
-    assert planes.keys() == {"/device:GPU:0 worker:0", "/device:GPU:1 worker:1", "/host:CPU"}
-    ops, copies = planes["/device:GPU:0 worker:0"].lines
+    assert planes.keys() == {"/device:GPU:0 worker:0", "/device:GPU:1 worker:1"}
+    steps, ops, copies = planes["/device:GPU:0 worker:0"].lines
     assert (ops.name, copies.name) == ("ops", "copies to worker:1")
     assert ops.events[0].name == "lookup"
     assert (ops.events[0].start_ns, ops.events[0].duration_ns) == (0, 2_000 * US)
     assert [event.name for event in copies.events] == ["MEMCPYDtoD lookup", "MEMCPYDtoD dot"]
     assert copies.events[0].stats["memcpy_details"] == "size:160000 dest:1 async:1"
-    (step,) = planes["/host:CPU"].lines[0].events
-    assert (step.name, step.duration_ns) == ("train", 30_100 * US)
+    (step,) = steps.events
+    assert (step.name, step.start_ns, step.duration_ns) == ("0", 0, 30_100 * US)
 
 
 def test_both_steps_stand_under_one_another_lane_by_lane(tmp_path: Path) -> None:

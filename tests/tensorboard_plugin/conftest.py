@@ -59,6 +59,7 @@ class Tab:
         """Keep a picture of the page, tall enough for the frame not to scroll."""
         SCREENSHOTS.mkdir(exist_ok=True)
         self.page.set_viewport_size({"width": 1_280, "height": height})
+        self.run("() => window.scrollTo(0, 0)")
         self.page.wait_for_timeout(300)  # Canvases are drawn anew in the next frame.
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
 

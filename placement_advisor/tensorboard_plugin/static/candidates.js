@@ -23,8 +23,9 @@ function row(candidate, isChosen, choose) {
     checked: isChosen,
     onchange: () => choose(name),
   });
+  const tone = candidate.failure_kind === 'not-applicable' ? 'hint' : 'failure';
   const cells = failure && !predicted && !measured
-    ? [el('td', { colspan: HEAD.length - 1, class: 'failure' }, failure)]
+    ? [el('td', { colspan: HEAD.length - 1, class: tone }, failure)]
     : [
         pair(step(predicted), step(measured)),
         pair(copies(predicted), copies(measured)),
@@ -33,7 +34,7 @@ function row(candidate, isChosen, choose) {
       ];
   const label = el('label', { title: candidate.rationale }, radio, name);
   const head = el('th', { scope: 'row' }, label);
-  if (failure && cells.length > 1) head.append(el('div', { class: 'failure' }, failure));
+  if (failure && cells.length > 1) head.append(el('div', { class: tone }, failure));
   return el('tr', { class: isChosen ? 'chosen' : null }, head, ...cells);
 }
 

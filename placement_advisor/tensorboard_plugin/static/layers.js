@@ -2,7 +2,7 @@ import { Canvas, fitted } from './canvas.js';
 import { el } from './dom.js';
 import { formatBytes, formatFlops } from './format.js';
 import { color, deviceColor, deviceColorName } from './theme.js';
-import { button } from './timeline.js';
+import { button, shortName } from './timeline.js';
 
 const HEIGHT = 460;
 const MARGIN = 24;
@@ -259,7 +259,7 @@ export class Layers {
       }
       if (hasNames) {
         context.fillStyle = color('on-device');
-        context.fillText(fitted(context, layer.name, boxWidth - 10), left + 5, y);
+        context.fillText(fittedPath(context, layer.name, boxWidth - 10), left + 5, y);
       }
     });
   }
@@ -275,9 +275,15 @@ export class Layers {
       const text = formatBytes(bytes);
       const { width } = context.measureText(text);
       context.fillStyle = color('background');
-      context.fillRect(x - width / 2 - 3, y - 8, width + 6, 16);
+      context.fillRect(x + 5, y - 8, width + 4, 16);
       context.fillStyle = colors.ink;
-      context.fillText(text, x - width / 2, y);
+      context.fillText(text, x + 7, y);
     }
   }
+}
+
+/** Returns the name of a layer if there is room for it, else the end of its path. */
+function fittedPath(context, name, width) {
+  const isShort = context.measureText(name).width <= width;
+  return isShort ? name : fitted(context, shortName(name), width);
 }

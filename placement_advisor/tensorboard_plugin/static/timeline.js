@@ -248,13 +248,15 @@ export class Timeline {
   }
 }
 
-const shortName = (name) => name.slice(name.lastIndexOf('/') + 1);
+/** Returns the last part of a path. */
+export const shortName = (name) => name.slice(name.lastIndexOf('/') + 1);
 
 function words({ row, bar }) {
   const from = formatNs(bar.start);
   return `${row.which}, ${row.name}: ${row.names[bar.name]}, ${formatNs(bar.end - bar.start)} from ${from}`;
 }
 
+/** Returns a button with a sign, and in words what it does. */
 export function button(text, label, onclick) {
   return el('button', { type: 'button', 'aria-label': label, title: label, onclick }, text);
 }
