@@ -6,6 +6,8 @@ TensorFlow where it is installed. Left out: wall times, so that equal analyses g
 
 from __future__ import annotations
 
+from hashlib import sha256
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.report.tables import candidate_figures
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis import Analysis, Candidate
 
-# TensorBoard reads files with this in their names; the rest tells writers apart.
-_FILE = "events.out.tfevents.advisor"
+# TensorBoard reads files with this in their names. The rest is from their content: it reads no file
+# again that another analysis has put in the place of one that it knows.
+_FILE = "events.out.tfevents"
 _FORMAT = "brain.Event:2"
 _PICTURES = ("timeline.png", "comparison.png", "break-even.png")
 
@@ -100,8 +103,10 @@ def _write(events: Sequence[Any], folder: Path) -> None:
     from tensorboard.compat.proto import event_pb2
     from tensorboard.summary.writer.record_writer import RecordWriter
 
+    content = BytesIO()
+    writer = RecordWriter(content)
+    for event in (event_pb2.Event(file_version=_FORMAT), *events):
+        writer.write(event.SerializeToString(deterministic=True))
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _FILE).open("wb") as file:
-        writer = RecordWriter(file)
-        for event in (event_pb2.Event(file_version=_FORMAT), *events):
-            writer.write(event.SerializeToString(deterministic=True))
+    name = f"{_FILE}.{sha256(content.getvalue()).hexdigest()[:16]}"
+    (folder / name).write_bytes(content.getvalue())

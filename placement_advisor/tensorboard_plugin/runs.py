@@ -2,8 +2,8 @@
 
 An analysis is a folder that holds `log_files.OVERVIEW`. One that is still running lies in a hidden
 folder of its output, whose name `output_folder` gives. Links are not followed, so whatever is found
-lies under the log directory. Left out: what lies deeper than analyses do, and, in a log directory
-of very many folders, what lies behind the first of them.
+lies under the log directory. Left out: what lies within an analysis or deeper than analyses do,
+and, in a log directory of very many folders, what lies behind the first of them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def find_runs(logdir: Path) -> Iterator[Run]:
         seen += 1
         if _inside(folder, OVERVIEW) is not None:
             yield _run(logdir, folder)
-        if depth < _DEEPEST:
+        elif depth < _DEEPEST:
             waiting += [(inner, depth + 1) for inner in _folders(folder)]
 
 

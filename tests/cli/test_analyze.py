@@ -406,7 +406,10 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     assert all(c["predicted"] is not None for c in analysis["candidates"] if not c["failure"])
     known = {c["name"] for c in analysis["candidates"]}
     assert known == {*FAMILY_NAMES, "searched-cautious"}
-    assert not (folder / "tensorboard").exists()
+    profiles = (folder / "tensorboard" / "plugins" / "profile").iterdir()
+    assert {path.name for path in profiles} == {
+        f"{c['name']}-simulated" for c in analysis["candidates"] if c["predicted"]
+    }
 
 
 def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(

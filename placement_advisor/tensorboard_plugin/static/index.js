@@ -55,21 +55,22 @@ const section = (name, content) => el('section', { 'aria-label': name }, el('h2'
 async function follow() {
   try {
     if (!document.hidden) await refresh();
-  } catch (error) {
-    // TensorBoard was ended; the page stays as it is until it is back.
-    if (!(error instanceof TypeError)) throw error;
   } finally {
     setTimeout(follow, state.run?.running ? RUNNING_MS : COMPLETE_MS);
   }
 }
 
 async function refresh() {
+  const runs = await load('runs');
+  if (runs === null) return;
   const before = state.run;
-  state.runs = (await load('runs')) ?? [];
-  state.run = sameRun(before) ?? newest(state.runs);
+  state.runs = runs;
+  state.run = sameRun(before) ?? newest(runs);
   showRuns();
   if (state.run && (state.run.name !== before?.name || state.run.changed !== before?.changed)) {
     await showRun();
+  } else if (!state.overview) {
+    parts.verdict.replaceChildren(el('p', {}, 'There is no analysis in the log directory yet.'));
   }
 }
 
@@ -117,7 +118,9 @@ async function showChosen() {
   const candidate = overview.candidates.find((each) => each.name === chosen);
   const key = `${run.name} ${chosen} ${candidate?.details}`;
   if (!candidate || key === state.details) return;
-  const details = candidate.details ? await load('details', { run: run.name, candidate: chosen }) : null;
+  const details = candidate.details
+    ? await load('details', { run: run.name, candidate: chosen })
+    : null;
   if (chosen !== state.chosen || run.name !== state.run.name) return;
   state.details = key;
   const shown = details ?? { layers: null, cuts: null, lanes: [], timelines: {} };
@@ -164,8 +167,8 @@ function showCandidates() {
   if (hadFocus) parts.candidates.querySelector('input:checked')?.focus();
 }
 
-/** Returns what a route answers, null if there is nothing. */
+/** Returns what a route answers, null if there is nothing, or TensorBoard has been ended. */
 async function load(route, query = {}) {
-  const answer = await fetch(`./${route}?${new URLSearchParams(query)}`);
-  return answer.ok ? answer.json() : null;
+  const answer = await fetch(`./${route}?${new URLSearchParams(query)}`).catch(() => null);
+  return answer?.ok ? answer.json() : null;
 }
