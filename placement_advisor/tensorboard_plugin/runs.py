@@ -74,11 +74,13 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _run(logdir: Path, folder: Path) -> Run:
-    parts = list(folder.relative_to(logdir).parts)
-    if parts and parts[-1] == LOG_FOLDER:
-        parts.pop()
-    is_running = any(part.startswith(HIDDEN) for part in parts)
-    name = "/".join(part for part in parts if not part.startswith(HIDDEN)) or "."
+    output = folder.parent if folder.name == LOG_FOLDER else folder
+    is_running = output.name.startswith(HIDDEN)
+    if is_running:
+        output = output.parent
+    # A log directory that is all of one analysis has no name but its own.
+    is_below = output != logdir and output.is_relative_to(logdir)
+    name = str(output.relative_to(logdir)) if is_below else output.name
     return Run(
         name=f"{name} (running)" if is_running else name, folder=folder, is_running=is_running
     )

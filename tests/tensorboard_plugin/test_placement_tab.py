@@ -112,7 +112,7 @@ def test_hostile_names_are_shown_and_not_run(tab: Tab) -> None:
         ("next bar", "press('Timeline of a step', 'n')"),
         ("zoom the layers", "zoom('Layers by device')"),
         ("next layer", "press('Layers by device', 'n')"),
-        ("all layers", "press('Layers by device', '0')"),
+        ("all layers", "press('Layers by device', '0'); press('Layers by device', '+')"),
         ("find a layer", "find('dense_777')"),
         ("another candidate", "choose()"),
         ("and back", "choose()"),
@@ -182,7 +182,7 @@ def test_a_finding_unfolds_its_explanation(tab: Tab) -> None:
 def test_a_running_analysis_is_followed_to_its_end(
     open_tab: Callable[[Path], Tab], tmp_path: Path
 ) -> None:
-    layers = ["one", "two", "three"]
+    layers = [f"layer_{i}" for i in range(8)]
     with output_folder(tmp_path / "mine") as staging:
         (staging / "analysis.json").write_text("{}")
         write_sample(staging / "tensorboard", layers, doing="measuring costs")
@@ -196,4 +196,10 @@ def test_a_running_analysis_is_followed_to_its_end(
         write_sample(staging / "tensorboard", layers)
     expect(headline).to_have_text("stay single: stack")
     expect(live.frame.locator("#run option:checked")).to_have_text("mine", timeout=15_000)
+    live.frame.get_by_label("alternating").check()
+    expect(live.frame.get_by_text("arrows cross to another device")).to_be_visible()
+    # Another analysis in the place of the first: the details of its candidates are new as well.
+    write_sample(tmp_path / "mine" / "tensorboard", ["other", "layers"], name="second")
+    expect(headline).to_have_text("stay single: second", timeout=15_000)
+    expect(live.frame.get_by_text("No forward tensor crosses")).to_be_visible()
     assert [text for text in live.complaints if "404" not in text] == []

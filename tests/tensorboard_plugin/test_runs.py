@@ -33,8 +33,11 @@ def test_analyses_are_found_under_a_log_directory_and_named_by_their_folders(
 
 
 def test_the_log_directory_may_be_that_of_one_analysis(tmp_path: Path) -> None:
-    write(tmp_path)
-    assert names(tmp_path) == ["."]
+    write(tmp_path / "mine" / "tensorboard")
+    assert names(tmp_path / "mine") == ["mine"]
+    assert names(tmp_path / "mine" / "tensorboard") == ["mine"]
+    write(tmp_path / "moved")
+    assert names(tmp_path / "moved") == ["moved"]
 
 
 def test_one_that_is_not_complete_yet_is_found_as_running(tmp_path: Path) -> None:

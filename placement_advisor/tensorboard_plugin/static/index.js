@@ -92,7 +92,7 @@ async function openRun(name) {
 async function showRun() {
   const { run } = state;
   const overview = await load('overview', { run: run.name });
-  if (overview === null || run !== state.run) return;
+  if (overview === null || run.name !== state.run?.name) return;
   state.overview = overview;
   const { candidates, verdict } = overview;
   if (!candidates.some((each) => each.name === state.chosen)) {
@@ -116,12 +116,13 @@ async function showChosen() {
   const { run, overview, chosen } = state;
   showCandidates();
   const candidate = overview.candidates.find((each) => each.name === chosen);
-  const key = `${run.name} ${chosen} ${candidate?.details}`;
+  const version = run.running ? candidate?.details : run.changed;
+  const key = `${run.name} ${chosen} ${version}`;
   if (!candidate || key === state.details) return;
   const details = candidate.details
     ? await load('details', { run: run.name, candidate: chosen })
     : null;
-  if (chosen !== state.chosen || run.name !== state.run.name) return;
+  if (chosen !== state.chosen || run.name !== state.run?.name) return;
   state.details = key;
   const shown = details ?? { layers: null, cuts: null, lanes: [], timelines: {} };
   parts.timeline.show(shown, overview.devices);

@@ -107,7 +107,12 @@ export class Layers {
     this.canvas.redraw();
   }
 
-  /** Returns scale and shift that show all layers, no larger than is readable. */
+  /** Returns scale and shift; those that show all layers unless others were chosen. */
+  shownView() {
+    this.view ??= this.fit(this.canvas.width, this.canvas.height);
+    return this.view;
+  }
+
   fit(width, height) {
     const [boxWidth, boxHeight] = this.graph.box;
     const xs = this.graph.layers.map((layer) => layer.at[0]);
@@ -127,19 +132,20 @@ export class Layers {
   }
 
   zoom(factor, x = this.canvas.width / 2, y = this.canvas.height / 2) {
-    const { scale } = this.view;
-    const next = Math.min(LARGEST * 2, Math.max(0.5, scale / factor));
+    const view = this.shownView();
+    const scale = Math.min(LARGEST * 2, Math.max(0.5, view.scale / factor));
     this.view = {
-      scale: next,
-      x: x - ((x - this.view.x) * next) / scale,
-      y: y - ((y - this.view.y) * next) / scale,
+      scale,
+      x: x - ((x - view.x) * scale) / view.scale,
+      y: y - ((y - view.y) * scale) / view.scale,
     };
     this.canvas.redraw();
   }
 
   move(dx, dy) {
-    this.view.x += dx;
-    this.view.y += dy;
+    const view = this.shownView();
+    view.x += dx;
+    view.y += dy;
     this.canvas.redraw();
   }
 
@@ -148,8 +154,7 @@ export class Layers {
   }
 
   layerAt(x, y) {
-    if (this.view === null) return null;
-    const [halfX, halfY] = this.graph.box.map((side) => (side * this.view.scale) / 2);
+    const [halfX, halfY] = this.graph.box.map((side) => (side * this.shownView().scale) / 2);
     const found = this.graph.layers.findIndex((layer) => {
       const [cx, cy] = this.point(layer.at);
       return Math.abs(cx - x) <= halfX && Math.abs(cy - y) <= halfY;
@@ -205,7 +210,7 @@ export class Layers {
 
   /** Chooses a layer and moves it to the middle, large enough to read. */
   goTo(number) {
-    const scale = Math.max(this.view.scale, READABLE);
+    const scale = Math.max(this.shownView().scale, READABLE);
     const [x, y] = this.graph.layers[number].at;
     this.view = {
       scale,
@@ -219,7 +224,7 @@ export class Layers {
     context.fillStyle = color('background');
     context.fillRect(0, 0, width, height);
     if (!this.graph.layers.length) return;
-    this.view ??= this.fit(width, height);
+    this.shownView();
     context.textBaseline = 'middle';
     const colors = { line: color('flow'), cut: color('copy'), ink: color('ink') };
     this.graph.flows.forEach((flow, number) => {
