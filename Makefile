@@ -60,7 +60,7 @@ lock: check-python  ## resolve requirements.lock anew from pyproject.toml
 		pyproject.toml --output-file requirements.lock
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) dist advisor-out
+	rm -rf $(VENV) dist advisor-out screenshots
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -252,19 +252,20 @@ def _end_fork_server() -> None:
 
 def follow_the_command() -> None:
     """Make the fork server die with the command. Runs in the fork server, before anything else."""
-    _die_with_parent()
+    die_with_parent()
     if os.getppid() != int(os.environ[_COMMAND_VARIABLE]):
         os._exit(1)  # The command was gone before the kernel knew.
     os.setsid()  # A Ctrl-C in the terminal goes to the command alone, which then ends its children.
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Make this process, a child, die with its parent."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _serve(connection: Connection, output: str, stacks: str) -> None:
     """Answer calls until the other side hangs up. Runs in the child."""
-    _die_with_parent()
+    die_with_parent()
     command = multiprocessing.parent_process()
     if command is None or not command.is_alive():
         os._exit(1)  # The command was gone before the kernel knew.

@@ -1,5 +1,7 @@
-"""What `advisor analyze` does unless it is told otherwise."""
+"""What commands do unless they are told otherwise."""
 
+# Where analyses go, each into a folder of its own.
+OUTPUT = "advisor-out"
 DEVICES = 2
 STEPS = 4
 ROUNDS = 15

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from placement_advisor.defaults import OUTPUT
 from placement_advisor.errors import ModelError
 
 _KINDS = (
@@ -50,7 +51,7 @@ class ModelSource:
     @property
     def default_output(self) -> Path:
         """Folder, relative to the current one, that is named after the model."""
-        return Path("advisor-out") / Path(self.path).resolve().stem
+        return Path(OUTPUT) / Path(self.path).resolve().stem
 
 
 def split_name(words: str) -> tuple[str, str | None]:

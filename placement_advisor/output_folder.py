@@ -32,7 +32,8 @@ _CONTENT = (
     "predictions",
     "tensorboard",
 )
-_HIDDEN = ".advisor-"
+# How the folder begins in which an analysis lies until it is complete.
+HIDDEN = ".advisor-"
 _HINT = "choose another folder with -o"
 
 
@@ -48,7 +49,7 @@ def output_folder(folder: Path) -> Iterator[Path]:
         _refuse_foreign(folder)
         made += [part for part in (folder, *folder.parents) if not part.exists()]
         folder.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=_HIDDEN, dir=folder))
+        staging = Path(tempfile.mkdtemp(prefix=HIDDEN, dir=folder))
     except OSError as error:
         _remove_empty(made)
         raise AdvisorError(f"{folder}: cannot be written: {error.strerror}", hint=_HINT) from None
@@ -66,7 +67,7 @@ def _refuse_foreign(folder: Path) -> None:
             raise AdvisorError(f"{folder}: cannot be written: {part} is a file", hint=_HINT)
     if not folder.exists() or (folder / "analysis.json").exists():
         return
-    if any(not entry.name.startswith(_HIDDEN) for entry in folder.iterdir()):
+    if any(not entry.name.startswith(HIDDEN) for entry in folder.iterdir()):
         raise AdvisorError(
             f"{folder}: not empty, and not the output of an earlier analysis", hint=_HINT
         )

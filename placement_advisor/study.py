@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -43,13 +42,17 @@ from placement_advisor.elsewhere import ASSUMED_DOUBT, Prices
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.fingerprints import testbed_fingerprint
 from placement_advisor.forecast import Forecast, PricedSplit
+from placement_advisor.log_files import LOG_FOLDER, PROFILE_RUNS
 from placement_advisor.mirrored_testbed import MirroredTestbed
+from placement_advisor.report.tab import Tab
+from placement_advisor.report.tab_json import Review
 from placement_advisor.simulator.sensitivity import Doubt
 from placement_advisor.tf.answers import RunFailure, TracedSplit
 from placement_advisor.trial import BASELINE, Entry, Trial, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from placement_advisor.clock import Clock
     from placement_advisor.cost.batch import Throughput
@@ -128,6 +131,7 @@ class Study:
         self._elsewhere = elsewhere
         self._options, self._plan, self._traced = options, plan, traced
         self._staging, self._clock, self._watcher = staging, clock, watcher
+        self._tab = Tab(staging / LOG_FOLDER, traced.graph)
         self._bundles, self._scratch = bundles, scratch
         self._forecast: Forecast | None = None
         self._trial: Trial | None = None
@@ -145,6 +149,7 @@ class Study:
 
     def imagine(self) -> None:
         """Predict all candidates from assumed costs; nothing runs."""
+        self._show("predicting")
         if self._elsewhere is not None:
             prices = self._elsewhere.prices(self._traced)
         else:
@@ -166,6 +171,7 @@ class Study:
 
     def run(self, testbed: Testbed, loader: Child) -> None:
         """Predict all candidates from measured costs, then run them."""
+        self._show("measuring costs")
         with self._clock.stage("calibrate"):
             self._watcher.working("starting devices", 0, 1)
             testbed.start()
@@ -186,6 +192,7 @@ class Study:
         chosen = self._to_run()
         for i, label in enumerate(chosen):
             self._watcher.working("preparing", i, len(chosen), label)
+            self._show(f"preparing {label}")
             self._enter(self._known.placements[label])
         with self._clock.stage("run"):
             self._time_as_is(loader, 0)
@@ -197,6 +204,7 @@ class Study:
             self._batch_points = batch_points(loader, self._traced.batch_size, self._as_is)
             self._time_input(loader)
         loader.close()
+        self._show("profiling")
         with self._clock.stage("profile"):
             self._trial.profile_all()
         self.close()
@@ -264,6 +272,7 @@ class Study:
 
     def analysis(self) -> Analysis:
         """Put everything together."""
+        self._keep_profiles()
         candidates = self._candidates()
         testbed = self._testbed_summary()
         as_is = tuple(self._as_is) or None
@@ -272,7 +281,7 @@ class Study:
             sweep = self._known.break_even(self._traced.batch_size)
         recommendation = recommend(candidates, testbed, as_is, bound)
         recommended = self._known.placements.get(recommendation.candidate or "")
-        return Analysis(
+        analysis = Analysis(
             advisor_version=__version__,
             tensorflow_version=self._traced.tensorflow_version,
             model=self._model_summary(),
@@ -289,6 +298,30 @@ class Study:
             how=None
             if recommended is None or recommended.family in BAD_ON_PURPOSE
             else self._how(recommended),
+        )
+        self._tab.show(
+            Review(
+                model=analysis.model,
+                testbed=testbed,
+                candidates=candidates,
+                doing=None,
+                recommendation=recommendation,
+                findings=analysis.findings,
+                warnings=analysis.warnings,
+            )
+        )
+        return analysis
+
+    def _show(self, doing: str) -> None:
+        """Let the tab Placement show how far this is."""
+        is_foreseen = self._forecast is not None
+        self._tab.show(
+            Review(
+                model=self._model_summary(),
+                testbed=self._testbed_summary() if is_foreseen else None,
+                candidates=self._candidates() if is_foreseen else (),
+                doing=doing,
+            )
         )
 
     def _how(self, placement: Placement) -> HowToSplit:
@@ -348,6 +381,7 @@ class Study:
         """Time once a round what is no candidate."""
         self._time_as_is(loader, number)
         self._time_weak_scaling(number)
+        self._show(f"timing, {number + 1} rounds done")
 
     def _time_weak_scaling(self, number: int) -> None:
         """Time a mirrored step with the whole batch on every device."""
@@ -422,7 +456,7 @@ class Study:
             )
         split = self._known.splits.get(proposal.family)
         samples = split.samples if split is not None else None
-        profile_run = self._keep_profile(name, entry) if entry and entry.files else None
+        profile_run = _profile_run(name) if entry and entry.files else None
         return Candidate(
             name=name,
             family=proposal.family,
@@ -439,15 +473,15 @@ class Study:
             failure=entry.failure if entry else self._known.too_large(name),
         )
 
-    def _keep_profile(self, name: str, entry: Entry) -> str:
-        """Copy the raw profiles to where TensorBoard looks; return the run's folder."""
-        assert entry.files is not None
-        run = Path("tensorboard") / "plugins" / "profile" / name
-        folder = self._staging / run
-        folder.mkdir(parents=True, exist_ok=True)
-        for host, path in {**entry.files.devices, "client": entry.files.client}.items():
-            shutil.copy2(path, folder / f"{host.replace(':', '-')}.xplane.pb")
-        return str(run)
+    def _keep_profiles(self) -> None:
+        """Copy the raw profiles to where TensorBoard looks."""
+        for name, entry in self._trial.entries.items() if self._trial else ():
+            if entry.files is None:
+                continue
+            folder = self._staging / _profile_run(name)
+            folder.mkdir(parents=True, exist_ok=True)
+            for host, path in {**entry.files.devices, "client": entry.files.client}.items():
+                shutil.copy2(path, folder / f"{host.replace(':', '-')}.xplane.pb")
 
     def _model_summary(self) -> ModelSummary:
         return ModelSummary(
@@ -471,6 +505,10 @@ class Study:
             fingerprint=testbed_fingerprint(self._plan),
             not_run=self._plan.not_run,
         )
+
+
+def _profile_run(name: str) -> str:
+    return f"{LOG_FOLDER}/{PROFILE_RUNS}/{name}"
 
 
 def _assumed(split: TracedSplit, cluster: Cluster) -> PricedSplit:

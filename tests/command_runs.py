@@ -106,12 +106,17 @@ class Command:
     def wait(self, *, timeout_s: float = 200.0) -> Ran:
         """Wait for the end."""
         code = self.process.wait(timeout_s)
-        return Ran(code=code, out=self._out.read_text(), err=self.err)
+        return Ran(code=code, out=self.out, err=self.err)
 
     @property
     def err(self) -> str:
         """What it has said on stderr."""
         return self._err.read_text()
+
+    @property
+    def out(self) -> str:
+        """What it has said on stdout."""
+        return self._out.read_text()
 
     def processes(self) -> list[psutil.Process]:
         """Return every process with the mark of this run, wherever it stands in the tree."""

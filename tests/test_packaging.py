@@ -65,6 +65,17 @@ def test_the_wheel_holds_the_page_of_every_finding(names):
     assert pages <= names
 
 
+def test_the_wheel_holds_all_that_the_tab_loads_and_tensorboard_finds_it(wheel, names):
+    folder = PACKAGE / "tensorboard_plugin" / "static"
+    static = {path.relative_to(ROOT).as_posix() for path in folder.iterdir()}
+    assert static
+    assert static <= names
+    assert metadata_file(wheel, "entry_points.txt").strip().split("\n")[-2:] == [
+        "[tensorboard_plugins]",
+        "placement = placement_advisor.tensorboard_plugin.plugin:PlacementPlugin",
+    ]
+
+
 def test_the_wheel_holds_nothing_beside_the_package_and_its_metadata(names):
     top_level = {name.split("/")[0] for name in names}
     assert len(top_level) == 2

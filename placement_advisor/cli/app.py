@@ -21,6 +21,7 @@ from placement_advisor.cli.search import search
 from placement_advisor.cli.simulate import simulate
 from placement_advisor.cli.trace import trace
 from placement_advisor.cli.verify import verify
+from placement_advisor.cli.view import view
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ app = typer.Typer(
     "130 interrupted.",
 )
 app.command()(analyze)
+app.command()(view)
 app.command()(trace)
 app.command()(graph)
 app.command()(simulate)

@@ -55,7 +55,7 @@ def candidate_lanes(analysis: Analysis, candidate: Candidate, pixels: int) -> li
     if candidate.predicted is not None:
         step_ns = candidate.predicted.step_ns
         steps.append(
-            (f"simulated, step {format_ns(step_ns)}", _spans(candidate.predicted), step_ns)
+            (f"simulated, step {format_ns(step_ns)}", simulated_spans(candidate.predicted), step_ns)
         )
     profile = candidate.measured.profile if candidate.measured else None
     if profile is not None and profile.step_ns:
@@ -117,7 +117,7 @@ def _joins(last: Bar, span: Span, pixel_ns: float) -> bool:
     return gap_ns < pixel_ns and last_is_tiny and span.end_ns - span.start_ns < tiny_ns
 
 
-def _spans(schedule: Schedule) -> tuple[Span, ...]:
+def simulated_spans(schedule: Schedule) -> tuple[Span, ...]:
     """Return a simulated step as spans, as the profiler would have seen it."""
     runs = tuple(
         Span(lane=run.device, name=run.op, start_ns=run.start_ns, end_ns=run.end_ns, is_copy=False)

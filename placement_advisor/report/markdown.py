@@ -249,12 +249,12 @@ def _limits(analysis: Analysis) -> Iterable[str]:
 
 
 def _files(analysis: Analysis) -> str:
-    lines = [
-        "`analysis.json` holds every number of this report, `placements/` the device of each op."
-    ]
+    profiles = "simulated"
     if any(c.measured and c.measured.profile_run for c in analysis.candidates):
-        lines.append(
-            "For the profiles, run this in the folder of this report and open the Profile tab; "
-            "each candidate is a run:\n\n```sh\ntensorboard --logdir tensorboard\n```"
-        )
-    return "\n\n".join(lines)
+        profiles = "measured and simulated"
+    return (
+        "`analysis.json` holds every number of this report, `placements/` the device of each op."
+        "\n\nTo look closer, run this in the folder of this report: the tab Placement has all of "
+        f"it, the tab Profile each candidate's profiles, {profiles}.\n\n"
+        "```sh\nadvisor view .\n```"
+    )

@@ -282,9 +282,8 @@ def _files(analysis: Analysis, output_dir: Path) -> Text:
         files.insert(1, (HOW_TO_SPLIT, "code that places your step so"))
     for name, content in files:
         text.append(f"\n  {name:<15} {content}", style="not bold")
-    if any(c.measured and c.measured.profile_run for c in analysis.candidates):
-        command = f"tensorboard --logdir {shlex.quote(str(output_dir / 'tensorboard'))}"
-        text.append(f"\nProfiles: {command}", style="not bold")
+    command = f"advisor view {shlex.quote(str(output_dir))}"
+    text.append(f"\nIn TensorBoard: {command}", style="not bold")
     return text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from placement_advisor import pipeline, study
 from placement_advisor import testbed as testbed_module
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.tensorboard_plugin.runs import find_runs
 from placement_advisor.testbed import Testbed, usable_cores
 from placement_advisor.trial import RESULT_TOLERANCE
 
@@ -214,6 +216,32 @@ def test_where_no_private_network_can_be_had_the_user_is_warned(
 
 
 @needs_two_cores
+def test_the_tab_of_tensorboard_is_told_how_far_it_is(
+    broken_run: Callable[..., Analysed], tmp_path: Path
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def look(testbed: Testbed) -> None:
+        (run,) = find_runs(tmp_path)
+        assert run.name == "out (running)"
+        seen.append(json.loads(run.overview() or b""))
+        assert run.details("towers") is not None
+
+    analysed = broken_run("run_steps", "towers", 4, look)
+    assert analysed.ran.code == 0, analysed.ran.err
+    (then,) = seen
+    assert re.fullmatch(r"timing, \d+ rounds done", then["doing"])
+    assert then["verdict"] is None
+    steps_ns = {each["name"]: each["measured"]["step_ns"] for each in then["candidates"]}
+    assert steps_ns.keys() == set(NAMES)
+    (run,) = find_runs(tmp_path)
+    assert run.name == "out"
+    now = json.loads(run.overview() or b"")
+    assert now["doing"] is None
+    assert now["verdict"]["verdict"] == analysed.analysis["recommendation"]["verdict"]
+
+
+@needs_two_cores
 def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(
     broken_run: Callable[..., Analysed],
 ) -> None:
@@ -378,7 +406,10 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     assert all(c["predicted"] is not None for c in analysis["candidates"] if not c["failure"])
     known = {c["name"] for c in analysis["candidates"]}
     assert known == {*FAMILY_NAMES, "searched-cautious"}
-    assert not (folder / "tensorboard").exists()
+    profiles = (folder / "tensorboard" / "plugins" / "profile").iterdir()
+    assert {path.name for path in profiles} == {
+        f"{c['name']}-simulated" for c in analysis["candidates"] if c["predicted"]
+    }
 
 
 def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(

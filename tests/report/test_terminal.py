@@ -104,4 +104,4 @@ def test_peak_memory_of_every_device_is_shown(four_devices: Analysis) -> None:
 def test_the_tensorboard_command_is_one_line_to_copy(analysis: Analysis) -> None:
     folder = Path("a folder") / ("deep" * 30)
     text = render_terminal(analysis, width=80, color=False, output_dir=folder)
-    assert f"tensorboard --logdir '{folder / 'tensorboard'}'\n" in text
+    assert f"advisor view '{folder}'\n" in text

@@ -1,0 +1,51 @@
+"""`advisor view`: the results of analyses in TensorBoard."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from placement_advisor import defaults
+from placement_advisor.errors import AdvisorError
+
+
+def view(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DIR",
+            show_default=False,
+            help="What `advisor analyze` wrote, or a folder of several. Default: advisor-out.",
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")
+    ] = 6006,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. By default only this machine can connect.")
+    ] = "127.0.0.1",
+) -> None:
+    """Show analyses in TensorBoard, also those that are still running, until Ctrl-C."""
+    from placement_advisor.tensorboard_plugin.runs import find_runs
+    from placement_advisor.tensorboard_process import tensorboard
+
+    logdir = folder or Path(defaults.OUTPUT)
+    if not logdir.is_dir():
+        raise AdvisorError(
+            f"{logdir}: no such folder", hint="`advisor analyze MODEL` writes what can be shown"
+        )
+    if next(find_runs(logdir.resolve()), None) is None:
+        raise AdvisorError(
+            f"{logdir}: holds no analysis", hint="`advisor analyze MODEL` writes what can be shown"
+        )
+    print("advisor: starting TensorBoard", file=sys.stderr, flush=True)
+    try:
+        with tensorboard(logdir, host, port) as (address, process):
+            print(f"{address}#placement shows {logdir} (Ctrl-C ends it)", flush=True)
+            process.wait()
+    except KeyboardInterrupt:  # The way to end it.
+        return
+    raise AdvisorError("TensorBoard ended by itself")

@@ -1,0 +1,58 @@
+import { el } from './dom.js';
+import { NOTHING, formatBytes, formatNs, formatTimes } from './format.js';
+
+const HEAD = ['Candidate', 'Step', 'Copies', 'Exposed', 'Speed-up'];
+
+/** Returns the table of candidates; `choose` is called with the name of one. */
+export function candidateTable(candidates, chosen, choose) {
+  return el(
+    'table',
+    { class: 'candidates' },
+    el('caption', {}, 'Candidates: predicted | measured, per step'),
+    el('thead', {}, el('tr', {}, ...HEAD.map((name) => el('th', { scope: 'col' }, name)))),
+    el('tbody', {}, ...candidates.map((each) => row(each, each.name === chosen, choose))),
+  );
+}
+
+function row(candidate, isChosen, choose) {
+  const { name, predicted, measured, failure } = candidate;
+  const radio = el('input', {
+    type: 'radio',
+    name: 'candidate',
+    value: name,
+    checked: isChosen,
+    onchange: () => choose(name),
+  });
+  const tone = candidate.failure_kind === 'not-applicable' ? 'hint' : 'failure';
+  const cells = failure && !predicted && !measured
+    ? [el('td', { colspan: HEAD.length - 1, class: tone }, failure)]
+    : [
+        pair(step(predicted), step(measured)),
+        pair(copies(predicted), copies(measured)),
+        pair(exposed(predicted), exposed(measured)),
+        pair(formatTimes(candidate.predicted_speedup), speedup(candidate.measured_speedup)),
+      ];
+  const label = el('label', { title: candidate.rationale }, radio, name);
+  const head = el('th', { scope: 'row' }, label);
+  if (failure && cells.length > 1) head.append(el('div', { class: tone }, failure));
+  return el('tr', { class: isChosen ? 'chosen' : null }, head, ...cells);
+}
+
+const pair = (predicted, measured) =>
+  el('td', {}, el('span', { class: 'predicted' }, predicted), ' | ', el('b', {}, measured));
+
+const step = (figures) => (figures ? formatNs(figures.step_ns) : NOTHING);
+
+const exposed = (figures) =>
+  figures && figures.exposed_ns !== null ? formatNs(figures.exposed_ns) : NOTHING;
+
+function copies(figures) {
+  if (!figures || figures.copies === null) return NOTHING;
+  if (!figures.copies) return 'none';
+  return `${figures.copies}, ${figures.bytes_are_a_floor ? '≥ ' : ''}${formatBytes(figures.bytes)}`;
+}
+
+function speedup(ratio) {
+  if (!ratio) return NOTHING;
+  return `${formatTimes(ratio.median)} (${ratio.low.toFixed(2)}–${ratio.high.toFixed(2)})`;
+}

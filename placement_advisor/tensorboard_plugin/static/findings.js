@@ -1,0 +1,58 @@
+import { el } from './dom.js';
+import { formatNs } from './format.js';
+
+/** Returns the findings, each with its explanation to unfold. */
+export function findingList(findings) {
+  if (!findings.length) return el('p', {}, 'None: no rule has anything to say of this step.');
+  return el('div', {}, ...findings.map(finding));
+}
+
+function finding(each) {
+  const saves =
+    each.saving_ns === null
+      ? null
+      : el('p', {}, `Saves ${formatNs(each.saving_ns)} per step (${each.saving_basis}).`);
+  return el(
+    'article',
+    { class: 'finding' },
+    el('h3', {}, `${each.code} ${each.finding}`),
+    el('p', {}, each.action),
+    each.where ? el('p', { class: 'hint' }, each.where) : null,
+    saves,
+    el('details', {}, el('summary', {}, `What ${each.code} means`), ...page(each.page)),
+  );
+}
+
+/** Returns the blocks of a page in the Markdown that our own pages use. */
+function page(markdown) {
+  return markdown.split(/^```\w*\n([^]*?)^```$/m).flatMap((part, place) =>
+    place % 2
+      ? [el('pre', {}, part)]
+      : part
+          .split(/\n{2,}/)
+          .filter((block) => block.trim())
+          .map(block),
+  );
+}
+
+function block(text) {
+  const heading = /^(#+) (.*)/.exec(text.trim());
+  if (heading) return el('h4', {}, ...inline(heading[2]));
+  if (/^\s*[-*] /.test(text)) {
+    const items = text.trim().split(/\n(?=[-*] )/);
+    return el('ul', {}, ...items.map((item) => el('li', {}, ...inline(item.slice(2)))));
+  }
+  if (/^\|/.test(text.trim())) return el('pre', {}, text.trim());
+  return el('p', {}, ...inline(text.trim()));
+}
+
+const inline = (text) =>
+  text
+    .split(/(`[^`]+`|\*\*[^*]+\*\*)/)
+    .map((part) =>
+      part.startsWith('`')
+        ? el('code', {}, part.slice(1, -1))
+        : part.startsWith('**')
+          ? el('b', {}, part.slice(2, -2))
+          : part,
+    );

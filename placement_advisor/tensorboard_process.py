@@ -1,0 +1,98 @@
+"""TensorBoard as a child process that ends with the command."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from typing import IO, TYPE_CHECKING
+
+from placement_advisor.children import die_with_parent
+from placement_advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    Process = subprocess.Popen[bytes]
+
+# It takes 10 s where TensorFlow is installed and nothing else runs.
+_START_LIMIT_S = 120.0
+_END_LIMIT_S = 5.0
+_POLL_S = 0.1
+_TAIL_CHARACTERS = 2_000
+
+
+@contextlib.contextmanager
+def tensorboard(logdir: Path, host: str, port: int) -> Iterator[tuple[str, Process]]:
+    """Serve a log directory while the block runs; give the address, which answers, and the process.
+
+    Port 0 takes any that is free.
+
+    Raises:
+        AdvisorError: the port is taken, or TensorBoard does not start.
+    """
+    port = _free_port(host, port)
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir)]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [*command, "--host", host, "--port", str(port)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=die_with_parent,  # If the command is killed; else it is ended below.
+        )
+        try:
+            address = f"http://{_in_address(host)}:{port}/"
+            _wait_for(address, process, log)
+            yield address, process
+        finally:
+            _end(process)
+
+
+def _free_port(host: str, port: int) -> int:
+    try:
+        [(family, _, _, _, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            found: int = probe.getsockname()[1]
+    except OSError as error:
+        raise AdvisorError(
+            f"cannot listen on port {port} of {host}: {error.strerror}",
+            hint="choose another one with --port; 0 takes any that is free",
+        ) from None
+    return found
+
+
+def _in_address(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _wait_for(address: str, process: Process, log: IO[bytes]) -> None:
+    deadline = time.monotonic() + _START_LIMIT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(urllib.error.URLError, ConnectionError):
+            urllib.request.urlopen(f"{address}data/plugins_listing").close()
+            return
+        time.sleep(_POLL_S)
+    log.seek(0)
+    told = log.read().decode(errors="replace")[-_TAIL_CHARACTERS:].strip()
+    raise AdvisorError(f"TensorBoard did not start\nIt last printed:\n{told}")
+
+
+def _end(process: Process) -> None:
+    """End it with whatever it has started: they are a session of their own."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_LIMIT_S)

@@ -1,0 +1,104 @@
+"""`advisor view`: a TensorBoard that ends with the command."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+from command_runs import ENDS_WITHIN_S, Command, run_here, wait_until
+
+from placement_advisor.log_files import OVERVIEW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STARTS_WITHIN_S = 120.0
+
+
+@pytest.fixture
+def analysis(tmp_path: Path) -> Path:
+    overview = tmp_path / "advisor-out" / "mine" / "tensorboard" / OVERVIEW
+    overview.parent.mkdir(parents=True)
+    overview.write_text("{}")
+    return tmp_path / "advisor-out"
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def error_of(*words: str) -> list[str]:
+    ran = run_here("view", *words)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert "Traceback" not in ran.err
+    return ran.err.splitlines()
+
+
+def test_a_missing_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert error_of()[0] == "advisor: error: advisor-out: no such folder"
+    assert error_of("nowhere") == [
+        "advisor: error: nowhere: no such folder",
+        "advisor: hint: `advisor analyze MODEL` writes what can be shown",
+    ]
+
+
+def test_a_folder_without_an_analysis_is_refused(tmp_path: Path) -> None:
+    assert error_of(str(tmp_path))[0] == f"advisor: error: {tmp_path}: holds no analysis"
+
+
+def test_a_taken_port_is_named(analysis: Path, taken_port: int) -> None:
+    assert error_of(str(analysis), "--port", str(taken_port))[-2:] == [
+        f"advisor: error: cannot listen on port {taken_port} of 127.0.0.1: Address already in use",
+        "advisor: hint: choose another one with --port; 0 takes any that is free",
+    ]
+
+
+def test_an_address_that_is_not_here_is_named(analysis: Path) -> None:
+    error = error_of(str(analysis), "--host", "192.0.2.1")[-2]
+    assert error.startswith("advisor: error: cannot listen on port 6006 of 192.0.2.1: ")
+
+
+def test_a_port_out_of_range_is_a_usage_error(analysis: Path) -> None:
+    assert "--port" in " ".join(error_of(str(analysis), "--port", "70000"))
+
+
+def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(
+    analysis: Path, tmp_path: Path
+) -> None:
+    with Command("view", "--port", "0", temp=tmp_path / "temp", cwd=tmp_path) as command:
+        command.wait_for_line("starting TensorBoard")
+        wait_until(lambda: bool(command.out) or command.process.poll() is not None, STARTS_WITHIN_S)
+        address, _, rest = command.out.partition("#placement")
+        assert rest == " shows advisor-out (Ctrl-C ends it)\n"
+        assert address.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(f"{address}data/plugin/placement/runs") as answer:
+            assert [run["name"] for run in json.loads(answer.read())] == ["mine"]
+
+        began = time.monotonic()
+        command.process.send_signal(2)
+        ran = command.wait(timeout_s=10)
+        assert ran.code == 0
+        assert command.processes_left() == []
+        assert time.monotonic() - began < 2 * ENDS_WITHIN_S
+        with pytest.raises(urllib.error.URLError):
+            urllib.request.urlopen(address)
+
+
+def test_a_command_that_is_killed_takes_tensorboard_with_it(analysis: Path, tmp_path: Path) -> None:
+    with Command("view", "--port", "0", temp=tmp_path / "temp", cwd=tmp_path) as command:
+        wait_until(lambda: len(command.processes()) > 1, STARTS_WITHIN_S)
+        command.process.kill()
+        command.wait()
+        assert command.processes_left() == []

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sample_analysis import US, sample, unmeasured
+
+from placement_advisor.measure import Span
+from placement_advisor.profile.xplane import Plane, read_planes
+from placement_advisor.report.profile_runs import planes_side_by_side, write_profile_runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def planes_of(folder: Path, run: str) -> dict[str, Plane]:
+    return {plane.name: plane for plane in read_planes(folder / run / f"{run}.xplane.pb")}
+
+
+def test_a_simulated_step_has_a_plane_per_device_with_ops_and_copies(tmp_path: Path) -> None:
+    write_profile_runs(sample().candidates[1], tmp_path)
+    planes = planes_of(tmp_path, "towers-simulated")
+    assert planes.keys() == {"/device:GPU:0 worker:0", "/device:GPU:1 worker:1"}
+    steps, ops, copies = planes["/device:GPU:0 worker:0"].lines
+    assert (ops.name, copies.name) == ("ops", "copies to worker:1")
+    assert ops.events[0].name == "lookup"
+    assert (ops.events[0].start_ns, ops.events[0].duration_ns) == (0, 2_000 * US)
+    assert [event.name for event in copies.events] == ["MEMCPYDtoD lookup", "MEMCPYDtoD dot"]
+    assert copies.events[0].stats["memcpy_details"] == "size:160000 dest:1 async:1"
+    (step,) = steps.events
+    assert (step.name, step.start_ns, step.duration_ns) == ("0", 0, 30_100 * US)
+
+
+def test_both_steps_stand_under_one_another_lane_by_lane(tmp_path: Path) -> None:
+    write_profile_runs(sample().candidates[1], tmp_path)
+    assert list(planes_of(tmp_path, "towers-both")) == [
+        f"/device:CUSTOM:{which} {lane}"
+        for lane in ("worker:0", "worker:1", "worker:0 → worker:1", "worker:1 → worker:0")
+        for which in ("simulated", "measured")
+    ]
+
+
+def test_what_was_not_measured_has_a_simulated_run_alone(tmp_path: Path) -> None:
+    for candidate in unmeasured().candidates:
+        write_profile_runs(candidate, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "single-simulated",
+        "towers-simulated",
+        "alternating-simulated",
+    }
+
+
+def test_what_overlaps_stands_on_lines_of_its_own() -> None:
+    spans = [
+        Span(lane="a", name=name, start_ns=start, end_ns=end, is_copy=False)
+        for name, start, end in (("one", 0, 10), ("two", 5, 15), ("three", 10, 20))
+    ]
+    (plane,) = planes_side_by_side({"measured": spans})
+    assert [[event.name for event in line.events] for line in plane.lines] == [
+        ["one", "three"],
+        ["two"],
+    ]

@@ -1,0 +1,166 @@
+"""What the tab Placement is given: a user tower and an item tower that meet in a product."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sample_analysis import HOSTILE, US, sample
+from simulated_steps import PLACEMENT, towers_graph
+
+from placement_advisor.log_files import DETAILS, OVERVIEW
+from placement_advisor.report.layer_map import layer_map
+from placement_advisor.report.tab import Tab
+from placement_advisor.report.tab_json import Review
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.analysis import Analysis
+
+
+def review(analysis: Analysis, **changes: Any) -> Review:
+    shown = Review(
+        model=analysis.model,
+        testbed=analysis.testbed,
+        candidates=analysis.candidates,
+        doing=None,
+        recommendation=analysis.recommendation,
+        findings=analysis.findings,
+        warnings=analysis.warnings,
+    )
+    return replace(shown, **changes)
+
+
+def read(folder: Path, name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / name).read_text())
+    return content
+
+
+def test_layers_stand_in_the_order_of_the_data_and_have_their_flows() -> None:
+    layers = layer_map(towers_graph())
+    assert [layer.name for layer in layers.layers] == ["lookup", "user", "item", "dot"]
+    flows = {(flow.source, flow.target): flow for flow in layers.flows}
+    assert {ends: flow.size_bytes for ends, flow in flows.items()} == {
+        (0, 1): 1_600,
+        (0, 2): 1_600,
+        (1, 3): 4_000,
+        (2, 3): None,
+    }
+    for (source, target), flow in flows.items():
+        assert flow.route[0] == layers.layers[source].middle
+        assert flow.route[-1] == layers.layers[target].middle
+    assert len({layer.middle for layer in layers.layers}) == 4
+
+
+def test_layers_have_their_devices_and_what_crosses_between_them() -> None:
+    layers = layer_map(towers_graph())
+    assert layers.devices(PLACEMENT) == ("GPU:0", "GPU:0", "GPU:1", "GPU:0")
+    cut = layers.cut_bytes(towers_graph(), PLACEMENT)
+    ends = {flow: (layers.flows[flow].source, layers.flows[flow].target) for flow in cut}
+    assert {ends[flow]: size for flow, size in cut.items()} == {(0, 2): 1_600, (2, 3): None}
+
+
+def test_a_graph_without_forward_ops_has_an_empty_map() -> None:
+    graph = towers_graph()
+    assert layer_map(type(graph)([graph.op("ids")], [])).layers == ()
+
+
+def test_the_overview_has_verdict_figures_and_findings(tmp_path: Path) -> None:
+    Tab(tmp_path, towers_graph()).show(review(sample()))
+    overview = read(tmp_path, OVERVIEW)
+    assert overview["doing"] is None
+    assert overview["verdict"]["headline"].startswith("split: towers, 1.69")
+    single, split, crashed = overview["candidates"]
+    assert single["predicted"]["step_ns"] == 52_000 * US
+    assert split["predicted"] == {
+        "step_ns": 30_100 * US,
+        "copies": 4,
+        "bytes": 1_416_384,
+        "bytes_are_a_floor": False,
+        "exposed_ns": 1_800 * US,
+    }
+    low, high = (split["measured_speedup"][end] for end in ("low", "high"))
+    assert low < split["measured_speedup"]["median"] < high
+    assert crashed["measured"] is None
+    assert crashed["failure_kind"] == "crashed"
+    (finding,) = overview["findings"]
+    assert finding["where"] == "layer item_conv, sample_models/deepconn.py:41"
+    assert finding["page"].startswith("# PA201")
+
+
+def test_details_have_lanes_bars_and_copies_of_both_steps(tmp_path: Path) -> None:
+    Tab(tmp_path, towers_graph()).show(review(sample()))
+    details = read(tmp_path, f"{DETAILS}/towers.json")
+    assert details["lanes"] == [
+        "worker:0",
+        "worker:1",
+        "worker:0 → worker:1",
+        "worker:1 → worker:0",
+    ]
+    simulated = details["timelines"]["simulated"]
+    assert simulated["step_ns"] == 30_100 * US
+    assert simulated["copies"] == [2, 3]
+    bars = [[lane, simulated["names"][name], *ends] for lane, name, *ends in simulated["spans"]]
+    assert bars[0] == [0, "lookup", 0, 2_000 * US]
+    assert [2, "lookup", 2_000 * US, 2_300 * US] in bars
+    assert details["timelines"]["measured"]["step_ns"] == round(30_100 * US * 1.04)
+    there, back = details["copies"]["simulated"]
+    assert (there["source"], there["count"], there["bytes"]) == ("worker:0", 2, 168_192)
+    assert back["time_ns"] == 1_500 * US
+    assert details["tensors"][0] == {
+        "tensor": "item_conv_grad:0",
+        "source": "worker:1",
+        "target": "worker:0",
+        "bytes": 1_240_000,
+        "time_ns": 1_100 * US,
+    }
+
+
+def test_what_was_not_measured_is_null(tmp_path: Path) -> None:
+    Tab(tmp_path, towers_graph()).show(review(sample()))
+    details = read(tmp_path, f"{DETAILS}/alternating.json")
+    assert details["timelines"]["measured"] is None
+    assert details["copies"]["measured"] is None
+
+
+def test_a_split_of_the_batch_has_no_layers_on_one_device_each(tmp_path: Path) -> None:
+    analysis = sample()
+    split = replace(analysis.candidates[1], samples=(16, 16))
+    Tab(tmp_path, towers_graph()).show(review(analysis, candidates=(split,)))
+    details = read(tmp_path, f"{DETAILS}/towers.json")
+    assert details["layers"] is None
+    assert details["cuts"] is None
+
+
+def test_before_anything_is_known_there_is_the_model_and_what_is_done(tmp_path: Path) -> None:
+    tab = Tab(tmp_path, towers_graph())
+    early = {"testbed": None, "candidates": (), "recommendation": None, "findings": ()}
+    tab.show(review(sample(), doing="measuring costs", **early))
+    overview = read(tmp_path, OVERVIEW)
+    assert overview["doing"] == "measuring costs"
+    assert overview["verdict"] is None
+    assert overview["devices"] == []
+    assert overview["graph"]["layers"][0]["name"] == "lookup"
+
+
+def test_details_are_written_again_only_when_there_is_more(tmp_path: Path) -> None:
+    analysis = sample()
+    tab = Tab(tmp_path, towers_graph())
+    unmeasured = tuple(replace(c, measured=None) for c in analysis.candidates)
+    tab.show(review(analysis, candidates=unmeasured, doing="timing"))
+    file = tmp_path / DETAILS / "towers.json"
+    first = file.stat()
+    tab.show(review(analysis, candidates=unmeasured, doing="timing"))
+    assert file.stat().st_mtime_ns == first.st_mtime_ns
+    tab.show(review(analysis))
+    assert read(tmp_path, f"{DETAILS}/towers.json")["timelines"]["measured"] is not None
+    assert [path.name for path in tmp_path.rglob("*.new")] == []
+
+
+@pytest.mark.parametrize("layer", [HOSTILE, "ünï/cödé"])
+def test_names_are_kept_as_they_are(tmp_path: Path, layer: str) -> None:
+    Tab(tmp_path, towers_graph(layer)).show(review(sample()))
+    assert read(tmp_path, OVERVIEW)["graph"]["layers"][1]["name"] == layer
