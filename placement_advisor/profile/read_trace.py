@@ -39,6 +39,7 @@ def read_trace(path: Path, progress: Progress) -> Trace:
     """
     with ExitStack() as stack:
         files = [stack.enter_context(SpaceFile(file)) for file in profile_files(path)]
+        run = str(path if path.is_file() else files[0].path.parent)
         builder = TraceBuilder()
         total, done = sum(file.size_bytes for file in files), 0
 
@@ -51,8 +52,8 @@ def read_trace(path: Path, progress: Progress) -> Trace:
         found = [GpuPlanes(file, f"{_host(file)}/" if several else "", builder) for file in files]
         if any(plane.lines for gpus in found for plane in gpus.planes.values()):
             starts, steps_from = _read_gpus(list(zip(files, found, strict=True)), advance)
-            return builder.build(str(path), starts, steps_from)
-        return _read_hosts(path, files, builder, advance)
+            return builder.build(run, starts, steps_from)
+        return _read_hosts(run, files, builder, advance)
 
 
 def _host(file: SpaceFile) -> str:
@@ -60,7 +61,7 @@ def _host(file: SpaceFile) -> str:
 
 
 def _read_hosts(
-    path: Path, files: Sequence[SpaceFile], builder: TraceBuilder, advance: Callable[[int], None]
+    run: str, files: Sequence[SpaceFile], builder: TraceBuilder, advance: Callable[[int], None]
 ) -> Trace:
     """Read processes that compute themselves, and one that asked them to, if there is one."""
     steps = outermost(
@@ -73,14 +74,14 @@ def _read_hosts(
     ]
     if not processes:
         raise AdvisorError(
-            f"the profile {path} shows no device at work",
+            f"the profile {run} shows no device at work",
             hint="profile some steps while they run",
         )
     spans = _pairs(steps)
     cuts = [*steps.start.tolist(), int(steps.end[-1])] if spans else []
     copies = copies_between(processes, cuts, builder)
     return builder.build(
-        str(path),
+        run,
         cuts,
         "step marks",
         waits(processes, copies, spans[1:] if len(spans) > 1 else spans),

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.log_files import COMBINED_RUN, OVERVIEW, PROFILE_RUNS, SIMULATED_RUN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,7 @@ def profile_files(path: Path) -> tuple[Path, ...]:
     own = sorted(path.glob(_PATTERN))
     if own:
         return tuple(own)
-    found = sorted(path.rglob(_PATTERN))
+    found = sorted(file for file in path.rglob(_PATTERN) if not _is_made_up(file.parent))
     if not found:
         raise AdvisorError(
             f"no {_PATTERN} in {path} or below",
@@ -41,6 +42,12 @@ def profile_files(path: Path) -> tuple[Path, ...]:
         )
     newest = max(found, key=_age).parent
     return tuple(file for file in found if file.parent == newest)
+
+
+def _is_made_up(run: Path) -> bool:
+    """Return whether a run holds a simulated step, which an analysis put beside recorded ones."""
+    logs = run.joinpath(*[".."] * (1 + PROFILE_RUNS.count("/") + 1))
+    return run.name.endswith((SIMULATED_RUN, COMBINED_RUN)) and (logs / OVERVIEW).exists()
 
 
 def _age(file: Path) -> tuple[str, int, str]:

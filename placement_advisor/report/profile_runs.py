@@ -13,6 +13,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
+from placement_advisor.log_files import COMBINED_RUN, SIMULATED_RUN
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 from placement_advisor.report.bars import simulated_spans
 
@@ -39,11 +40,11 @@ def write_profile_runs(candidate: Candidate, folder: Path) -> None:
     """Write what there is of a candidate's step into runs of their own."""
     if candidate.predicted is None:
         return
-    _write(simulated_planes(candidate.predicted), folder / f"{candidate.name}-simulated")
+    _write(simulated_planes(candidate.predicted), folder / f"{candidate.name}{SIMULATED_RUN}")
     profile = candidate.measured.profile if candidate.measured else None
     if profile is not None and profile.timeline:
         spans = {"simulated": simulated_spans(candidate.predicted), "measured": profile.timeline}
-        _write(planes_side_by_side(spans), folder / f"{candidate.name}-both")
+        _write(planes_side_by_side(spans), folder / f"{candidate.name}{COMBINED_RUN}")
 
 
 def simulated_planes(schedule: Schedule) -> Iterator[Plane]:

@@ -44,6 +44,17 @@ def test_runs_with_other_names_go_by_the_time_of_their_files(tmp_path):
     assert profile_files(tmp_path) == (newest,)
 
 
+def test_steps_that_an_analysis_simulated_are_no_recorded_profiles(tmp_path):
+    runs = tmp_path / "plugins" / "profile"
+    recorded = made(runs / "towers" / "vm.xplane.pb", at_s=1_000)
+    for name in ("towers-simulated", "towers-both"):
+        made(runs / name / "vm.xplane.pb", at_s=3_000)
+    newest = profile_files(tmp_path)
+    assert newest != (recorded,)
+    made(tmp_path / "plugins" / "placement" / "analysis.json")
+    assert profile_files(tmp_path) == (recorded,)
+
+
 def test_no_path_and_no_profile_are_errors_that_name_it(tmp_path):
     with pytest.raises(AdvisorError, match=r"there is no profile .*gone"):
         profile_files(tmp_path / "gone")
