@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from placement_advisor.intervals import Interval
-    from placement_advisor.profile.space_file import StatValue
     from placement_advisor.profile.xplane import Event, Plane
+    from placement_advisor.profile.xplane_schema import StatValue
 
 STEPS_LINE = "Steps"
 _DEVICE_PLANE = "/device:"

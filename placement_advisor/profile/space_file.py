@@ -30,7 +30,7 @@ from placement_advisor.profile.event_columns import (
     line_facts,
     next_field,
 )
-from placement_advisor.profile.xplane_schema import new_plane
+from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE, StatValue, new_plane
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -40,11 +40,6 @@ if TYPE_CHECKING:
 
     Bytes = NDArray[np.uint8]
     Ints = NDArray[np.int64]
-
-StatValue = int | float | str | bytes
-
-TASK_PLANE = "Task Environment"
-PROFILE_START = "profile_start_time"
 
 # Nanoseconds since the epoch passed 10^18 in 2001; no machine has been up for 30 years.
 _FIRST_ABSOLUTE_NS = 10**18

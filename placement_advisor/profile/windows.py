@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.space_file import PROFILE_START, TASK_PLANE
 from placement_advisor.profile.summary import Copy, RecordedStep, Work
 from placement_advisor.profile.xplane import PROFILE_STOP
+from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -10,14 +10,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.profile.space_file import PROFILE_START, TASK_PLANE, SpaceFile
-from placement_advisor.profile.xplane_schema import new_space
+from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE, new_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from placement_advisor.profile.space_file import StatValue, StoredLine, StoredPlane
+    from placement_advisor.profile.space_file import SpaceFile, StoredLine, StoredPlane
+    from placement_advisor.profile.xplane_schema import StatValue
 
 PROFILE_STOP = "profile_stop_time"
 
@@ -64,6 +64,9 @@ def read_planes(path: Path) -> tuple[Plane, ...]:
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
     """
+    # numba comes with it, which takes a second that a usage error need not wait for.
+    from placement_advisor.profile.space_file import SpaceFile
+
     with SpaceFile(path) as file:
         return tuple(_plane(file, plane) for plane in file.planes)
 

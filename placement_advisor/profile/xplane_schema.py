@@ -15,6 +15,12 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+StatValue = int | float | str | bytes
+
+# The plane that says when profiling began, and the name of that stat.
+TASK_PLANE = "Task Environment"
+PROFILE_START = "profile_start_time"
+
 _PACKAGE = "placement_advisor.xplane"
 # Numbers of types and labels in descriptor.proto.
 _SCALARS = {"double": 1, "int64": 3, "uint64": 4, "string": 9, "bytes": 12}

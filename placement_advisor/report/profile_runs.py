@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis import Candidate
     from placement_advisor.measure import Span
-    from placement_advisor.profile.space_file import StatValue
+    from placement_advisor.profile.xplane_schema import StatValue
     from placement_advisor.simulator.schedule import Schedule
 
 # XProf takes each for a device: the first has its step times counted, the second any name.

@@ -57,8 +57,8 @@ def test_the_text_says_where_the_time_went(advisor: Callable[..., Ran], tmp_path
     assert ran.code == 0, ran.err
     lines = ran.out.splitlines()
     assert lines[0].endswith(
-        "plugins/profile/run: 2 of 2 devices did something; 2 steps of 850 µs (by group_id, the first one left "
-        "out); 2.70 ms in all"
+        "plugins/profile/run: 2 of 2 devices did something; 2 steps of 850 µs (by group_id, the "
+        "first one left out); 2.70 ms in all"
     )
     words = [line.split() for line in lines]
     assert ["GPU:0", "300", "µs", "200", "µs", "(150", "µs)", "400", "µs"] in [

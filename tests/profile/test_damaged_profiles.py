@@ -13,7 +13,8 @@ from recorded_profiles import copy, event, gpu, host, kernel, mark, write
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.read_trace import read_trace
 from placement_advisor.profile.totals import ProfileTotals, totals_of
-from placement_advisor.profile.xplane import TASK_PLANE, Plane
+from placement_advisor.profile.xplane import Plane
+from placement_advisor.profile.xplane_schema import TASK_PLANE
 
 if TYPE_CHECKING:
     from pathlib import Path
