@@ -52,7 +52,7 @@ class PlacedLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """The forward tensors from one layer to another; ``bytes`` is None where any is unknown.
+    """The forward tensors from one layer to another; ``size_bytes`` is None where any is unknown.
 
     ``route`` leads from middle to middle, y downwards.
     """
