@@ -381,7 +381,7 @@ class Study:
         """Time once a round what is no candidate."""
         self._time_as_is(loader, number)
         self._time_weak_scaling(number)
-        self._show(f"timing, {number + 1} rounds done")
+        self._show(f"timing, round {number + 1} done")
 
     def _time_weak_scaling(self, number: int) -> None:
         """Time a mirrored step with the whole batch on every device."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import signal
 import socket
@@ -10,8 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
+from http import HTTPStatus
 from typing import IO, TYPE_CHECKING
 
 from placement_advisor.children import die_with_parent
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # It takes 10 s where TensorFlow is installed and nothing else runs.
 _START_LIMIT_S = 120.0
+_ANSWER_LIMIT_S = 20.0
 _END_LIMIT_S = 5.0
 _POLL_S = 0.1
 _TAIL_CHARACTERS = 2_000
@@ -51,9 +52,8 @@ def tensorboard(logdir: Path, host: str, port: int) -> Iterator[tuple[str, Proce
             preexec_fn=die_with_parent,  # If the command is killed; else it is ended below.
         )
         try:
-            address = f"http://{_in_address(host)}:{port}/"
-            _wait_for(address, process, log)
-            yield address, process
+            _wait_for(host, port, process, log)
+            yield f"http://{_in_address(host)}:{port}/", process
         finally:
             _end(process)
 
@@ -77,16 +77,24 @@ def _in_address(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _wait_for(address: str, process: Process, log: IO[bytes]) -> None:
+def _wait_for(host: str, port: int, process: Process, log: IO[bytes]) -> None:
     deadline = time.monotonic() + _START_LIMIT_S
     while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(urllib.error.URLError, ConnectionError):
-            urllib.request.urlopen(f"{address}data/plugins_listing").close()
+        if _answers(host, port):
             return
         time.sleep(_POLL_S)
     log.seek(0)
     told = log.read().decode(errors="replace")[-_TAIL_CHARACTERS:].strip()
     raise AdvisorError(f"TensorBoard did not start\nIt last printed:\n{told}")
+
+
+def _answers(host: str, port: int) -> bool:
+    # Not by urllib, which asks a proxy where one is set.
+    connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_LIMIT_S)
+    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+        connection.request("GET", "/data/plugins_listing")
+        return connection.getresponse().status == HTTPStatus.OK
+    return False
 
 
 def _end(process: Process) -> None:

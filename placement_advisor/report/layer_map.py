@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.layer_view import layer_view, total_bytes
+from placement_advisor.layer_view import depth_for, layer_view, total_bytes
 from placement_advisor.report.layer_parts import Part, layer_parts
 from placement_advisor.report.layered_layout import Sizes, best_layout
 from placement_advisor.totals import Total
@@ -34,6 +34,9 @@ _RIGHT = Sizes(
     gutter=0.5,
 )
 
+# To place as many takes a second, and nobody looks through more.
+_MOST_LAYERS = 2_000
+
 Point = tuple[float, float]
 
 
@@ -49,7 +52,7 @@ class PlacedLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """The forward tensors from one layer to another; ``bytes`` is None where any is unknown.
+    """The forward tensors from one layer to another; ``size_bytes`` is None where any is unknown.
 
     ``route`` leads from middle to middle, y downwards.
     """
@@ -98,8 +101,11 @@ class LayerMap:
 
 
 def layer_map(graph: OpGraph) -> LayerMap:
-    """Return the map of a graph; it is empty if the graph has no forward ops."""
-    parts = layer_parts(graph, layer_view(graph))
+    """Return the map of a graph; it is empty if the graph has no forward ops.
+
+    Layers of very many are shown to a depth of their paths.
+    """
+    parts = layer_parts(graph, layer_view(graph, depth_for(graph, _MOST_LAYERS)))
     if not parts.parts:
         return LayerMap(layers=(), flows=(), part_of={})
     layout, flows_down = best_layout(len(parts.parts), list(parts.edges), _DOWN, _RIGHT)

@@ -230,7 +230,7 @@ def test_the_tab_of_tensorboard_is_told_how_far_it_is(
     analysed = broken_run("run_steps", "towers", 4, look)
     assert analysed.ran.code == 0, analysed.ran.err
     (then,) = seen
-    assert re.fullmatch(r"timing, \d+ rounds done", then["doing"])
+    assert re.fullmatch(r"timing, round \d+ done", then["doing"])
     assert then["verdict"] is None
     steps_ns = {each["name"]: each["measured"]["step_ns"] for each in then["candidates"]}
     assert steps_ns.keys() == set(NAMES)

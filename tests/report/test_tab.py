@@ -10,6 +10,7 @@ import pytest
 from sample_analysis import HOSTILE, US, sample
 from simulated_steps import PLACEMENT, towers_graph
 
+from placement_advisor.graph import Op, OpGraph
 from placement_advisor.log_files import DETAILS, OVERVIEW
 from placement_advisor.report.layer_map import layer_map
 from placement_advisor.report.tab import Tab
@@ -66,6 +67,12 @@ def test_layers_have_their_devices_and_what_crosses_between_them() -> None:
 def test_a_graph_without_forward_ops_has_an_empty_map() -> None:
     graph = towers_graph()
     assert layer_map(type(graph)([graph.op("ids")], [])).layers == ()
+
+
+def test_of_very_many_layers_those_that_hold_them_are_shown() -> None:
+    names = [f"block_{i // 100}/dense_{i}" for i in range(3_000)]
+    graph = OpGraph([Op(name=name, kind="Relu", layer=name) for name in names], [])
+    assert {layer.name for layer in layer_map(graph).layers} == {f"block_{i}" for i in range(30)}
 
 
 def test_the_overview_has_verdict_figures_and_findings(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class Tab:
 
     def open(self) -> None:
         self.page.goto(f"{self.address}#placement", wait_until="domcontentloaded")
-        self.frame.locator(".headline").wait_for()
+        self.frame.locator("section[aria-label=Copies] > div > *").first.wait_for()
 
     def run(self, script: str) -> object:
         """Run a script inside the tab's frame."""
@@ -53,7 +53,11 @@ class Tab:
         return content.evaluate(script)
 
     def choose_run(self, name: str) -> None:
-        self.frame.get_by_label("Analysis").select_option(name)
+        """Open an analysis, unless it is open, and wait until all of it is there."""
+        select = self.frame.get_by_label("Analysis")
+        if select.input_value() != name:
+            with self.page.expect_response(lambda answer: "/details?" in answer.url):
+                select.select_option(name)
 
     def picture(self, name: str, *, height: int = 2_300) -> None:
         """Keep a picture of the page, tall enough for the frame not to scroll."""

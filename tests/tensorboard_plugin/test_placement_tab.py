@@ -51,7 +51,7 @@ HELPERS = """
     const changed = new Promise((done) => new MutationObserver(done).observe(
       document.querySelector('section[aria-label=Copies] > div'), { childList: true }));
     document.querySelector('.candidates input:not(:checked)').click();
-    await changed;
+    await Promise.race([changed, new Promise((late) => setTimeout(late, 5_000))]);
   };
 """
 
@@ -191,8 +191,8 @@ def test_a_running_analysis_is_followed_to_its_end(
         headline = live.frame.locator(".headline")
         expect(headline).to_have_text("Running: measuring costs")
         expect(live.frame.locator("#run option:checked")).to_have_text("mine (running)")
-        write_sample(staging / "tensorboard", layers, doing="timing, 3 rounds done")
-        expect(headline).to_have_text("Running: timing, 3 rounds done")
+        write_sample(staging / "tensorboard", layers, doing="timing, round 3 done")
+        expect(headline).to_have_text("Running: timing, round 3 done")
         write_sample(staging / "tensorboard", layers)
     expect(headline).to_have_text("stay single: stack")
     expect(live.frame.locator("#run option:checked")).to_have_text("mine", timeout=15_000)
