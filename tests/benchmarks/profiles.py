@@ -123,7 +123,7 @@ def _explained(samples: list[Path]) -> None:
                 continue
             analysis = json.loads((output / "analysis.json").read_text())
             for candidate in analysis["candidates"]:
-                run = (candidate["measured"] or {}).get("profile_run")
+                run = (candidate["measured"] or {}).get("profile")
                 if run is None:
                     continue
                 read = profile_file(output / run, graph=None, ask_xprof=False, watcher=Silent())
