@@ -7,8 +7,10 @@ of it. The profiles say where a copy went by the names of its two nodes, which T
 one after the other; the tensor is the op that both are named after. A send of few bytes leaves no
 event: then the copy starts when that op ended.
 
-Left out: bytes, which no profile of a CPU has; collectives, which count as compute until they are
-done; the input pipeline's threads; that clocks of several machines differ.
+A collective op lasts until it has what all others sent; it is no compute.
+
+Left out: bytes, which no profile of a CPU has; the input pipeline's threads; that clocks of several
+machines differ.
 """
 
 from __future__ import annotations
@@ -23,7 +25,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.profile.copies import CopyKind
-from placement_advisor.profile.spans import Spans
+from placement_advisor.profile.spans import Spans, length_before, union
+from placement_advisor.profile.steps import (
+    ARRIVAL,
+    COLLECTIVE_KINDS,
+    RECEIVE_KINDS,
+    SEND_KINDS,
+)
 from placement_advisor.profile.trace import UNKNOWN_BYTES, UNKNOWN_END, Copied, Route, Use
 from placement_advisor.profile.windows import HOST_PLANE, OP_EVENT
 
@@ -38,18 +46,20 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _INPUT_PIPELINE = "tf_data"
-_ARRIVAL = "ExecutorState::ProcessAsync::Done"
-_SEND_KINDS = frozenset({"_Send", "_HostSend"})
-_RECEIVE_KINDS = frozenset({"_Recv", "_HostRecv"})
+_EXECUTING = "ExecutorState::Process"
 # What TensorFlow's partitioning calls the two ends of an edge that it cut.
 _END_NODE = re.compile(r"(.+?)(?:_S|/_)(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Runs of ops on a device in order of their starts; ``name`` are places among ``names``."""
+    """Runs of ops on a device in order of their starts; ``name`` are places among ``names``.
+
+    ``collectives`` are those of the names that are of collective ops.
+    """
 
     names: tuple[str, ...]
+    collectives: frozenset[str]
     name: Ints
     spans: Spans
 
@@ -67,12 +77,21 @@ class Sent:
 
 @dataclass(slots=True, kw_only=True)
 class Process:
-    """What one file shows of a process: runs of ops, and moments at the ends of copies by node."""
+    """What one file shows of a process: runs of ops, and moments at the ends of copies by node.
+
+    ``executing`` are disjoint spans in which an op ran or the executor was at work on one.
+    """
 
     device: str
     ran: Ran
+    executing: Spans
     sends: dict[str, list[int]] = field(default_factory=dict)
     arrivals: dict[str, list[int]] = field(default_factory=dict)
+
+    def executing_ns(self, start_ns: int, end_ns: int) -> int:
+        """Return how much of some time that is."""
+        before, until = length_before(self.executing, np.array([start_ns, end_ns]))
+        return int(until - before)
 
 
 def read_process(
@@ -83,7 +102,10 @@ def read_process(
     arrivals: defaultdict[str, list[int]] = defaultdict(list)
     parts: list[tuple[Ints, Spans]] = []
     ops: dict[str, int] = {}
+    collectives: set[str] = set()
+    executing: list[Spans] = []
     rows: defaultdict[str, list[Ints]] = defaultdict(list)
+    uses: defaultdict[Use, list[Spans]] = defaultdict(list)
     for plane in file.planes:
         if plane.name != HOST_PLANE:
             continue
@@ -100,6 +122,9 @@ def read_process(
                 start_ns = events.start_ns[events.name == name]
                 if name in found.sends:
                     sends[found.sends[name]] += start_ns.tolist()
+                elif name in found.executing:
+                    duration_ns = events.duration_ns[events.name == name]
+                    executing.append(Spans(start_ns, start_ns + duration_ns))
                 elif name in found.ops:
                     duration_ns = events.duration_ns[events.name == name]
                     op, kind = found.ops[name]
@@ -107,19 +132,24 @@ def read_process(
                     spans = Spans(start_ns, start_ns + duration_ns)
                     parts.append((np.full(len(start_ns), place), spans))
                     rows[kind].append(duration_ns)
+                    if _use(kind) is Use.COLLECTIVE:
+                        collectives.add(op)
+                    uses[_use(kind)].append(spans)
     if not parts:
         return None
     builder.device(device)
     for kind, durations in rows.items():
         of_kind = np.concatenate(durations)
-        builder.row(kind, Use.COMPUTE).add(
+        builder.row(kind, _use(kind)).add(
             len(of_kind), int(of_kind.sum()), int(of_kind.min()), int(of_kind.max())
         )
-    ran = _in_order(tuple(ops), parts)
-    builder.used(device, Use.COMPUTE, ran.spans)
+    for use, spans_of_use in uses.items():
+        builder.used(device, use, union(spans_of_use))
+    ran = _in_order(tuple(ops), frozenset(collectives), parts)
     return Process(
         device=device,
         ran=ran,
+        executing=union([ran.spans, *executing]),
         sends={node: sorted(moments) for node, moments in sends.items()},
         arrivals={node: sorted(moments) for node, moments in arrivals.items()},
     )
@@ -160,26 +190,29 @@ def copies_between(
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What ids of event names stand for: ops with their kinds, nodes that send, arrivals."""
+    """What ids of event names stand for: ops with kinds, nodes that send, and so on."""
 
     ops: dict[int, tuple[str, str]]
     sends: dict[int, str]
     arrivals: frozenset[int]
+    executing: frozenset[int]
 
 
 def _names(plane: StoredPlane) -> _Names:
     ops: dict[int, tuple[str, str]] = {}
     sends: dict[int, str] = {}
-    arrivals = set()
+    arrivals, executing = set(), set()
     for name, text in plane.event_names.items():
-        if text == _ARRIVAL:
+        if text == ARRIVAL:
             arrivals.add(name)
+        elif text == _EXECUTING:
+            executing.add(name)
         elif match := OP_EVENT.fullmatch(text):
-            if match[2] in _SEND_KINDS:
+            if match[2] in SEND_KINDS:
                 sends[name] = match[1]
-            elif match[2] not in _RECEIVE_KINDS:
+            elif match[2] not in RECEIVE_KINDS:
                 ops[name] = match[1], match[2]
-    return _Names(ops, sends, frozenset(arrivals))
+    return _Names(ops, sends, frozenset(arrivals), frozenset(executing))
 
 
 def _gather_arrivals(
@@ -189,15 +222,22 @@ def _gather_arrivals(
     for event, stat, value in file.values(plane, events):
         told[event][stat] = str(value)
     for event, stats in told.items():
-        if stats.get("kernel_type") in _RECEIVE_KINDS and "name" in stats:
+        if stats.get("kernel_type") in RECEIVE_KINDS and "name" in stats:
             arrivals[stats["name"]].append(int(events.start_ns[event]))
 
 
-def _in_order(names: tuple[str, ...], parts: Sequence[tuple[Ints, Spans]]) -> Ran:
+def _use(kind: str) -> Use:
+    return Use.COLLECTIVE if kind in COLLECTIVE_KINDS else Use.COMPUTE
+
+
+def _in_order(
+    names: tuple[str, ...], collectives: frozenset[str], parts: Sequence[tuple[Ints, Spans]]
+) -> Ran:
     start_ns = np.concatenate([spans.start for _, spans in parts])
     order = np.argsort(start_ns, kind="stable")
     return Ran(
         names=names,
+        collectives=collectives,
         name=np.concatenate([name for name, _ in parts])[order],
         spans=Spans(start_ns[order], np.concatenate([spans.end for _, spans in parts])[order]),
     )

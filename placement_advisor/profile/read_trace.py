@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,7 +10,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.gpu_trace import GpuPlanes
 from placement_advisor.profile.host_trace import copies_between, read_process
 from placement_advisor.profile.marks import CORRELATION, outermost, read_marks
-from placement_advisor.profile.recorded_files import profile_files
+from placement_advisor.profile.recorded_files import CLIENT_FILE, profile_files
 from placement_advisor.profile.space_file import SpaceFile
 from placement_advisor.profile.trace import TraceBuilder
 from placement_advisor.profile.waiting import waits
@@ -38,7 +39,7 @@ def read_trace(path: Path, progress: Progress) -> Trace:
         AdvisorError: there is no profile, a file is corrupt, or no device is seen at work.
     """
     with ExitStack() as stack:
-        files = [stack.enter_context(SpaceFile(file)) for file in profile_files(path)]
+        files = [stack.enter_context(SpaceFile(file)) for file in _distinct(profile_files(path))]
         run = str(path if path.is_file() else files[0].path.parent)
         builder = TraceBuilder()
         total, done = sum(file.size_bytes for file in files), 0
@@ -54,6 +55,16 @@ def read_trace(path: Path, progress: Progress) -> Trace:
             starts, steps_from = _read_gpus(list(zip(files, found, strict=True)), advance)
             return builder.build(run, starts, steps_from)
         return _read_hosts(run, files, builder, advance)
+
+
+def _distinct(files: Sequence[Path]) -> list[Path]:
+    """Return the files; the client not twice, which is the first worker of a mirrored step."""
+    workers = [file for file in files if file.name != CLIENT_FILE]
+    return [
+        file
+        for file in files
+        if file in workers or not any(filecmp.cmp(file, w, shallow=False) for w in workers)
+    ]
 
 
 def _host(file: SpaceFile) -> str:

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 COPY_ROW = CopyKind.WORKER
 COLLECTIVE_ROW = "[gRPC ring collective]"
 
-_ARRIVAL = "ExecutorState::ProcessAsync::Done"
-_SEND_KINDS = frozenset({"_Send", "_HostSend"})
-_RECEIVE_KINDS = frozenset({"_Recv", "_HostRecv"})
-_COLLECTIVE_KINDS = frozenset(
+ARRIVAL = "ExecutorState::ProcessAsync::Done"
+SEND_KINDS = frozenset({"_Send", "_HostSend"})
+RECEIVE_KINDS = frozenset({"_Recv", "_HostRecv"})
+COLLECTIVE_KINDS = frozenset(
     {"CollectiveGather", "CollectiveGatherV2", "CollectiveReduce", "CollectiveReduceV2"}
 )
 
@@ -112,7 +112,7 @@ def _gather_ops(device: str, lines: Sequence[Line], windows: StepWindows) -> Non
         [
             (event, match.group(1), match.group(2))
             for event in line.events
-            if (match := OP_EVENT.fullmatch(event.name)) and match.group(2) not in _COLLECTIVE_KINDS
+            if (match := OP_EVENT.fullmatch(event.name)) and match.group(2) not in COLLECTIVE_KINDS
         ]
         for line in lines
     ]
@@ -120,9 +120,9 @@ def _gather_ops(device: str, lines: Sequence[Line], windows: StepWindows) -> Non
     for thread, thread_own in zip(threads, own, strict=True):
         for (event, name, kind), own_ns in zip(thread, thread_own, strict=True):
             step = windows.at(event.start_ns)
-            if step is None or kind in _RECEIVE_KINDS:
+            if step is None or kind in RECEIVE_KINDS:
                 continue
-            if kind in _SEND_KINDS:
+            if kind in SEND_KINDS:
                 step.sends[device, name].append(event.start_ns)
                 continue
             step.work.append(
@@ -169,7 +169,7 @@ def shared_core_ns(threads: Sequence[Sequence[Event]]) -> list[list[int]]:
 
 def _gather_arrivals(device: str, line: Line, windows: StepWindows) -> None:
     for event in line.events:
-        if event.name != _ARRIVAL or event.stats.get("kernel_type") not in _RECEIVE_KINDS:
+        if event.name != ARRIVAL or event.stats.get("kernel_type") not in RECEIVE_KINDS:
             continue
         step = windows.at(event.start_ns)
         if step is not None:
@@ -185,7 +185,7 @@ def _gather_exchanges(
 ) -> None:
     for event in line.events:
         match = OP_EVENT.fullmatch(event.name)
-        if match is None or match.group(2) not in _COLLECTIVE_KINDS:
+        if match is None or match.group(2) not in COLLECTIVE_KINDS:
             continue
         step = windows.at(event.start_ns)
         if step is not None:

@@ -2,11 +2,13 @@
 
 Model: a gap ends when something arrives or an op begins. Up to an arrival the process waited for
 that tensor: while it was under way for the copy, before that for the op that was to make it. After
-the last arrival, or where nothing arrives, it took the executor so long to start the next op; where
-that is more than `LONGEST_START_NS` and the process was sending something, its core was busy with
-that copy, else the profile shows no cause. Before the first op of a step, and between steps, a
-process waits for the client; after its last op for the last op of the process that is done last,
-and then for the client.
+the last arrival, or where nothing arrives, the executor starts the next op: it is at work on ops,
+by events of its own, or needs no more than `LONGEST_START_NS` beside that. Ops that TensorFlow has
+found to be cheap leave no event and run in that time; a collective waits for the others to join.
+Where it takes longer and the process was sending something, its core was busy with that copy, else
+the profile shows no cause. Before the first op of a step, and between steps, a process waits for
+the client; after its last op for the last op of the process that is done last, and then for the
+client.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class Wait:
     """Time that a device waited for one cause, over all steps.
 
     ``what`` is the tensor or op, empty for the client; ``where`` the device that it comes from,
-    that it goes to (sending), or that it is of.
+    that it goes to (sending), or that it is of; empty for a collective, which is of all.
     """
 
     device: str
@@ -58,8 +60,7 @@ class _Piece:
     cause: Cause
     what: str
     where: str
-    start_ns: int
-    end_ns: int
+    time_ns: int
 
 
 def waits(
@@ -73,7 +74,7 @@ def waits(
     for process in processes:
         total_ns: defaultdict[tuple[Cause, str, str], int] = defaultdict(int)
         for piece in _pieces(process, copies, processes, steps):
-            total_ns[piece.cause, piece.what, piece.where] += piece.end_ns - piece.start_ns
+            total_ns[piece.cause, piece.what, piece.where] += piece.time_ns
         found += [
             Wait(device=process.device, cause=cause, what=what, where=where, time_ns=time_ns)
             for (cause, what, where), time_ns in total_ns.items()
@@ -95,7 +96,7 @@ def _pieces(
     moments = [copy.end_ns for copy in arrivals]
     for number, (start_ns, end_ns) in enumerate(steps):
         if number:
-            yield _Piece(Cause.CLIENT, "", "", steps[number - 1][1], start_ns)
+            yield _Piece(Cause.CLIENT, "", "", start_ns - steps[number - 1][1])
         first, last = bisect_right(ends, start_ns), bisect_left(begins, end_ns)
         at_ns = start_ns
         for i in range(first, last):
@@ -119,28 +120,29 @@ def _gap(
         return
     for copy in arrivals:
         sent_ns = min(max(at_ns, copy.start_ns), copy.end_ns)
-        yield _Piece(Cause.OP, copy.tensor, copy.source, at_ns, sent_ns)
-        yield _Piece(Cause.COPY, copy.tensor, copy.source, sent_ns, copy.end_ns)
+        yield _Piece(Cause.OP, copy.tensor, copy.source, sent_ns - at_ns)
+        yield _Piece(Cause.COPY, copy.tensor, copy.source, copy.end_ns - sent_ns)
         at_ns = copy.end_ns
     if is_first and not arrivals:
-        yield _Piece(Cause.CLIENT, "", "", at_ns, end_ns)
+        yield _Piece(Cause.CLIENT, "", "", end_ns - at_ns)
         return
-    under_way = next((c for c in sending if c.start_ns < end_ns and c.end_ns > at_ns), None)
-    if under_way is not None and end_ns - at_ns > LONGEST_START_NS:
-        yield from _start(process, at_ns, max(at_ns, under_way.start_ns))
-        start_ns = max(at_ns, under_way.start_ns)
-        at_ns = min(end_ns, under_way.end_ns)
-        yield _Piece(Cause.SENDING, under_way.tensor, under_way.target, start_ns, at_ns)
-    yield from _start(process, at_ns, end_ns)
-
-
-def _start(process: Process, at_ns: int, end_ns: int) -> Iterator[_Piece]:
-    if end_ns - at_ns > LONGEST_START_NS:
-        yield _Piece(Cause.UNEXPLAINED, "", "", at_ns, end_ns)
+    place = min(bisect_left(process.ran.spans.start, end_ns), len(process.ran.name) - 1)
+    op = process.ran.names[process.ran.name[place]]
+    executing_ns = process.executing_ns(at_ns, end_ns)
+    rest_ns = end_ns - at_ns - executing_ns
+    if op in process.ran.collectives:
+        yield _Piece(Cause.OP, op, "", end_ns - at_ns)
         return
-    place = bisect_left(process.ran.spans.start, end_ns)
-    op = process.ran.names[process.ran.name[min(place, len(process.ran.name) - 1)]]
-    yield _Piece(Cause.START, op, process.device, at_ns, end_ns)
+    sent = next((c for c in sending if c.start_ns < end_ns and c.end_ns > at_ns), None)
+    if sent is not None and rest_ns > LONGEST_START_NS:
+        sending_ns = min(rest_ns, min(end_ns, sent.end_ns) - max(at_ns, sent.start_ns))
+        yield _Piece(Cause.SENDING, sent.tensor, sent.target, sending_ns)
+        rest_ns -= sending_ns
+    if rest_ns <= LONGEST_START_NS:
+        yield _Piece(Cause.START, op, process.device, executing_ns + rest_ns)
+    else:
+        yield _Piece(Cause.START, op, process.device, executing_ns)
+        yield _Piece(Cause.UNEXPLAINED, "", "", rest_ns)
 
 
 def _after_last(
@@ -157,5 +159,5 @@ def _after_last(
         if ended_ns > done_ns:
             done_ns, op, where = ended_ns, ran.names[ran.name[last]], other.device
     if where:
-        yield _Piece(Cause.OP, op, where, at_ns, done_ns)
-    yield _Piece(Cause.CLIENT, "", "", done_ns, end_ns)
+        yield _Piece(Cause.OP, op, where, done_ns - at_ns)
+    yield _Piece(Cause.CLIENT, "", "", end_ns - done_ns)

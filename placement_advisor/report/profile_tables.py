@@ -143,7 +143,7 @@ def _cause(wait: Wait) -> str:
         case Cause.SENDING:
             return f"{what}, copied to {wait.where}"
         case Cause.OP:
-            return f"{what}, an op of {wait.where}"
+            return f"{what}, an op of {wait.where or 'all'}"
         case Cause.CLIENT:
             return "the client"
         case _:

@@ -100,6 +100,36 @@ def test_a_long_gap_without_a_cause_is_unexplained_unless_the_core_was_sending(
     assert profile.explained_shares["a"] == pytest.approx(0.7)
 
 
+def test_an_executor_at_work_runs_ops_that_leave_no_event(tmp_path: Path) -> None:
+    profile = read(
+        tmp_path,
+        [(0, 1000)],
+        a=[ran("x:Add", 0, 100), ran("ExecutorState::Process", 90, 890), ran("y:Add", 900, 1000)],
+    )
+    assert causes(profile, "a") == {(Cause.START, "y", "a"): 800 * US}
+
+
+def test_a_collective_waits_for_others_and_is_no_compute(tmp_path: Path) -> None:
+    events = [
+        ran("x:Add", 0, 100),
+        ran("sum:CollectiveReduceV2", 500, 900),
+        ran("y:Add", 900, 1000),
+    ]
+    profile = read(tmp_path, [(0, 1000)], a=events, b=events[:1] + events[2:])
+    assert causes(profile, "a") == {(Cause.OP, "sum", ""): 400 * US}
+    total = profile.devices[0].total
+    assert total[Use.COMPUTE].time_ns == 200 * US
+    assert total[Use.COLLECTIVE].time_ns == 400 * US
+
+
+def test_a_copy_of_a_profile_is_no_process_of_its_own(tmp_path: Path) -> None:
+    worker = host([mark(0, 0, 100 * US), ran("x:Add", 0, 100)])
+    for name in ("client", "worker-0"):
+        write(tmp_path / f"{name}.xplane.pb", worker)
+    profile = totals_of(read_trace(tmp_path, lambda done, total: None))
+    assert [device.device for device in profile.devices] == ["worker-0"]
+
+
 def test_a_send_without_an_event_begins_when_its_op_ended(tmp_path: Path) -> None:
     profile = read(
         tmp_path,
