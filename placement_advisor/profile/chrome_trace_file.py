@@ -29,6 +29,7 @@ from placement_advisor.profile.trace import (
     Route,
     TraceBuilder,
     gpu_route,
+    widen,
 )
 
 if TYPE_CHECKING:
@@ -87,12 +88,11 @@ def _built(path: Path, runs: dict[tuple[int, str], list[tuple[int, int, dict[str
         if kind is None or kind is CopyKind.COLLECTIVE:
             start_ns, end_ns = (np.array([run[i] for run in of_name], np.int64) for i in (0, 1))
             builder.used(f"GPU:{gpu}", USE_OF[kind], Spans(start_ns, end_ns))
-            _add_row(builder, name, kind, end_ns - start_ns)
+            builder.row(name, USE_OF[kind]).add_each(end_ns - start_ns)
         for start, end, arguments in of_name:
             step = _number(arguments.get("group_id"))
             if step is not None and kind is None:
-                first, last = steps.get(step, (start, end))
-                steps[step] = min(first, start), max(last, end)
+                widen(steps, step, start, end)
             if kind is not None and kind is not CopyKind.COLLECTIVE:
                 tensor = arguments.get("edge_name")
                 routes[_route(kind, gpu, arguments)].append(
@@ -107,16 +107,11 @@ def _built(path: Path, runs: dict[tuple[int, str], list[tuple[int, int, dict[str
         start_ns, end_ns, size_bytes, tensor_place = np.array(copies, np.int64).T
         spans = Spans(start_ns, end_ns)
         builder.copies(route, Copied(spans=spans, size_bytes=size_bytes, tensor=tensor_place))
-        _add_row(builder, route.kind, route.kind, end_ns - start_ns)
+        builder.row(route.kind, USE_OF[route.kind]).add_each(end_ns - start_ns)
     spans_of_steps = sorted(steps.values())
     cuts = [start for start, _ in spans_of_steps]
     cuts += [max(end for _, end in spans_of_steps)] if spans_of_steps else []
     return builder.build(str(path), cuts, "group_id")
-
-
-def _add_row(builder: TraceBuilder, name: str, kind: CopyKind | None, took_ns: Any) -> None:
-    row = builder.row(name, USE_OF[kind])
-    row.add(len(took_ns), int(took_ns.sum()), int(took_ns.min()), int(took_ns.max()))
 
 
 def _content(path: Path) -> Any:

@@ -28,6 +28,7 @@ from placement_advisor.profile.trace import (
     Route,
     Use,
     gpu_route,
+    widen,
 )
 
 if TYPE_CHECKING:
@@ -169,13 +170,8 @@ class GpuPlanes:
                 spans=_spans(events, taken), size_bytes=size_bytes[taken], tensor=tensor[taken]
             )
             self._builder.copies(route, copied)
-            durations_ns = events.duration_ns[taken]
-            self._builder.row(route.kind, USE_OF[route.kind]).add(
-                len(taken),
-                int(durations_ns.sum()),
-                int(durations_ns.min()),
-                int(durations_ns.max()),
-            )
+            row = self._builder.row(route.kind, USE_OF[route.kind])
+            row.add_each(events.duration_ns[taken])
 
     def _route(self, kind: CopyKind, number: int, receiver: int) -> Route:
         there = None if receiver < 0 else self._device_of.get(receiver, f"GPU:{receiver}")
@@ -208,5 +204,4 @@ def _note_steps(steps: dict[int, tuple[int, int]], step_of: Ints, events: Events
     for step, first_ns, last_ns in zip(
         numbers[rows].tolist(), least.tolist(), most.tolist(), strict=True
     ):
-        known_first, known_last = steps.get(step, (first_ns, last_ns))
-        steps[step] = min(first_ns, known_first), max(last_ns, known_last)
+        widen(steps, step, first_ns, last_ns)

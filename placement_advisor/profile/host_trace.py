@@ -139,10 +139,7 @@ def read_process(
         return None
     builder.device(device)
     for kind, durations in rows.items():
-        of_kind = np.concatenate(durations)
-        builder.row(kind, _use(kind)).add(
-            len(of_kind), int(of_kind.sum()), int(of_kind.min()), int(of_kind.max())
-        )
+        builder.row(kind, _use(kind)).add_each(np.concatenate(durations))
     for use, spans_of_use in uses.items():
         builder.used(device, use, union(spans_of_use))
     ran = _in_order(tuple(ops), frozenset(collectives), parts)
@@ -181,10 +178,7 @@ def copies_between(
             tensor=np.array([builder.tensor(sent.tensor) for sent in of_route]),
         )
         builder.copies(route, copied)
-        took_ns = end_ns - start_ns
-        builder.row(CopyKind.WORKER, Use.PEER).add(
-            len(of_route), int(took_ns.sum()), int(took_ns.min()), int(took_ns.max())
-        )
+        builder.row(CopyKind.WORKER, Use.PEER).add_each(end_ns - start_ns)
     return tuple(sorted(found, key=lambda sent: sent.end_ns))
 
 

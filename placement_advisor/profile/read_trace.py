@@ -12,7 +12,7 @@ from placement_advisor.profile.host_trace import copies_between, read_process
 from placement_advisor.profile.marks import CORRELATION, outermost, read_marks
 from placement_advisor.profile.recorded_files import CLIENT_FILE, profile_files
 from placement_advisor.profile.space_file import SpaceFile
-from placement_advisor.profile.trace import TraceBuilder
+from placement_advisor.profile.trace import TraceBuilder, widen
 from placement_advisor.profile.waiting import waits
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ def _read_gpus(
             marked += _pairs(marks.steps)
             found = gpus.read(CORRELATION, marks.step_of, advance)
         for step, (first_ns, last_ns) in found.items():
-            known_first, known_last = steps.get(step, (first_ns, last_ns))
-            steps[step] = min(first_ns, known_first), max(last_ns, known_last)
+            widen(steps, step, first_ns, last_ns)
     spans = sorted(steps.values()) or sorted(marked)
     if not spans:
         return [], "none"

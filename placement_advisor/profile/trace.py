@@ -108,6 +108,16 @@ class Row:
         self.calls += calls
         self.total_ns += total_ns
 
+    def add_each(self, took_ns: Ints) -> None:
+        """Count runs that took so long each, at least one."""
+        self.add(len(took_ns), int(took_ns.sum()), int(took_ns.min()), int(took_ns.max()))
+
+
+def widen(steps: dict[int, tuple[int, int]], step: int, start_ns: int, end_ns: int) -> None:
+    """Let a step, by its number, reach from no later than a start to no sooner than an end."""
+    known_start, known_end = steps.get(step, (start_ns, end_ns))
+    steps[step] = min(start_ns, known_start), max(end_ns, known_end)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
