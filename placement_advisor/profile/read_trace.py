@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import filecmp
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from placement_advisor.errors import AdvisorError
@@ -38,23 +37,22 @@ def read_trace(path: Path, progress: Progress) -> Trace:
     Raises:
         AdvisorError: there is no profile, a file is corrupt, or no device is seen at work.
     """
-    with ExitStack() as stack:
-        files = [stack.enter_context(SpaceFile(file)) for file in _distinct(profile_files(path))]
-        run = str(path if path.is_file() else files[0].path.parent)
-        builder = TraceBuilder()
-        total, done = sum(file.size_bytes for file in files), 0
+    files = [SpaceFile(file) for file in _distinct(profile_files(path))]
+    run = str(path if path.is_file() else files[0].path.parent)
+    builder = TraceBuilder()
+    total, done = sum(file.size_bytes for file in files), 0
 
-        def advance(read_bytes: int) -> None:
-            nonlocal done
-            done += read_bytes
-            progress(done, total)
+    def advance(read_bytes: int) -> None:
+        nonlocal done
+        done += read_bytes
+        progress(done, total)
 
-        several = len(files) > 1
-        found = [GpuPlanes(file, f"{_host(file)}/" if several else "", builder) for file in files]
-        if any(plane.lines for gpus in found for plane in gpus.planes.values()):
-            starts, steps_from = _read_gpus(list(zip(files, found, strict=True)), advance)
-            return builder.build(run, starts, steps_from)
-        return _read_hosts(run, files, builder, advance)
+    several = len(files) > 1
+    found = [GpuPlanes(file, f"{_host(file)}/" if several else "", builder) for file in files]
+    if any(plane.lines for gpus in found for plane in gpus.planes.values()):
+        starts, steps_from = _read_gpus(list(zip(files, found, strict=True)), advance)
+        return builder.build(run, starts, steps_from)
+    return _read_hosts(run, files, builder, advance)
 
 
 def _distinct(files: Sequence[Path]) -> list[Path]:

@@ -92,7 +92,11 @@ class Events:
 
 
 class SpaceFile:
-    """An XSpace file that is open for reading; use it in a ``with`` statement."""
+    """An XSpace file, mapped into memory for as long as this is in use.
+
+    It is never closed as such: while numba compiles, frames that it keeps refer to the bytes, and
+    a map that something refers to cannot be closed.
+    """
 
     def __init__(self, path: Path) -> None:
         """Map the file into memory and find its planes.
@@ -104,11 +108,10 @@ class SpaceFile:
         try:
             with path.open("rb") as file:
                 size = path.stat().st_size
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
         except OSError as error:
             raise AdvisorError(f"cannot read the profile {path}: {error.strerror}") from error
-        data = np.frombuffer(self._map or b"", np.uint8)
-        self._data: Bytes = data
+        self._data: Bytes = np.frombuffer(mapped, np.uint8)
         self.planes = tuple(self._planes())
         if not self.planes:
             raise self._corrupt("it holds no plane")
@@ -121,15 +124,6 @@ class SpaceFile:
             ),
             0,
         )
-
-    def __enter__(self) -> SpaceFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Let go of the file."""
-        self._data = np.empty(0, np.uint8)
-        if self._map is not None:
-            self._map.close()
 
     @property
     def size_bytes(self) -> int:

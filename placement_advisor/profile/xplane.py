@@ -67,8 +67,8 @@ def read_planes(path: Path) -> tuple[Plane, ...]:
     # numba comes with it, which takes a second that a usage error need not wait for.
     from placement_advisor.profile.space_file import SpaceFile
 
-    with SpaceFile(path) as file:
-        return tuple(_plane(file, plane) for plane in file.planes)
+    file = SpaceFile(path)
+    return tuple(_plane(file, plane) for plane in file.planes)
 
 
 def write_planes(path: Path, planes: Iterable[Plane]) -> None:

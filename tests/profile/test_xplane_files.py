@@ -1,6 +1,9 @@
 """XSpace files: what is written is read back, and what cannot be read is named."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +145,28 @@ def test_lines_are_written_relative_to_the_start_of_profiling(tmp_path):
     space = xplane_schema.new_space()
     space.ParseFromString(path.read_bytes())
     assert space.planes[0].lines[0].timestamp_ns == 40
+
+
+def test_the_first_file_ever_is_read_while_numba_compiles(tmp_path):
+    """Frames that numba leaves behind refer to the file's bytes until they are collected."""
+    path = tmp_path / "vm.xplane.pb"
+    path.write_bytes(raw_space(0, with_task_plane=True).SerializeToString())
+    program = (
+        "import gc, sys, pathlib\n"
+        "gc.disable()\n"
+        "from placement_advisor.profile.xplane import read_planes\n"
+        "print(read_planes(pathlib.Path(sys.argv[1]))[0].name)"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(path)],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "nothing compiled yet")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stdout) == (0, "/host:CPU\n"), ran.stderr
 
 
 def test_the_schema_is_that_of_the_installed_tensorflow():
