@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.profile.copies import CopyKind
-from placement_advisor.profile.spans import Spans, length_before, union
+from placement_advisor.profile.spans import Spans, union
 from placement_advisor.profile.steps import (
     ARRIVAL,
     COLLECTIVE_KINDS,
@@ -36,7 +36,7 @@ from placement_advisor.profile.trace import UNKNOWN_BYTES, UNKNOWN_END, Copied, 
 from placement_advisor.profile.windows import HOST_PLANE, OP_EVENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -88,11 +88,6 @@ class Process:
     sends: dict[str, list[int]] = field(default_factory=dict)
     arrivals: dict[str, list[int]] = field(default_factory=dict)
 
-    def executing_ns(self, start_ns: int, end_ns: int) -> int:
-        """Return how much of some time that is."""
-        before, until = length_before(self.executing, np.array([start_ns, end_ns]))
-        return int(until - before)
-
 
 def read_process(
     file: SpaceFile, device: str, builder: TraceBuilder, advance: Callable[[int], None]
@@ -118,20 +113,18 @@ def read_process(
             )
             _gather_arrivals(file, plane, events, arrivals)
             advance(line.place[1] - line.place[0])
-            for name in np.unique(events.name).tolist():
-                start_ns = events.start_ns[events.name == name]
+            for name, chosen in _groups(events.name):
+                start_ns = events.start_ns[chosen]
+                spans = Spans(start_ns, start_ns + events.duration_ns[chosen])
                 if name in found.sends:
-                    sends[found.sends[name]] += start_ns.tolist()
+                    sends[found.sends[name]] += spans.start.tolist()
                 elif name in found.executing:
-                    duration_ns = events.duration_ns[events.name == name]
-                    executing.append(Spans(start_ns, start_ns + duration_ns))
+                    executing.append(spans)
                 elif name in found.ops:
-                    duration_ns = events.duration_ns[events.name == name]
                     op, kind = found.ops[name]
                     place = ops.setdefault(op, len(ops))
-                    spans = Spans(start_ns, start_ns + duration_ns)
-                    parts.append((np.full(len(start_ns), place), spans))
-                    rows[kind].append(duration_ns)
+                    parts.append((np.full(len(spans.start), place), spans))
+                    rows[kind].append(spans.end - spans.start)
                     if _use(kind) is Use.COLLECTIVE:
                         collectives.add(op)
                     uses[_use(kind)].append(spans)
@@ -161,11 +154,14 @@ def copies_between(
     so on; without steps, all of the profile is one.
     """
     found: list[Sent] = []
+    ended = {process.device: _ends_by_op(process.ran) for process in processes}
     for target in processes:
+        others = [process for process in processes if process is not target]
         for node, moments in target.arrivals.items():
             match = _END_NODE.fullmatch(node)
             if match is not None:
-                found += _copies_to(target, match[1], int(match[2]), moments, processes, cuts)
+                number = int(match[2])
+                found += _copies_to(target, match[1], number, moments, others, ended, cuts)
     by_route: defaultdict[Route, list[Sent]] = defaultdict(list)
     for sent in found:
         by_route[Route(sent.source, sent.target, CopyKind.WORKER)].append(sent)
@@ -242,20 +238,21 @@ def _copies_to(
     tensor: str,
     number: int,
     arrivals: Sequence[int],
-    processes: Sequence[Process],
+    others: Sequence[Process],
+    ended: Mapping[str, Mapping[str, Ints]],
     cuts: Sequence[int],
 ) -> Iterator[Sent]:
     ends = [f"{tensor}{joint}{number - 1}" for joint in ("_S", "/_")]
-    others = [process for process in processes if process is not target]
     source, starts = UNKNOWN_END, list[int]()
     for process in others:
         for end in ends:
             if end in process.sends:
                 source, starts = process.device, process.sends[end]
     if source == UNKNOWN_END:
-        made = {p.device: ended for p in others if (ended := _ends_of(p.ran, tensor))}
+        made = [process.device for process in others if tensor in ended[process.device]]
         if len(made) == 1:
-            ((source, starts),) = made.items()
+            (source,) = made
+            starts = np.sort(ended[source][tensor]).tolist()
         elif len(others) == 1:
             source = others[0].device
     for of_step, sent in zip(_by_step(arrivals, cuts), _by_step(starts, cuts), strict=True):
@@ -270,11 +267,17 @@ def _copies_to(
             )
 
 
-def _ends_of(ran: Ran, op: str) -> list[int]:
-    if op not in ran.names:
-        return []
-    ends: list[int] = np.sort(ran.spans.end[ran.name == ran.names.index(op)]).tolist()
-    return ends
+def _ends_by_op(ran: Ran) -> dict[str, Ints]:
+    return {ran.names[place]: ran.spans.end[chosen] for place, chosen in _groups(ran.name)}
+
+
+def _groups(names: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield each name with the places at which it stands."""
+    order = np.argsort(names, kind="stable")
+    found, first = np.unique(names[order], return_index=True)
+    ends = [*first[1:].tolist(), len(names)]
+    for name, start, end in zip(found.tolist(), first.tolist(), ends, strict=False):
+        yield name, order[start:end]
 
 
 def _by_step(moments: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:

@@ -24,6 +24,10 @@ class Spans(NamedTuple):
     start: Ints
     end: Ints
 
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return them one by one."""
+        return list(zip(self.start.tolist(), self.end.tolist(), strict=True))
+
 
 NO_SPANS = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -67,11 +71,13 @@ def length_before(disjoint: Spans, moments: Ints) -> Ints:
 
 def outside(spans: Spans, cover: Spans) -> Spans:
     """Return what of disjoint spans lies outside of other disjoint spans."""
-    cuts = np.unique(np.concatenate([spans.start, spans.end, cover.start, cover.end]))
-    kept = _contain(spans, cuts[:-1]) & ~_contain(cover, cuts[:-1])
-    return union([Spans(cuts[:-1][kept], cuts[1:][kept])])
-
-
-def _contain(disjoint: Spans, moments: Ints) -> NDArray[np.bool_]:
-    begun = np.searchsorted(disjoint.start, moments, side="right")
-    return begun > np.searchsorted(disjoint.end, moments, side="right")
+    first = np.searchsorted(cover.end, spans.start, side="right")
+    gaps = np.searchsorted(cover.start, spans.end) - first + 1
+    # A span meets as many gaps of the cover: before the first of it, between, behind the last.
+    of_gap = np.repeat(np.arange(len(gaps)), gaps)
+    gap = np.arange(len(of_gap)) + np.repeat(first - np.cumsum(gaps) + gaps, gaps)
+    bounds = np.iinfo(np.int64)
+    start = np.maximum(spans.start[of_gap], np.append(bounds.min, cover.end)[gap])
+    end = np.minimum(spans.end[of_gap], np.append(cover.start, bounds.max)[gap])
+    has_length = end > start
+    return Spans(start[has_length], end[has_length])

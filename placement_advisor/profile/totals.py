@@ -234,18 +234,22 @@ def _tensors(trace: Trace) -> tuple[TensorTotals, ...]:
     """Return what each tensor took on each route, the longest first."""
     found = []
     for route, copied in trace.copied.items():
-        time_ns = copied.spans.end - copied.spans.start
-        known = copied.size_bytes != UNKNOWN_BYTES
-        for place in np.unique(copied.tensor[copied.tensor >= 0]).tolist():
-            mine = copied.tensor == place
+        named = copied.tensor >= 0
+        places, which = np.unique(copied.tensor[named], return_inverse=True)
+        time_ns = (copied.spans.end - copied.spans.start)[named]
+        known = copied.size_bytes[named] != UNKNOWN_BYTES
+        size_bytes = np.where(known, copied.size_bytes[named], 0)
+        sums = (np.bincount(which, of_each) for of_each in (None, ~known, size_bytes, time_ns))
+        for place, *figures in zip(places.tolist(), *sums, strict=True):
+            count, of_unknown_size, size, time = map(int, figures)
             found.append(
                 TensorTotals(
                     tensor=trace.tensors[place],
                     route=route,
-                    count=int(mine.sum()),
-                    of_unknown_size=int((mine & ~known).sum()),
-                    size_bytes=int(copied.size_bytes[mine & known].sum()),
-                    time_ns=int(time_ns[mine].sum()),
+                    count=count,
+                    of_unknown_size=of_unknown_size,
+                    size_bytes=size,
+                    time_ns=time,
                 )
             )
     return tuple(sorted(found, key=lambda each: (-each.time_ns, each.tensor, each.route)))

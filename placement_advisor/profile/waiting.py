@@ -13,18 +13,25 @@ client.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.profile.spans import union
+import numpy as np
+
+from placement_advisor.profile.spans import Spans, length_before, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from placement_advisor.profile.host_trace import Process, Sent
+
+    Ints = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
 
 LONGEST_START_NS = 100_000
 
@@ -55,8 +62,7 @@ class Wait:
     time_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     cause: Cause
     what: str
     where: str
@@ -90,59 +96,93 @@ def _pieces(
     steps: Sequence[tuple[int, int]],
 ) -> Iterator[_Piece]:
     busy = union([process.ran.spans])
-    begins, ends = busy.start.tolist(), busy.end.tolist()
-    sending = [copy for copy in copies if copy.source == process.device]
     arrivals = [copy for copy in copies if copy.target == process.device]
-    moments = [copy.end_ns for copy in arrivals]
+    gaps = []
     for number, (start_ns, end_ns) in enumerate(steps):
         if number:
             yield _Piece(Cause.CLIENT, "", "", start_ns - steps[number - 1][1])
-        first, last = bisect_right(ends, start_ns), bisect_left(begins, end_ns)
-        at_ns = start_ns
-        for i in range(first, last):
-            gap = at_ns, max(at_ns, begins[i])
-            seen = arrivals[bisect_right(moments, gap[0]) : bisect_right(moments, gap[1])]
-            yield from _gap(process, gap, seen, sending, is_first=i == first)
-            at_ns = max(at_ns, min(ends[i], end_ns))
-        yield from _after_last(process, at_ns, end_ns, processes)
+        first = int(np.searchsorted(busy.end, start_ns, side="right"))
+        last = int(np.searchsorted(busy.start, end_ns))
+        starts = np.concatenate([[start_ns], busy.end[first:last]])
+        yield from _after_last(process, min(int(starts[-1]), end_ns), end_ns, processes)
+        gaps.append(Spans(starts[:-1], np.maximum(starts[:-1], busy.start[first:last])))
+    if gaps:
+        sending = _Sending([copy for copy in copies if copy.source == process.device])
+        yield from _of_gaps(process, gaps, arrivals, sending)
 
 
-def _gap(
-    process: Process,
-    gap: tuple[int, int],
-    arrivals: Sequence[Sent],
-    sending: Sequence[Sent],
-    *,
-    is_first: bool,
+def _of_gaps(
+    process: Process, of_steps: Sequence[Spans], arrivals: Sequence[Sent], sending: _Sending
 ) -> Iterator[_Piece]:
-    at_ns, end_ns = gap
-    if at_ns == end_ns:
-        return
-    for copy in arrivals:
-        sent_ns = min(max(at_ns, copy.start_ns), copy.end_ns)
-        yield _Piece(Cause.OP, copy.tensor, copy.source, sent_ns - at_ns)
-        yield _Piece(Cause.COPY, copy.tensor, copy.source, copy.end_ns - sent_ns)
-        at_ns = copy.end_ns
-    if is_first and not arrivals:
-        yield _Piece(Cause.CLIENT, "", "", end_ns - at_ns)
-        return
-    place = min(bisect_left(process.ran.spans.start, end_ns), len(process.ran.name) - 1)
-    op = process.ran.names[process.ran.name[place]]
-    executing_ns = process.executing_ns(at_ns, end_ns)
-    rest_ns = end_ns - at_ns - executing_ns
-    if op in process.ran.collectives:
-        yield _Piece(Cause.OP, op, "", end_ns - at_ns)
-        return
-    sent = next((c for c in sending if c.start_ns < end_ns and c.end_ns > at_ns), None)
-    if sent is not None and rest_ns > LONGEST_START_NS:
-        sending_ns = min(rest_ns, min(end_ns, sent.end_ns) - max(at_ns, sent.start_ns))
-        yield _Piece(Cause.SENDING, sent.tensor, sent.target, sending_ns)
-        rest_ns -= sending_ns
-    if rest_ns <= LONGEST_START_NS:
-        yield _Piece(Cause.START, op, process.device, executing_ns + rest_ns)
-    else:
-        yield _Piece(Cause.START, op, process.device, executing_ns)
-        yield _Piece(Cause.UNEXPLAINED, "", "", rest_ns)
+    """Yield the causes of the gaps of each step that end with an op.
+
+    There may be millions, and few of them have an arrival or are long: what the executor takes to
+    start ops is added up as arrays.
+    """
+    ran = process.ran
+    start, end = (np.concatenate([gaps[i] for gaps in of_steps]) for i in (0, 1))
+    is_first = np.concatenate([np.arange(len(gaps.start)) == 0 for gaps in of_steps])
+    moments = np.array([copy.end_ns for copy in arrivals], np.int64)
+    seen, until = (np.searchsorted(moments, at, side="right") for at in (start, end))
+    until = np.where(end > start, until, seen)
+    has_arrivals = until > seen
+    for gap in np.flatnonzero(has_arrivals).tolist():
+        at_ns = int(start[gap])
+        for copy in arrivals[seen[gap] : until[gap]]:
+            sent_ns = min(max(at_ns, copy.start_ns), copy.end_ns)
+            yield _Piece(Cause.OP, copy.tensor, copy.source, sent_ns - at_ns)
+            yield _Piece(Cause.COPY, copy.tensor, copy.source, copy.end_ns - sent_ns)
+            at_ns = copy.end_ns
+        start[gap] = at_ns
+    for_client = is_first & ~has_arrivals
+    yield _Piece(Cause.CLIENT, "", "", int((end - start)[for_client].sum()))
+    op = ran.name[np.minimum(np.searchsorted(ran.spans.start, end), len(ran.name) - 1)]
+    joins = np.array([name in ran.collectives for name in ran.names], np.bool_)[op]
+    for place, time_ns in _by_place(op, end - start, joins & ~for_client):
+        yield _Piece(Cause.OP, ran.names[place], "", time_ns)
+    starts = ~joins & ~for_client
+    executing_ns = length_before(process.executing, end) - length_before(process.executing, start)
+    rest_ns = end - start - executing_ns
+    for gap in np.flatnonzero(starts & (rest_ns > LONGEST_START_NS)).tolist():
+        sent = sending.first_within(int(start[gap]), int(end[gap]))
+        if sent is not None:
+            both_ns = min(int(end[gap]), sent.end_ns) - max(int(start[gap]), sent.start_ns)
+            sending_ns = min(int(rest_ns[gap]), both_ns)
+            yield _Piece(Cause.SENDING, sent.tensor, sent.target, sending_ns)
+            rest_ns[gap] -= sending_ns
+        if rest_ns[gap] > LONGEST_START_NS:
+            yield _Piece(Cause.UNEXPLAINED, "", "", int(rest_ns[gap]))
+            rest_ns[gap] = 0
+    for place, time_ns in _by_place(op, executing_ns + rest_ns, starts):
+        yield _Piece(Cause.START, ran.names[place], process.device, time_ns)
+
+
+def _by_place(places: Ints, time_ns: Ints, chosen: Bools) -> Iterator[tuple[int, int]]:
+    """Yield each of the chosen places with its time added up."""
+    found, which = np.unique(places[chosen], return_inverse=True)
+    total_ns = np.bincount(which, time_ns[chosen])
+    yield from zip(found.tolist(), total_ns.astype(np.int64).tolist(), strict=True)
+
+
+class _Sending:
+    """Copies from a device, to ask for one that was under way."""
+
+    def __init__(self, copies: Sequence[Sent]) -> None:
+        """Take copies in order of their ends."""
+        self._copies = copies
+        self._ends = [copy.end_ns for copy in copies]
+        starts = np.array([copy.start_ns for copy in copies], np.int64)
+        # When the first of a copy and all that end later began: no need to look behind it.
+        self._begun = np.minimum.accumulate(starts[::-1])[::-1]
+
+    def first_within(self, start_ns: int, end_ns: int) -> Sent | None:
+        """Return the copy that ends first of those under way in some time, None if none was."""
+        place = bisect_right(self._ends, start_ns)
+        while place < len(self._copies) and self._begun[place] < end_ns:
+            if self._copies[place].start_ns < end_ns:
+                return self._copies[place]
+            place += 1
+        return None
 
 
 def _after_last(
@@ -151,7 +191,7 @@ def _after_last(
     done_ns, op, where = at_ns, "", ""
     for other in processes:
         ran = other.ran
-        before = bisect_left(ran.spans.start, end_ns)
+        before = int(np.searchsorted(ran.spans.start, end_ns))
         if other is process or not before:
             continue
         last = before - 1

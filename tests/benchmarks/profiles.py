@@ -1,6 +1,7 @@
 """How fast profiles are read, and how much of workers' time has a named cause.
 
     python tests/benchmarks/profiles.py big [--gigabytes 1]   # a generated profile of four GPUs
+    python tests/benchmarks/profiles.py big-host              # of a process on its own cores
     python tests/benchmarks/profiles.py trace PATH            # a profile; XProf's time beside it
     python tests/benchmarks/profiles.py explained [SAMPLE…]   # the candidates of sample models
 
@@ -28,11 +29,15 @@ _SAMPLES = Path(__file__).parents[2] / "sample_models"
 _GPUS = 4
 _EVENTS_OF_A_LINE = 200_000
 _KERNELS = 200
+_THREADS = 4
+_OPS = 2_000
+_STEP_NS = 20_000_000
+_STEPS_OF_A_LINE = 100
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["big", "trace", "explained", "read", "xprof"])
+    parser.add_argument("what", choices=["big", "big-host", "trace", "explained", "read", "xprof"])
     parser.add_argument("paths", nargs="*", type=Path)
     parser.add_argument("--gigabytes", type=float, default=1.0)
     asked = parser.parse_args()
@@ -48,7 +53,8 @@ def main() -> None:
     else:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "big.xplane.pb"
-            _generate(path, round(asked.gigabytes * 1e9))
+            generate = _generate if asked.what == "big" else _generate_host
+            generate(path, round(asked.gigabytes * 1e9))
             print(f"{path.stat().st_size / 1e9:.2f} GB")
             _time("read", path)
 
@@ -98,6 +104,68 @@ def _generate(path: Path, size_bytes: int) -> None:
             file.write(b"\x0a" + _varint(len(head) + times * len(field)) + head)
             for _ in range(times):
                 file.write(field)
+
+
+def _generate_host(path: Path, size_bytes: int) -> None:
+    """Write a profile of so many bytes: a process with four threads that run ops and receive.
+
+    Beside an op stand about as many other events as beside those of real workers, with as many
+    stats. Each step has all ops once and is marked; what the threads do repeats step by step.
+    """
+    space = new_space()
+    plane = space.planes.add(name="/host:CPU")
+    names = ["ExecutorState::Process", "MemoryAllocation", "ThreadpoolListener::Record"]
+    names += ["ExecutorState::ProcessAsync::Done", "train"]
+    names += [f"layer_{i}/MatMul:MatMul" for i in range(_OPS)]
+    for i, name in enumerate(names, 1):
+        plane.event_metadata[i].name = name
+    stats = ["id", "bytes_reserved", "address", "name", "kernel_type", "step_num", "_Recv"]
+    stats += [f"layer_{i}/MatMul_S{2 * i + 1}" for i in range(_OPS)]
+    for i, name in enumerate(stats, 1):
+        plane.stat_metadata[i].name = name
+    blocks = [_thread(thread, names, stats) for thread in range(_THREADS)]
+    # The start of a block takes a field of ten bytes, and its frame some more.
+    times = size_bytes // sum(len(block) + 20 for block in blocks)
+    with path.open("wb") as file:
+        content = bytearray(plane.SerializeToString())
+        for thread, block in enumerate(blocks):
+            name = f"tf_Compute/{thread}".encode()
+            for i in range(times):
+                start = b"\x18" + _varint(10**18 + i * _STEPS_OF_A_LINE * _STEP_NS)
+                line = b"\x08" + _varint(thread + 1) + b"\x12" + _varint(len(name)) + name + start
+                content += b"\x1a" + _varint(len(line) + len(block)) + line + block
+        file.write(b"\x0a" + _varint(len(content)) + content)
+
+
+def _thread(thread: int, names: list[str], stats: list[str]) -> bytes:
+    """Return the events of a thread in `_STEPS_OF_A_LINE` steps as fields of a line."""
+    line = new_space().planes.add().lines.add()
+    first_op = names.index("layer_0/MatMul:MatMul") + 1
+    first_node = stats.index("layer_0/MatMul_S1") + 1
+    for step in range(_STEPS_OF_A_LINE):
+        at_ps = step * _STEP_NS * 1_000
+        if thread == 0:
+            mark = line.events.add(metadata_id=names.index("train") + 1, offset_ps=at_ps)
+            mark.duration_ps = (_STEP_NS - 1_000) * 1_000
+            mark.stats.add(metadata_id=stats.index("step_num") + 1, int64_value=step)
+        for op in range(thread, _OPS, _THREADS):
+            ran_ps = at_ps + op * _STEP_NS * 1_000 // _OPS
+            for name, offset_ps, duration_ps, of_event in (
+                (1, 0, 9_000_000, (1, 1)),
+                (2, 1_000_000, 10_000, (1, 2, 3)),
+                (first_op + op, 1_000_000, 7_000_000, (1, 1)),
+                (3, 9_000_000, 100_000, (1, 2)),
+            ):
+                event = line.events.add(metadata_id=name, offset_ps=ran_ps + offset_ps)
+                event.duration_ps = duration_ps
+                for stat in of_event:
+                    event.stats.add(metadata_id=stat, int64_value=op * 1_000)
+            if op % 10 == 0:
+                event = line.events.add(metadata_id=4, offset_ps=ran_ps + 200_000)
+                event.duration_ps = 100_000
+                event.stats.add(metadata_id=4, ref_value=first_node + op)
+                event.stats.add(metadata_id=5, ref_value=stats.index("_Recv") + 1)
+    return bytes(line.SerializeToString())
 
 
 def _varint(number: int) -> bytes:
