@@ -19,9 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.copies import CopyKind, copied_bytes, copy_kind, destination
+from placement_advisor.profile.copies import (
+    LARGEST_NUMBER,
+    CopyKind,
+    copied_bytes,
+    copy_kind,
+    destination,
+)
 from placement_advisor.profile.spans import Spans
-from placement_advisor.profile.streams import MAX_DETAILS_CHARS
 from placement_advisor.profile.trace import (
     UNKNOWN_BYTES,
     USE_OF,
@@ -41,7 +46,6 @@ _GPU = re.compile(r"/device:GPU:(\d{1,9})")
 _GPU_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
 _NS_PER_US = 1_000
 _LAST_US = 2**51
-_LARGEST = 2**53
 
 
 def read_chrome_trace(path: Path) -> Trace:
@@ -155,7 +159,7 @@ def _span(event: dict[str, Any]) -> tuple[int, int] | None:
 def _route(kind: CopyKind, gpu: int, arguments: dict[str, Any]) -> Route:
     sender, receiver = _number(arguments.get("fromDevice")), _number(arguments.get("toDevice"))
     if receiver is None:
-        receiver = destination(str(arguments.get("memcpy_details", ""))[:MAX_DETAILS_CHARS])
+        receiver = destination(str(arguments.get("memcpy_details", "")))
     return gpu_route(kind, f"GPU:{gpu}", sender=_device(sender), receiver=_device(receiver))
 
 
@@ -166,8 +170,8 @@ def _device(number: int | None) -> str | None:
 def _size(arguments: dict[str, Any]) -> int:
     size_bytes = _number(arguments.get("bytes"))
     if size_bytes is None:
-        size_bytes = copied_bytes(str(arguments.get("memcpy_details", ""))[:MAX_DETAILS_CHARS])
-    return UNKNOWN_BYTES if size_bytes is None or size_bytes > _LARGEST else size_bytes
+        size_bytes = copied_bytes(str(arguments.get("memcpy_details", "")))
+    return UNKNOWN_BYTES if size_bytes is None else size_bytes
 
 
 def _number(value: object) -> int | None:
@@ -176,4 +180,4 @@ def _number(value: object) -> int | None:
         number = int(value)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if 0 <= number <= _LARGEST else None
+    return number if 0 <= number <= LARGEST_NUMBER else None

@@ -59,6 +59,10 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], CopyKind], ...] = (
 
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
 _DESTINATION = re.compile(r"\bdest:(\d+)")
+# Details are shorter; more would be a damaged file.
+_MAX_DETAILS_CHARS = 200
+# More bytes than these no copy has, and no computer so many GPUs.
+LARGEST_NUMBER = 2**53
 
 
 def copy_kind(name: str) -> CopyKind | None:
@@ -71,11 +75,15 @@ def copy_kind(name: str) -> CopyKind | None:
 
 def copied_bytes(details: str) -> int | None:
     """Return the size in a ``memcpy_details`` stat, None if it gives none."""
-    found = _SIZE.search(details)
-    return int(found.group(1)) if found else None
+    return _number(_SIZE, details)
 
 
 def destination(details: str) -> int | None:
     """Return the number of the receiving GPU in a ``memcpy_details`` stat, None if not given."""
-    found = _DESTINATION.search(details)
-    return int(found.group(1)) if found else None
+    return _number(_DESTINATION, details)
+
+
+def _number(pattern: re.Pattern[str], details: str) -> int | None:
+    found = pattern.search(details[:_MAX_DETAILS_CHARS])
+    number = int(found[1]) if found else None
+    return None if number is None or number > LARGEST_NUMBER else number

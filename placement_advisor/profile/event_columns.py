@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
+from placement_advisor.profile.xplane_schema import NO_KEY
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -35,8 +37,6 @@ _PS_PER_NS = 1_000
 _MOST_PS = 2**62
 CORRUPT = -1
 _FIRST_STATS = 64
-# Of an event without the key.
-NO_KEY = -1
 
 
 class EventColumns(NamedTuple):

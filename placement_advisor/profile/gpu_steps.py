@@ -10,26 +10,30 @@ moves nothing between devices. It keeps its own row in the activity table.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from placement_advisor.profile.copies import CopyKind, copied_bytes, destination
-from placement_advisor.profile.streams import copy_details, copy_direction, stream_events
+import numpy as np
+
+from placement_advisor.profile.copies import CopyKind
+from placement_advisor.profile.streams import GpuPlane, gpu_planes, is_stream
 from placement_advisor.profile.summary import Copy, Work, summarise
-from placement_advisor.profile.trace import HOST, UNKNOWN_END
-from placement_advisor.profile.windows import OP_EVENT, step_windows
-from placement_advisor.profile.xplane import read_planes
+from placement_advisor.profile.trace import UNKNOWN_BYTES
+from placement_advisor.profile.windows import HOST_PLANE, OP_EVENT, step_windows
+from placement_advisor.profile.xplane import plane_as_objects, space_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from placement_advisor.measure import StepProfile
-    from placement_advisor.profile.xplane import Event
+    from placement_advisor.profile.streams import Stream
+    from placement_advisor.profile.windows import StepWindows
 
-COLLECTIVE = "collective"
+    Ints = NDArray[np.int64]
 
-_GPU_PLANE = re.compile(r"/device:GPU:(\d+)")
+_OP = "tf_op"
 
 
 def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> StepProfile:
@@ -44,57 +48,63 @@ def read_gpu_steps(xplane: Path, device_names: Mapping[str, int]) -> StepProfile
     Raises:
         AdvisorError: the file is missing or corrupt, or no step in it holds GPU work.
     """
-    planes = read_planes(xplane)
-    windows = step_windows(planes, xplane)
+    file = space_file(xplane)
+    hosts = [plane_as_objects(file, plane) for plane in file.planes if plane.name == HOST_PLANE]
+    windows = step_windows(hosts, xplane)
     name_of = {number: device for device, number in device_names.items()}
-    for plane in planes:
-        match = _GPU_PLANE.fullmatch(plane.name)
-        if match is None or int(match.group(1)) not in name_of:
+    for number, plane in gpu_planes(file).items():
+        if number not in name_of:
             continue
-        number = int(match.group(1))
-        for event in stream_events(plane):
-            step = windows.at(event.start_ns)
-            if step is None:
-                continue
-            kind = copy_direction(event, number)
-            if kind is None or kind is CopyKind.DEVICE_TO_DEVICE:
-                step.work.append(_work(event, kind, name_of[number]))
-            else:
-                step.copies.append(_copy(event, kind, name_of[number], name_of))
+        here = name_of[number]
+        gpu = GpuPlane(file, plane, here, lambda other: name_of.get(other, f"GPU:{other}"))
+        for line in plane.lines:
+            if is_stream(line):
+                _fill(windows, gpu.read(line, of_all=(_OP,)), here, device_names)
     steps = windows.with_work(xplane)
     return summarise([step.closed() for step in steps], tuple(device_names))
 
 
-def _work(event: Event, kind: CopyKind | None, device: str) -> Work:
-    op = OP_EVENT.fullmatch(str(event.stats.get("tf_op", ""))) if kind is None else None
+def _fill(windows: StepWindows, stream: Stream, here: str, device_names: Mapping[str, int]) -> None:
+    """Put what a stream of the device ``here`` did into the steps in which it began."""
+    for place, start_ns, end_ns in _listed(stream, np.flatnonzero(stream.is_compute)):
+        step = windows.at(start_ns)
+        if step is not None:
+            op = OP_EVENT.fullmatch(str(stream.stats.get(place, {}).get(_OP, "")))
+            name = stream.names[stream.name[place]]
+            step.work.append(_work(here, op[1] if op else None, name, start_ns, end_ns))
+    for route, places in stream.copied.items():
+        waiting = route.target if route.target in device_names else here
+        for place, start_ns, end_ns in _listed(stream, places):
+            step = windows.at(start_ns)
+            if step is None:
+                continue
+            if route.kind is CopyKind.DEVICE_TO_DEVICE:
+                step.work.append(_work(here, None, route.kind, start_ns, end_ns))
+                continue
+            size_bytes, tensor = int(stream.size_bytes[place]), int(stream.tensor[place])
+            step.copies.append(
+                Copy(
+                    source=route.source,
+                    target=route.target,
+                    waiting=waiting,
+                    tensor=route.kind if tensor < 0 else stream.tensors[tensor],
+                    row=route.kind,
+                    size_bytes=None if size_bytes == UNKNOWN_BYTES else size_bytes,
+                    start_ns=start_ns,
+                    end_ns=end_ns,
+                )
+            )
+
+
+def _listed(stream: Stream, places: Ints) -> Iterator[tuple[int, int, int]]:
+    """Yield the place, the start and the end of events."""
+    for place, (start_ns, end_ns) in zip(
+        places.tolist(), stream.spans(places).pairs(), strict=True
+    ):
+        yield place, start_ns, end_ns
+
+
+def _work(device: str, op: str | None, row: str, start_ns: int, end_ns: int) -> Work:
     return Work(
-        device=device,
-        op=op.group(1) if op else None,
-        row=kind or event.name,
-        start_ns=event.start_ns,
-        end_ns=event.end_ns,
-        own_ns=event.duration_ns,
-    )
-
-
-def _copy(event: Event, kind: CopyKind, device: str, name_of: Mapping[int, str]) -> Copy:
-    receiver = destination(copy_details(event))
-    peer = UNKNOWN_END if receiver is None else name_of.get(receiver, f"GPU:{receiver}")
-    source, target = {
-        CopyKind.HOST_TO_DEVICE: (HOST, device),
-        CopyKind.DEVICE_TO_HOST: (device, HOST),
-        CopyKind.HOST_TO_HOST: (HOST, HOST),
-        CopyKind.PEER: (device, peer),
-        CopyKind.COLLECTIVE: (device, COLLECTIVE),
-        CopyKind.UNCLASSIFIED: (device, UNKNOWN_END),
-    }[kind]
-    return Copy(
-        source=source,
-        target=target,
-        waiting=target if target in name_of.values() else device,
-        tensor=str(event.stats.get("edge_name", kind)),
-        row=kind,
-        size_bytes=copied_bytes(copy_details(event)),
-        start_ns=event.start_ns,
-        end_ns=event.end_ns,
+        device=device, op=op, row=row, start_ns=start_ns, end_ns=end_ns, own_ns=end_ns - start_ns
     )

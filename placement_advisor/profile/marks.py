@@ -1,4 +1,4 @@
-"""Step marks of a host: spans within which a step was asked for, and what was launched in them.
+"""Step marks of a host: spans within which a step was asked for, and when things were launched.
 
 A mark is an event with `step_num`, whatever its name; of marks within marks the outermost counts.
 """
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from placement_advisor.profile.event_columns import NO_KEY
 from placement_advisor.profile.spans import Spans
+from placement_advisor.profile.xplane_schema import NO_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,22 +28,32 @@ _DEVICE_PLANE = "/device:"
 
 
 class Marks(NamedTuple):
-    """The steps of a host in order, and the steps in which things were launched.
+    """The steps of a host in order, and when things were launched.
 
-    ``launched`` are correlations, sorted; ``step`` is the number of each one's, `NO_KEY` for none.
+    ``launched`` are correlations, sorted, and ``launched_ns`` their moments.
     """
 
     steps: Spans
     launched: Ints
-    step: Ints
+    launched_ns: Ints
 
     def step_of(self, correlations: Ints) -> Ints:
         """Return the number of the step in which each was launched, `NO_KEY` if in none."""
-        if not len(self.launched):
-            return np.full(len(correlations), NO_KEY)
-        place = np.minimum(np.searchsorted(self.launched, correlations), len(self.launched) - 1)
-        found: Ints = np.where(self.launched[place] == correlations, self.step[place], NO_KEY)
+        known, moments = self._launches(correlations)
+        found: Ints = np.where(known, _within(self.steps, moments), NO_KEY)
         return found
+
+    def launch_of(self, correlations: Ints, otherwise: Ints) -> Ints:
+        """Return the moment at which each was launched, another where that is not known."""
+        known, moments = self._launches(correlations)
+        found: Ints = np.where(known, moments, otherwise)
+        return found
+
+    def _launches(self, correlations: Ints) -> tuple[NDArray[np.bool_], Ints]:
+        if not len(self.launched):
+            return np.zeros(len(correlations), np.bool_), np.zeros(len(correlations), np.int64)
+        place = np.minimum(np.searchsorted(self.launched, correlations), len(self.launched) - 1)
+        return self.launched[place] == correlations, self.launched_ns[place]
 
 
 def read_marks(file: SpaceFile, *, launches: bool) -> Marks:
@@ -52,6 +62,8 @@ def read_marks(file: SpaceFile, *, launches: bool) -> Marks:
     correlations, moments = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for plane in file.planes:
         if plane.name.startswith(_DEVICE_PLANE):
+            continue
+        if not launches and _MARK not in plane.stat_names.values():
             continue
         for line in plane.lines:
             key = CORRELATION if launches else None
@@ -67,7 +79,7 @@ def read_marks(file: SpaceFile, *, launches: bool) -> Marks:
     # Of events with one correlation the first one launches.
     order = np.lexsort((moment_ns, launched))
     launched, first = np.unique(launched[order], return_index=True)
-    return Marks(steps, launched, _within(steps, moment_ns[order][first]))
+    return Marks(steps, launched, moment_ns[order][first])
 
 
 def outermost(marks: Iterable[tuple[int, int]]) -> Spans:

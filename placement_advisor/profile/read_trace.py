@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from placement_advisor.profile.spans import Spans
     from placement_advisor.profile.trace import Trace
 
 _GROUP = "group_id"
@@ -74,7 +73,7 @@ def _read_hosts(
 ) -> Trace:
     """Read processes that compute themselves, and one that asked them to, if there is one."""
     steps = outermost(
-        span for file in files for span in _pairs(read_marks(file, launches=False).steps)
+        span for file in files for span in read_marks(file, launches=False).steps.pairs()
     )
     processes = [
         process
@@ -86,7 +85,7 @@ def _read_hosts(
             f"the profile {run} shows no device at work",
             hint="profile some steps while they run",
         )
-    spans = _pairs(steps)
+    spans = steps.pairs()
     cuts = [*steps.start.tolist(), int(steps.end[-1])] if spans else []
     copies = copies_between(processes, cuts, builder)
     return builder.build(
@@ -95,10 +94,6 @@ def _read_hosts(
         "step marks",
         waits(processes, copies, spans[1:] if len(spans) > 1 else spans),
     )
-
-
-def _pairs(spans: Spans) -> list[tuple[int, int]]:
-    return list(zip(spans.start.tolist(), spans.end.tolist(), strict=True))
 
 
 def _read_gpus(
@@ -115,7 +110,7 @@ def _read_gpus(
             found = gpus.read(_GROUP, lambda keys: keys, advance)
         else:
             marks = read_marks(file, launches=True)
-            marked += _pairs(marks.steps)
+            marked += marks.steps.pairs()
             found = gpus.read(CORRELATION, marks.step_of, advance)
         for step, (first_ns, last_ns) in found.items():
             widen(steps, step, first_ns, last_ns)

@@ -11,7 +11,6 @@ give to events.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median, quantiles
@@ -21,16 +20,16 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.recorded_events import Process, Run, copies, runs
 from placement_advisor.profile.recorded_files import CLIENT_FILE, profile_files
 from placement_advisor.profile.recorded_steps import StepSource, recorded_steps
-from placement_advisor.profile.xplane import read_planes
+from placement_advisor.profile.streams import gpu_planes
+from placement_advisor.profile.xplane import space_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from placement_advisor.profile.recorded_events import Sample
-    from placement_advisor.profile.xplane import Plane
+    from placement_advisor.profile.space_file import SpaceFile
 
-_GPU_PLANE = re.compile(r"/device:GPU:(\d{1,9})")
 _HZ_PER_KHZ = 1_000
 
 
@@ -99,7 +98,7 @@ def read_recorded(path: Path) -> Recorded:
     """
     files = profile_files(path)
     is_own = any(file.name == CLIENT_FILE for file in files)
-    processes = tuple(_processes([read_planes(file) for file in files], shares_core=is_own))
+    processes = tuple(_processes([space_file(file) for file in files], shares_core=is_own))
     seen = [run for process in processes for run in runs(process)]
     if not any(run.on_device and run.op for run in seen):
         raise AdvisorError(
@@ -123,22 +122,19 @@ def read_recorded(path: Path) -> Recorded:
     )
 
 
-def _processes(profiles: Sequence[tuple[Plane, ...]], *, shares_core: bool) -> Iterator[Process]:
+def _processes(files: Sequence[SpaceFile], *, shares_core: bool) -> Iterator[Process]:
     gpu_count = 0
-    for i, (planes, steps) in enumerate(zip(profiles, recorded_steps(profiles), strict=True)):
-        gpu_planes = {
-            int(found[1]): plane for plane in planes if (found := _GPU_PLANE.fullmatch(plane.name))
-        }
-        numbers = sorted(gpu_planes)
+    for i, (file, steps) in enumerate(zip(files, recorded_steps(files), strict=True)):
+        planes = gpu_planes(file)
         yield Process(
             host=f"CPU:{i}",
-            planes=planes,
-            gpus={number: f"GPU:{gpu_count + place}" for place, number in enumerate(numbers)},
-            gpu_planes=gpu_planes,
+            file=file,
+            gpus={number: f"GPU:{gpu_count + place}" for place, number in enumerate(planes)},
+            gpu_planes=planes,
             steps=steps,
             shares_core=shares_core,
         )
-        gpu_count += len(numbers)
+        gpu_count += len(planes)
 
 
 def _step_count(seen: Iterable[Run]) -> int:

@@ -13,21 +13,29 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.profile.copies import CopyKind, copied_bytes, destination
+import numpy as np
+
+from placement_advisor.profile.copies import CopyKind
+from placement_advisor.profile.recorded_steps import STEP_KEY
 from placement_advisor.profile.steps import shared_core_ns
-from placement_advisor.profile.streams import copy_details, copy_direction, stream_events
-from placement_advisor.profile.trace import UNKNOWN_END
-from placement_advisor.profile.windows import OP_EVENT, host_lines
+from placement_advisor.profile.streams import GpuPlane, is_stream
+from placement_advisor.profile.trace import HOST, UNKNOWN_END
+from placement_advisor.profile.windows import HOST_PLANE, OP_EVENT, host_lines
+from placement_advisor.profile.xplane import plane_as_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from placement_advisor.profile.recorded_steps import RecordedSteps
-    from placement_advisor.profile.xplane import Event, Plane
+    from placement_advisor.profile.space_file import SpaceFile, StoredPlane
+    from placement_advisor.profile.streams import Stream
+    from placement_advisor.profile.xplane import Event
+    from placement_advisor.profile.xplane_schema import StatValue
 
     # Bytes and ns of one copy.
     Sample = tuple[int, int]
 
+_BETWEEN_DEVICES = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST, CopyKind.PEER)
 _INPUT_PIPELINE = "tf_data"
 _HANDING_ON = frozenset({"_Arg", "_HostRecv", "_HostSend", "_Recv", "_Retval", "_Send"})
 # A replica of a mirrored step is the same op on another GPU.
@@ -40,17 +48,30 @@ _LEVEL_FACTS = re.compile(r"#[^#]*#")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """The profile of one process: its planes, what its host and GPUs are called, its steps.
+    """The profile of one process: its file, what its host and GPUs are called, its steps.
 
     ``shares_core`` says that all its threads have one core between them.
     """
 
     host: str
-    planes: tuple[Plane, ...]
+    file: SpaceFile
     gpus: Mapping[int, str]
-    gpu_planes: Mapping[int, Plane]
+    gpu_planes: Mapping[int, StoredPlane]
     steps: RecordedSteps
     shares_core: bool
+
+    def streams(self, stats: Collection[str] = ()) -> Iterator[tuple[int, Stream]]:
+        """Read what the GPUs did, with their numbers and the stats that are asked for."""
+        for number, plane in self.gpu_planes.items():
+            gpu = GpuPlane(
+                self.file,
+                plane,
+                self.gpus[number],
+                lambda receiver: self.gpus.get(receiver, UNKNOWN_END),
+            )
+            for line in plane.lines:
+                if is_stream(line):
+                    yield number, gpu.read(line, key=STEP_KEY, of_all=stats)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,20 +91,23 @@ class Run:
 def runs(process: Process) -> Iterator[Run]:
     """Yield what ran in the steps of the process."""
     has_kernels = False
-    for number, plane in process.gpu_planes.items():
-        for event in _timed_events(plane):
-            has_kernels = True
-            step = process.steps.of_device_event(plane, event)
-            if step is not None and copy_direction(event, number) in (
-                None,
-                CopyKind.DEVICE_TO_DEVICE,
-            ):
+    for number, stream in process.streams(_ANNOTATIONS):
+        has_kernels = has_kernels or len(stream.events.name) > 0
+        steps, took_ns = process.steps.of_stream(number, stream), stream.events.duration_ns.tolist()
+        within = (
+            places
+            for route, places in stream.copied.items()
+            if route.kind is CopyKind.DEVICE_TO_DEVICE
+        )
+        for place in np.concatenate([np.flatnonzero(stream.is_compute), *within]).tolist():
+            step = steps[place]
+            if step is not None:
                 yield Run(
-                    op=_op_behind(event),
+                    op=_op_behind(stream.stats.get(place, {})),
                     device=process.gpus[number],
                     on_device=True,
                     step=step,
-                    time_ns=event.duration_ns,
+                    time_ns=took_ns[place],
                 )
     for event, op, own_ns in _host_ops(process):
         step = process.steps.of_host_event(event)
@@ -95,32 +119,20 @@ def runs(process: Process) -> Iterator[Run]:
 
 def copies(process: Process) -> Iterator[tuple[str, str, Sample]]:
     """Yield source, target, bytes and ns of each copy between devices, in steps or not."""
-    for number, plane in process.gpu_planes.items():
-        here = process.gpus[number]
-        for event in _timed_events(plane):
-            kind = copy_direction(event, number)
-            if kind is CopyKind.HOST_TO_DEVICE:
-                source, target = process.host, here
-            elif kind is CopyKind.DEVICE_TO_HOST:
-                source, target = here, process.host
-            elif kind is CopyKind.PEER:
-                receiver = destination(copy_details(event))
-                there = None if receiver is None else process.gpus.get(receiver)
-                source, target = here, there or UNKNOWN_END
-            else:
+    for _, stream in process.streams():
+        for route, places in stream.copied.items():
+            if route.kind not in _BETWEEN_DEVICES:
                 continue
-            size_bytes = copied_bytes(copy_details(event))
-            if size_bytes and event.duration_ns:
-                yield source, target, (size_bytes, event.duration_ns)
+            source, target = (process.host if end == HOST else end for end in route[:2])
+            sizes, took_ns = stream.size_bytes[places], stream.events.duration_ns[places]
+            for sample in zip(sizes.tolist(), took_ns.tolist(), strict=True):
+                if sample[0] > 0 and sample[1]:
+                    yield source, target, sample
 
 
-def _timed_events(plane: Plane) -> Iterator[Event]:
-    return (event for event in stream_events(plane) if event.duration_ns >= 0)
-
-
-def _op_behind(event: Event) -> tuple[str, str] | None:
+def _op_behind(stats: Mapping[str, StatValue]) -> tuple[str, str] | None:
     for stat in _ANNOTATIONS:
-        levels = _LEVEL_FACTS.sub("", str(event.stats.get(stat, ""))).split("::")
+        levels = _LEVEL_FACTS.sub("", str(stats.get(stat, ""))).split("::")
         for level in reversed(levels):
             if found := OP_EVENT.fullmatch(level):
                 return _op(found)
@@ -133,13 +145,11 @@ def _op(found: re.Match[str]) -> tuple[str, str]:
 
 def _host_ops(process: Process) -> Iterator[tuple[Event, tuple[str, str], int]]:
     """Yield the ops of the host with their own time."""
+    file = process.file
+    hosts = [plane_as_objects(file, plane) for plane in file.planes if plane.name == HOST_PLANE]
     threads = [
-        [
-            (event, _op(found))
-            for event in line.events
-            if event.duration_ns >= 0 and (found := OP_EVENT.fullmatch(event.name))
-        ]
-        for line in host_lines(process.planes)
+        [(event, _op(found)) for event in line.events if (found := OP_EVENT.fullmatch(event.name))]
+        for line in host_lines(hosts)
         if not line.name.startswith(_INPUT_PIPELINE)
     ]
     events = [[event for event, _ in thread] for thread in threads]

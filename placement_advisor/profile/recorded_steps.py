@@ -16,19 +16,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from placement_advisor.profile.windows import OpenStep, StepWindows, host_lines
+from placement_advisor.profile.marks import CORRELATION, outermost, read_marks
+from placement_advisor.profile.streams import gpu_planes
+from placement_advisor.profile.windows import OpenStep, StepWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from placement_advisor.intervals import Interval
-    from placement_advisor.profile.xplane import Event, Plane
-    from placement_advisor.profile.xplane_schema import StatValue
+    from placement_advisor.profile.marks import Marks
+    from placement_advisor.profile.space_file import SpaceFile, StoredPlane
+    from placement_advisor.profile.spans import Spans
+    from placement_advisor.profile.streams import Stream
+    from placement_advisor.profile.xplane import Event
 
 STEPS_LINE = "Steps"
-_DEVICE_PLANE = "/device:"
-_MARK = "step_num"
-_CORRELATION = "correlation_id"
+# The stat by which `RecordedSteps.of_stream` knows what was launched when.
+STEP_KEY = CORRELATION
 
 
 class StepSource(StrEnum):
@@ -42,60 +46,65 @@ class StepSource(StrEnum):
 class RecordedSteps:
     """The steps of one process without the warm-up; a step is known by its start.
 
-    ``by_device`` is by plane, None where marks of the host count. ``warm_up_steps`` were dropped
+    ``by_gpu`` is by number, None where marks of the host count. ``warm_up_steps`` were dropped
     of each.
     """
 
     by_host: StepWindows
-    by_device: Mapping[str, StepWindows] | None
+    by_gpu: Mapping[int, StepWindows] | None
     warm_up_steps: int
-    launched_ns: Mapping[StatValue, int]
+    marks: Marks
 
     @property
     def source(self) -> StepSource:
         """What told the steps apart."""
-        return StepSource.MARKS if self.by_device is None else StepSource.STEP_LINES
+        return StepSource.MARKS if self.by_gpu is None else StepSource.STEP_LINES
 
     def of_host_event(self, event: Event) -> int | None:
         """Return the step in which the event started, None if in none."""
         return _start(self.by_host.at(event.start_ns))
 
-    def of_device_event(self, plane: Plane, event: Event) -> int | None:
-        """Return the step in which the event was launched, None if in none."""
-        if self.by_device is not None:
-            return _start(self.by_device[plane.name].at(event.start_ns))
-        correlation = event.stats.get(_CORRELATION)
-        launched_ns = event.start_ns if correlation is None else self.launched_ns.get(correlation)
-        return _start(self.by_host.at(event.start_ns if launched_ns is None else launched_ns))
+    def of_stream(self, gpu: int, stream: Stream) -> list[int | None]:
+        """Return the step in which each event was launched, None for what was in none.
+
+        The stream, one of that GPU, was read with `STEP_KEY`.
+        """
+        windows, moments = self.by_host, stream.events.start_ns
+        if self.by_gpu is None:
+            moments = self.marks.launch_of(stream.events.key, otherwise=moments)
+        else:
+            windows = self.by_gpu[gpu]
+        return [_start(windows.at(moment_ns)) for moment_ns in moments.tolist()]
 
 
-def recorded_steps(profiles: Sequence[Sequence[Plane]]) -> list[RecordedSteps]:
+def recorded_steps(files: Sequence[SpaceFile]) -> list[RecordedSteps]:
     """Return the steps of each of the processes that were profiled together.
 
     A process without marks has those of the others: they told it what to do, on the same machine.
     """
-    marks = [_marks(planes) for planes in profiles]
-    everywhere = [mark for of_process in marks for mark in of_process]
-    return [_steps(planes, own or everywhere) for planes, own in zip(profiles, marks, strict=True)]
+    marks = [read_marks(file, launches=True) for file in files]
+    everywhere = outermost(span for of_process in marks for span in of_process.steps.pairs())
+    return [
+        _steps(file, own, own.steps if len(own.steps.start) else everywhere)
+        for file, own in zip(files, marks, strict=True)
+    ]
 
 
-def _steps(planes: Sequence[Plane], marks: Iterable[Interval]) -> RecordedSteps:
-    windows = _windows(marks)
-    by_device = None
+def _steps(file: SpaceFile, marks: Marks, spans: Spans) -> RecordedSteps:
+    windows = _windows(spans)
+    by_gpu = None
     if not windows.steps:
-        by_device = {
-            plane.name: _windows(_step_line(plane))
-            for plane in planes
-            if plane.name.startswith(_DEVICE_PLANE)
+        by_gpu = {
+            number: _windows(outermost(_step_line(file, plane)))
+            for number, plane in gpu_planes(file).items()
         }
-    by_host = windows.covered_by(planes)
-    found = [by_host, *(by_device or {}).values()]
+    by_host = windows.covered_by(file.planes)
+    found = [by_host, *(by_gpu or {}).values()]
     return RecordedSteps(
         by_host=_after_warm_up(by_host),
-        by_device=by_device
-        and {name: _after_warm_up(windows) for name, windows in by_device.items()},
+        by_gpu=by_gpu and {gpu: _after_warm_up(windows) for gpu, windows in by_gpu.items()},
         warm_up_steps=int(any(len(windows.steps) > 1 for windows in found)),
-        launched_ns=_launched_ns(planes),
+        marks=marks,
     )
 
 
@@ -107,42 +116,14 @@ def _start(step: OpenStep | None) -> int | None:
     return None if step is None else step.start_ns
 
 
-def _marks(planes: Sequence[Plane]) -> list[Interval]:
+def _step_line(file: SpaceFile, plane: StoredPlane) -> list[Interval]:
     return [
-        (event.start_ns, event.end_ns)
-        for line in host_lines(planes)
-        for event in line.events
-        if _MARK in event.stats
-    ]
-
-
-def _step_line(plane: Plane) -> list[Interval]:
-    return [
-        (event.start_ns, event.end_ns)
+        span
         for line in plane.lines
         if line.name == STEPS_LINE
-        for event in line.events
+        for span in file.events(plane, line).spans.pairs()
     ]
 
 
-def _windows(spans: Iterable[Interval]) -> StepWindows:
-    outermost: list[OpenStep] = []
-    for start_ns, end_ns in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if not outermost or start_ns >= outermost[-1].end_ns:
-            outermost.append(OpenStep(start_ns=start_ns, end_ns=end_ns))
-    return StepWindows(outermost)
-
-
-def _launched_ns(planes: Iterable[Plane]) -> dict[StatValue, int]:
-    """Return when the host first did something with each correlation."""
-    moments: dict[StatValue, int] = {}
-    for plane in planes:
-        if plane.name.startswith(_DEVICE_PLANE):
-            continue
-        for line in plane.lines:
-            for event in line.events:
-                correlation = event.stats.get(_CORRELATION)
-                if correlation is not None:
-                    known = moments.get(correlation, event.start_ns)
-                    moments[correlation] = min(event.start_ns, known)
-    return moments
+def _windows(spans: Spans) -> StepWindows:
+    return StepWindows([OpenStep(start_ns=start, end_ns=end) for start, end in spans.pairs()])

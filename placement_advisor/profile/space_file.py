@@ -30,6 +30,7 @@ from placement_advisor.profile.event_columns import (
     line_facts,
     next_field,
 )
+from placement_advisor.profile.spans import Spans
 from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE, StatValue, new_plane
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ class Events:
     damaged: int
     stats: Ints
     stat_names: tuple[str, ...]
+
+    @property
+    def spans(self) -> Spans:
+        """When each event was under way."""
+        return Spans(self.start_ns, self.start_ns + self.duration_ns)
 
 
 class SpaceFile:

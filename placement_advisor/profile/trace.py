@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Ends of copies that are no devices.
 HOST = "host"
 UNKNOWN_END = "unknown"
+COLLECTIVE_END = "collective"
 # The size of a copy that does not give it.
 UNKNOWN_BYTES = -1
 
@@ -76,6 +77,7 @@ def gpu_route(kind: CopyKind, here: str, *, sender: str | None, receiver: str | 
         CopyKind.DEVICE_TO_HOST: (here, HOST),
         CopyKind.HOST_TO_HOST: (HOST, HOST),
         CopyKind.DEVICE_TO_DEVICE: (here, here),
+        CopyKind.COLLECTIVE: (here, COLLECTIVE_END),
     }
     return Route(*ends.get(kind, (here, UNKNOWN_END)), kind)
 

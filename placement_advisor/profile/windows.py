@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from placement_advisor.profile.space_file import StoredPlane
     from placement_advisor.profile.xplane import Line, Plane
 
 STEP_EVENT = "train"
@@ -70,7 +71,7 @@ class StepWindows:
             return None
         return self.steps[place]
 
-    def covered_by(self, planes: Iterable[Plane]) -> StepWindows:
+    def covered_by(self, planes: Iterable[Plane | StoredPlane]) -> StepWindows:
         """Return the steps during all of which the profile with these planes was being taken."""
         stats = next((plane.stats for plane in planes if plane.name == TASK_PLANE), {})
         begin_ns, end_ns = stats.get(PROFILE_START), stats.get(PROFILE_STOP)

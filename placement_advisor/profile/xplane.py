@@ -1,7 +1,7 @@
 """Read and write the profiler's XSpace files with the protobuf runtime alone.
 
-All of it in memory as objects: for profiles of this program's own, which are small. `space_file`
-says what is read.
+As objects: for profiles of this program's own, which are small, and the hosts of others.
+`space_file` says what is read.
 """
 
 from __future__ import annotations
@@ -64,11 +64,20 @@ def read_planes(path: Path) -> tuple[Plane, ...]:
     Raises:
         AdvisorError: the file cannot be read, is corrupt, or holds no plane.
     """
+    file = space_file(path)
+    return tuple(plane_as_objects(file, plane) for plane in file.planes)
+
+
+def space_file(path: Path) -> SpaceFile:
+    """Return an XSpace file, none of its events read yet.
+
+    Raises:
+        AdvisorError: the file cannot be read, is corrupt, or holds no plane.
+    """
     # numba comes with it, which takes a second that a usage error need not wait for.
     from placement_advisor.profile.space_file import SpaceFile
 
-    file = SpaceFile(path)
-    return tuple(_plane(file, plane) for plane in file.planes)
+    return SpaceFile(path)
 
 
 def write_planes(path: Path, planes: Iterable[Plane]) -> None:
@@ -93,7 +102,12 @@ def _profile_start_ns(planes: Iterable[Plane]) -> int:
     return 0
 
 
-def _plane(file: SpaceFile, plane: StoredPlane) -> Plane:
+def plane_as_objects(file: SpaceFile, plane: StoredPlane) -> Plane:
+    """Read all events of a plane of a file.
+
+    Raises:
+        AdvisorError: a line of it is corrupt.
+    """
     lines = tuple(_line(file, plane, line) for line in plane.lines)
     return Plane(name=plane.name, lines=lines, stats=plane.stats)
 

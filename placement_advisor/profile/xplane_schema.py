@@ -21,6 +21,9 @@ StatValue = int | float | str | bytes
 TASK_PLANE = "Task Environment"
 PROFILE_START = "profile_start_time"
 
+# In a column of numbers, that of an event which has none.
+NO_KEY = -1
+
 _PACKAGE = "placement_advisor.xplane"
 # Numbers of types and labels in descriptor.proto.
 _SCALARS = {"double": 1, "int64": 3, "uint64": 4, "string": 9, "bytes": 12}
