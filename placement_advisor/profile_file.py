@@ -54,11 +54,12 @@ def _read(path: Path, ask_xprof: bool, watcher: Watcher) -> ReadProfile:
         return ReadProfile(totals=totals_of(read_chrome_trace(path)), xprof=None)
     if path.is_file() and (summary := _nvprof_summary(path)) is not None:
         return ReadProfile(totals=nvprof_totals(str(path), summary), xprof=None)
-    totals = totals_of(read_trace(path, read))
+    files = profile_files(path)
+    totals = totals_of(read_trace(path, files, read))
     overview = None
     if ask_xprof:
         watcher.working("asking XProf", 0, 1)
-        overview = xprof_overview(profile_files(path))
+        overview = xprof_overview(files)
         if overview is None:
             totals = replace(totals, notes=(*totals.notes, "XProf's overview shows no steps of it"))
     return ReadProfile(totals=totals, xprof=overview)

@@ -68,6 +68,7 @@ def nvprof_totals(path: str, text: str) -> ProfileTotals:
             for device, of_use in total_ns.items()
         ),
         routes=(),
+        by_host=(),
         tensors=(),
         activities=tuple(
             sorted((row for _, row in rows), key=lambda row: (-row.total_ns, row.name))

@@ -1,4 +1,4 @@
-"""From a path to a trace: finds the files of a profile and reads what wrote them."""
+"""The XSpace files of a run as a trace, whether GPUs computed or processes on their own cores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.gpu_trace import GpuPlanes
 from placement_advisor.profile.host_trace import copies_between, read_process
 from placement_advisor.profile.marks import CORRELATION, outermost, read_marks
-from placement_advisor.profile.recorded_files import CLIENT_FILE, profile_files
+from placement_advisor.profile.recorded_files import CLIENT_FILE
 from placement_advisor.profile.space_file import SpaceFile
 from placement_advisor.profile.trace import TraceBuilder, widen
 from placement_advisor.profile.waiting import waits
@@ -30,13 +30,13 @@ class Progress(Protocol):
         """Say how much of the files was read."""
 
 
-def read_trace(path: Path, progress: Progress) -> Trace:
-    """Read XSpace files: a file, those of a run folder, or of the newest run of a logdir.
+def read_trace(path: Path, paths: Sequence[Path], progress: Progress) -> Trace:
+    """Read the XSpace files of one run, which were found at a path.
 
     Raises:
-        AdvisorError: there is no profile, a file is corrupt, or no device is seen at work.
+        AdvisorError: a file is corrupt, or no device is seen at work.
     """
-    files = [SpaceFile(file) for file in _distinct(profile_files(path))]
+    files = [SpaceFile(file) for file in _distinct(paths)]
     run = str(path if path.is_file() else files[0].path.parent)
     builder = TraceBuilder()
     total, done = sum(file.size_bytes for file in files), 0

@@ -250,7 +250,10 @@ class SpaceFile:
             at = after
 
     def _corrupt(self, what: str) -> AdvisorError:
-        return AdvisorError(f"the profile {self.path} is corrupt: {what}")
+        return AdvisorError(
+            f"the profile {self.path} is corrupt: {what}",
+            hint="copy it again once the profiler has stopped and written it, or record it anew",
+        )
 
 
 def message_stats(stats: Iterable[Any], names: Mapping[int, str]) -> dict[str, StatValue]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.measure import Activity
+from placement_advisor.profile.by_host import copies_by_host
 from placement_advisor.profile.spans import Spans, length, length_before, outside, union
 from placement_advisor.profile.trace import UNKNOWN_BYTES, Use
 from placement_advisor.profile.waiting import Cause
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from placement_advisor.profile.by_host import ByHost
     from placement_advisor.profile.trace import Copied, Route, Trace
     from placement_advisor.profile.waiting import Wait
     from placement_advisor.profile.xprof_overview import XprofOverview
@@ -115,6 +117,7 @@ class ProfileTotals:
     span_ns: int | None
     devices: tuple[DeviceTotals, ...]
     routes: tuple[RouteTotals, ...]
+    by_host: tuple[ByHost, ...]
     tensors: tuple[TensorTotals, ...]
     activities: tuple[Activity, ...]
     waits: tuple[Wait, ...]
@@ -166,6 +169,7 @@ def totals_of(trace: Trace) -> ProfileTotals:
         routes=tuple(
             _route(route, copied, trace.uses, cuts) for route, copied in trace.copied.items()
         ),
+        by_host=copies_by_host(trace.copied),
         tensors=_tensors(trace),
         activities=_activities(trace),
         waits=trace.waits,

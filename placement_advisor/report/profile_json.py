@@ -36,6 +36,16 @@ def profile_as_json(read: ReadProfile) -> dict[str, Any]:
         "unclassified_share": profile.unclassified_share,
         "devices": [_device(device) for device in profile.devices],
         "routes": [_route(route) for route in profile.routes],
+        "by_host": [
+            {
+                "source": each.source,
+                "target": each.target,
+                "count": each.count,
+                "of_unknown_size": each.of_unknown_size,
+                "size_bytes": each.size_bytes,
+            }
+            for each in profile.by_host
+        ],
         "tensors": [_tensor(tensor) for tensor in profile.tensors],
         "activities": [
             {

@@ -11,6 +11,7 @@ from placement_advisor.report.tables import ACTIVITY_HEADINGS, NOTHING, activity
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
+    from placement_advisor.profile.by_host import ByHost
     from placement_advisor.profile.totals import (
         DeviceTotals,
         ProfileTotals,
@@ -22,11 +23,27 @@ if TYPE_CHECKING:
 
     Table = list[list[str]]
 
+# The title of the table whose last column is a name.
+ACTIVITIES = "Activities"
 TOP_TENSORS = 10
 TOP_WAITS = 6
 TOP_ACTIVITIES = 15
 # Names of kernels are whole C++ signatures.
 _NAME_CHARS = 100
+
+
+def tables(profile: ProfileTotals) -> list[tuple[str, Table]]:
+    """Return the tables that have something to say, with their titles."""
+    found = [
+        ("Per step", device_table(profile, per_step=True) if profile.step_ns else []),
+        ("In all", device_table(profile, per_step=False)),
+        ("Copies", route_table(profile)),
+        ("By way of the host", by_host_table(profile)),
+        ("Tensors", tensor_table(profile)),
+        ("Waiting", wait_table(profile)),
+        (ACTIVITIES, activity_table(profile)),
+    ]
+    return [(title, table) for title, table in found if len(table) > 1]
 
 
 def headline(profile: ProfileTotals) -> str:
@@ -48,7 +65,7 @@ def headline(profile: ProfileTotals) -> str:
 def device_table(profile: ProfileTotals, *, per_step: bool) -> Table:
     """Return what the time of each device went to; exposed parts in brackets."""
     uses = [use for use in Use if any(d.total[use].time_ns for d in profile.devices)]
-    rows = [["", *uses, "idle"]]
+    rows = [[f"{'per step' if per_step else 'in all'} (exposed)", *uses, "idle"]]
     rows += [
         _device_row(device, uses, per_step=per_step)
         for device in profile.devices
@@ -87,6 +104,15 @@ def _route_row(route: RouteTotals) -> list[str]:
         format_ns(route.time_ns),
         f"{format_ns(route.exposed_ns)}, {_part(route.exposed_ns, route.time_ns)}",
         NOTHING if route.bytes_per_s is None else format_bandwidth(route.bytes_per_s),
+    ]
+
+
+def by_host_table(profile: ProfileTotals) -> Table:
+    """Return the copies between GPUs that went by way of the host, in total."""
+    rows = [["by way of the host, among these copies", "count", "bytes"]]
+    return rows + [
+        [f"{each.source} → {each.target}", f"{each.count:,}", _bytes(each)]
+        for each in profile.by_host
     ]
 
 
@@ -189,7 +215,7 @@ def _has(profile: ProfileTotals, use: Use) -> bool:
     return any(device.total[use].time_ns for device in profile.devices)
 
 
-def _bytes(copied: RouteTotals | TensorTotals) -> str:
+def _bytes(copied: RouteTotals | ByHost | TensorTotals) -> str:
     if copied.of_unknown_size == copied.count:
         return "?"
     unknown = f" + {copied.of_unknown_size} of unknown size" if copied.of_unknown_size else ""

@@ -101,6 +101,44 @@ def test_json_is_valid_and_goes_where_it_is_told(
     assert content["xprof"] is None
 
 
+def test_copies_by_way_of_the_host_are_in_every_format(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    details = {"memcpy_details": "size:4000", "edge_name": "edge_7_relu"}
+    path = tmp_path / "p.xplane.pb"
+    planes = [
+        Plane(
+            name=f"/device:GPU:{gpu}",
+            lines=(
+                Line(
+                    name="Stream #14(Memcpy)",
+                    id=14,
+                    events=(Event(name=name, start_ns=at, duration_ns=10, stats=details),),
+                ),
+            ),
+        )
+        for gpu, name, at in ((0, "MemcpyD2H", 10), (1, "MemcpyH2D", 20))
+    ]
+    write_planes(path, planes)
+    text = advisor("profile", str(path), "--no-xprof", "-q").out
+    words = [line.split() for line in text.splitlines()]
+    assert ["GPU:0", "→", "GPU:1", "1", "4.00", "kB"] in words
+    assert sum(row[-1:] == ["DtoH]"] for row in words) == 1
+    markdown = advisor("profile", str(path), "--no-xprof", "-q", "--format", "markdown").out
+    assert "## By way of the host" in markdown
+    content = json.loads(advisor("profile", str(path), "--no-xprof", "-q", "--json").out)
+    jsonschema.Draft202012Validator(load_schema("profile")).validate(content)
+    assert content["by_host"] == [
+        {
+            "source": "GPU:0",
+            "target": "GPU:1",
+            "count": 1,
+            "of_unknown_size": 0,
+            "size_bytes": 4000,
+        }
+    ]
+
+
 def test_a_graph_file_says_whose_tensors_they_are(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:

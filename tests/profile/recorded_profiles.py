@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from placement_advisor.profile.read_trace import read_trace
+from placement_advisor.profile.recorded_files import profile_files
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from placement_advisor.profile.trace import Trace
 
 EPOCH_NS = 1_795_257_210_000_000_000
 
@@ -53,3 +57,12 @@ def write(path: Path, *planes: Plane) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_planes(path, planes)
     return path
+
+
+def trace_of(path: Path) -> Trace:
+    """Read a file, or the newest run of a folder, as a trace."""
+    return read_trace(path, profile_files(path), _advanced)
+
+
+def _advanced(done_bytes: int, total_bytes: int) -> None:
+    assert 0 <= done_bytes <= total_bytes

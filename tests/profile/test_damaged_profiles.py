@@ -8,10 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from recorded_profiles import copy, event, gpu, host, kernel, mark, write
+from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, write
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.read_trace import read_trace
 from placement_advisor.profile.totals import ProfileTotals, totals_of
 from placement_advisor.profile.xplane import Plane
 from placement_advisor.profile.xplane_schema import TASK_PLANE
@@ -60,7 +59,7 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
 
 def read_or_refused(path: Path) -> ProfileTotals | AdvisorError:
     try:
-        return totals_of(read_trace(path, lambda done, total: None))
+        return totals_of(trace_of(path))
     except AdvisorError as error:
         return error
 
@@ -70,7 +69,7 @@ def read_all(folder: Path, count: int) -> dict[str, int]:
     path = folder / "p.xplane.pb"
     content = sound(path)
     draw = random.Random(17)
-    totals_of(read_trace(path, lambda done, total: None))
+    totals_of(trace_of(path))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     came_out = {"refused": 0, "read": 0}
     for _ in range(count):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded_profiles import copy, event, gpu, host, kernel, mark, write
+from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, write
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.intervals import length, length_outside, merged
+from placement_advisor.profile.by_host import ByHost
 from placement_advisor.profile.copies import CopyKind
-from placement_advisor.profile.read_trace import read_trace
 from placement_advisor.profile.totals import ProfileTotals, totals_of
 from placement_advisor.profile.trace import Route, Use
 from placement_advisor.profile.xplane import Event, Line, Plane
@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def silent(done_bytes: int, total_bytes: int) -> None:
-    assert 0 <= done_bytes <= total_bytes
-
-
 def read(path: Path, *planes: Plane) -> ProfileTotals:
-    return totals_of(read_trace(write(path, *planes), silent))
+    return totals_of(trace_of(write(path, *planes)))
 
 
 def two_gpus() -> list[Plane]:
@@ -180,6 +176,76 @@ def test_without_marks_there_are_totals_alone(tmp_path: Path) -> None:
     assert profile.devices[0].total[Use.COMPUTE].time_ns == 60
 
 
+def half(name: str, tensor: str, start_ns: int, end_ns: int, size: int | None = 8) -> Event:
+    """Return a copy from or to the host of a tensor."""
+    details = "" if size is None else f"size:{size}"
+    return event(name, start_ns, end_ns, memcpy_details=details, edge_name=tensor)
+
+
+def joined(path: Path, *streams: list[Event]) -> list[tuple[str, str, int, int, int]]:
+    """Return what went from GPU to GPU by way of the host; the streams are of one GPU each."""
+    planes = [gpu(i, [kernel("a:A", 0, 5), *events]) for i, events in enumerate(streams)]
+    profile = read(path / "p.xplane.pb", *planes)
+    # Both halves stay what they are.
+    copies = sum(route.count for route in profile.routes)
+    assert copies == sum(map(len, streams))
+    return [
+        (each.source, each.target, each.count, each.size_bytes, each.of_unknown_size)
+        for each in profile.by_host
+    ]
+
+
+def test_a_copy_by_way_of_the_host_is_joined_from_its_halves(tmp_path: Path) -> None:
+    first = [half("MemcpyD2H", "edge_1_a", at, at + 10) for at in (10, 110)]
+    second = [half("MemcpyH2D", "edge_1_a", at, at + 10) for at in (20, 150)]
+    # Twice 8 bytes: a half that starts at the moment at which the other ends belongs to it.
+    assert joined(tmp_path, first, second) == [("GPU:0", "GPU:1", 2, 16, 0)]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        half("MemcpyH2D", "edge_1_a", 19, 30),
+        half("MemcpyH2D", "edge_2_b", 20, 30),
+        half("MemcpyH2D", "edge_1_a", 20, 30, size=9),
+        half("MemcpyH2D", "edge_1_a", 20, 30, size=None),
+        copy("MemcpyH2D", 8, 20, 10),
+        half("MemcpyD2H", "edge_1_a", 20, 30),
+    ],
+)
+def test_halves_that_cannot_belong_together_are_not_joined(tmp_path: Path, second: Event) -> None:
+    assert joined(tmp_path, [half("MemcpyD2H", "edge_1_a", 10, 20)], [second]) == []
+
+
+def test_a_copy_to_the_host_and_back_is_none_between_gpus(tmp_path: Path) -> None:
+    there_and_back = [half("MemcpyD2H", "e", 10, 20), half("MemcpyH2D", "e", 30, 40)]
+    assert joined(tmp_path, there_and_back, []) == []
+
+
+def test_each_half_is_joined_once_and_the_first_to_come_is_the_first_to_go(tmp_path: Path) -> None:
+    found = joined(
+        tmp_path,
+        [half("MemcpyD2H", "e", 10, 30), half("MemcpyD2H", "e", 70, 80, size=None)],
+        [half("MemcpyD2H", "e", 10, 20)],
+        [half("MemcpyH2D", "e", at, at + 5) for at in (40, 50, 60)],
+        [half("MemcpyH2D", "e", 90, 95, size=None)],
+    )
+    assert found == [
+        ("GPU:0", "GPU:2", 1, 8, 0),
+        ("GPU:0", "GPU:3", 1, 0, 1),
+        ("GPU:1", "GPU:2", 1, 8, 0),
+    ]
+
+
+def test_halves_on_several_hosts_are_not_joined(tmp_path: Path) -> None:
+    sent, received = half("MemcpyD2H", "e", 10, 20), half("MemcpyH2D", "e", 30, 40)
+    write(tmp_path / "one.xplane.pb", gpu(0, [sent]))
+    write(tmp_path / "two.xplane.pb", gpu(1, [received]), gpu(2, [sent]))
+    assert totals_of(trace_of(tmp_path)).by_host == (
+        ByHost(source="two/GPU:2", target="two/GPU:1", count=1, of_unknown_size=0, size_bytes=8),
+    )
+
+
 def test_derived_lines_do_not_count_and_unknown_ones_are_named(tmp_path: Path) -> None:
     derived = Line(name="TensorFlow Ops", id=0xDEADBEF2, events=(event("a:A", 0, 60),))
     other = Line(name="Launch Stats", id=3, events=(event("x", 0, 60),))
@@ -191,14 +257,14 @@ def test_derived_lines_do_not_count_and_unknown_ones_are_named(tmp_path: Path) -
 def test_gpus_of_several_hosts_are_told_apart_by_their_files(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write(tmp_path / f"{name}.xplane.pb", gpu(0, [kernel("a:A", 0, 60)]))
-    profile = totals_of(read_trace(tmp_path, silent))
+    profile = totals_of(trace_of(tmp_path))
     assert [device.device for device in profile.devices] == ["one/GPU:0", "two/GPU:0"]
 
 
 def test_a_profile_without_devices_says_so(tmp_path: Path) -> None:
     path = write(tmp_path / "p.xplane.pb", host([mark(0, 0, 10)]))
     with pytest.raises(AdvisorError, match="shows no device at work"):
-        read_trace(path, silent)
+        trace_of(path)
 
 
 @given(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from recorded_profiles import event, host, mark, write
+from recorded_profiles import event, host, mark, trace_of, write
 
 from placement_advisor.profile.copies import CopyKind
-from placement_advisor.profile.read_trace import read_trace
 from placement_advisor.profile.totals import ProfileTotals, totals_of
 from placement_advisor.profile.trace import Route, Use
 from placement_advisor.profile.waiting import Cause
@@ -40,7 +39,7 @@ def read(folder: Path, steps: list[tuple[float, float]], **threads: list[Event])
     write(folder / "client.xplane.pb", host(marks))
     for name, events in threads.items():
         write(folder / f"{name}.xplane.pb", host(events))
-    return totals_of(read_trace(folder, lambda done, total: None))
+    return totals_of(trace_of(folder))
 
 
 def causes(profile: ProfileTotals, device: str) -> dict[tuple[Cause, str, str], int]:
@@ -126,7 +125,7 @@ def test_a_copy_of_a_profile_is_no_process_of_its_own(tmp_path: Path) -> None:
     worker = host([mark(0, 0, 100 * US), ran("x:Add", 0, 100)])
     for name in ("client", "worker-0"):
         write(tmp_path / f"{name}.xplane.pb", worker)
-    profile = totals_of(read_trace(tmp_path, lambda done, total: None))
+    profile = totals_of(trace_of(tmp_path))
     assert [device.device for device in profile.devices] == ["worker-0"]
 
 
@@ -176,6 +175,6 @@ def test_ops_on_several_threads_count_once_and_input_pipelines_do_not(tmp_path: 
         Line(name="tf_data_iterator", events=(event("c:C", 0, 100),)),
     )
     write(tmp_path / "one.xplane.pb", threads, Plane(name="Task Environment"))
-    profile = totals_of(read_trace(tmp_path, lambda done, total: None))
+    profile = totals_of(trace_of(tmp_path))
     assert profile.devices[0].total[Use.COMPUTE].time_ns == 90
     assert {row.name for row in profile.activities} == {"A", "B"}
