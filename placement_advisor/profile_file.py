@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.errors import AdvisorError
 from placement_advisor.graph import OpGraph
 from placement_advisor.profile.blame import with_graph
 from placement_advisor.profile.chrome_trace_file import read_chrome_trace
-from placement_advisor.profile.nvprof import RESULT, nvprof_totals
+from placement_advisor.profile.nvprof import nvprof_totals, summary_lines
 from placement_advisor.profile.read_trace import read_trace
 from placement_advisor.profile.recorded_files import profile_files
 from placement_advisor.profile.totals import ReadProfile, totals_of
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 _BYTES_PER_MB = 1_000_000
 _CHROME_TRACES = (".json", ".json.gz")
-# A summary has a few thousand rows at most.
-_LARGEST_SUMMARY_BYTES = 50_000_000
 
 
 def profile_file(
@@ -52,7 +49,7 @@ def _read(path: Path, ask_xprof: bool, watcher: Watcher) -> ReadProfile:
     read(0, 0)
     if path.is_file() and path.name.endswith(_CHROME_TRACES):
         return ReadProfile(totals=totals_of(read_chrome_trace(path)), xprof=None)
-    if path.is_file() and (summary := _nvprof_summary(path)) is not None:
+    if path.is_file() and (summary := summary_lines(path)) is not None:
         return ReadProfile(totals=nvprof_totals(str(path), summary), xprof=None)
     files = profile_files(path)
     totals = totals_of(read_trace(path, files, read))
@@ -63,14 +60,3 @@ def _read(path: Path, ask_xprof: bool, watcher: Watcher) -> ReadProfile:
         if overview is None:
             totals = replace(totals, notes=(*totals.notes, "XProf's overview shows no steps of it"))
     return ReadProfile(totals=totals, xprof=overview)
-
-
-def _nvprof_summary(path: Path) -> str | None:
-    """Return the text of a summary, None if the file is something else."""
-    try:
-        if path.stat().st_size > _LARGEST_SUMMARY_BYTES:
-            return None
-        text = path.read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        raise AdvisorError(f"cannot read the profile {path}: {error.strerror}") from error
-    return text if RESULT in text else None

@@ -10,9 +10,10 @@ Source: Trace Event Format (Google); the arguments of copies as Kineto writes th
 from __future__ import annotations
 
 import gzip
-import json
+import mmap
 import re
 import zlib
+from array import array
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from placement_advisor.profile.copies import (
     copy_kind,
     destination,
 )
+from placement_advisor.profile.json_members import list_start, members
 from placement_advisor.profile.spans import Spans
 from placement_advisor.profile.trace import (
     UNKNOWN_BYTES,
@@ -36,114 +38,189 @@ from placement_advisor.profile.trace import (
     gpu_route,
     widen,
 )
+from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from placement_advisor.profile.trace import Trace
 
-_GPU = re.compile(r"/device:GPU:(\d{1,9})")
+    Bytes = NDArray[np.uint8]
+
+_GPU = re.compile(r"/device:GPU:(\d{1,3})(?!\d)")
 _GPU_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
 _NS_PER_US = 1_000
 _LAST_US = 2**51
+# More than any computer has; each takes memory of its own.
+_MOST_GPUS = 1_000
+# Kernels, tensors, steps, threads and routes together: a real trace has some thousand of them.
+_MOST_NAMES = 100_000
+# Traces pack to a tenth or a thirtieth of their size, what is meant to fill the memory to less than
+# a hundredth; small ones are harmless.
+_MOST_TIMES_PACKED = 100
+_HARMLESS_BYTES = 10_000_000
+_CHUNK_BYTES = 1_000_000
 
 
 def read_chrome_trace(path: Path) -> Trace:
-    """Read a Chrome trace, packed or not.
+    """Read a Chrome trace, packed or not, one event at a time.
 
     Raises:
-        AdvisorError: it cannot be read, is none, or shows no GPU at work.
+        AdvisorError: it cannot be read, is none, shows no GPU at work, has more names than a trace
+            has, or is packed more densely than one.
     """
-    content = _content(path)
-    events = content.get("traceEvents") if isinstance(content, dict) else content
-    if not isinstance(events, list):
-        raise AdvisorError(f"{path} is no Chrome trace: it has no list of traceEvents")
-    found = [event for event in events if isinstance(event, dict)]
-    gpu_of, streams = _planes(found)
-    runs: defaultdict[tuple[int, str], list[tuple[int, int, dict[str, Any]]]] = defaultdict(list)
-    for event in found:
-        if event.get("ph") != "X" or (span := _span(event)) is None:
-            continue
-        arguments = event.get("args")
-        arguments = arguments if isinstance(arguments, dict) else {}
-        gpu = gpu_of.get(str(event.get("pid")))
-        if gpu is not None and not streams.get((str(event.get("pid")), str(event.get("tid")))):
-            continue
-        if gpu is None and str(event.get("cat", "")).lower() in _GPU_CATEGORIES:
-            gpu = _number(arguments.get("device", arguments.get("inDevice")))
-        if gpu is not None:
-            runs[gpu, str(event.get("name", ""))].append((*span, arguments))
-    if not runs:
-        raise AdvisorError(
-            f"the Chrome trace {path} shows no GPU at work",
-            hint="GPUs are planes /device:GPU:N, or events of the category kernel",
-        )
-    return _built(path, runs)
-
-
-def _built(path: Path, runs: dict[tuple[int, str], list[tuple[int, int, dict[str, Any]]]]) -> Trace:
-    builder = TraceBuilder()
-    steps: dict[int, tuple[int, int]] = {}
-    for gpu in sorted({gpu for gpu, _ in runs}):
-        builder.device(f"GPU:{gpu}")
-    routes: defaultdict[Route, list[tuple[int, int, int, int]]] = defaultdict(list)
-    for (gpu, name), of_name in runs.items():
-        kind = copy_kind(name)
-        if kind is None or kind is CopyKind.COLLECTIVE:
-            start_ns, end_ns = (np.array([run[i] for run in of_name], np.int64) for i in (0, 1))
-            builder.used(f"GPU:{gpu}", USE_OF[kind], Spans(start_ns, end_ns))
-            builder.row(name, USE_OF[kind]).add_each(end_ns - start_ns)
-        for start, end, arguments in of_name:
-            step = _number(arguments.get("group_id"))
-            if step is not None and kind is None:
-                widen(steps, step, start, end)
-            if kind is not None and kind is not CopyKind.COLLECTIVE:
-                tensor = arguments.get("edge_name")
-                routes[_route(kind, gpu, arguments)].append(
-                    (
-                        start,
-                        end,
-                        _size(arguments),
-                        builder.tensor(None if tensor is None else str(tensor)),
-                    )
-                )
-    for route, copies in routes.items():
-        start_ns, end_ns, size_bytes, tensor_place = np.array(copies, np.int64).T
-        spans = Spans(start_ns, end_ns)
-        builder.copies(route, Copied(spans=spans, size_bytes=size_bytes, tensor=tensor_place))
-        builder.row(route.kind, USE_OF[route.kind]).add_each(end_ns - start_ns)
-    spans_of_steps = sorted(steps.values())
-    cuts = [start for start, _ in spans_of_steps]
-    cuts += [max(end for _, end in spans_of_steps)] if spans_of_steps else []
-    return builder.build(str(path), cuts, "group_id")
-
-
-def _content(path: Path) -> Any:
     try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        return json.loads(data)
+        data = _content(path)
+        start = list_start(data, "traceEvents") if len(data) else None
+        if start is None:
+            raise AdvisorError(
+                f"{path} is no Chrome trace: it has no list of traceEvents",
+                hint="give what TensorBoard's trace viewer or PyTorch's profiler saved",
+            )
+        found = _Found(path)
+        for event in members(data, start, b'"M"'):
+            if isinstance(event, dict):
+                found.name(event)
+        for event in members(data, start):
+            if isinstance(event, dict):
+                found.add(event)
+    except (gzip.BadGzipFile, ValueError, EOFError, zlib.error, RecursionError) as error:
+        raise AdvisorError(
+            f"the Chrome trace {path} is corrupt: {error}",
+            hint="save it again, or copy it again from where it was saved",
+        ) from error
     except OSError as error:
-        raise AdvisorError(f"cannot read the Chrome trace {path}: {error}") from error
-    except (ValueError, EOFError, zlib.error, RecursionError) as error:
-        raise AdvisorError(f"the Chrome trace {path} is corrupt: {error}") from error
+        raise AdvisorError(f"cannot read the Chrome trace {path}: {error.strerror}") from error
+    return found.built()
 
 
-def _planes(events: list[dict[str, Any]]) -> tuple[dict[str, int], dict[tuple[str, str], bool]]:
-    """Return the GPU of each process, and whether each thread is a stream."""
-    gpu_of: dict[str, int] = {}
-    streams: dict[tuple[str, str], bool] = {}
-    for event in events:
+def _content(path: Path) -> Bytes:
+    """Return the bytes of a trace, mapped or unpacked."""
+    size_bytes = path.stat().st_size
+    if not size_bytes:
+        return np.empty(0, np.uint8)
+    with path.open("rb") as file:
+        data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+    if data[:2].tobytes() != b"\x1f\x8b":
+        return data
+    # Unpacked once to know the size: what is too large is never in memory.
+    most, unpacked_bytes = max(_MOST_TIMES_PACKED * size_bytes, _HARMLESS_BYTES), 0
+    for part in _parts(path):
+        unpacked_bytes += len(part)
+        if unpacked_bytes > most:
+            raise AdvisorError(
+                f"{path} is packed more densely than any trace: its {format_bytes(size_bytes)} "
+                f"unpack to more than {format_bytes(most)}",
+                hint="if it is a trace, unpack it yourself and give the .json",
+            )
+    unpacked, at = np.empty(unpacked_bytes, np.uint8), 0
+    for part in _parts(path):
+        unpacked[at : at + len(part)] = np.frombuffer(part, np.uint8)
+        at += len(part)
+    return unpacked
+
+
+def _parts(path: Path) -> Iterator[bytes]:
+    with gzip.open(path) as file:
+        while part := file.read(_CHUNK_BYTES):
+            yield part
+
+
+class _Found:
+    """What was found in a trace so far, in columns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._builder = TraceBuilder()
+        # Planes are told by their process, streams by process and thread.
+        self._gpu_of: dict[str, int] = {}
+        self._streams: set[tuple[str, str]] = set()
+        self._kinds: dict[str, CopyKind | None] = {}
+        self._gpus: set[int] = set()
+        self._steps: dict[int, tuple[int, int]] = {}
+        self._tensors: set[str] = set()
+        # Start and end, one after the other; of copies the size and the tensor behind them.
+        self._runs: defaultdict[tuple[int, str], array[int]]
+        self._runs = defaultdict(lambda: array("q"))
+        self._copies: defaultdict[Route, array[int]] = defaultdict(lambda: array("q"))
+
+    def name(self, event: dict[str, Any]) -> None:
+        """Note which process is a GPU, or which thread a stream."""
         arguments = event.get("args")
         if event.get("ph") != "M" or not isinstance(arguments, dict):
-            continue
+            return
         name, process = str(arguments.get("name", "")), str(event.get("pid"))
         if event.get("name") == "process_name" and (match := _GPU.search(name)):
-            gpu_of[process] = int(match[1])
-        elif event.get("name") == "thread_name":
-            streams[process, str(event.get("tid"))] = name.startswith("Stream")
-    return gpu_of, streams
+            self._gpu_of[process] = int(match[1])
+        elif event.get("name") == "thread_name" and name.startswith("Stream"):
+            self._streams.add((process, str(event.get("tid"))))
+        self._limit()
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Add what a GPU did; pass over all else."""
+        if event.get("ph") != "X" or (span := _span(event)) is None:
+            return
+        arguments = event.get("args")
+        arguments = arguments if isinstance(arguments, dict) else {}
+        gpu = self._gpu_of.get(str(event.get("pid")))
+        if gpu is not None and (str(event.get("pid")), str(event.get("tid"))) not in self._streams:
+            return
+        if gpu is None and str(event.get("cat", "")).lower() in _GPU_CATEGORIES:
+            gpu = _gpu_number(arguments.get("device", arguments.get("inDevice")))
+        if gpu is None:
+            return
+        self._gpus.add(gpu)
+        name = str(event.get("name", ""))
+        kind = self._kinds.setdefault(name, copy_kind(name))
+        if kind is None or kind is CopyKind.COLLECTIVE:
+            self._runs[gpu, name].extend(span)
+            step = _number(arguments.get("group_id"))
+            if step is not None and kind is None:
+                widen(self._steps, step, *span)
+        else:
+            edge = arguments.get("edge_name")
+            tensor = None if edge is None else str(edge)
+            copied = (*span, _size(arguments), self._builder.tensor(tensor))
+            self._copies[_route(kind, gpu, arguments)].extend(copied)
+            if tensor is not None:
+                self._tensors.add(tensor)
+        self._limit()
+
+    def _limit(self) -> None:
+        named = (self._gpu_of, self._streams, self._runs, self._kinds, self._steps, self._tensors)
+        if sum(map(len, named)) + len(self._copies) > _MOST_NAMES:
+            raise AdvisorError(
+                f"the Chrome trace {self._path} has more than {_MOST_NAMES:,} names of kernels, "
+                "tensors and threads, and steps",
+                hint="record fewer steps",
+            )
+
+    def built(self) -> Trace:
+        """Return the trace."""
+        if not self._gpus:
+            raise AdvisorError(
+                f"the Chrome trace {self._path} shows no GPU at work",
+                hint="GPUs are planes /device:GPU:N, or events of the category kernel",
+            )
+        for gpu in sorted(self._gpus):
+            self._builder.device(f"GPU:{gpu}")
+        for (gpu, name), columns in self._runs.items():
+            use = USE_OF[self._kinds[name]]
+            start_ns, end_ns = np.array(columns, np.int64).reshape(-1, 2).T
+            self._builder.used(f"GPU:{gpu}", use, Spans(start_ns, end_ns))
+            self._builder.row(name, use).add_each(end_ns - start_ns)
+        for route, columns in self._copies.items():
+            start_ns, end_ns, size_bytes, tensor = np.array(columns, np.int64).reshape(-1, 4).T
+            copied = Copied(spans=Spans(start_ns, end_ns), size_bytes=size_bytes, tensor=tensor)
+            self._builder.copies(route, copied)
+            self._builder.row(route.kind, USE_OF[route.kind]).add_each(end_ns - start_ns)
+        spans = sorted(self._steps.values())
+        cuts = [start_ns for start_ns, _ in spans]
+        cuts += [max(end_ns for _, end_ns in spans)] if spans else []
+        return self._builder.build(str(self._path), cuts, "group_id")
 
 
 def _span(event: dict[str, Any]) -> tuple[int, int] | None:
@@ -157,7 +234,7 @@ def _span(event: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def _route(kind: CopyKind, gpu: int, arguments: dict[str, Any]) -> Route:
-    sender, receiver = _number(arguments.get("fromDevice")), _number(arguments.get("toDevice"))
+    sender, receiver = (_gpu_number(arguments.get(end)) for end in ("fromDevice", "toDevice"))
     if receiver is None:
         receiver = destination(str(arguments.get("memcpy_details", "")))
     return gpu_route(kind, f"GPU:{gpu}", sender=_device(sender), receiver=_device(receiver))
@@ -172,6 +249,11 @@ def _size(arguments: dict[str, Any]) -> int:
     if size_bytes is None:
         size_bytes = copied_bytes(str(arguments.get("memcpy_details", "")))
     return UNKNOWN_BYTES if size_bytes is None else size_bytes
+
+
+def _gpu_number(value: object) -> int | None:
+    number = _number(value)
+    return None if number is None or number >= _MOST_GPUS else number
 
 
 def _number(value: object) -> int | None:

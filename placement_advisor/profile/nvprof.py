@@ -9,8 +9,10 @@ Source: NVIDIA, Profiler User's Guide, summary mode.
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections import defaultdict
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
@@ -20,14 +22,20 @@ from placement_advisor.profile.totals import Amount, DeviceTotals, ProfileTotals
 from placement_advisor.profile.trace import USE_OF, Use
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
-RESULT = "Profiling result:"
+_RESULT = b"Profiling result:"
 ALL_GPUS = "all GPUs"
+
+# A summary has a few thousand rows at most, of which names are the longest part: C++ signatures.
+_LARGEST_BYTES = 50_000_000
+_MOST_ROWS = 100_000
+_LONGEST_LINE = 20_000
 
 _TIME = r"(\d{1,15}(?:\.\d{1,15})?)(ns|us|ms|s)"
 _ROW = re.compile(
-    rf"\s*(?:(?P<section>[A-Z][A-Za-z ]+):)?\s*\d{{1,3}}\.\d+%\s+{_TIME}\s+(\d{{1,15}})"
+    rf"(?:(?P<section>[A-Z][A-Za-z ]+):)?\s*\d{{1,3}}\.\d+%\s+{_TIME}\s+(\d{{1,15}})"
     rf"\s+{_TIME}\s+{_TIME}\s+{_TIME}\s+(\S.*)"
 )
 _SECTION = re.compile(r"==\d+==\s*(?P<section>[A-Z][A-Za-z ]+):")
@@ -36,13 +44,43 @@ _API = "API calls"
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
-def nvprof_totals(path: str, text: str) -> ProfileTotals:
+def summary_lines(path: Path) -> Iterator[str] | None:
+    """Return the lines of a summary, None if the file is something else.
+
+    Raises:
+        AdvisorError: it cannot be read.
+    """
+    try:
+        if not 0 < path.stat().st_size <= _LARGEST_BYTES:
+            return None
+        with (
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        ):
+            return _lines(path) if mapped.find(_RESULT) >= 0 else None
+    except OSError as error:
+        raise AdvisorError(f"cannot read the profile {path}: {error.strerror}") from error
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open("rb") as file:
+        while line := file.readline(_LONGEST_LINE):
+            if not line.isspace():
+                yield line.decode("utf-8", "replace")
+
+
+def nvprof_totals(path: str, lines: Iterable[str]) -> ProfileTotals:
     """Return what a summary says.
 
     Raises:
-        AdvisorError: it has no row of what GPUs did.
+        AdvisorError: it has no row of what GPUs did, or more than any summary.
     """
-    rows = list(_rows(text.splitlines()))
+    rows = list(islice(_rows(lines), _MOST_ROWS + 1))
+    if len(rows) > _MOST_ROWS:
+        raise AdvisorError(
+            f"the nvprof summary {path} has more than {_MOST_ROWS:,} rows",
+            hint="give the summary that nvprof prints when the program ends, not a list of events",
+        )
     if not rows:
         raise AdvisorError(
             f"the nvprof summary {path} shows no GPU at work",
@@ -80,7 +118,8 @@ def nvprof_totals(path: str, text: str) -> ProfileTotals:
 
 def _rows(lines: Iterable[str]) -> Iterable[tuple[str, Activity]]:
     device, section = ALL_GPUS, ""
-    for line in lines:
+    for untrimmed in lines:
+        line = untrimmed.strip()
         if found := _DEVICE.match(line):
             device = f"GPU:{found[1]}"
         elif found := _SECTION.match(line):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 import resource
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -14,6 +18,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.totals import ProfileTotals, totals_of
 from placement_advisor.profile.xplane import Plane
 from placement_advisor.profile.xplane_schema import TASK_PLANE
+from placement_advisor.profile_file import profile_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +26,13 @@ if TYPE_CHECKING:
 LIMIT_S = 10.0
 # On top of three times the file, which is small here.
 MOST_BYTES = 100_000_000
+
+
+class Silent:
+    """A watcher that says nothing."""
+
+    def working(self, *what: object) -> None:
+        """Say nothing."""
 
 
 def sound(path: Path) -> bytes:
@@ -78,6 +90,7 @@ def read_all(folder: Path, count: int) -> dict[str, int]:
         profile = read_or_refused(path)
         if isinstance(profile, AdvisorError):
             assert str(path) in profile.message
+            assert profile.hint
             came_out["refused"] += 1
         else:
             assert all(d.idle_ns >= 0 for d in profile.devices)
@@ -98,3 +111,148 @@ def test_damaged_profiles_are_read_or_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ten_thousand_damaged_profiles_are_read_or_refused(tmp_path: Path) -> None:
     assert sum(read_all(tmp_path, 10_000).values()) == 10_000
+
+
+NVPROF = """\
+==7== Profiling result:
+            Type  Time(%)      Time     Calls       Avg       Min       Max  Name
+ GPU activities:   60.00%  3.00000s      1000  3.0000ms  1.0000ms  5.0000ms  void gemm<int>(T*)
+                   20.16%  1.00980s     78292  12.898us  4.3190us  893.33us  [CUDA memcpy PtoP]
+      API calls:   99.00%  9.00000s      5000  1.8000ms  1.0000us  20.000ms  cudaLaunchKernel
+"""
+
+
+def chrome(name: str, at_us: int) -> dict[str, object]:
+    args = {"device": 0, "toDevice": 1, "bytes": 64, "edge_name": "edge_1_a", "group_id": at_us}
+    return {"ph": "X", "cat": "kernel", "name": name, "ts": at_us, "dur": 1, "args": args}
+
+
+def trace_text() -> bytes:
+    events = [chrome(name, at) for at in range(20) for name in ("gemm", "MemcpyP2P")]
+    plane = {"ph": "M", "name": "process_name", "pid": 5, "args": {"name": "/device:GPU:2"}}
+    return json.dumps({"other": [1, {"a": []}], "traceEvents": [plane, *events]}).encode()
+
+
+# Reads profiles after a sound one, and says of each what came of it, by how much memory grew at
+# most so far, and how long that took.
+READER = """
+import json, resource, sys, time
+from pathlib import Path
+from placement_advisor.errors import AdvisorError
+from placement_advisor.profile_file import profile_file
+
+class Silent:
+    def working(self, *words):
+        pass
+
+def most():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+before = None
+for path in sys.argv[1:]:
+    start, said = time.monotonic(), ""
+    try:
+        profile_file(Path(path), graph=None, ask_xprof=False, watcher=Silent())
+    except AdvisorError as error:
+        said = f"{error.message} {error.hint}"
+    before = before or most()
+    print(json.dumps([said, most() - before, time.monotonic() - start]))
+"""
+
+
+def read_apart(folder: Path, name: str, content: bytes) -> tuple[str, int]:
+    """Read a file in a process of its own; return what it was refused with, and memory grown."""
+    path, first = folder / name, folder / f"sound-{name}"
+    path.write_bytes(content)
+    packed = name.endswith(".gz")
+    text = trace_text() if ".json" in name else NVPROF.encode()
+    first.write_bytes(gzip.compress(text) if packed else text)
+    ran = subprocess.run(
+        [sys.executable, "-c", READER, str(first), str(path)], capture_output=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    _, (said, grown, took_s) = map(json.loads, ran.stdout.splitlines())
+    assert took_s < LIMIT_S
+    assert not said or str(path) in said
+    return said, grown
+
+
+def refusal(path: Path) -> AdvisorError | None:
+    try:
+        profile_file(path, graph=None, ask_xprof=False, watcher=Silent())
+    except AdvisorError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    ("name", "sound", "least_read"),
+    [
+        ("t.json", trace_text(), 10),
+        # It has a checksum.
+        ("t.json.gz", gzip.compress(trace_text(), mtime=0), 0),
+        ("nvprof.txt", NVPROF.encode(), 50),
+    ],
+    ids=["json", "packed", "nvprof"],
+)
+def test_damaged_texts_are_read_or_refused(
+    tmp_path: Path, name: str, sound: bytes, least_read: int
+) -> None:
+    path = tmp_path / name
+    draw = random.Random(18)
+    came_out = {"refused": 0, "read": 0}
+    for _ in range(500):
+        path.write_bytes(damaged(sound, draw))
+        start = time.monotonic()
+        error = refusal(path)
+        if error is not None:
+            assert str(path) in error.message
+            assert error.hint
+        came_out["read" if error is None else "refused"] += 1
+        assert time.monotonic() - start < LIMIT_S
+    assert came_out["refused"] > 50
+    assert came_out["read"] >= least_read
+
+
+def test_a_packed_bomb_is_refused_before_it_is_in_memory(tmp_path: Path) -> None:
+    # A gigabyte in a megabyte.
+    bomb = gzip.compress(b"[" + b" " * 9_999_999) * 100
+    said, grown = read_apart(tmp_path, "bomb.json.gz", bomb)
+    assert "is packed more densely than any trace" in said
+    assert grown < MOST_BYTES
+
+
+def test_a_packed_trace_takes_three_times_what_it_unpacks_to(tmp_path: Path) -> None:
+    text = json.dumps([chrome("gemm", i) for i in range(90_000)]).encode()
+    packed = gzip.compress(text)
+    assert 10 < len(text) / len(packed) < 100
+    said, grown = read_apart(tmp_path, "t.json.gz", packed)
+    assert not said
+    assert grown < MOST_BYTES + 3 * len(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "refused"),
+    [
+        ("t.json", b'{"x": [' + b"[]," * 10_000_000 + b'1], "traceEvents": []}', "no GPU at work"),
+        ("t.json", b'[{"a": "' + b"x" * 30_000_000 + b'"}]', "is corrupt"),
+        ("t.json", b"[" * 30_000_000, "is corrupt"),
+        (
+            "t.json",
+            json.dumps([chrome(f"k{i}", i) for i in range(150_000)]).encode(),
+            "more than 100,000 names",
+        ),
+        ("n.txt", NVPROF.encode() + b"\n" * 8_000_000, ""),
+        ("n.txt", NVPROF.encode() + b" " * 40_000_000, ""),
+        ("n.txt", NVPROF.encode() + b"==7== A" + b" " * 40_000_000, ""),
+        ("n.txt", b"Profiling result:\n" + b"0.0% 1s 1 1s 1s 1s a\n" * 1_000_000, "100,000 rows"),
+    ],
+    ids=["lists", "long-event", "deep", "names", "lines", "spaces", "section", "rows"],
+)
+def test_what_would_fill_the_memory_does_not(
+    tmp_path: Path, name: str, content: bytes, refused: str
+) -> None:
+    said, grown = read_apart(tmp_path, name, content)
+    assert refused in said
+    assert bool(said) == bool(refused)
+    assert grown < MOST_BYTES + 3 * len(content)

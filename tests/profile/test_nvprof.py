@@ -42,7 +42,7 @@ PER_GPU = """\
 
 
 def test_rows_are_told_apart_by_what_they_are() -> None:
-    profile = nvprof_totals("summary.txt", NEW)
+    profile = nvprof_totals("summary.txt", NEW.splitlines())
     (device,) = profile.devices
     assert device.device == "all GPUs"
     assert {use: amount.time_ns for use, amount in device.total.items()} == {
@@ -61,20 +61,20 @@ def test_rows_are_told_apart_by_what_they_are() -> None:
 
 
 def test_what_a_summary_cannot_say_is_unknown() -> None:
-    profile = nvprof_totals("summary.txt", NEW)
+    profile = nvprof_totals("summary.txt", NEW.splitlines())
     (device,) = profile.devices
     assert (profile.span_ns, device.idle_ns, device.per_step) == (None, None, None)
     assert device.total[Use.PEER].exposed_ns is None
 
 
 def test_the_layout_without_types_is_read() -> None:
-    (device,) = nvprof_totals("summary.txt", OLD).devices
+    (device,) = nvprof_totals("summary.txt", OLD.splitlines()).devices
     assert device.total[Use.COMPUTE].time_ns == 900_000
     assert device.total[Use.HOST].time_ns == 100_000
 
 
 def test_gpus_that_are_told_apart_stay_so() -> None:
-    profile = nvprof_totals("summary.txt", PER_GPU)
+    profile = nvprof_totals("summary.txt", PER_GPU.splitlines())
     assert {d.device: d.total[Use.COMPUTE].time_ns for d in profile.devices} == {
         "GPU:0": 900_000,
         "GPU:1": 300_000,
@@ -84,4 +84,4 @@ def test_gpus_that_are_told_apart_stay_so() -> None:
 @pytest.mark.parametrize("text", ["==7== Profiling result:\n", "==7== Profiling result:\n 9% x\n"])
 def test_a_summary_without_rows_is_refused(text: str) -> None:
     with pytest.raises(AdvisorError, match=r"summary\.txt shows no GPU at work"):
-        nvprof_totals("summary.txt", text)
+        nvprof_totals("summary.txt", text.splitlines())
