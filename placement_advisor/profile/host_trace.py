@@ -99,7 +99,6 @@ def read_process(
     ops: dict[str, int] = {}
     collectives: set[str] = set()
     executing: list[Spans] = []
-    rows: defaultdict[str, list[Ints]] = defaultdict(list)
     uses: defaultdict[Use, list[Spans]] = defaultdict(list)
     for plane in file.planes:
         if plane.name != HOST_PLANE:
@@ -124,15 +123,13 @@ def read_process(
                     op, kind = found.ops[name]
                     place = ops.setdefault(op, len(ops))
                     parts.append((np.full(len(spans.start), place), spans))
-                    rows[kind].append(spans.end - spans.start)
+                    builder.row(kind, _use(kind)).add_each(spans.end - spans.start)
                     if _use(kind) is Use.COLLECTIVE:
                         collectives.add(op)
                     uses[_use(kind)].append(spans)
     if not parts:
         return None
     builder.device(device)
-    for kind, durations in rows.items():
-        builder.row(kind, _use(kind)).add_each(np.concatenate(durations))
     for use, spans_of_use in uses.items():
         builder.used(device, use, union(spans_of_use))
     ran = _in_order(tuple(ops), frozenset(collectives), parts)

@@ -39,10 +39,10 @@ def union(parts: Iterable[Spans]) -> Spans:
         return NO_SPANS
     start = np.concatenate([part.start for part in found])
     end = np.concatenate([part.end for part in found])
-    if (np.diff(start) < 0).any():
+    if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
-    reach = np.maximum.accumulate(end)
+    reach = np.maximum.accumulate(end, out=end)
     first = np.ones(len(start), np.bool_)
     np.greater(start[1:], reach[:-1], out=first[1:])
     begins = np.flatnonzero(first)

@@ -126,15 +126,25 @@ def _generate_host(path: Path, size_bytes: int) -> None:
     blocks = [_thread(thread, names, stats) for thread in range(_THREADS)]
     # The start of a block takes a field of ten bytes, and its frame some more.
     times = size_bytes // sum(len(block) + 20 for block in blocks)
+    head = plane.SerializeToString()
+    fields = [
+        (b"\x1a" + _varint(len(line) + len(block)) + line, block)
+        for thread, block in enumerate(blocks)
+        for line in (_line(thread, i) for i in range(times))
+    ]
+    size_bytes = len(head) + sum(len(line) + len(block) for line, block in fields)
     with path.open("wb") as file:
-        content = bytearray(plane.SerializeToString())
-        for thread, block in enumerate(blocks):
-            name = f"tf_Compute/{thread}".encode()
-            for i in range(times):
-                start = b"\x18" + _varint(10**18 + i * _STEPS_OF_A_LINE * _STEP_NS)
-                line = b"\x08" + _varint(thread + 1) + b"\x12" + _varint(len(name)) + name + start
-                content += b"\x1a" + _varint(len(line) + len(block)) + line + block
-        file.write(b"\x0a" + _varint(len(content)) + content)
+        file.write(b"\x0a" + _varint(size_bytes) + head)
+        for line, block in fields:
+            file.write(line)
+            file.write(block)
+
+
+def _line(thread: int, number: int) -> bytes:
+    """Return id, name and start of a line, whose events are to follow."""
+    name = f"tf_Compute/{thread}".encode()
+    start = _varint(10**18 + number * _STEPS_OF_A_LINE * _STEP_NS)
+    return b"\x08" + _varint(thread + 1) + b"\x12" + _varint(len(name)) + name + b"\x18" + start
 
 
 def _thread(thread: int, names: list[str], stats: list[str]) -> bytes:
