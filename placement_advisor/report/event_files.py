@@ -6,6 +6,7 @@ TensorFlow where it is installed. Left out: wall times, so that equal analyses g
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 # again that another analysis has put in the place of one that it knows.
 _FILE = "events.out.tfevents"
 _FORMAT = "brain.Event:2"
-_PICTURES = ("timeline.png", "comparison.png", "break-even.png")
+_PICTURES = ("timeline", "comparison", "break-even")
+# In the tab Text a picture beside the report would be asked of TensorBoard, which has none there.
+_PICTURE_IN_TEXT = re.compile(rf"!\[([^]]*)\]\(({'|'.join(_PICTURES)})\.png\)")
 
 
 def write_events(analysis: Analysis, reports: Path, folder: Path) -> None:
@@ -36,8 +39,9 @@ def write_events(analysis: Analysis, reports: Path, folder: Path) -> None:
         if events:
             _write(events, folder / candidate.name)
     report = (reports / "report.md").read_text(encoding="utf-8")
-    pictures = (reports / name for name in _PICTURES)
-    events = [_text("report", report), *(_picture(path) for path in pictures if path.exists())]
+    text = _PICTURE_IN_TEXT.sub(r"*\1: see \2 in the tab Images.*", report)
+    pictures = (reports / f"{name}.png" for name in _PICTURES)
+    events = [_text("report", text), *(_picture(path) for path in pictures if path.exists())]
     _write(events, folder / "report")
 
 

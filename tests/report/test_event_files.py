@@ -19,7 +19,7 @@ from placement_advisor.report.event_files import write_events
 def written(tmp_path: Path) -> Path:
     reports = tmp_path / "reports"
     reports.mkdir()
-    (reports / "report.md").write_text("# <b>split</b>")
+    (reports / "report.md").write_text("# <b>split</b>\n![Timeline: lanes](timeline.png)\n")
     (reports / "timeline.png").write_bytes(
         b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 640, 480) + b"rest"
     )
@@ -61,7 +61,9 @@ def test_each_candidate_is_a_run_with_its_figures(written: Path) -> None:
 def test_the_report_is_text_and_its_pictures_are_images(written: Path) -> None:
     (_, report), (_, picture) = values(written / "report")
     assert report.metadata.plugin_data.plugin_name == "text"
-    assert report.tensor.string_val[0] == b"# <b>split</b>"
+    assert report.tensor.string_val[0] == (
+        b"# <b>split</b>\n*Timeline: lanes: see timeline in the tab Images.*\n"
+    )
     assert picture.tag == "timeline"
     assert picture.metadata.plugin_data.plugin_name == "images"
     assert list(picture.tensor.string_val[:2]) == [b"640", b"480"]
