@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 from http import HTTPStatus
+from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING
 
 from placement_advisor.children import die_with_parent
@@ -38,8 +40,13 @@ def tensorboard(logdir: Path, host: str, port: int) -> Iterator[tuple[str, Proce
     Port 0 takes any that is free.
 
     Raises:
-        AdvisorError: the port is taken, or TensorBoard does not start.
+        AdvisorError: the port is taken, or TensorBoard is not installed or does not start.
     """
+    if find_spec("tensorboard") is None:
+        raise AdvisorError(
+            f"TensorBoard is not installed for {sys.executable}",
+            hint=f"install it: {sys.executable} -m pip install tensorboard",
+        )
     port = _free_port(host, port)
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir)]
     with tempfile.TemporaryFile() as log:
@@ -52,7 +59,7 @@ def tensorboard(logdir: Path, host: str, port: int) -> Iterator[tuple[str, Proce
             preexec_fn=die_with_parent,  # If the command is killed; else it is ended below.
         )
         try:
-            _wait_for(host, port, process, log)
+            _wait_for(host, port, process, log, shlex.join(command))
             yield f"http://{_in_address(host)}:{port}/", process
         finally:
             _end(process)
@@ -77,7 +84,7 @@ def _in_address(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _wait_for(host: str, port: int, process: Process, log: IO[bytes]) -> None:
+def _wait_for(host: str, port: int, process: Process, log: IO[bytes], command: str) -> None:
     deadline = time.monotonic() + _START_LIMIT_S
     while process.poll() is None and time.monotonic() < deadline:
         if _answers(host, port):
@@ -85,7 +92,10 @@ def _wait_for(host: str, port: int, process: Process, log: IO[bytes]) -> None:
         time.sleep(_POLL_S)
     log.seek(0)
     told = log.read().decode(errors="replace")[-_TAIL_CHARACTERS:].strip()
-    raise AdvisorError(f"TensorBoard did not start\nIt last printed:\n{told}")
+    raise AdvisorError(
+        f"TensorBoard did not start\nIt last printed:\n{told}",
+        hint=f"see whether it does alone: {command}",
+    )
 
 
 def _answers(host: str, port: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from command_runs import ENDS_WITHIN_S, Command, run_here, wait_until
 
+from placement_advisor import tensorboard_process
 from placement_advisor.log_files import OVERVIEW
 
 if TYPE_CHECKING:
@@ -63,6 +65,29 @@ def test_a_taken_port_is_named(analysis: Path, taken_port: int) -> None:
         f"advisor: error: cannot listen on port {taken_port} of 127.0.0.1: Address already in use",
         "advisor: hint: choose another one with --port; 0 takes any that is free",
     ]
+
+
+def test_a_missing_tensorboard_is_named(analysis: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensorboard_process, "find_spec", lambda _: None)
+    assert error_of(str(analysis))[-2:] == [
+        f"advisor: error: TensorBoard is not installed for {sys.executable}",
+        f"advisor: hint: install it: {sys.executable} -m pip install tensorboard",
+    ]
+
+
+def test_a_tensorboard_that_does_not_start_is_quoted(
+    analysis: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken" / "tensorboard"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('of another version')")
+    monkeypatch.setenv("PYTHONPATH", str(broken.parent))
+    ran = run_here("view", str(analysis), "--port", "0")
+    error = ran.err.splitlines()
+    assert ran.code == 2
+    assert "advisor: error: TensorBoard did not start" in error
+    assert "ImportError: of another version" in ran.err
+    assert error[-1].startswith("advisor: hint: see whether it does alone: ")
 
 
 def test_an_address_that_is_not_here_is_named(analysis: Path) -> None:
