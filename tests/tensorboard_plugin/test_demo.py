@@ -65,7 +65,7 @@ def test_the_tab_shows_what_the_analysis_found(tab: Tab, demo: Path) -> None:
         expect(frame.locator(".finding").filter(has_text=finding["code"]).first).to_be_visible()
     frame.get_by_label("Find a layer").fill("rating")
     expect(frame.locator(".told").nth(1)).to_contain_text("rating · worker:")
-    frame.get_by_role("button", name="Show all layers").click()
+    frame.get_by_role("button", name="All layers").click()
     tab.picture("placement-tab")
     assert tab.complaints == []
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import re
+from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -36,6 +41,19 @@ TIMED = """async () => {
   return performance.now() - before;
 }"""
 
+# Waits for the next event of a type, then for what it loads if it does, then for the next frame.
+# How long that took since the browser got the event is in `window.timed`.
+WATCH = """([type, loads]) => {
+  const copies = document.querySelector('section[aria-label=Copies] > div');
+  window.timed = new Promise((told) => document.addEventListener(type, async (event) => {
+    if (loads) {
+      await new Promise((loaded) =>
+        new MutationObserver(loaded).observe(copies, { childList: true }));
+    }
+    requestAnimationFrame(() => setTimeout(() => told(performance.now() - event.timeStamp)));
+  }, { capture: true, once: true }));
+}"""
+
 HELPERS = """
   const canvas = (name) => document.querySelector(`canvas[aria-label="${name}"]`);
   const press = (name, key) =>
@@ -57,8 +75,17 @@ HELPERS = """
 
 
 @pytest.fixture(scope="module")
-def tab(open_tab: Callable[[Path], Tab], tmp_path_factory: pytest.TempPathFactory) -> Tab:
-    logdir = tmp_path_factory.mktemp("made-up")
+def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made-up") / "log"
+    write_sample(folder.parent / "outside" / "tensorboard", ["secret"], name="outside")
+    (folder.parent / "outside.json").write_text("secret")
+    folder.mkdir()
+    (folder / "link").symlink_to(folder.parent / "outside")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tab(open_tab: Callable[[Path], Tab], logdir: Path) -> Tab:
     layers = [f"encoder/block_{i // 10}/dense_{i}" for i in range(MANY)]
     write_sample(logdir / "hostile" / "tensorboard", HOSTILE, name=HOSTILE[0])
     write_sample(logdir / "large" / "tensorboard", layers, name="large")
@@ -74,7 +101,7 @@ def _no_complaints(tab: Tab) -> Iterator[None]:
 
 
 def key(tab: Tab, canvas: str, *names: str) -> None:
-    canvases = tab.frame.get_by_role("img", name=canvas)
+    canvases = tab.frame.get_by_role("application", name=canvas)
     canvases.focus()
     for name in names:
         canvases.press(name)
@@ -130,6 +157,63 @@ def test_a_thousand_layers_answer_at_once(tab: Tab, what: str, script: str) -> N
     assert sorted(times)[1] <= INTERACTION_LIMIT_MS
 
 
+def timed_ms(tab: Tab, event: str, act: Callable[[], None], *, loads: bool = False) -> float:
+    """Do something with mouse or keyboard; return how long the tab took to show it."""
+    tab.run(WATCH, [event, loads])
+    act()
+    time = tab.run("() => window.timed")
+    assert isinstance(time, int | float)
+    return time
+
+
+@pytest.mark.parametrize("name", ["Timeline of a step", "Layers by device"])
+def test_a_thousand_layers_follow_the_mouse(tab: Tab, name: str) -> None:
+    tab.choose_run("large")
+    expect(tab.frame.locator(".headline")).to_have_text("stay single: large")
+    key(tab, name, "0", "+", "+", "+")
+    canvas, mouse = tab.frame.get_by_role("application", name=name), tab.page.mouse
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    before = canvas.evaluate("(canvas) => canvas.toDataURL()")
+    mouse.move(x, y)
+    mouse.down()
+    times = [
+        timed_ms(tab, "pointermove", lambda to=x - 40 * i: mouse.move(to, y)) for i in range(1, 5)
+    ][1:]  # Just-in-time compiled once.
+    mouse.up()
+    print(f"drag, {name}: {json.dumps(times)} ms")
+    assert canvas.evaluate("(canvas) => canvas.toDataURL()") != before
+    assert sorted(times)[1] <= INTERACTION_LIMIT_MS
+
+
+@pytest.mark.parametrize(
+    ("where", "there", "back", "loads"),
+    [
+        ("#run", "ArrowUp", "ArrowDown", True),
+        (".candidates input:checked", "ArrowDown", "ArrowUp", True),
+        ("canvas[aria-label='Timeline of a step']", "+", "-", False),
+        ("canvas[aria-label='Layers by device']", "+", "-", False),
+    ],
+)
+def test_keys_change_what_is_shown_at_once(
+    tab: Tab, where: str, there: str, back: str, loads: bool
+) -> None:
+    tab.choose_run("large")
+    expect(tab.frame.locator(".headline")).to_have_text("stay single: large")
+    tab.frame.get_by_label("single", exact=True).check()
+    tab.frame.locator(where).focus()
+    times: dict[str, list[float]] = {there: [], back: []}
+    for _ in range(4):
+        for name in times:
+            press = partial(tab.page.keyboard.press, name)
+            times[name].append(timed_ms(tab, "keydown", press, loads=loads))
+    print(f"{where}: {json.dumps(times)} ms")
+    for each in times.values():
+        assert sorted(each[1:])[1] <= INTERACTION_LIMIT_MS  # Just-in-time compiled once.
+
+
 def test_everything_is_reached_by_the_keyboard(tab: Tab) -> None:
     tab.choose_run("large")
     frame = tab.frame
@@ -153,7 +237,7 @@ def test_everything_is_reached_by_the_keyboard(tab: Tab) -> None:
     }
     frame.locator(".candidates input").first.focus()
     tab.page.keyboard.press("ArrowDown")
-    expect(frame.locator(".candidates .chosen")).to_contain_text("alternating")
+    expect(frame.locator(".candidates tr:has(:checked)")).to_contain_text("alternating")
     expect(frame.locator(".candidates input:checked")).to_be_focused()
     key(tab, "Timeline of a step", "0", "n", "n")
     expect(frame.locator(".told").first).to_have_text(re.compile("simulated, worker:0: .*MatMul"))
@@ -203,3 +287,58 @@ def test_a_running_analysis_is_followed_to_its_end(
     expect(headline).to_have_text("stay single: second", timeout=15_000)
     expect(live.frame.get_by_text("No forward tensor crosses")).to_be_visible()
     assert [text for text in live.complaints if "404" not in text] == []
+
+
+def test_what_cannot_be_loaded_is_said_and_asked_for_again(
+    open_tab: Callable[[Path], Tab], tmp_path: Path
+) -> None:
+    write_sample(tmp_path / "mine" / "tensorboard", [f"layer_{i}" for i in range(8)])
+    tab = open_tab(tmp_path)
+    notice, headline = tab.frame.locator(".failure[role=status]"), tab.frame.locator(".headline")
+    tab.page.route("**/details?*", lambda route: route.abort())
+    tab.open()
+    expect(notice).to_have_text("TensorBoard does not answer. What it told last stays.")
+    expect(tab.frame.get_by_text("Nothing of it was simulated or measured.").first).to_be_visible()
+    tab.page.unroute("**/details?*")
+    expect(tab.frame.get_by_text("arrows cross to another device")).to_be_visible(timeout=15_000)
+    expect(notice).to_be_hidden()
+
+    tab.page.route("**/runs?*", lambda route: route.abort())
+    expect(notice).to_be_visible(timeout=15_000)
+    expect(headline).to_have_text("stay single: stack")
+    tab.page.unroute("**/runs?*")
+    expect(notice).to_be_hidden(timeout=15_000)
+
+    (tmp_path / "mine").rename(tmp_path.with_name("elsewhere"))
+    expect(headline).to_have_text("There is no analysis in the log directory yet.", timeout=15_000)
+    expect(tab.frame.get_by_role("heading", name="Timeline")).to_be_hidden()
+    assert [text for text in tab.complaints if "ERR_FAILED" not in text] == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [700, 1_400])
+def test_the_page_never_scrolls_sideways(tab: Tab, width: int, dark: bool) -> None:
+    tab.choose_run("large")
+    tab.page.evaluate(f"document.body.classList.toggle('dark-mode', {str(dark).lower()})")
+    tab.picture(f"large-{width}-{'dark' if dark else 'light'}", width=width)
+    tab.page.evaluate("document.body.classList.remove('dark-mode')")
+    assert tab.run("() => document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        "static/../plugin.py",
+        "static/%2e%2e/plugin.py",
+        "static/..%2fplugin.py",
+        "overview?run=../outside",
+        "overview?run=link",
+        "details?run=large&candidate=../../../../../outside",
+        "details?run=large&candidate=%2e%2e/analysis",
+    ],
+)
+def test_nothing_beside_the_analyses_is_served(tab: Tab, route: str) -> None:
+    server = urlsplit(tab.address)
+    with contextlib.closing(http.client.HTTPConnection(server.netloc)) as connection:
+        connection.request("GET", f"/data/plugin/placement/{route}")
+        assert connection.getresponse().status == HTTPStatus.NOT_FOUND

@@ -32,10 +32,10 @@ function row(candidate, isChosen, choose) {
         pair(exposed(predicted), exposed(measured)),
         pair(formatTimes(candidate.predicted_speedup), speedup(candidate.measured_speedup)),
       ];
-  const label = el('label', { title: candidate.rationale }, radio, name);
+  const label = el('label', {}, radio, name);
   const head = el('th', { scope: 'row' }, label);
   if (failure && cells.length > 1) head.append(el('div', { class: tone }, failure));
-  return el('tr', { class: isChosen ? 'chosen' : null }, head, ...cells);
+  return el('tr', {}, head, ...cells);
 }
 
 const pair = (predicted, measured) =>

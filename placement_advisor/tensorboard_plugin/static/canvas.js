@@ -3,7 +3,8 @@ export class Canvas {
   constructor(label, draw) {
     this.element = document.createElement('canvas');
     this.element.tabIndex = 0;
-    this.element.setAttribute('role', 'img');
+    // Screen readers leave the keys of an application to it.
+    this.element.setAttribute('role', 'application');
     this.element.setAttribute('aria-label', label);
     this.context = this.element.getContext('2d', { alpha: false });
     this.height = 0;
@@ -26,11 +27,16 @@ export class Canvas {
     this.width = this.element.clientWidth;
     if (!this.width || !this.height) return;
     const ratio = window.devicePixelRatio;
-    this.element.style.height = `${this.height}px`;
-    this.element.width = Math.round(this.width * ratio);
-    this.element.height = Math.round(this.height * ratio);
+    this.resize(Math.round(this.width * ratio), Math.round(this.height * ratio));
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.draw(this.context, this.width, this.height);
+  }
+
+  /** Gives it a size in pixels of the screen; that makes its memory anew, so only if it is another. */
+  resize(width, height) {
+    if (this.element.width === width && this.element.height === height) return;
+    this.element.style.height = `${this.height}px`;
+    [this.element.width, this.element.height] = [width, height];
   }
 
   /** Calls back with the x and y of pointers: moved over it, dragged by, clicked at. */
@@ -38,6 +44,7 @@ export class Canvas {
     let last = null;
     let isDragged = false;
     this.element.addEventListener('pointerdown', (event) => {
+      if (event.button !== 0) return;
       last = event;
       isDragged = false;
       this.element.setPointerCapture(event.pointerId);
@@ -55,8 +62,12 @@ export class Canvas {
       }
     });
     this.element.addEventListener('pointerup', (event) => {
+      if (last !== null && !isDragged) click(event.offsetX, event.offsetY);
       last = null;
-      if (!isDragged) click(event.offsetX, event.offsetY);
+    });
+    // A finger that turns out to scroll the page.
+    this.element.addEventListener('pointercancel', () => {
+      last = null;
     });
   }
 

@@ -6,7 +6,7 @@ const MANY = 500;
 
 /** Returns who copies how much to whom, and the tensors that cross. */
 export function copyTables({ copies, tensors }, devices) {
-  return el('div', { class: 'copies' }, matrix(copies, devices), largest(tensors));
+  return el('div', { class: 'copies wide' }, matrix(copies, devices), largest(tensors));
 }
 
 function matrix({ simulated, measured }, devices) {
@@ -24,7 +24,7 @@ function matrix({ simulated, measured }, devices) {
     'Copies from row to column: number, bytes and time, predicted | measured',
     ['', ...places],
     places.map((source) => [
-      el('b', {}, source),
+      source,
       ...places.map((target) =>
         source === target
           ? ''

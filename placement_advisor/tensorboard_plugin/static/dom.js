@@ -12,13 +12,24 @@ export function el(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Returns a table whose first row is its head; cells are strings or elements. */
+/** Returns a table; the first cell of a row is its head. Cells are strings or elements. */
 export function table(caption, head, rows) {
   return el(
     'table',
     {},
     el('caption', {}, caption),
     el('thead', {}, el('tr', {}, ...head.map((cell) => el('th', { scope: 'col' }, cell)))),
-    el('tbody', {}, ...rows.map((row) => el('tr', {}, ...row.map((cell) => el('td', {}, cell))))),
+    el(
+      'tbody',
+      {},
+      ...rows.map(([first, ...others]) =>
+        el('tr', {}, el('th', { scope: 'row' }, first), ...others.map((cell) => el('td', {}, cell))),
+      ),
+    ),
   );
+}
+
+/** Returns a button; a sign on it wants words for what it does. */
+export function button(text, onclick, label = null) {
+  return el('button', { type: 'button', 'aria-label': label, title: label, onclick }, text);
 }

@@ -2,7 +2,7 @@ import { candidateTable } from './candidates.js';
 import { copyTables } from './copies.js';
 import { el } from './dom.js';
 import { findingList } from './findings.js';
-import { formatBytes } from './format.js';
+import { NOTHING_OF_IT, formatBytes } from './format.js';
 import { Layers } from './layers.js';
 import { followTheme } from './theme.js';
 import { Timeline } from './timeline.js';
@@ -10,8 +10,10 @@ import { Timeline } from './timeline.js';
 const RUNNING_MS = 2_000;
 const COMPLETE_MS = 5_000;
 
-const state = { runs: [], run: null, overview: null, chosen: null, details: null };
+// `shown` and `details` say of what version the overview and the candidate's details are there.
+const state = { runs: [], run: null, shown: null, overview: null, chosen: null, details: null };
 const parts = {};
+const kept = new Map();
 
 /** What TensorBoard calls once its frame for the tab is there. */
 export async function render() {
@@ -19,20 +21,24 @@ export async function render() {
   parts.timeline = new Timeline();
   parts.layers = new Layers();
   parts.select = el('select', { id: 'run', onchange: (event) => openRun(event.target.value) });
-  for (const name of ['verdict', 'candidates', 'copies', 'findings']) parts[name] = el('div');
-  document.body.append(
-    el(
-      'main',
-      {},
-      el('header', {}, el('label', { for: 'run' }, 'Analysis'), parts.select),
-      parts.verdict,
-      section('Candidates', parts.candidates),
-      section('Timeline', parts.timeline.element),
-      section('Layers', parts.layers.element),
-      section('Copies', parts.copies),
-      section('Findings', parts.findings),
-    ),
+  parts.notice = el('p', { class: 'failure', role: 'status' });
+  parts.headline = el('p', { class: 'headline', role: 'status' });
+  for (const name of ['verdict', 'copies', 'findings']) parts[name] = el('div');
+  parts.candidates = el('div', { class: 'wide' });
+  parts.rationale = el('p', { class: 'hint' });
+  parts.content = el(
+    'div',
+    { hidden: true },
+    parts.verdict,
+    section('Candidates', parts.candidates, parts.rationale),
+    section('Timeline', parts.timeline.element),
+    section('Layers', parts.layers.element),
+    section('Copies', parts.copies),
+    section('Findings', parts.findings),
   );
+  const header = el('header', {}, el('label', { for: 'run' }, 'Analysis'), parts.select);
+  document.documentElement.lang = 'en';
+  document.body.append(el('main', {}, header, parts.notice, parts.headline, parts.content));
   await styled;
   followTheme(() => {
     parts.timeline.canvas.redraw();
@@ -49,7 +55,8 @@ function style() {
   });
 }
 
-const section = (name, content) => el('section', { 'aria-label': name }, el('h2', {}, name), content);
+const section = (name, ...content) =>
+  el('section', { 'aria-label': name }, el('h2', {}, name), ...content);
 
 /** Shows what is new, and looks again after a while. */
 async function follow() {
@@ -63,15 +70,20 @@ async function follow() {
 async function refresh() {
   const runs = await load('runs');
   if (runs === null) return;
-  const before = state.run;
   state.runs = runs;
-  state.run = sameRun(before) ?? newest(runs);
+  state.run = sameRun(state.run) ?? newest(runs);
   showRuns();
-  if (state.run && (state.run.name !== before?.name || state.run.changed !== before?.changed)) {
-    await showRun();
-  } else if (!state.overview) {
-    parts.verdict.replaceChildren(el('p', {}, 'There is no analysis in the log directory yet.'));
-  }
+  if (!state.run) showNothing();
+  else if (version(state.run) !== state.shown) await showRun();
+  else await showDetails();
+}
+
+const version = (run) => `${run.name} ${run.changed}`;
+
+function showNothing() {
+  Object.assign(state, { shown: null, overview: null, chosen: null, details: null });
+  parts.content.hidden = true;
+  parts.headline.textContent = 'There is no analysis in the log directory yet.';
 }
 
 /** Returns the run that was shown, under the name that it has once it is complete. */
@@ -83,52 +95,63 @@ function sameRun(before) {
 const newest = (runs) =>
   runs.toSorted((one, other) => Number(BigInt(other.changed) - BigInt(one.changed)))[0] ?? null;
 
+/** Shows another run; if it cannot be loaded, the one before stays. */
 async function openRun(name) {
-  state.run = state.runs.find((run) => run.name === name);
-  state.chosen = null;
+  const { run, chosen } = state;
+  const opened = state.runs.find((each) => each.name === name);
+  Object.assign(state, { run: opened, chosen: null });
   await showRun();
+  if (state.run === opened && state.shown !== version(opened)) {
+    Object.assign(state, { run, chosen });
+    showRuns();
+  }
 }
 
 async function showRun() {
   const { run } = state;
-  const overview = await load('overview', { run: run.name });
+  const overview = await loadOnce(run, 'overview');
   if (overview === null || run.name !== state.run?.name) return;
-  state.overview = overview;
+  Object.assign(state, { overview, shown: version(run) });
   const { candidates, verdict } = overview;
   if (!candidates.some((each) => each.name === state.chosen)) {
     const shown = candidates.find((each) => each.name === verdict?.candidate) ?? candidates[0];
     state.chosen = shown?.name ?? null;
   }
+  parts.content.hidden = false;
   showVerdict();
-  parts.layers.showGraph(overview.graph);
+  if (parts.layers.takeGraph(overview.graph)) state.details = null;
   parts.findings.replaceChildren(
-    overview.verdict ? findingList(overview.findings) : el('p', {}, 'Not yet known.'),
+    verdict ? findingList(overview.findings) : el('p', {}, 'Not yet known.'),
   );
-  await showChosen();
+  showCandidates();
+  await showDetails();
 }
 
 async function choose(name) {
   state.chosen = name;
-  await showChosen();
+  await showDetails();
 }
 
-async function showChosen() {
+/** Shows the details of the chosen candidate, unless they are there. */
+async function showDetails() {
   const { run, overview, chosen } = state;
-  showCandidates();
   const candidate = overview.candidates.find((each) => each.name === chosen);
-  const version = run.running ? candidate?.details : run.changed;
-  const key = `${run.name} ${chosen} ${version}`;
+  parts.rationale.textContent = candidate ? `${chosen}: ${candidate.rationale}` : '';
+  // While it runs, the overview changes after every round, and details when there is more of them.
+  const known = run.running ? candidate?.details : run.changed;
+  const key = `${run.name} ${chosen} ${known}`;
   if (!candidate || key === state.details) return;
   const details = candidate.details
-    ? await load('details', { run: run.name, candidate: chosen })
+    ? await loadOnce(run, 'details', { candidate: chosen })
     : null;
   if (chosen !== state.chosen || run.name !== state.run?.name) return;
-  state.details = key;
+  // What could not be loaded is asked for again.
+  state.details = details || !candidate.details ? key : null;
   const shown = details ?? { layers: null, cuts: null, lanes: [], timelines: {} };
   parts.timeline.show(shown, overview.devices);
   parts.layers.showCandidate(shown, overview.devices, candidate.samples);
   parts.copies.replaceChildren(
-    details ? copyTables(details, overview.devices) : el('p', {}, candidate.rationale),
+    details ? copyTables(details, overview.devices) : el('p', {}, NOTHING_OF_IT),
   );
 }
 
@@ -146,8 +169,8 @@ function showVerdict() {
   const batch = model.batch_size === null ? '' : `, batch of ${model.batch_size}`;
   const facts = `${model.path}: ${model.name} (${model.mode}${batch}), ${model.ops} ops, ${formatBytes(model.parameter_bytes)} of parameters`;
   const list = (texts) => el('ul', {}, ...texts.map((text) => el('li', {}, text)));
+  parts.headline.textContent = verdict?.headline ?? `Running: ${doing}`;
   parts.verdict.replaceChildren(
-    el('p', { class: 'headline', role: 'status' }, verdict?.headline ?? `Running: ${doing}`),
     el('p', { class: 'hint' }, testbed ? `${facts}; ${testbed}` : facts),
     verdict ? list(verdict.reasons) : '',
     verdict?.others.length
@@ -168,8 +191,20 @@ function showCandidates() {
   if (hadFocus) parts.candidates.querySelector('input:checked')?.focus();
 }
 
-/** Returns what a route answers, null if there is nothing, or TensorBoard has been ended. */
+/**
+ * Returns what a route answers for a run. That of a complete one is kept: to compare is to go back
+ * and forth.
+ */
+async function loadOnce(run, route, query = {}) {
+  const key = `${version(run)} ${route} ${query.candidate}`;
+  const answer = kept.get(key) ?? (await load(route, { run: run.name, ...query }));
+  if (answer !== null && !run.running) kept.set(key, answer);
+  return answer;
+}
+
+/** Returns what a route answers; null if there is nothing, or TensorBoard does not answer. */
 async function load(route, query = {}) {
   const answer = await fetch(`./${route}?${new URLSearchParams(query)}`).catch(() => null);
-  return answer?.ok ? answer.json() : null;
+  parts.notice.textContent = answer ? '' : 'TensorBoard does not answer. What it told last stays.';
+  return answer?.ok ? answer.json().catch(() => null) : null;
 }

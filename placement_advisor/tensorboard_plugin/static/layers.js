@@ -1,24 +1,35 @@
-import { Canvas, fitted } from './canvas.js';
+import { fitted } from './canvas.js';
 import { el } from './dom.js';
-import { formatBytes, formatFlops } from './format.js';
+import { formatBytes, formatFlops, shortName } from './format.js';
+import { Panel } from './panel.js';
 import { color, deviceColor, deviceColorName } from './theme.js';
-import { button, shortName } from './timeline.js';
 
 const HEIGHT = 460;
 const MARGIN = 24;
 const READABLE = 60;
 const LARGEST = 120;
+const HEAD = 7;
 const HELP =
   'Drag or arrow keys to move, + − or Ctrl and wheel to zoom, 0 for all, ' +
   'n and p for the next and previous layer.';
 
 /** The layers of the forward pass in the colours of their devices, with what crosses between. */
-export class Layers {
+export class Layers extends Panel {
   constructor() {
-    this.canvas = new Canvas('Layers by device', (...where) => this.draw(...where));
-    this.canvas.height = HEIGHT;
-    this.legend = el('div', { class: 'legend' });
-    this.told = el('p', { class: 'told', 'aria-live': 'polite' });
+    const legend = el('div', { class: 'legend' });
+    const note = el('p', { class: 'hint' });
+    super('Layers by device', {
+      all: 'All layers',
+      help: HELP,
+      above: [legend, note],
+      keys: {
+        ArrowLeft: () => this.drag(80, 0),
+        ArrowRight: () => this.drag(-80, 0),
+        ArrowUp: () => this.drag(0, 80),
+        ArrowDown: () => this.drag(0, -80),
+      },
+    });
+    [this.legend, this.note] = [legend, note];
     this.search = el('input', {
       type: 'search',
       placeholder: 'Find a layer',
@@ -26,58 +37,29 @@ export class Layers {
       oninput: () => this.find(0),
       onkeydown: (event) => event.key === 'Enter' && this.find(1),
     });
-    this.note = el('p', { class: 'hint' });
-    this.element = el(
-      'div',
-      {},
-      el(
-        'div',
-        { class: 'tools' },
-        this.search,
-        button('+', 'Zoom in', () => this.zoom(0.6)),
-        button('−', 'Zoom out', () => this.zoom(1 / 0.6)),
-        button('0', 'Show all layers', () => this.whole()),
-        el('span', { class: 'hint' }, HELP),
-      ),
-      this.legend,
-      this.note,
-      this.canvas.element,
-      this.told,
-    );
+    this.tools.prepend(this.search);
+    this.canvas.height = HEIGHT;
     this.graph = { layers: [], flows: [], box: [1, 1] };
     this.deviceOf = [];
     this.cuts = new Map();
-    this.chosen = null;
+    // Scale and shift: chosen, null for all layers whatever the width, and as drawn last.
     this.view = null;
-    this.canvas.onPointer({
-      over: (x, y) => this.tell(this.layerAt(x, y)),
-      drag: (dx, dy) => this.move(dx, dy),
-      click: (x, y) => this.choose(this.layerAt(x, y)),
-    });
-    this.canvas.onZoom((factor, x, y) => this.zoom(factor, x, y));
-    this.canvas.onKey({
-      ArrowLeft: () => this.move(80, 0),
-      ArrowRight: () => this.move(-80, 0),
-      ArrowUp: () => this.move(0, 80),
-      ArrowDown: () => this.move(0, -80),
-      '+': () => this.zoom(0.6),
-      '=': () => this.zoom(0.6),
-      '-': () => this.zoom(1 / 0.6),
-      0: () => this.whole(),
-      n: () => this.chooseNext(1),
-      p: () => this.chooseNext(-1),
-    });
+    this.shown = { scale: 1, x: 0, y: 0 };
   }
 
-  /** Shows a graph; where layers stand does not depend on the candidate. */
-  showGraph(graph) {
-    if (JSON.stringify(graph) === JSON.stringify(this.graph)) return;
+  /**
+   * Takes a graph, whose layers stand where they do for any candidate; returns whether it is another.
+   * It is drawn with a candidate: drawn twice, a thousand layers take their time.
+   */
+  takeGraph(graph) {
+    if (JSON.stringify(graph) === JSON.stringify(this.graph)) return false;
     this.graph = graph;
     this.deviceOf = [];
     this.cuts = new Map();
     this.chosen = null;
-    this.element.hidden = !graph.layers.length;
-    this.whole();
+    this.view = null;
+    this.sayNothing(graph.layers.length ? null : 'Its ops belong to no layers.');
+    return true;
   }
 
   /** Colours it for a candidate; `samples` are given where the batch is split. */
@@ -93,13 +75,16 @@ export class Layers {
           : [],
       ),
     );
-    this.note.textContent = samples
-      ? `Every device has all layers, for ${samples.join(' + ')} samples.`
-      : this.cuts.size
-        ? `${this.cuts.size} of ${this.graph.flows.length} arrows cross to another device.`
-        : 'No forward tensor crosses to another device.';
+    this.note.textContent = this.noteOf(details, samples);
     this.tell(null);
     this.canvas.redraw();
+  }
+
+  noteOf(details, samples) {
+    if (samples) return `Every device has all layers, for ${samples.join(' + ')} samples.`;
+    if (!details.layers) return 'On which devices it has them is not known.';
+    if (!this.cuts.size) return 'No forward tensor crosses to another device.';
+    return `${this.cuts.size} of ${this.graph.flows.length} arrows cross to another device.`;
   }
 
   whole() {
@@ -107,12 +92,7 @@ export class Layers {
     this.canvas.redraw();
   }
 
-  /** Returns scale and shift; those that show all layers unless others were chosen. */
-  shownView() {
-    this.view ??= this.fit(this.canvas.width, this.canvas.height);
-    return this.view;
-  }
-
+  /** Returns the scale and shift that show all layers. */
   fit(width, height) {
     const [boxWidth, boxHeight] = this.graph.box;
     const xs = this.graph.layers.map((layer) => layer.at[0]);
@@ -132,7 +112,7 @@ export class Layers {
   }
 
   zoom(factor, x = this.canvas.width / 2, y = this.canvas.height / 2) {
-    const view = this.shownView();
+    const view = this.view ?? this.shown;
     const scale = Math.min(LARGEST * 2, Math.max(0.5, view.scale / factor));
     this.view = {
       scale,
@@ -142,29 +122,23 @@ export class Layers {
     this.canvas.redraw();
   }
 
-  move(dx, dy) {
-    const view = this.shownView();
-    view.x += dx;
-    view.y += dy;
+  drag(dx, dy) {
+    const { scale, x, y } = this.view ?? this.shown;
+    this.view = { scale, x: x + dx, y: y + dy };
     this.canvas.redraw();
   }
 
   point([x, y]) {
-    return [this.view.x + x * this.view.scale, this.view.y + y * this.view.scale];
+    return [this.shown.x + x * this.shown.scale, this.shown.y + y * this.shown.scale];
   }
 
-  layerAt(x, y) {
-    const [halfX, halfY] = this.graph.box.map((side) => (side * this.shownView().scale) / 2);
+  at(x, y) {
+    const [halfX, halfY] = this.graph.box.map((side) => (side * this.shown.scale) / 2);
     const found = this.graph.layers.findIndex((layer) => {
       const [cx, cy] = this.point(layer.at);
       return Math.abs(cx - x) <= halfX && Math.abs(cy - y) <= halfY;
     });
     return found < 0 ? null : found;
-  }
-
-  tell(number) {
-    const shown = number ?? this.chosen;
-    this.told.textContent = shown === null ? '' : this.words(shown);
   }
 
   words(number) {
@@ -180,12 +154,6 @@ export class Layers {
       }
     }
     return parts.filter(Boolean).join(' · ');
-  }
-
-  choose(number) {
-    this.chosen = number;
-    this.tell(number);
-    this.canvas.redraw();
   }
 
   chooseNext(by) {
@@ -210,7 +178,7 @@ export class Layers {
 
   /** Chooses a layer and moves it to the middle, large enough to read. */
   goTo(number) {
-    const scale = Math.max(this.shownView().scale, READABLE);
+    const scale = Math.max((this.view ?? this.shown).scale, READABLE);
     const [x, y] = this.graph.layers[number].at;
     this.view = {
       scale,
@@ -224,7 +192,7 @@ export class Layers {
     context.fillStyle = color('background');
     context.fillRect(0, 0, width, height);
     if (!this.graph.layers.length) return;
-    this.shownView();
+    this.shown = this.view ?? this.fit(width, height);
     context.textBaseline = 'middle';
     const colors = { line: color('flow'), cut: color('copy'), ink: color('ink') };
     this.graph.flows.forEach((flow, number) => {
@@ -234,7 +202,7 @@ export class Layers {
       this.drawFlow(context, this.graph.flows[number], colors.cut, 2.5);
     }
     this.drawBoxes(context, width, height);
-    if (this.view.scale >= READABLE * 0.6) this.drawCutBytes(context, colors);
+    if (this.shown.scale >= READABLE * 0.6) this.drawCutBytes(context, colors);
   }
 
   drawFlow(context, flow, style, thickness) {
@@ -243,10 +211,30 @@ export class Layers {
     context.beginPath();
     for (const stop of flow.route) context.lineTo(...this.point(stop));
     context.stroke();
+    if (this.shown.scale >= READABLE * 0.6) this.drawHead(context, flow, style);
+  }
+
+  /** Draws the head of an arrow where it comes to the box that it leads to. */
+  drawHead(context, flow, style) {
+    const [[fromX, fromY], [toX, toY]] = flow.route.slice(-2).map((stop) => this.point(stop));
+    const [dx, dy] = [fromX - toX, fromY - toY];
+    const [halfX, halfY] = this.graph.box.map((side) => (side * this.shown.scale) / 2);
+    const share = Math.min(halfX / Math.abs(dx), halfY / Math.abs(dy));
+    if (share >= 1) return;
+    context.save();
+    context.translate(toX + dx * share, toY + dy * share);
+    context.rotate(Math.atan2(dy, dx));
+    context.fillStyle = style;
+    context.beginPath();
+    context.moveTo(0, 0);
+    context.lineTo(HEAD, HEAD / 2);
+    context.lineTo(HEAD, -HEAD / 2);
+    context.fill();
+    context.restore();
   }
 
   drawBoxes(context, width, height) {
-    const [boxWidth, boxHeight] = this.graph.box.map((side) => side * this.view.scale);
+    const [boxWidth, boxHeight] = this.graph.box.map((side) => side * this.shown.scale);
     const fills = (this.devices ?? []).map((_, number) => deviceColor(number));
     const noDevice = deviceColor(null);
     const hasNames = boxWidth > 40;

@@ -1,60 +1,42 @@
-import { Canvas, fitted } from './canvas.js';
-import { el } from './dom.js';
-import { formatNs } from './format.js';
+import { fitted } from './canvas.js';
+import { NOTHING_OF_IT, formatNs, shortName } from './format.js';
+import { Panel } from './panel.js';
 import { color, deviceColor } from './theme.js';
 
 const LANE = 24;
 const HEAD = 26;
 const AXIS = 26;
 const LABELS = 170;
+const LABELS_SHARE = 0.3;
+const NAMED = 36;
 const NARROWEST_NS = 100;
 const HELP =
   'Drag or ← → to move, + − or Ctrl and wheel to zoom, 0 for the whole step, ' +
   '↑ ↓ for the lane, n and p for the next and previous bar.';
 
 /** One step over time: a lane per device and link, simulated above measured. */
-export class Timeline {
+export class Timeline extends Panel {
   constructor() {
-    this.canvas = new Canvas('Timeline of a step', (...where) => this.draw(...where));
-    this.told = el('p', { class: 'told', 'aria-live': 'polite' });
-    this.element = el(
-      'div',
-      {},
-      el(
-        'div',
-        { class: 'tools' },
-        button('+', 'Zoom in', () => this.zoom(0.5)),
-        button('−', 'Zoom out', () => this.zoom(2)),
-        button('0', 'Show the whole step', () => this.whole()),
-        el('span', { class: 'hint' }, HELP),
-      ),
-      this.canvas.element,
-      this.told,
-    );
+    super('Timeline of a step', {
+      all: 'Whole step',
+      help: HELP,
+      keys: {
+        ArrowLeft: () => this.move((this.from - this.to) / 5),
+        ArrowRight: () => this.move((this.to - this.from) / 5),
+        ArrowUp: () => this.chooseLane(-1),
+        ArrowDown: () => this.chooseLane(1),
+      },
+    });
     this.rows = [];
-    this.chosen = null;
-    this.canvas.onPointer({
-      over: (x, y) => this.tell(this.barAt(x, y)),
-      drag: (dx) => this.move((-dx / this.room) * (this.to - this.from)),
-      click: (x, y) => this.choose(this.barAt(x, y)),
-    });
-    this.canvas.onZoom((factor, x) => this.zoom(factor, (x - LABELS) / this.room));
-    this.canvas.onKey({
-      ArrowLeft: () => this.move((this.from - this.to) / 5),
-      ArrowRight: () => this.move((this.to - this.from) / 5),
-      ArrowUp: () => this.chooseLane(-1),
-      ArrowDown: () => this.chooseLane(1),
-      '+': () => this.zoom(0.5),
-      '=': () => this.zoom(0.5),
-      '-': () => this.zoom(2),
-      0: () => this.whole(),
-      n: () => this.chooseNext(1),
-      p: () => this.chooseNext(-1),
-    });
+  }
+
+  /** Where the bars begin: what is left of it has the names of lanes. */
+  get left() {
+    return Math.min(LABELS, Math.round(this.canvas.width * LABELS_SHARE));
   }
 
   get room() {
-    return Math.max(1, this.canvas.width - LABELS - 8);
+    return Math.max(1, this.canvas.width - this.left - 8);
   }
 
   show(details, devices) {
@@ -85,8 +67,8 @@ export class Timeline {
       this.end = Math.max(this.end, timeline.step_ns ?? 0);
     }
     this.canvas.height = top ? top + AXIS : 0;
-    this.element.hidden = !top;
-    this.told.textContent = '';
+    this.sayNothing(top ? null : NOTHING_OF_IT);
+    this.tell(null);
     this.whole();
   }
 
@@ -95,7 +77,8 @@ export class Timeline {
     this.canvas.redraw();
   }
 
-  zoom(factor, at = 0.5) {
+  zoom(factor, x = this.left + this.room / 2) {
+    const at = (x - this.left) / this.room;
     const whole = this.end * 1.01;
     const span = this.to - this.from;
     const width = Math.min(whole, Math.max(NARROWEST_NS, span * factor));
@@ -105,6 +88,10 @@ export class Timeline {
     this.canvas.redraw();
   }
 
+  drag(dx) {
+    this.move((-dx / this.room) * (this.to - this.from));
+  }
+
   move(by) {
     const shift = Math.min(Math.max(by, -this.from), this.end * 1.01 - this.to);
     this.from += shift;
@@ -112,24 +99,19 @@ export class Timeline {
     this.canvas.redraw();
   }
 
-  barAt(x, y) {
+  at(x, y) {
     const row = this.rows.find((each) => each.bars && y >= each.top && y < each.top + LANE);
-    if (!row || x < LABELS) return null;
+    if (!row || x < this.left) return null;
     const pixel = (this.to - this.from) / this.room;
-    const at = this.from + (x - LABELS) * pixel;
-    const bar = row.bars.find((each) => each.start - pixel <= at && at <= each.end + pixel);
+    const at = this.from + (x - this.left) * pixel;
+    // Of bars one over the other, the one on top.
+    const bar = row.bars.findLast((each) => each.start - pixel <= at && at <= each.end + pixel);
     return bar ? { row, bar } : null;
   }
 
-  tell(found) {
-    const shown = found ?? this.chosen;
-    this.told.textContent = shown ? words(shown) : '';
-  }
-
-  choose(found) {
-    this.chosen = found;
-    this.tell(found);
-    this.canvas.redraw();
+  words({ row, bar }) {
+    const time = `${formatNs(bar.end - bar.start)} from ${formatNs(bar.start)}`;
+    return `${row.which}, ${row.name}: ${row.names[bar.name]}, ${time}`;
   }
 
   chooseLane(by) {
@@ -166,14 +148,14 @@ export class Timeline {
         context.fillStyle = color('ink');
         context.fillText(row.heading, 8, row.top + HEAD / 2 + 2);
       } else {
-        this.drawLane(context, row, width);
+        this.drawLane(context, row);
       }
     }
     this.drawStepEnds(context);
   }
 
   x(time) {
-    return LABELS + ((time - this.from) / (this.to - this.from)) * this.room;
+    return this.left + ((time - this.from) / (this.to - this.from)) * this.room;
   }
 
   drawAxis(context, height) {
@@ -189,38 +171,43 @@ export class Timeline {
     }
   }
 
-  drawLane(context, row, width) {
+  drawLane(context, row) {
     context.fillStyle = color('band');
-    context.fillRect(LABELS, row.top + 2, width - LABELS - 8, LANE - 4);
+    context.fillRect(this.left, row.top + 2, this.room, LANE - 4);
     context.fillStyle = color('ink');
-    context.fillText(fitted(context, row.name, LABELS - 24), 16, row.top + LANE / 2);
+    context.fillText(fitted(context, row.name, this.left - 24), 16, row.top + LANE / 2);
     const fill = row.isCopy ? color('copy') : deviceColor(row.device < 0 ? null : row.device);
     const text = row.isCopy ? color('on-copy') : color('on-device');
     context.save();
     context.beginPath();
-    context.rect(LABELS, row.top, this.room, LANE);
+    context.rect(this.left, row.top, this.room, LANE);
     context.clip();
     // What no pixel can show apart is drawn once.
     let drawnTo = -Infinity;
+    const named = [];
+    context.fillStyle = fill;
     for (const bar of row.bars) {
       if (bar.end < this.from || bar.start > this.to) continue;
       const left = this.x(bar.start);
       const right = Math.max(this.x(bar.end), left + 1);
       if (right <= drawnTo) continue;
       drawnTo = right;
-      context.fillStyle = fill;
       context.fillRect(left, row.top + 3, right - left, LANE - 6);
       if (right - left > 4) {
         context.fillStyle = color('background');
         context.fillRect(left, row.top + 3, 0.6, LANE - 6);
+        context.fillStyle = fill;
       }
-      if (right - left > 36) {
-        context.fillStyle = text;
-        const inside = Math.max(left, LABELS);
-        const name = shortName(row.names[bar.name]);
-        context.fillText(fitted(context, name, right - inside - 8), inside + 4, row.top + LANE / 2);
-      }
+      if (right - left > NAMED) named.push({ bar, left: Math.max(left, this.left), right });
     }
+    context.fillStyle = text;
+    named.forEach(({ bar, left, right }, number) => {
+      // Bars may lie one over the other: a name ends where that of the next one begins.
+      const room = Math.min(right, named[number + 1]?.left ?? Infinity) - left;
+      if (room <= NAMED) return;
+      const name = fitted(context, shortName(row.names[bar.name]), room - 8);
+      context.fillText(name, left + 4, row.top + LANE / 2);
+    });
     if (this.chosen?.row === row) this.drawChosen(context, row);
     context.restore();
   }
@@ -246,17 +233,4 @@ export class Timeline {
     }
     context.setLineDash([]);
   }
-}
-
-/** Returns the last part of a path. */
-export const shortName = (name) => name.slice(name.lastIndexOf('/') + 1);
-
-function words({ row, bar }) {
-  const from = formatNs(bar.start);
-  return `${row.which}, ${row.name}: ${row.names[bar.name]}, ${formatNs(bar.end - bar.start)} from ${from}`;
-}
-
-/** Returns a button with a sign, and in words what it does. */
-export function button(text, label, onclick) {
-  return el('button', { type: 'button', 'aria-label': label, title: label, onclick }, text);
 }
