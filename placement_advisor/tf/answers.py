@@ -26,9 +26,10 @@ class Traced:
 
     ``members`` names the ops that run within each loop or conditional of the graph.
     ``requested_device_of`` has the device that `tf.device` scopes ask for, as ``GPU:1``, for the
-    ops within such scopes: the user's own, and those of Keras around lookups of texts. ``line_of``
-    has the innermost line of the user's code that made an op, where there is one. ``created`` has
-    the place of each variable among all that were created, in order, where that was seen.
+    ops within such scopes (the user's own, and those of Keras around lookups of texts) and for the
+    variables that were created within them. ``line_of`` has the innermost line of the user's code
+    that made an op, where there is one. ``created`` has the place of each variable among all that
+    were created, in order, where that was seen.
     """
 
     graph: OpGraph

@@ -28,7 +28,7 @@ from placement_advisor.tf.loader import load
 from placement_advisor.tf.model_file import describe, hint_for
 from placement_advisor.tf.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
 from placement_advisor.tf.oprows import composites_of, op_graph
-from placement_advisor.tf.user_requests import requested_devices, source_lines
+from placement_advisor.tf.user_requests import requested_devices, short_device, source_lines
 from placement_advisor.tf.variable_log import VariableLog
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         except ModelError as error:
             raise ModelError(f"{path}: {workload.name}: {error.message}", hint=error.hint) from None
     own = {op.name for op in step.graph.ops}
+    handles = {name: held.handle for name, held in step.flat.state.variables.items()}
     return Traced(
         graph=step.graph,
         members=step.members(),
@@ -137,9 +138,10 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         chosen=workload.chosen + (", summaries left out" if step.flat.summaries else ""),
         batch_size=workload.batch_size,
         tensorflow_version=tf.__version__,
-        requested_device_of=requested_devices(step.flat.ops),
+        requested_device_of=requested_devices(step.flat.ops)
+        | {name: short_device(device) for name, device in _log.devices(handles).items()},
         line_of=source_lines(step.function.graph, own, Path(path)),
-        created=_log.places({n: held.handle for n, held in step.flat.state.variables.items()}),
+        created=_log.places(handles),
     )
 
 

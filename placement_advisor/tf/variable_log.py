@@ -1,4 +1,8 @@
-"""Which variables a program created, in order: how those of two runs of it find each other."""
+"""Which variables a program created, in order, and on which devices it asked for them.
+
+By their order those of two runs of a program find each other. Left out: devices that a graph of
+TensorFlow 1 asks for, which its ops have.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,7 +22,7 @@ class VariableLog:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._created: list[weakref.ref[Any]] = []
+        self._created: list[tuple[weakref.ref[Any], str]] = []
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -25,7 +30,8 @@ class VariableLog:
 
         def create(next_creator: Any, **arguments: Any) -> Any:
             variable = next_creator(**arguments)
-            self._created.append(weakref.ref(variable))
+            device = context.context().device_name or "" if tf.executing_eagerly() else ""
+            self._created.append((weakref.ref(variable), device))
             return variable
 
         with tf.variable_creator_scope(create):
@@ -33,13 +39,23 @@ class VariableLog:
 
     def places(self, handles: Mapping[str, Any]) -> dict[str, int]:
         """Return the place in the order of each variable that was recorded, by its handle."""
-        names = {id(handle): name for name, handle in handles.items()}
-        return {
-            names[id(variable.handle)]: place
-            for place, variable in enumerate(self.variables())
-            if variable is not None and id(getattr(variable, "handle", None)) in names
-        }
+        return {name: place for place, name, _ in self._named(handles)}
+
+    def devices(self, handles: Mapping[str, Any]) -> dict[str, str]:
+        """Return the device that was asked for where each variable was created, by its handle.
+
+        In TensorFlow's spelling; those that were created outside of all scopes lack.
+        """
+        return {name: device for _, name, device in self._named(handles) if device}
 
     def variables(self) -> list[Any | None]:
         """Return them in order, None for those that are gone."""
-        return [reference() for reference in self._created]
+        return [reference() for reference, _ in self._created]
+
+    def _named(self, handles: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:
+        """Yield place, name and device of those with a handle among these."""
+        names = {id(handle): name for name, handle in handles.items()}
+        for place, (reference, device) in enumerate(self._created):
+            name = names.get(id(getattr(reference(), "handle", None)))
+            if name is not None:
+                yield place, name, device

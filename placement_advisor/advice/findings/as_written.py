@@ -1,12 +1,13 @@
 """The placement that the user's own `tf.device` scopes make.
 
 Model: TensorFlow's. What no scope names runs on the default device, the backward pass too; an op
-that takes a variable runs where the variable stands, which is with the layer that reads it first.
+that takes a variable runs where the variable stands: where it was created, on the default device
+outside of all scopes. An optimizer's slots stand with their variable.
 The n-th device named is the n-th of the cluster, the default device the first of them. Devices of
 another kind than the default one are hosts of GPUs: what asks for one counts with the first device,
 whose host takes the ops that it cannot run. (Keras asks for the CPU for its lookups of texts.)
 
-Left out: the process that a scope names; where eager code has created a variable.
+Left out: the process that a scope names.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.devices import Cluster
     from placement_advisor.graph import OpGraph
+    from placement_advisor.membership import Membership
 
 FAMILY = "as-written"
 _NUMBERS = re.compile(r"(\d+)")
@@ -40,13 +42,15 @@ def kind_of_device(device: str) -> str:
     return device.rpartition("/")[2].partition(":")[0]
 
 
-def layer_devices(graph: OpGraph, requested_device_of: Mapping[str, str]) -> dict[str, str]:
+def layer_devices(
+    graph: OpGraph, requested_device_of: Mapping[str, str], member: Membership | None = None
+) -> dict[str, str]:
     """Return the device that most forward ops of each layer ask for; layers that ask for none lack.
 
     Ties go to the device whose op stands first.
     """
     votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for op, layer in membership(graph).layer_of.items():
+    for op, layer in (member or membership(graph)).layer_of.items():
         if op in requested_device_of:
             votes[layer][requested_device_of[op]] += 1
     return {layer: count.most_common(1)[0][0] for layer, count in votes.items()}
@@ -63,11 +67,13 @@ def as_written(
 
     With ``backward_follows`` gradients run beside the forward ops that they serve.
     """
-    by_layer = layer_devices(graph, requested_device_of)
+    member = membership(graph)
+    by_layer = layer_devices(graph, requested_device_of, member)
     default = default_device(requested_device_of)
     kind = kind_of_device(default)
     others = sorted(
-        {asked for asked in by_layer.values() if kind_of_device(asked) == kind} - {default},
+        {asked for asked in requested_device_of.values() if kind_of_device(asked) == kind}
+        - {default},
         key=_by_number,
     )
     names = cluster.device_names()
@@ -77,8 +83,14 @@ def as_written(
     device_of = place_by_layer(
         graph,
         {layer: device.get(asked, names[0]) for layer, asked in by_layer.items()},
-        {},
+        {
+            op.name: device.get(requested_device_of.get(op.name, default), names[0])
+            for op in graph.ops
+            if op.role is Role.VARIABLE
+            and (op.name in member.readers or op.name not in requested_device_of)
+        },
         names[0],
+        member=member,
     )
     for op in placed_ops(graph):
         if op.variable is not None:

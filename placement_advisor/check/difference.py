@@ -1,0 +1,203 @@
+"""What differs between two records of a step, name by name, with names that changed found again.
+
+Layers are taken for the same if they have the same name and are made of the same ops; else if they
+are made of the same ops, under whatever name; else by name. Among layers that are alike, those on
+the same devices belong together: identical layers that trade places are no difference here (what
+crosses for it is). Devices that are alike may trade places as a whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from placement_advisor.check.record import Cut, LayerRecord, Part, Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A part of a layer of which most ops run elsewhere; what strays costs copies, or nothing."""
+
+    layer: str
+    part: Part
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """A layer whose ops take longer, or less long: in µs of a step."""
+
+    layer: str
+    before_us: int
+    after_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What differs. ``before`` is the older record with its devices named as in the newer one.
+
+    ``renamed`` has the new name of layers by their old one. Cuts that only changed the name of
+    their tensor are in neither list. ``growths`` begin with the largest.
+    """
+
+    before: Record
+    after: Record
+    renamed: Mapping[str, str]
+    gone: tuple[str, ...]
+    new: tuple[str, ...]
+    moves: tuple[Move, ...]
+    growths: tuple[Growth, ...]
+    cuts_added: tuple[Cut, ...]
+    cuts_removed: tuple[Cut, ...]
+    on_host_added: tuple[tuple[str, str], ...]
+
+
+def difference(before: Record, after: Record, alike: Iterable[Sequence[str]]) -> Difference:
+    """Compare two records; ``alike`` are groups of devices that may trade places."""
+    pairs = _pairs(before.layers, after.layers)
+    before = _with_devices(before, _traded(before, after, pairs, alike))
+    pairs = _pairs(before.layers, after.layers)
+    matched_after = {new for _, new in pairs}
+    growths = [
+        Growth(
+            layer=new,
+            before_us=before.layers[old].busy_us if old is not None else 0,
+            after_us=after.layers[new].busy_us,
+        )
+        for old, new in [*pairs, *((None, new) for new in after.layers if new not in matched_after)]
+    ]
+    return Difference(
+        before=before,
+        after=after,
+        renamed={old: new for old, new in pairs if old != new},
+        gone=tuple(name for name in before.layers if name not in dict(pairs)),
+        new=tuple(name for name in after.layers if name not in matched_after),
+        moves=tuple(_moves(before, after, pairs)),
+        growths=tuple(
+            sorted(
+                (growth for growth in growths if growth.after_us != growth.before_us),
+                key=lambda growth: (growth.before_us - growth.after_us, growth.layer),
+            )
+        ),
+        cuts_added=_without(after.cuts, before.cuts),
+        cuts_removed=_without(before.cuts, after.cuts),
+        on_host_added=_on_host_added(before, after),
+    )
+
+
+def _pairs(
+    before: Mapping[str, LayerRecord], after: Mapping[str, LayerRecord]
+) -> list[tuple[str, str]]:
+    """Return which layer is which."""
+    pairs: list[tuple[str, str]] = []
+    left, right = dict(before), dict(after)
+    for alike in _WAYS_TO_MATCH:
+        there: defaultdict[Hashable, list[str]] = defaultdict(list)
+        for name, layer in right.items():
+            there[alike(name, layer)].append(name)
+        for name, layer in list(left.items()):
+            if found := there[alike(name, layer)]:
+                pairs.append((name, found.pop(0)))
+                del left[name], right[pairs[-1][1]]
+    return pairs
+
+
+def _devices(layer: LayerRecord) -> Hashable:
+    return tuple(sorted(layer.devices.items()))
+
+
+_WAYS_TO_MATCH: tuple[Callable[[str, LayerRecord], Hashable], ...] = (
+    lambda name, layer: (name, layer.fingerprint, _devices(layer)),
+    lambda _, layer: (layer.fingerprint, _devices(layer)),
+    lambda name, layer: (name, layer.fingerprint),
+    lambda _, layer: layer.fingerprint,
+    lambda name, _: name,
+)
+
+
+def _traded(
+    before: Record, after: Record, pairs: Iterable[tuple[str, str]], alike: Iterable[Sequence[str]]
+) -> dict[str, str]:
+    """Return the new device for each old one that traded places with another."""
+    votes: Counter[tuple[str, str]] = Counter()
+    for old, new in pairs:
+        ours, theirs = before.layers[old].devices, after.layers[new].devices
+        for part in ours.keys() & theirs.keys():
+            votes[ours[part][0], theirs[part][0]] += 1
+    traded: dict[str, str] = {}
+    for group in alike:
+        # Most votes first; what has none stays, if it can.
+        for old, new in sorted(
+            product(group, group), key=lambda pair: (-votes[pair], pair[0] != pair[1], pair)
+        ):
+            if old not in traded and new not in traded.values():
+                traded[old] = new
+    return traded
+
+
+def _with_devices(record: Record, called: Mapping[str, str]) -> Record:
+    def name(device: str) -> str:
+        return called.get(device, device)
+
+    return replace(
+        record,
+        layers={
+            key: replace(
+                layer,
+                devices={part: tuple(map(name, found)) for part, found in layer.devices.items()},
+            )
+            for key, layer in record.layers.items()
+        },
+        cuts=tuple(
+            replace(cut, source=name(cut.source), target=name(cut.target)) for cut in record.cuts
+        ),
+        memory_bytes={name(device): held for device, held in record.memory_bytes.items()},
+    )
+
+
+def _moves(before: Record, after: Record, pairs: Iterable[tuple[str, str]]) -> Iterator[Move]:
+    for old, new in pairs:
+        ours, theirs = before.layers[old].devices, after.layers[new].devices
+        for part in ours.keys() & theirs.keys():
+            if ours[part][0] != theirs[part][0]:
+                yield Move(layer=new, part=part, before=ours[part], after=theirs[part])
+
+
+def _without(cuts: Iterable[Cut], others: Iterable[Cut]) -> tuple[Cut, ...]:
+    """Return the cuts that are not among the others: by name, else by where they go and size."""
+    theirs = Counter(others)
+    left = []
+    for cut in cuts:
+        if theirs[cut]:
+            theirs[cut] -= 1
+        else:
+            left.append(cut)
+    unnamed = Counter({_nameless(cut): 0 for cut in left})
+    for cut, count in theirs.items():
+        unnamed[_nameless(cut)] += count
+    added = []
+    for cut in left:
+        if unnamed[_nameless(cut)]:
+            unnamed[_nameless(cut)] -= 1
+        else:
+            added.append(cut)
+    return tuple(added)
+
+
+def _nameless(cut: Cut) -> Hashable:
+    return cut.source, cut.target, cut.size_bytes
+
+
+def _on_host_added(before: Record, after: Record) -> tuple[tuple[str, str], ...]:
+    """Return layers and kinds of ops that were not on the host before, whatever their names."""
+    known = {(layer, kind) for layer, kinds in before.on_host.items() for kind in kinds}
+    counts = Counter(kind for _, kind in known)
+    found = {(layer, kind) for layer, kinds in after.on_host.items() for kind in kinds}
+    more = Counter(kind for _, kind in found) - counts
+    return tuple(sorted(pair for pair in found - known if more[pair[1]]))

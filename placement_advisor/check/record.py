@@ -1,0 +1,236 @@
+"""What a check knows of a placed step: facts that can be read in a diff, without a run.
+
+All of it is simulated. Layers and tensors go by their names; `fingerprint`s tell whether a graph,
+or a placed graph, is the same but for names and order.
+
+Left out: control signals, which carry nothing; where constants stand, which are copied; tensors
+beyond the largest that cross, of which there are only numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from placement_advisor.compare import WORTHWHILE_RATIO
+from placement_advisor.op import CONTROL_PORT, Role
+from placement_advisor.placement import NO_LAYER, placed_ops
+from placement_advisor.structure.fingerprint import fingerprint, layer_fingerprints
+from placement_advisor.work.bookkeeping import VARIABLE_READ_KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.devices import Cluster
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.placement import Placement
+    from placement_advisor.simulator.peak import PeakMemory
+    from placement_advisor.simulator.schedule import Schedule, Transfer
+    from placement_advisor.simulator.sensitivity import PredictedRatio
+
+# A split of every op crosses thousands of times; nobody reads so many lines.
+MAX_CUTS = 100
+_DIGITS = 3
+_NS_PER_US = 1_000
+
+
+class Part(StrEnum):
+    """Which ops of a layer; variables come with the ops that update them."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    VARIABLES = "variables"
+
+
+_PART_OF = {
+    Role.FORWARD: Part.FORWARD,
+    Role.BACKWARD: Part.BACKWARD,
+    Role.VARIABLE: Part.VARIABLES,
+    Role.UPDATE: Part.VARIABLES,
+}
+
+
+class Standing(StrEnum):
+    """How the placement compares with one device alone, as predicted."""
+
+    SPLIT = "split"
+    SINGLE = "single"
+    CANNOT_TELL = "cannot-tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerRecord:
+    """Where the ops of a layer run, what it is made of, and what its ops take in a step.
+
+    ``devices`` has those of each part that there is, those that hold most of its ops first.
+    """
+
+    devices: Mapping[Part, tuple[str, ...]]
+    fingerprint: str
+    busy_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A tensor that crosses; ``size_bytes`` is None where nobody knows."""
+
+    tensor: str
+    source: str
+    target: str
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """What predicted times depend on beside the model; ``devices`` is a hash of all figures."""
+
+    hardware: str
+    devices: str
+    tensorflow: str
+    advisor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A step under a placement. Times and memory are rounded to three digits, bytes across exact.
+
+    ``placement`` is what is configured: a family, or a file. ``placed`` is the fingerprint of the
+    graph with its devices. ``on_host`` has the kinds of ops that were placed on a GPU and have no
+    kernel there, by layer. ``cuts`` are the largest; ``copies`` and ``bytes_across`` are of all.
+    ``memory_bytes`` is the peak of each device, by what it is held for.
+    """
+
+    versions: Versions
+    placement: str
+    graph: str
+    placed: str
+    layers: Mapping[str, LayerRecord]
+    on_host: Mapping[str, tuple[str, ...]]
+    cuts: tuple[Cut, ...]
+    copies: int
+    bytes_across: int
+    step_us: int
+    single_step_us: int
+    memory_bytes: Mapping[str, Mapping[str, int]]
+    standing: Standing
+
+    def peak_bytes(self, device: str) -> int:
+        """Return the peak of a device."""
+        return sum(self.memory_bytes.get(device, {}).values())
+
+
+def record(
+    graph: OpGraph,
+    placement: Placement,
+    schedule: Schedule,
+    single_step_ns: int,
+    ratio: PredictedRatio | None,
+    *,
+    versions: Versions,
+    configured: str,
+) -> Record:
+    """Return the record of a simulated step.
+
+    ``ratio`` is that of its time to the single device's, None where it is the single device.
+    """
+    cuts = _cuts(graph, schedule)
+    return Record(
+        versions=versions,
+        placement=configured,
+        graph=fingerprint(graph),
+        placed=fingerprint(graph, placement.device_of),
+        layers=_layers(graph, placement, schedule),
+        on_host=_on_host(graph, placement, schedule),
+        cuts=tuple(cuts[:MAX_CUTS]),
+        copies=len(cuts),
+        bytes_across=sum(cut.size_bytes or 0 for cut in cuts),
+        step_us=_rounded(schedule.step_ns / _NS_PER_US),
+        single_step_us=_rounded(single_step_ns / _NS_PER_US),
+        memory_bytes={device: _held(peak) for device, peak in sorted(schedule.peak_memory.items())},
+        standing=_standing(ratio),
+    )
+
+
+def devices_fingerprint(cluster: Cluster) -> str:
+    """Return a hash of all figures of devices and links."""
+    return blake2b(repr(cluster).encode(), digest_size=4).hexdigest()
+
+
+def tensor_name(graph: OpGraph, copy: Transfer) -> str:
+    """Return what crosses as people call it: a variable that was read goes by its own name."""
+    producer = graph.op(copy.producer)
+    if producer.variable is not None and producer.kind in VARIABLE_READ_KINDS:
+        return producer.variable
+    return copy.tensor
+
+
+def _standing(ratio: PredictedRatio | None) -> Standing:
+    if ratio is None or ratio.low > WORTHWHILE_RATIO:
+        return Standing.SINGLE
+    return Standing.SPLIT if ratio.high < WORTHWHILE_RATIO else Standing.CANNOT_TELL
+
+
+def _layers(graph: OpGraph, placement: Placement, schedule: Schedule) -> dict[str, LayerRecord]:
+    votes: defaultdict[str, defaultdict[Part, Counter[str]]] = defaultdict(
+        lambda: defaultdict(Counter)
+    )
+    for op in placed_ops(graph):
+        if op.role in _PART_OF:
+            device = placement.device_of[op.name]
+            votes[op.layer or NO_LAYER][_PART_OF[op.role]][device] += 1
+    busy_ns: Counter[str] = Counter()
+    for run in schedule.runs:
+        busy_ns[graph.op(run.op).layer or NO_LAYER] += run.end_ns - run.start_ns
+    made_of = layer_fingerprints(graph)
+    return {
+        layer: LayerRecord(
+            devices={part: _most_first(votes[layer][part]) for part in Part if votes[layer][part]},
+            fingerprint=made_of[layer or None],
+            busy_us=_rounded(busy_ns[layer] / _NS_PER_US),
+        )
+        for layer in sorted(votes)
+    }
+
+
+def _most_first(count: Counter[str]) -> tuple[str, ...]:
+    return tuple(sorted(count, key=lambda device: (-count[device], device)))
+
+
+def _on_host(
+    graph: OpGraph, placement: Placement, schedule: Schedule
+) -> dict[str, tuple[str, ...]]:
+    kinds: defaultdict[str, set[str]] = defaultdict(set)
+    for run in schedule.runs:
+        op = graph.op(run.op)
+        if op.role in _PART_OF and run.device != placement.device_of[run.op]:
+            kinds[op.layer or NO_LAYER].add(op.kind)
+    return {layer: tuple(sorted(found)) for layer, found in sorted(kinds.items())}
+
+
+def _cuts(graph: OpGraph, schedule: Schedule) -> list[Cut]:
+    """Return the tensors that cross, the largest first."""
+    cuts = [
+        Cut(
+            tensor=tensor_name(graph, copy),
+            source=copy.source,
+            target=copy.target,
+            size_bytes=graph.op(copy.producer).output_bytes[copy.port],
+        )
+        for copy in schedule.transfers
+        if copy.port != CONTROL_PORT
+    ]
+    return sorted(cuts, key=lambda c: (-(c.size_bytes or 0), c.tensor, c.source, c.target))
+
+
+def _held(peak: PeakMemory) -> dict[str, int]:
+    held = Counter({kind.value: size for kind, size in peak.rest_bytes.items()})
+    for each in peak.contributors:
+        held[each.held.value] += each.size_bytes
+    return {kind: _rounded(size) for kind, size in sorted(held.items()) if size}
+
+
+def _rounded(value: float) -> int:
+    return int(float(f"{value:.{_DIGITS}g}"))
