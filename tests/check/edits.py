@@ -150,7 +150,7 @@ HARMFUL = (
     Edit("penalty-on-all-weights", CONV, ((
         "** 2)", f"** 2) + {PENALTY}"),), "item_dense"),
     Edit("penalty-on-all-weights", RANK, ((
-        "(clicks, logits))", f"(clicks, logits)) + {PENALTY}"),), "item_1"),
+        "(clicks, logits))", f"(clicks, logits)) + {PENALTY}"),), "item_2"),
     Edit("penalty-on-all-weights", CHAIN, ((
         "tf.reduce_mean(losses)", f"tf.reduce_mean(losses) + {PENALTY}"),), "L2Loss"),
     Edit("penalty-on-all-weights", WORDS, ((
