@@ -1,8 +1,8 @@
 """TOML that others wrote: parsed within limits, with the line of every place in it.
 
 The parser of the standard library does not tell lines, so a scan of the text beside it finds them.
-It knows tables and keys as people write them, up to `[table.inner]`; where it does not find a
-place, it gives the line of the table around it.
+It knows tables and keys as people write them; where it does not find a place, it gives the line of
+the table around it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _OPAQUE = re.compile(
     r'|(["\'])(?P<bare>[\w-]+)\1|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*',
     re.DOTALL,
 )
-_HEADER = re.compile(r"\s*(\[\[?)\s*([\w-]+)\s*(?:\.\s*([\w-]+)\s*)?\]")
+_HEADER = re.compile(r"\s*(\[\[?)\s*([\w-]+(?:\s*\.\s*[\w-]+)*)\s*\]")
 _KEY = re.compile(r"\s*([\w-]+)\s*[.=]")
 
 
-def parse(data: bytes) -> dict[str, Any]:
+def parse(data: bytes, max_line_chars: int = MAX_LINE_CHARS) -> dict[str, Any]:
     """Return what the text says.
 
     Raises:
@@ -45,8 +45,8 @@ def parse(data: bytes) -> dict[str, Any]:
         line = data.count(b"\n", 0, error.start) + 1
         raise MisfitError("no UTF-8 text", f"line {line}") from None
     for number, line_text in enumerate(source.split("\n"), 1):
-        if len(line_text) > MAX_LINE_CHARS:
-            raise MisfitError(f"more than {MAX_LINE_CHARS:,} characters", f"line {number}")
+        if len(line_text) > max_line_chars:
+            raise MisfitError(f"more than {max_line_chars:,} characters", f"line {number}")
     try:
         return tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
@@ -56,6 +56,8 @@ def parse(data: bytes) -> dict[str, Any]:
         raise MisfitError(f"no TOML: {problem}", f"line {line_found or last}") from None
     except RecursionError:
         raise MisfitError("too deeply nested") from None
+    except ValueError:  # Python refuses to convert a number of thousands of digits.
+        raise MisfitError("a number with too many digits") from None
 
 
 def line_of(data: bytes, place: str) -> int | None:
@@ -80,14 +82,19 @@ def _line_numbers(source: str) -> dict[str, int]:
     table = ""
     for number, line in enumerate(_OPAQUE.sub(bared, source).split("\n"), 1):
         if header := _HEADER.match(line):
-            brackets, name, inner = header.groups()
-            if brackets == "[[" and inner is None:
-                counts[name] += 1
-                numbers.setdefault(name, number)
-            table = f"{name}[{counts[name] - 1}]" if counts[name] else name
-            if inner is not None:
-                table = f"{table}.{inner}"
+            brackets, dotted = header.groups()
+            *outer, name = re.split(r"\s*\.\s*", dotted)
+            table = ""
+            for each in outer:
+                table = f"{table}.{each}" if table else each
+                if counts[table]:
+                    table = f"{table}[{counts[table] - 1}]"
+            table = f"{table}.{name}" if table else name
             numbers.setdefault(table, number)
+            counts[table] += brackets == "[["
+            if counts[table]:
+                table = f"{table}[{counts[table] - 1}]"
+                numbers.setdefault(table, number)
         elif key := _KEY.match(line):
             numbers.setdefault(f"{table}.{key[1]}" if table else key[1], number)
     return numbers

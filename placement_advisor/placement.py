@@ -29,7 +29,7 @@ from placement_advisor.foreign_json import (
 from placement_advisor.graph import Op, OpGraph, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 SCHEMA_VERSION = 1
@@ -115,14 +115,79 @@ class Placement:
         return read_placement(path, graph)[0]
 
 
-def read_placement(path: Path, graph: OpGraph) -> tuple[Placement, tuple[str, ...]]:
-    """Read a placement file for this graph, and the devices that it was written for, in order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementFile:
+    """What a placement file says, whether or not it fits a graph.
 
-    The file is not trusted. Whether its devices exist is for `Placement.check` to say.
+    ``by_op`` has the ops that run elsewhere than their layer.
+    """
+
+    path: Path
+    label: str
+    family: str
+    rationale: str
+    fingerprint: str
+    devices: tuple[str, ...]
+    by_layer: Mapping[str, str]
+    by_op: Mapping[str, str]
+
+    def device_of(self, op: Op) -> str | None:
+        """Return the device of an op, None if there is none."""
+        return self.by_op.get(op.name, self.by_layer.get(op.layer or NO_LAYER))
+
+    def names_in(self, there: Sequence[str], others: Collection[str] = ()) -> dict[str, str]:
+        """Return a cluster's names for the devices, in order; nothing if it knows them.
+
+        ``there`` are the names of its devices, ``others`` further ones that it knows.
+
+        Raises:
+            PlacementError: the cluster has too few.
+        """
+        if set(self.devices) <= {*there, *others}:
+            return {}
+        if len(self.devices) > len(there):
+            raise PlacementError(
+                f"{self.path}: written for {len(self.devices)} devices, there are {len(there)}: "
+                f"{', '.join(there)}",
+                hint="name hardware that has as many with --hardware",
+            )
+        return dict(zip(self.devices, there, strict=False))
+
+
+def read_placement(path: Path, graph: OpGraph) -> tuple[Placement, PlacementFile]:
+    """Return a placement and the file that it stands in, whose content is not trusted.
+
+    Whether variables and their ops are together, and the devices exist is for `Placement.check` to
+    say.
 
     Raises:
         PlacementError: the file cannot be read, is no placement file, was written for another
             graph, names a device that it does not list, or leaves a layer without one.
+    """
+    file = read_placement_file(path)
+    if file.fingerprint != graph.fingerprint:
+        raise PlacementError(
+            f"{path}: written for graph {file.fingerprint}, this graph is {graph.fingerprint}",
+            hint="analyse the model again to write a placement that fits it",
+        )
+    device_of: dict[str, str] = {}
+    for op in placed_ops(graph):
+        device = file.device_of(op)
+        if device is None:
+            raise PlacementError(f"{path}: by_layer: no device for layer {op.layer!r}")
+        device_of[op.name] = device
+    placement = Placement(
+        label=file.label, family=file.family, device_of=device_of, rationale=file.rationale
+    )
+    return placement, file
+
+
+def read_placement_file(path: Path) -> PlacementFile:
+    """Return what a placement file says; the file is not trusted.
+
+    Raises:
+        PlacementError: it cannot be read, is no placement file, or names a device that it does not
+            list.
     """
     try:
         document = as_object(parse(content(path)))
@@ -140,19 +205,16 @@ def read_placement(path: Path, graph: OpGraph) -> tuple[Placement, tuple[str, ..
         raise PlacementError(
             f"{path}: {misfit}", hint="`advisor analyze` writes placement files"
         ) from None
-    if fingerprint != graph.fingerprint:
-        raise PlacementError(
-            f"{path}: written for graph {fingerprint}, this graph is {graph.fingerprint}",
-            hint="analyse the model again to write a placement that fits it",
-        )
-    device_of: dict[str, str] = {}
-    for op in placed_ops(graph):
-        device = by_op.get(op.name, by_layer.get(op.layer or NO_LAYER))
-        if device is None:
-            raise PlacementError(f"{path}: by_layer: no device for layer {op.layer!r}")
-        device_of[op.name] = device
-    placement = Placement(label=label, family=family, device_of=device_of, rationale=rationale)
-    return placement, devices
+    return PlacementFile(
+        path=path,
+        label=label,
+        family=family,
+        rationale=rationale,
+        fingerprint=fingerprint,
+        devices=devices,
+        by_layer=by_layer,
+        by_op=by_op,
+    )
 
 
 def _names(value: object) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.elsewhere import read_elsewhere
-from placement_advisor.errors import PlacementError
 from placement_advisor.graph import OpGraph
 from placement_advisor.output_file import output_file
 from placement_advisor.placement import read_placement
@@ -21,8 +20,6 @@ from placement_advisor.simulator.simulation import Origin, Simulation, simulatio
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from placement_advisor.devices import Cluster
 
 
 def simulate_file(
@@ -41,9 +38,9 @@ def simulate_file(
             put = stack.enter_context(output_file(trace_file, option="--trace", read=graph_file))
         cluster = None if hardware is None else read_elsewhere(hardware, None).cluster
         graph = OpGraph.load(graph_file)
-        placement, devices = read_placement(placement_file, graph)
-        cluster = cluster or assumed_cluster(len(devices))
-        renamed = _renamed(devices, cluster, placement_file)
+        placement, file = read_placement(placement_file, graph)
+        cluster = cluster or assumed_cluster(len(file.devices))
+        renamed = file.names_in(cluster.device_names(), cluster.place_names())
         told = simulation(
             graph,
             placement.renamed(renamed) if renamed else placement,
@@ -64,21 +61,3 @@ def simulate_file(
 def _write_trace(told: Simulation, path: Path) -> None:
     content = chrome_trace(told.graph, told.schedule)
     path.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _renamed(devices: tuple[str, ...], cluster: Cluster, placement_file: Path) -> dict[str, str]:
-    """Return the cluster's names for the devices of a placement file; nothing if it has them.
-
-    Raises:
-        PlacementError: the cluster has too few.
-    """
-    there = cluster.device_names()
-    if set(devices) <= set(cluster.place_names()):
-        return {}
-    if len(devices) > len(there):
-        raise PlacementError(
-            f"{placement_file}: written for {len(devices)} devices, there are {len(there)}: "
-            f"{', '.join(there)}",
-            hint="name hardware that has as many with --hardware",
-        )
-    return dict(zip(devices, there, strict=False))

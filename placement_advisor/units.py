@@ -1,4 +1,4 @@
-"""Text from integer nanoseconds and bytes, and bytes from text. Units change nowhere else."""
+"""Text from integer nanoseconds and bytes, sizes and shares from text: the only place for units."""
 
 import re
 
@@ -9,6 +9,7 @@ NS_PER_S = 1_000_000_000
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
 _BYTE_STEPS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-zA-Z]*)")
+_PERCENTAGE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*%")
 _BYTE_UNITS: dict[str, int] = {
     **dict.fromkeys(("", "b"), 1),
     **{prefix + "b": 1000**power for power, prefix in enumerate("kmgt", 1)},
@@ -48,6 +49,21 @@ def parse_bytes(text: str) -> int:
     if found is None or found["unit"].lower() not in _BYTE_UNITS:
         raise ValueError(f"{text!r} is no size; write it as in 16 GB or 800 MiB")
     return round(float(found["number"]) * _BYTE_UNITS[found["unit"].lower()])
+
+
+def parse_share(text: str) -> float:
+    """Return the share that a percentage means.
+
+    >>> parse_share("5%"), parse_share("12.5 %")
+    (0.05, 0.125)
+
+    Raises:
+        ValueError: it is none, or negative.
+    """
+    found = _PERCENTAGE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no percentage; write it as in 5%")
+    return float(found["number"]) / 100
 
 
 def format_flops(flops: float | None) -> str:

@@ -31,6 +31,14 @@ sender.per_copy_ns = 6
 per_copy_ns = 7
 [dispatch]
 quantum_ns = 8
+[ tool . advisor ]
+hardware = "2xV100"
+[[tool.advisor.models]]
+path = "a.py"
+[[tool.advisor.models]]
+path = "b.py"
+[tool.advisor.models.more]
+deep = 9
 '''
 
 
@@ -49,6 +57,12 @@ quantum_ns = 8
         ("links[1].receiver.per_copy_ns", 18),
         ("links[1].channel", 14),
         ("dispatch.quantum_ns", 20),
+        ("tool.advisor.hardware", 22),
+        ("tool.advisor.models[0].path", 24),
+        ("tool.advisor.models[1]", 25),
+        ("tool.advisor.models[1].path", 26),
+        ("tool.advisor.models[1].more.deep", 28),
+        ("tool.advisor.nothing", 21),
         ("hosts", None),
     ],
 )

@@ -119,7 +119,8 @@ def test_a_placement_loads_back_equal(
     path = tmp_path_factory.mktemp("placement") / "placement.json"
     placement.save(path, graph, DEVICES)
     assert Placement.load(path, graph) == placement
-    assert read_placement(path, graph) == (placement, DEVICES)
+    read, file = read_placement(path, graph)
+    assert (read, file.devices) == (placement, DEVICES)
 
 
 def test_a_placement_can_be_taken_to_devices_of_other_names() -> None:

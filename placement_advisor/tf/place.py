@@ -214,7 +214,8 @@ def _fitting(placement: Placement | Path, graph: OpGraph) -> tuple[Placement, tu
                 hint=_OTHER_GRAPH_HINT,
             )
     else:
-        placement, names = read_placement(placement, graph)
+        placement, file = read_placement(placement, graph)
+        names = file.devices
     placement.check(graph, names)
     return placement, names
 

@@ -1,0 +1,180 @@
+"""What is to be checked: `[tool.advisor]` of a project's pyproject.toml.
+
+Paths in it are relative to the file. Whatever it holds, reading it ends in a `CheckConfig` or in
+one error with file and line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.check.judge import Limits, Place
+from placement_advisor.errors import AdvisorError
+from placement_advisor.foreign_json import (
+    MisfitError,
+    as_list,
+    as_object,
+    content,
+    integer,
+    shown,
+    text,
+    within,
+)
+from placement_advisor.foreign_json import field as required
+from placement_advisor.foreign_toml import line_of, parse
+from placement_advisor.units import parse_bytes, parse_share
+from placement_advisor.workload import MODES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+FILE = "pyproject.toml"
+LOCK_FILE = "placements.lock.json"
+AS_WRITTEN, AUTO = "as-written", "auto"
+
+# Lists of a whole project's settings have lines that are longer than any of the advisor's.
+_MAX_LINE_CHARS = 100_000
+_TABLE = "tool.advisor"
+_EXAMPLE = f"""[{_TABLE}]
+hardware = "2xV100-NVLink"
+[[{_TABLE}.models]]
+path = "model.py\""""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """A model to check: where it is, how it is placed, and what it may cost.
+
+    ``path`` is ``PATH[:NAME]``. ``placement`` is a family, ``as-written`` (the user's own
+    `tf.device` scopes), ``auto`` (what is predicted to be best), or a placement file. ``graph`` is
+    a graph file of the same step, for checks that run no model code. ``place`` is where all this
+    stands.
+    """
+
+    path: str
+    placement: str = AS_WRITTEN
+    batch_size: int | None = None
+    mode: str | None = None
+    graph: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckConfig:
+    """What is checked, in the folder ``root``."""
+
+    root: Path
+    hardware: str
+    models: tuple[ModelConfig, ...]
+
+    @property
+    def lock_file(self) -> Path:
+        """Where the lock file is, or will be."""
+        return self.root / LOCK_FILE
+
+
+def find_config(start: Path) -> Path:
+    """Return the nearest pyproject.toml, from a folder upwards.
+
+    Raises:
+        AdvisorError: there is none.
+    """
+    for folder in (start, *start.parents):
+        if (folder / FILE).is_file():
+            return folder / FILE
+    raise AdvisorError(f"no {FILE} in {start} or above", hint=f"write one with\n{_EXAMPLE}")
+
+
+def read_config(path: Path) -> CheckConfig:
+    """Read a pyproject.toml.
+
+    Raises:
+        AdvisorError: it cannot be read, or does not say what to check.
+    """
+    data = b""
+    try:
+        data = content(path)
+        document = parse(data, _MAX_LINE_CHARS)
+    except MisfitError as misfit:
+        at = ", " if misfit.place else ": "
+        raise AdvisorError(f"{path}{at}{misfit}") from None
+    table = document.get("tool", {}).get("advisor")
+    if table is None:
+        raise AdvisorError(f"{path}: no [{_TABLE}]", hint=f"add\n{_EXAMPLE}")
+    try:
+        return within(_TABLE, partial(_config, path, data), table)
+    except MisfitError as misfit:
+        line = line_of(data, misfit.place)
+        at = ": " if line is None else f", line {line}: "
+        raise AdvisorError(f"{path}{at}{misfit}", hint="docs/ci.md lists all settings") from None
+
+
+def _config(path: Path, data: bytes, value: object) -> CheckConfig:
+    table = _known(value, ("hardware", "models"))
+    hardware = within("hardware", text, required(table, "hardware"))
+    rows = within("models", as_list, required(table, "models"))
+    if not rows:
+        raise MisfitError("no model", "models")
+    models = []
+    for i, row in enumerate(rows):
+        place = Place(path.name, line_of(data, f"{_TABLE}.models[{i}]") or 1)
+        models.append(within(f"models[{i}]", partial(_model, place), row))
+        if models[-1].path in {model.path for model in models[:-1]}:
+            raise MisfitError(f"{shown(models[-1].path)} stands there twice", f"models[{i}].path")
+    return CheckConfig(root=path.parent, hardware=hardware, models=tuple(models))
+
+
+def _model(place: Place, value: object) -> ModelConfig:
+    readers: Mapping[str, Callable[[object], Any]] = {
+        "path": text,
+        "placement": text,
+        "batch_size": lambda value: integer(value, "a number of samples", low=1),
+        "mode": _mode,
+        "graph": text,
+        "max_transfer_bytes": partial(_parsed, parse_bytes),
+        "max_peak_memory": partial(_parsed, parse_bytes),
+        "max_step_regression": partial(_parsed, parse_share),
+    }
+    table = _known(value, readers)
+    required(table, "path")
+    found = {key: within(key, readers[key], item) for key, item in table.items()}
+    limits = {
+        name: found.pop(key)
+        for key, name in (
+            ("max_transfer_bytes", "max_transfer_bytes"),
+            ("max_peak_memory", "max_peak_bytes"),
+            ("max_step_regression", "max_step_regression"),
+        )
+        if key in found
+    }
+    return ModelConfig(**found, limits=Limits(**limits), place=place)
+
+
+def _known(value: object, keys: Iterable[str]) -> dict[str, object]:
+    """Return a table that has no other keys."""
+    table, known = as_object(value), list(keys)
+    for key in table:
+        if key not in known:
+            near = get_close_matches(key, known, 1)
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise MisfitError(f"unknown key; {meant}", key)
+    return table
+
+
+def _mode(value: object) -> str:
+    if value not in MODES:
+        raise MisfitError(f"{shown(value)} is none of {', '.join(MODES)}")
+    return str(value)
+
+
+def _parsed(parse_text: Callable[[str], Any], value: object) -> Any:
+    """Return what a text with a unit says; a number alone has none."""
+    try:
+        return parse_text(text(value))
+    except ValueError as error:
+        raise MisfitError(str(error)) from None

@@ -1,0 +1,215 @@
+"""The lock file: the records of checked models, written to be read in a diff.
+
+JSON with sorted keys and a line for each layer, cut tensor and device, so that a change of the
+model changes the lines that it concerns. Whatever a file holds, reading it ends in records or in
+one error that names the line, or the place in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.check.record import Cut, LayerRecord, Part, Record, Standing, Versions
+from placement_advisor.errors import AdvisorError
+from placement_advisor.foreign_json import (
+    MisfitError,
+    as_list,
+    as_object,
+    check_version,
+    content,
+    field,
+    integer,
+    parse,
+    shown,
+    text,
+    within,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from enum import StrEnum
+    from pathlib import Path
+
+SCHEMA_VERSION = 1
+_CONFLICT = re.compile(rb"^(<{7}|={7}|>{7}|\|{7})( |$)", re.MULTILINE)
+_HINT = "`advisor check --update` writes it; nothing else should"
+
+
+def read_lock(path: Path) -> dict[str, Record]:
+    """Return the records by model; none if there is no file.
+
+    Raises:
+        AdvisorError: the file cannot be read, or is none that `write_lock` wrote.
+    """
+    if not path.exists():
+        return {}
+    try:
+        data = content(path)
+        if conflict := _CONFLICT.search(data):
+            line = data.count(b"\n", 0, conflict.start()) + 1
+            raise MisfitError(f"merge conflict at line {line}")
+        document = as_object(parse(data))
+        check_version(document, SCHEMA_VERSION)
+        as_object(document, ("schema_version", "models"))
+        models = within("models", as_object, field(document, "models"))
+        return {
+            name: within(f"models.{shown(name)}", _record, value) for name, value in models.items()
+        }
+    except MisfitError as misfit:
+        hint = (
+            "take either side, then run `advisor check --update`"
+            if "merge conflict" in misfit.problem
+            else _HINT
+        )
+        raise AdvisorError(f"{path}: {misfit}", hint=hint) from None
+
+
+def lock_text(records: Mapping[str, Record]) -> str:
+    """Return the content of a lock file; equal records give equal bytes."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "models": {name: record_as_json(record) for name, record in records.items()},
+    }
+    return _written(document, "") + "\n"
+
+
+def record_as_json(record: Record) -> dict[str, Any]:
+    """Return a record as it stands in a lock file."""
+    versions = record.versions
+    return {
+        "hardware": versions.hardware,
+        "devices": versions.devices,
+        "tensorflow": versions.tensorflow,
+        "advisor": versions.advisor,
+        "placement": record.placement,
+        "graph": record.graph,
+        "placed": record.placed,
+        "layers": {
+            name: {
+                **{part.value: ", ".join(devices) for part, devices in layer.devices.items()},
+                "made_of": layer.fingerprint,
+                "busy_us": layer.busy_us,
+            }
+            for name, layer in record.layers.items()
+        },
+        "on_host": {layer: list(kinds) for layer, kinds in record.on_host.items()},
+        "cuts": [
+            {
+                "tensor": cut.tensor,
+                "from": cut.source,
+                "to": cut.target,
+                "bytes": cut.size_bytes,
+            }
+            for cut in record.cuts
+        ],
+        "copies_per_step": record.copies,
+        "bytes_across_per_step": record.bytes_across,
+        "step_us": record.step_us,
+        "single_step_us": record.single_step_us,
+        "peak_memory_bytes": {name: dict(held) for name, held in record.memory_bytes.items()},
+        "verdict": record.standing.value,
+    }
+
+
+def _written(value: Any, indent: str) -> str:
+    """Return JSON in which what holds no objects or lists of its own stands on one line."""
+    inner = list(value.values() if isinstance(value, dict) else value)
+    if not any(isinstance(item, dict | list) for item in inner):
+        return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    deeper = indent + "  "
+
+    def item(each: Any) -> str:
+        is_leaf = not isinstance(each, dict | list)
+        return json.dumps(each, ensure_ascii=False) if is_leaf else _written(each, deeper)
+
+    if isinstance(value, dict):
+        keys = (json.dumps(key, ensure_ascii=False) for key in sorted(value))
+        rows = [
+            f"{key}: {item(value[name])}" for key, name in zip(keys, sorted(value), strict=True)
+        ]
+        return f"{{\n{deeper}" + f",\n{deeper}".join(rows) + f"\n{indent}}}"
+    return f"[\n{deeper}" + f",\n{deeper}".join(map(item, inner)) + f"\n{indent}]"
+
+
+def _record(value: object) -> Record:
+    table = as_object(value)
+    taken: set[str] = set()
+
+    def read(key: str, reader: Callable[[object], Any]) -> Any:
+        taken.add(key)
+        return within(key, reader, field(table, key))
+
+    found = Record(
+        versions=Versions(
+            hardware=read("hardware", text),
+            devices=read("devices", text),
+            tensorflow=read("tensorflow", text),
+            advisor=read("advisor", text),
+        ),
+        placement=read("placement", text),
+        graph=read("graph", text),
+        placed=read("placed", text),
+        layers=read("layers", partial(_each, _layer)),
+        on_host=read("on_host", partial(_each, _texts)),
+        cuts=read("cuts", lambda rows: tuple(_rows(rows))),
+        copies=read("copies_per_step", _count),
+        bytes_across=read("bytes_across_per_step", _count),
+        step_us=read("step_us", _count),
+        single_step_us=read("single_step_us", _count),
+        memory_bytes=read("peak_memory_bytes", partial(_each, partial(_each, _count))),
+        standing=read("verdict", partial(_member, Standing)),
+    )
+    as_object(table, taken)
+    return found
+
+
+def _each(reader: Callable[[object], Any], value: object) -> dict[str, Any]:
+    return {key: within(shown(key), reader, item) for key, item in as_object(value).items()}
+
+
+def _layer(value: object) -> LayerRecord:
+    table = as_object(value, (*Part, "made_of", "busy_us"))
+    devices = {
+        part: tuple(within(part.value, text, table[part]).split(", "))
+        for part in Part
+        if part in table
+    }
+    if not devices:
+        raise MisfitError("no device")
+    return LayerRecord(
+        devices=devices,
+        fingerprint=within("made_of", text, field(table, "made_of")),
+        busy_us=within("busy_us", _count, field(table, "busy_us")),
+    )
+
+
+def _rows(value: object) -> list[Cut]:
+    return [within(f"[{i}]", _cut, row) for i, row in enumerate(as_list(value))]
+
+
+def _cut(value: object) -> Cut:
+    table = as_object(value, ("tensor", "from", "to", "bytes"))
+    size = field(table, "bytes")
+    return Cut(
+        tensor=within("tensor", text, field(table, "tensor")),
+        source=within("from", text, field(table, "from")),
+        target=within("to", text, field(table, "to")),
+        size_bytes=None if size is None else within("bytes", _count, size),
+    )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(within(f"[{i}]", text, item) for i, item in enumerate(as_list(value)))
+
+
+def _count(value: object) -> int:
+    return integer(value, "a count")
+
+
+def _member(kinds: type[StrEnum], value: object) -> StrEnum:
+    if not isinstance(value, str) or value not in list(kinds):
+        raise MisfitError(f"{shown(value)} is none of {', '.join(kinds)}")
+    return kinds(value)
