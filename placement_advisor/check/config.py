@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.check.judge import Limits, Place
+from placement_advisor.check.placements import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
 from placement_advisor.foreign_json import (
     MisfitError,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 FILE = "pyproject.toml"
 LOCK_FILE = "placements.lock.json"
-AS_WRITTEN, AUTO = "as-written", "auto"
 
 # Lists of a whole project's settings have lines that are longer than any of the advisor's.
 _MAX_LINE_CHARS = 100_000

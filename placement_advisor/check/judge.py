@@ -2,7 +2,7 @@
 
 What became worse beyond its tolerance fails; what became better is told and never fails. A graph
 that is the same but for names and order, placed the same, is not compared at all. A placement by
-rule (a family) may move layers as it likes: only what that costs counts. Times count where they
+a rule or a search may move layers as it likes: only what that costs counts. Times count where they
 were predicted for the same devices by the same versions. Budgets count always.
 
 Left out: differences within the tolerances, which may add up over many changes until the lock file
@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.check.difference import Difference, difference
+from placement_advisor.check.placements import Freedom
 from placement_advisor.check.record import Part, Standing
 from placement_advisor.units import NS_PER_US, format_bytes, format_ns
 
@@ -92,7 +93,7 @@ class Judgement:
 class _Judge:
     difference: Difference
     limits: Limits
-    by_rule: bool
+    freedom: Freedom
     place_of: Callable[[str], Place | None]
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -147,7 +148,7 @@ class _Judge:
              move.layer)
             for move in moves
         ]  # fmt: skip
-        if self.by_rule or self._is_better():
+        if self.freedom is not Freedom.NONE or self._is_better():
             self.notes.append(f"moved: {'; '.join(phrase for phrase, _ in phrases[:MAX_CULPRITS])}")
             return
         self.fail(
@@ -161,7 +162,8 @@ class _Judge:
         """Tensors that cross and did not."""
         before, after = self.before, self.after
         added = after.copies - before.copies
-        if added > 0:
+        # A search weighs copies against time: what it found costs time, or it does not matter.
+        if added > 0 and self.freedom is not Freedom.SEARCH:
             self.fail(
                 Code.COPIES,
                 f"{added:+} copies per step ({before.copies} -> {after.copies})",
@@ -283,13 +285,13 @@ def judge(
     limits: Limits,
     *,
     alike: Sequence[Sequence[str]],
-    by_rule: bool,
+    freedom: Freedom,
     shortages: Iterable[str],
     place_of: Callable[[str], Place | None],
 ) -> Judgement:
     """Judge the step of today (``after``) by the locked one, if there is one.
 
-    ``alike`` are groups of devices that may trade places; ``by_rule`` says that a family laid the
+    ``alike`` are groups of devices that may trade places; ``freedom`` is that of what laid the
     placement out. ``shortages`` say where memory does not suffice. ``place_of`` gives the line of
     the user's code for a tensor or a layer.
     """
@@ -314,12 +316,12 @@ def judge(
     same_versions = before.versions == after.versions
     notes = [] if same_versions else [_not_comparable(before, after)]
     is_same = before.placed == after.placed or (
-        by_rule and same_versions and before.graph == after.graph
+        freedom is not Freedom.NONE and same_versions and before.graph == after.graph
     )
     if is_same and before.placement == after.placement:
         return Judgement(problems=tuple(problems), notes=tuple(notes), difference=None)
     found = difference(before, after, alike)
-    judged = _Judge(difference=found, limits=limits, by_rule=by_rule, place_of=place_of)
+    judged = _Judge(difference=found, limits=limits, freedom=freedom, place_of=place_of)
     if found.renamed:
         few = [f"{old} is {new} now" for old, new in list(found.renamed.items())[:MAX_CULPRITS]]
         judged.notes.append(f"renamed, which is no change: {', '.join(few)}")

@@ -9,10 +9,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.check.record import Cut, LayerRecord, Part, Record, Standing, Versions
+from placement_advisor.check.record import (
+    MAX_CUTS,
+    Cut,
+    LayerRecord,
+    Part,
+    Record,
+    Standing,
+    Versions,
+)
 from placement_advisor.errors import AdvisorError
 from placement_advisor.foreign_json import (
     MisfitError,
@@ -102,8 +111,9 @@ def record_as_json(record: Record) -> dict[str, Any]:
                 "from": cut.source,
                 "to": cut.target,
                 "bytes": cut.size_bytes,
+                **({"times": times} if times > 1 else {}),
             }
-            for cut in record.cuts
+            for cut, times in Counter(record.cuts).items()
         ],
         "copies_per_step": record.copies,
         "bytes_across_per_step": record.bytes_across,
@@ -116,8 +126,8 @@ def record_as_json(record: Record) -> dict[str, Any]:
 
 def _written(value: Any, indent: str) -> str:
     """Return JSON in which what holds no objects or lists of its own stands on one line."""
-    inner = list(value.values() if isinstance(value, dict) else value)
-    if not any(isinstance(item, dict | list) for item in inner):
+    inner = value.values() if isinstance(value, dict) else value
+    if not any(isinstance(each, dict | list) for each in inner):
         return json.dumps(value, sort_keys=True, ensure_ascii=False)
     deeper = indent + "  "
 
@@ -126,12 +136,12 @@ def _written(value: Any, indent: str) -> str:
         return json.dumps(each, ensure_ascii=False) if is_leaf else _written(each, deeper)
 
     if isinstance(value, dict):
-        keys = (json.dumps(key, ensure_ascii=False) for key in sorted(value))
-        rows = [
-            f"{key}: {item(value[name])}" for key, name in zip(keys, sorted(value), strict=True)
-        ]
-        return f"{{\n{deeper}" + f",\n{deeper}".join(rows) + f"\n{indent}}}"
-    return f"[\n{deeper}" + f",\n{deeper}".join(map(item, inner)) + f"\n{indent}]"
+        opening, closing = "{", "}"
+        rows = [f"{json.dumps(k, ensure_ascii=False)}: {item(value[k])}" for k in sorted(value)]
+    else:
+        opening, closing = "[", "]"
+        rows = list(map(item, value))
+    return f"{opening}\n{deeper}" + f",\n{deeper}".join(rows) + f"\n{indent}{closing}"
 
 
 def _record(value: object) -> Record:
@@ -187,18 +197,26 @@ def _layer(value: object) -> LayerRecord:
 
 
 def _rows(value: object) -> list[Cut]:
-    return [within(f"[{i}]", _cut, row) for i, row in enumerate(as_list(value))]
+    found = (within(f"[{i}]", _cuts, row) for i, row in enumerate(as_list(value)))
+    return [cut for cuts in found for cut in cuts]
 
 
-def _cut(value: object) -> Cut:
-    table = as_object(value, ("tensor", "from", "to", "bytes"))
+def _cuts(value: object) -> list[Cut]:
+    """Return the cuts of a row; equal ones stand in one."""
+    table = as_object(value, ("tensor", "from", "to", "bytes", "times"))
     size = field(table, "bytes")
-    return Cut(
+    times = within("times", _times, table.get("times", 1))
+    cut = Cut(
         tensor=within("tensor", text, field(table, "tensor")),
         source=within("from", text, field(table, "from")),
         target=within("to", text, field(table, "to")),
         size_bytes=None if size is None else within("bytes", _count, size),
     )
+    return [cut] * times
+
+
+def _times(value: object) -> int:
+    return integer(value, "a number of copies", low=1, high=MAX_CUTS)
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from placement_advisor.advice.findings.as_written import (
+from placement_advisor.advice.findings.evidence import MIN_SAVING_SHARE, YOUR_SPLIT
+from placement_advisor.analysis import Finding
+from placement_advisor.candidates.as_written import (
     as_written,
     default_device,
     kind_of_device,
     layer_devices,
 )
-from placement_advisor.advice.findings.evidence import MIN_SAVING_SHARE, YOUR_SPLIT
-from placement_advisor.analysis import Finding
 from placement_advisor.graph import Role
 from placement_advisor.membership import membership
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.advice.findings.as_written import as_written
 from placement_advisor.candidates import single
+from placement_advisor.candidates.as_written import as_written
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
 
 if TYPE_CHECKING:

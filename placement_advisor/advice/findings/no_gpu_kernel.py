@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from placement_advisor.advice.findings.as_written import kind_of_device
 from placement_advisor.analysis import Finding
+from placement_advisor.candidates.as_written import kind_of_device
 from placement_advisor.graph import Role
 from placement_advisor.host_ops import host_kinds
 from placement_advisor.units import format_bytes

@@ -10,7 +10,7 @@ from placement_advisor.advice.findings import (
     moved_by_tensorflow,
     no_gpu_kernel,
 )
-from placement_advisor.advice.findings.as_written import as_written
+from placement_advisor.candidates.as_written import as_written
 from placement_advisor.advice.findings.evidence import YOUR_SPLIT
 from placement_advisor.graph import Role
 

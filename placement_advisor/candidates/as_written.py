@@ -42,6 +42,14 @@ def kind_of_device(device: str) -> str:
     return device.rpartition("/")[2].partition(":")[0]
 
 
+def devices_asked_for(requested_device_of: Mapping[str, str]) -> list[str]:
+    """Return the default device, then the others of its kind that scopes name, in order."""
+    default = default_device(requested_device_of)
+    kind = kind_of_device(default)
+    alike = {asked for asked in requested_device_of.values() if kind_of_device(asked) == kind}
+    return [default, *sorted(alike - {default}, key=_by_number)]
+
+
 def layer_devices(
     graph: OpGraph, requested_device_of: Mapping[str, str], member: Membership | None = None
 ) -> dict[str, str]:
@@ -67,18 +75,12 @@ def as_written(
 
     With ``backward_follows`` gradients run beside the forward ops that they serve.
     """
-    member = membership(graph)
-    by_layer = layer_devices(graph, requested_device_of, member)
-    default = default_device(requested_device_of)
-    kind = kind_of_device(default)
-    others = sorted(
-        {asked for asked in requested_device_of.values() if kind_of_device(asked) == kind}
-        - {default},
-        key=_by_number,
-    )
+    default, *others = devices_asked_for(requested_device_of)
     names = cluster.device_names()
     if not others or 1 + len(others) > len(names):
         return None
+    member = membership(graph)
+    by_layer = layer_devices(graph, requested_device_of, member)
     device = dict(zip([default, *others], names, strict=False))
     device_of = place_by_layer(
         graph,

@@ -1,0 +1,215 @@
+"""How a model that is checked is placed: as written, by a file, by a rule, or by a search.
+
+A file was written for a graph that may have changed since. Layers that were renamed are found again
+by what they are made of, as the lock file has it; what touches a variable goes with it. Layers that
+nobody has placed are a misfit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from placement_advisor.candidates import searched, single
+from placement_advisor.candidates.as_written import as_written, devices_asked_for
+from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, NAMES, SPLITS, propose
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.errors import AdvisorError, PlacementError
+from placement_advisor.op import Role
+from placement_advisor.placement import NO_LAYER, Placement, placed_ops, read_placement_file
+from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.peak import shortages
+from placement_advisor.solvers.effort import Effort
+from placement_advisor.solvers.latency import FAMILY as SEARCHED
+from placement_advisor.structure.fingerprint import layer_fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from placement_advisor.check.record import LayerRecord
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.devices import Cluster
+    from placement_advisor.graph import OpGraph
+    from placement_advisor.op import Op
+
+AS_WRITTEN, AUTO = "as-written", "auto"
+# A file; anything else is the name of a rule.
+FILE_SUFFIX = ".json"
+# About a second; what is found depends on nothing but the graph.
+_EFFORT = Effort(units=1.0)
+_MAX_NAMED = 5
+
+
+class Freedom(StrEnum):
+    """What may change about a placement when the model does: nothing, or what a rule makes of it.
+
+    A search may answer any change with another placement altogether.
+    """
+
+    NONE = "none"
+    RULE = "rule"
+    SEARCH = "search"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A placement of the step of today, and how free whatever made it was."""
+
+    placement: Placement
+    freedom: Freedom
+
+
+class DoesNotFitError(PlacementError):
+    """The placement that is configured does not fit the model of today, or the devices."""
+
+
+def lay_out(
+    configured: str,
+    root: Path,
+    graph: OpGraph,
+    requested_device_of: Mapping[str, str] | None,
+    costs: Mapping[str, CostTable],
+    cluster: Cluster,
+    locked: Mapping[str, LayerRecord],
+) -> Layout:
+    """Return the placement that is configured, in a project at ``root``, for a graph.
+
+    ``requested_device_of`` is None where a graph file says nothing of `tf.device` scopes.
+    ``locked`` are the layers that the lock file has.
+
+    Raises:
+        DoesNotFitError: it does not fit the graph any more, or the devices.
+        AdvisorError: there is no such placement.
+    """
+    if configured == AS_WRITTEN:
+        return _as_written(graph, requested_device_of, cluster)
+    if configured.endswith(FILE_SUFFIX):
+        placement = _from_file(root / configured, graph, cluster, locked)
+        placement.check(graph, cluster.place_names())
+        return Layout(placement=placement, freedom=Freedom.NONE)
+    if configured in SPLITS:
+        raise AdvisorError(
+            f"placement {configured!r} splits the batch, which is another graph: it cannot be "
+            "checked yet",
+            hint="check the step itself, as-written or under a placement",
+        )
+    if configured in (AUTO, SEARCHED):
+        placement = _searched(graph, costs, cluster)
+        return Layout(placement=placement, freedom=Freedom.SEARCH)
+    if configured not in FAMILIES:
+        known = [AS_WRITTEN, AUTO, *(name for name in NAMES if name not in SPLITS)]
+        raise AdvisorError(
+            f"unknown placement {configured!r}",
+            hint=f"give a file (*{FILE_SUFFIX}) or one of {', '.join(known)}",
+        )
+    found = FAMILIES[configured](graph, costs, cluster)
+    if isinstance(found, NotApplicable):
+        raise DoesNotFitError(f"{configured} does not apply to this model: {found.reason}")
+    return Layout(placement=found, freedom=Freedom.RULE)
+
+
+def _as_written(
+    graph: OpGraph, requested_device_of: Mapping[str, str] | None, cluster: Cluster
+) -> Layout:
+    if requested_device_of is None:
+        raise AdvisorError(
+            "a graph file does not say what tf.device scopes ask for, so as-written cannot be "
+            "checked from one",
+            hint="name a placement file or a family, or check the model itself",
+        )
+    asked = devices_asked_for(requested_device_of)
+    there = cluster.device_names()
+    if len(asked) > len(there):
+        raise DoesNotFitError(
+            f"the model's tf.device scopes name {len(asked)} devices ({', '.join(asked)}), the "
+            f"hardware has {len(there)}"
+        )
+    placement = as_written(graph, requested_device_of, cluster)
+    if placement is None:
+        placement = single.on_device(graph, there[0])
+    return Layout(placement=placement, freedom=Freedom.NONE)
+
+
+def _searched(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> Placement:
+    """Return the best placement by prediction, of those that fit."""
+    names = tuple(name for name in FAMILIES if name not in BAD_ON_PURPOSE)
+    simulator = Simulator(graph, costs, cluster)
+
+    def proposed(part: Cluster) -> list[Placement]:
+        return [p for p in propose(names, graph, costs, part).values() if isinstance(p, Placement)]
+
+    starts = proposed(cluster)
+    layer_of = searched.layers_of(graph)
+    if shortages(simulator.schedule(starts[0]).peak_memory, cluster.devices):
+        found = searched.propose_smallest(graph, costs, cluster, proposed, layer_of, _EFFORT)
+        if isinstance(found, NotApplicable):
+            raise DoesNotFitError(found.reason)
+        return found
+    found = searched.propose(graph, cluster, simulator, starts, layer_of, _EFFORT)
+    candidates = [*starts, found] if isinstance(found, Placement) else starts
+    return min(candidates, key=simulator.step_ns)
+
+
+def _from_file(
+    path: Path, graph: OpGraph, cluster: Cluster, locked: Mapping[str, LayerRecord]
+) -> Placement:
+    file = read_placement_file(path)
+    named = file.names_in(cluster.device_names(), cluster.place_names())
+    layers = dict.fromkeys(op.layer or NO_LAYER for op in placed_ops(graph))
+    former = _former_names(graph, locked, file.by_layer)
+    new = [layer for layer in layers if former.get(layer, layer) not in file.by_layer]
+    if new:
+        gone = [
+            name for name in file.by_layer if name not in layers and name not in former.values()
+        ]
+        raise DoesNotFitError(
+            f"{path.name} has no device for {_some(new)}"
+            + (f"; it places {_some(gone)}, which are gone" if gone else ""),
+            hint="place the new layers in the file, or write it anew with advisor analyze",
+        )
+    home: dict[str, str] = {}
+
+    def device_of(op: Op) -> str:
+        layer = op.layer or NO_LAYER
+        device = file.by_op.get(op.name, file.by_layer[former.get(layer, layer)])
+        return named.get(device, device)
+
+    for op in graph.ops:
+        if op.role is Role.VARIABLE:
+            home[op.variable or op.name] = device_of(op)
+    return Placement(
+        label=file.label,
+        family=file.family,
+        device_of={
+            op.name: home.get(op.variable or "") or device_of(op) for op in placed_ops(graph)
+        },
+        rationale=file.rationale,
+    )
+
+
+def _former_names(
+    graph: OpGraph, locked: Mapping[str, LayerRecord], known: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the name that layers had in the lock file, of those that the file does not know.
+
+    Of several that are alike, the first by name is the first.
+    """
+    made_of = {layer or NO_LAYER: found for layer, found in layer_fingerprints(graph).items()}
+    left: defaultdict[str, list[str]] = defaultdict(list)
+    for name, layer in sorted(locked.items()):
+        if name not in made_of and name in known:
+            left[layer.fingerprint].append(name)
+    return {
+        name: left[found].pop(0)
+        for name, found in sorted(made_of.items())
+        if name not in known and left[found]
+    }
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(name or "ops of no layer" for name in names[:_MAX_NAMED])
+    more = len(names) - _MAX_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,325 @@
+"""Wires `advisor check`: settings -> each model traced, placed, simulated -> compared -> result.
+
+Models are traced side by side, each in a child of its own; one that fails does not stop the others.
+The lock file is written as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from placement_advisor import __version__, defaults
+from placement_advisor.candidates import single
+from placement_advisor.candidates.work import alike
+from placement_advisor.check.config import FILE
+from placement_advisor.check.judge import Code, Place, Problem, judge
+from placement_advisor.check.lock_file import lock_text, read_lock
+from placement_advisor.check.placements import DoesNotFitError, lay_out
+from placement_advisor.check.record import Versions, devices_fingerprint, record, tensor_name
+from placement_advisor.check.result import CheckResult, ModelResult, Status
+from placement_advisor.children import Child, preload
+from placement_advisor.clock import Clock
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.elsewhere import ASSUMED_DOUBT, read_elsewhere
+from placement_advisor.errors import AdvisorError
+from placement_advisor.graph import OpGraph
+from placement_advisor.model_source import ModelSource, source_kind, split_name
+from placement_advisor.op import Role
+from placement_advisor.output_file import output_file
+from placement_advisor.pipeline import traced_model
+from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.peak import shortages
+from placement_advisor.simulator.sensitivity import Sensitivity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from placement_advisor.check.config import CheckConfig, ModelConfig
+    from placement_advisor.check.record import Record
+    from placement_advisor.devices import Cluster, Device
+    from placement_advisor.elsewhere import Elsewhere
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.tf.answers import Traced
+    from placement_advisor.trial import Watcher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """How to check: some of the models, or all; from graph files alone; how many at a time."""
+
+    only: tuple[str, ...] = ()
+    graphs_only: bool = False
+    update: bool = False
+    strict: bool = False
+    jobs: int | None = None
+    time_limit_s: float = defaults.TIME_LIMIT_S
+
+
+# What stays wrong when the lock file is written anew.
+_NEVER_ACCEPTED = frozenset({Code.OUT_OF_MEMORY, Code.OVER_BUDGET})
+
+
+def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -> CheckResult:
+    """Check the models of a project against its lock file; with ``update`` write that anew.
+
+    It is written only if every model could be traced and placed.
+
+    Raises:
+        AdvisorError: the lock file cannot be read or written, the hardware means nothing, or a
+            model is asked for that is not configured.
+    """
+    models = _chosen(config, options.only)
+    hardware = read_elsewhere(_hardware(config), None)
+    lock_file = Path(_from_here(config.lock_file))
+    locked = read_lock(lock_file)
+    with ExitStack() as stack:
+        put = None
+        if options.update:
+            put = stack.enter_context(output_file(lock_file, option="--config"))
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-")))
+        if not options.graphs_only:
+            watcher.working("importing TensorFlow", 0, 1)
+            preload()
+        pool = ThreadPoolExecutor(min(len(models), options.jobs or os.cpu_count() or 1))
+        stack.callback(pool.shutdown, cancel_futures=True)
+        checking = _Checking(config, hardware, locked, options, scratch, watcher)
+        stack.callback(checking.stop)
+        results = tuple(pool.map(checking.result, models))
+        if put is not None:
+            missing = [result.model for result in results if result.after is None]
+            if missing:
+                watcher.note(f"{lock_file} stays as it was: {', '.join(missing)} could not be told")
+            else:
+                kept = locked if options.only else {}
+                text = lock_text(kept | {r.model: r.after for r in results if r.after is not None})
+                put(lambda path: _write(path, text))
+                watcher.note(f"{lock_file} written")
+    return CheckResult(lock_file=str(lock_file), results=results, strict=options.strict)
+
+
+class _Checking:
+    """Checks one model after the other, or several at once, until it is stopped."""
+
+    def __init__(
+        self,
+        config: CheckConfig,
+        hardware: Elsewhere,
+        locked: Mapping[str, Record],
+        options: CheckOptions,
+        scratch: Path,
+        watcher: Watcher,
+    ) -> None:
+        self._config, self._hardware, self._locked = config, hardware, locked
+        self._options, self._scratch, self._watcher = options, scratch, watcher
+        self._children: list[Child] = []
+        self._starting = Lock()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End what is under way."""
+        with self._starting:
+            self._stopped = True
+        for child in self._children:
+            child.close()
+
+    def result(self, model: ModelConfig) -> ModelResult:
+        """Check a model; what a user can cause becomes a part of the result."""
+        before = self._locked.get(model.path)
+        found = ModelResult(
+            model=model.path,
+            placement=model.placement,
+            place=model.place,
+            status=Status.COULD_NOT_RUN,
+            before=before,
+        )
+        try:
+            if model.graph is not None and self._options.graphs_only:
+                graph = OpGraph.load(_from_here(self._config.root / model.graph))
+                return self._judged(found, model, graph, None)
+            if self._options.graphs_only:
+                raise AdvisorError(
+                    "no graph file is configured, and --graphs-only runs no model code",
+                    hint="write one with advisor trace, and name it: graph = "
+                    '"ranker.graph.json.gz"',
+                )
+            traced = self._traced(model)
+            return self._judged(found, model, traced.graph, traced)
+        except DoesNotFitError as error:
+            problem = Problem(
+                code=Code.DOES_NOT_FIT,
+                what=error.message,
+                action=error.hint or "ask advisor analyze for a placement that fits",
+                place=model.place,
+            )
+            return replace(found, status=Status.FAILED, problems=(problem,))
+        except AdvisorError as error:
+            return replace(found, error=error.message, hint=error.hint)
+
+    def _traced(self, model: ModelConfig) -> Traced:
+        path, name = split_name(_from_here(self._config.root / model.path))
+        source_kind(Path(path))
+        source = ModelSource(
+            path=path,
+            name=name,
+            mode=model.mode,
+            batch_size=model.batch_size,
+            outputs=(),
+            time_limit_s=self._options.time_limit_s,
+        )
+        with self._starting:
+            if self._stopped:
+                raise AdvisorError("stopped")
+            number = len(self._children)
+            child = Child(f"loader {number}", self._scratch / f"loader-{number}.log")
+            self._children.append(child)
+        with child:
+            return traced_model(source, None, child, Clock(), self._watcher)
+
+    def _judged(
+        self, found: ModelResult, model: ModelConfig, graph: OpGraph, traced: Traced | None
+    ) -> ModelResult:
+        cluster = self._hardware.cluster
+        costs = roofline_by_place(graph, cluster)
+        before = found.before
+        layout = lay_out(
+            model.placement,
+            self._config.root,
+            graph,
+            None if traced is None else traced.requested_device_of,
+            costs,
+            cluster,
+            {} if before is None else before.layers,
+        )
+        simulator = Simulator(graph, costs, cluster)
+        alone = single.on_device(graph, cluster.device_names()[0])
+        schedule = simulator.schedule(layout.placement)
+        ratio = None
+        if layout.placement.device_of != alone.device_of:
+            ratio = Sensitivity(simulator, alone, ASSUMED_DOUBT).ratio(layout.placement)
+        after = record(
+            graph,
+            layout.placement,
+            schedule,
+            simulator.step_ns(alone),
+            ratio,
+            versions=Versions(
+                hardware=self._config.hardware,
+                devices=devices_fingerprint(cluster),
+                tensorflow=version("tensorflow"),
+                advisor=__version__,
+            ),
+            configured=model.placement,
+        )
+        judgement = judge(
+            before,
+            after,
+            model.limits,
+            alike=_alike(cluster),
+            freedom=layout.freedom,
+            shortages=map(str, shortages(schedule.peak_memory, cluster.devices)),
+            place_of=_lines(graph, schedule, traced, self._config.root).get,
+        )
+        problems, notes = judgement.problems, judgement.notes
+        if self._options.update:
+            notes += tuple(
+                f"accepted: {problem.what}"
+                for problem in problems
+                if problem.code not in (*_NEVER_ACCEPTED, Code.NOT_LOCKED)
+            )
+            problems = tuple(each for each in problems if each.code in _NEVER_ACCEPTED)
+        return replace(
+            found,
+            status=Status.FAILED if problems else Status.PASSED,
+            problems=problems,
+            notes=notes,
+            after=after,
+            difference=judgement.difference,
+        )
+
+
+def _chosen(config: CheckConfig, only: Sequence[str]) -> tuple[ModelConfig, ...]:
+    """Return the models to check, in the order of their names.
+
+    Raises:
+        AdvisorError: one is not configured.
+    """
+    by_name = {model.path: model for model in sorted(config.models, key=lambda each: each.path)}
+    if not only:
+        return tuple(by_name.values())
+    chosen: dict[str, ModelConfig] = {}
+    for words in only:
+        found = {
+            name: model for name, model in by_name.items() if words in (name, split_name(name)[0])
+        }
+        if not found:
+            near = get_close_matches(words, by_name, 1)
+            raise AdvisorError(
+                f"{words}: not among the models in {FILE}",
+                hint=f"did you mean {near[0]}?" if near else f"there are {', '.join(by_name)}",
+            )
+        chosen |= found
+    return tuple(chosen[name] for name in by_name if name in chosen)
+
+
+def _hardware(config: CheckConfig) -> str:
+    """Return what the hardware is, a cluster file as it is reached from here."""
+    is_file = config.hardware.endswith(".toml")
+    return _from_here(config.root / config.hardware) if is_file else config.hardware
+
+
+def _from_here(path: Path) -> str:
+    return os.path.relpath(path)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _alike(cluster: Cluster) -> list[list[str]]:
+    """Return the groups of devices that have the same figures."""
+    groups: list[list[Device]] = []
+    for device in cluster.devices:
+        group = next((group for group in groups if alike(group[0], device)), None)
+        if group is None:
+            groups.append([device])
+        else:
+            group.append(device)
+    return [[device.name for device in group] for group in groups]
+
+
+def _lines(
+    graph: OpGraph, schedule: Schedule, traced: Traced | None, root: Path
+) -> dict[str, Place]:
+    """Return the user's line for tensors that cross and for layers, where it is known."""
+    if traced is None:
+        return {}
+    found: dict[str, Place] = {}
+    crossing = {copy.producer: tensor_name(graph, copy) for copy in schedule.transfers}
+    for op in graph.ops:
+        line = traced.line_of.get(op.name)
+        if line is None:
+            continue
+        place = Place(_in_project(line.file, root), line.line)
+        if op.name in crossing:
+            found.setdefault(crossing[op.name], place)
+        if op.role is Role.FORWARD:
+            found.setdefault(op.layer or "", place)
+    found.pop("", None)
+    return found
+
+
+def _in_project(file: str, root: Path) -> str:
+    """Return a file's name within the project; one outside of it by its last part alone."""
+    path = Path(file).resolve()
+    return (
+        str(path.relative_to(root.resolve())) if path.is_relative_to(root.resolve()) else path.name
+    )

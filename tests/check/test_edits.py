@@ -1,0 +1,74 @@
+"""Harmful edits of four models are caught, each by its culprit; harmless ones pass."""
+
+from pathlib import Path
+
+import pytest
+from edits import HARMFUL, HARMLESS, Edit
+
+from placement_advisor.check.config import read_config
+from placement_advisor.check.lock_file import lock_text, read_lock
+from placement_advisor.check.result import ModelResult, Status
+from placement_advisor.check_models import CheckOptions, check_models
+
+MODELS = sorted((Path(__file__).parent / "models").glob("*.py"))
+# One and a half times what the models need.
+BUDGETS = {"deepconn": "1 GB", "ranker": "190 MB", "deep_mnist": "620 MB", "transformer": "230 MB"}
+
+
+class Silent:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
+
+    def note(self, what: str) -> None: ...
+
+
+def settings(models: dict[str, str]) -> str:
+    """Return a pyproject.toml for files and the models that they are of."""
+    lines = ["[tool.advisor]", 'hardware = "2xV100-NVLink"']
+    for file, model in models.items():
+        lines += ["[[tool.advisor.models]]", f'path = "{file}:train_step"']
+        lines += [f'max_peak_memory = "{BUDGETS[model]}"']
+    return "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelResult]:
+    """Check every edited model against the lock file of what it was made of."""
+    root = tmp_path_factory.mktemp("edited")
+    config = root / "pyproject.toml"
+    for model in MODELS:
+        (root / model.name).write_text(model.read_text())
+    config.write_text(settings({model.name: model.stem for model in MODELS}))
+    result = check_models(read_config(config), CheckOptions(update=True), Silent())
+    assert {model.status for model in result.results} == {Status.PASSED}
+    lock_file = root / "placements.lock.json"
+    before = read_lock(lock_file)
+    edits = {f"{edit}.py": edit for edit in (*HARMFUL, *HARMLESS)}
+    for file, edit in edits.items():
+        (root / file).write_text(edit.applied((root / f"{edit.model}.py").read_text()))
+    config.write_text(settings({file: edit.model for file, edit in edits.items()}))
+    lock_file.write_text(
+        lock_text(
+            {
+                f"{file}:train_step": before[f"{edit.model}.py:train_step"]
+                for file, edit in edits.items()
+            }
+        )
+    )
+    found = check_models(read_config(config), CheckOptions(), Silent())
+    return {result.model.partition(".")[0]: result for result in found.results}
+
+
+@pytest.mark.parametrize("edit", HARMFUL, ids=str)
+def test_a_harmful_edit_fails_and_its_culprit_is_named(
+    checked: dict[str, ModelResult], edit: Edit
+) -> None:
+    result = checked[str(edit)]
+    said = [text for p in result.problems for text in (p.what, *p.culprits)]
+    assert result.status is Status.FAILED, result
+    assert any(edit.culprit in text for text in said), said
+
+
+@pytest.mark.parametrize("edit", HARMLESS, ids=str)
+def test_a_harmless_edit_passes(checked: dict[str, ModelResult], edit: Edit) -> None:
+    result = checked[str(edit)]
+    assert result.status is Status.PASSED, (result.problems, result.error)
