@@ -127,6 +127,10 @@ class _Judge:
             )
         )
 
+    def has(self, code: Code) -> bool:
+        """Whether there is such a problem."""
+        return any(problem.code is code for problem in self.problems)
+
     def kernels(self) -> None:
         """Ops on a GPU that have no kernel there, and had one."""
         for layer, kind in self.difference.on_host_added:
@@ -162,8 +166,7 @@ class _Judge:
         """Tensors that cross and did not."""
         before, after = self.before, self.after
         added = after.copies - before.copies
-        # A search weighs copies against time: what it found costs time, or it does not matter.
-        if added > 0 and self.freedom is not Freedom.SEARCH:
+        if added > 0:
             self.fail(
                 Code.COPIES,
                 f"{added:+} copies per step ({before.copies} -> {after.copies})",
@@ -327,10 +330,12 @@ def judge(
         judged.notes.append(f"renamed, which is no change: {', '.join(few)}")
     judged.kernels()
     judged.moves()
-    judged.copies()
     if same_versions:
         judged.step()
-    judged.memory()
+    # A search weighs copies and memory against time: without a longer step they are its choice.
+    if not (freedom is Freedom.SEARCH and same_versions) or judged.has(Code.SLOWER):
+        judged.copies()
+        judged.memory()
     return Judgement(
         problems=(*problems, *judged.problems),
         notes=(*notes, *judged.notes),
