@@ -29,11 +29,11 @@ def section(title: str, *parts: str) -> str:
     return "\n\n".join([f"## {title}", *content]) if content else ""
 
 
-def code_block(code: str) -> str:
-    """Return Python code that is shown as it is, whatever it holds."""
+def code_block(code: str, language: str = "python") -> str:
+    """Return code that is shown as it is, whatever it holds."""
     runs = re.findall(r"`+", code)
     fence = "`" * max(3, 1 + max(map(len, runs), default=0))
-    return f"{fence}python\n{code.rstrip()}\n{fence}"
+    return f"{fence}{language}\n{code.rstrip()}\n{fence}"
 
 
 def bullets(texts: Iterable[str]) -> str:

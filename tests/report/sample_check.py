@@ -1,0 +1,150 @@
+"""Results of checks, written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.check.difference import difference
+from placement_advisor.check.judge import Code, Place, Problem
+from placement_advisor.check.record import Cut, LayerRecord, Part, Record, Standing, Versions
+from placement_advisor.check.result import CheckResult, ModelResult, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LOCK = "placements.lock.json"
+GPUS = ("GPU:0", "GPU:1")
+VERSIONS = Versions(
+    hardware="2xV100-NVLink", devices="5f0c11aa", tensorflow="2.21.0", advisor="0.1.0"
+)
+
+
+def layer(made_of: str, busy_us: int, forward: str, backward: str | None = None) -> LayerRecord:
+    devices = {Part.FORWARD: (forward,), Part.BACKWARD: (backward or forward,)}
+    return LayerRecord(devices=devices, fingerprint=made_of, busy_us=busy_us)
+
+
+def cut(tensor: str, size_bytes: int | None) -> Cut:
+    return Cut(tensor=tensor, source="GPU:0", target="GPU:1", size_bytes=size_bytes)
+
+
+BEFORE = Record(
+    versions=VERSIONS,
+    placement="placements/ranker.json",
+    graph="00aa",
+    placed="00bb",
+    layers={
+        "embedding": layer("11", 4_000, "GPU:0"),
+        "dense_1": layer("22", 2_000, "GPU:0"),
+        "dense_2": layer("33", 3_000, "GPU:1"),
+        "head": layer("44", 500, "GPU:1"),
+    },
+    on_host={},
+    cuts=(cut("dense_1/Relu:0", 1_048_576), cut("keys:0", 65_536)),
+    copies=4,
+    bytes_across=1_114_112,
+    step_us=9_960,
+    single_step_us=15_000,
+    memory_bytes={
+        "GPU:0": {"variables": 2_000_000_000, "activations": 400_000_000},
+        "GPU:1": {"variables": 1_000_000_000},
+    },
+    standing=Standing.SPLIT,
+)
+AFTER = replace(
+    BEFORE,
+    graph="11aa",
+    placed="11bb",
+    layers={
+        "embedding": layer("11", 4_000, "GPU:0"),
+        "dense_1": layer("22", 2_000, "GPU:0"),
+        "dense_2": layer("33", 3_000, "GPU:1", "GPU:0"),
+        "head_wide": layer("55", 900, "GPU:1"),
+    },
+    on_host={"head_wide": ("StringToHashBucketFast",)},
+    cuts=(
+        cut("dense_2/kernel", 2_097_152),
+        cut("dense_1/Relu:0", 1_048_576),
+        cut("grads:0", None),
+    ),
+    copies=8,
+    bytes_across=3_145_728,
+    step_us=11_000,
+    memory_bytes={
+        "GPU:0": {"variables": 2_000_000_000, "activations": 900_000_000},
+        "GPU:1": {"variables": 1_000_000_000},
+    },
+)
+DIFFERENCE = difference(BEFORE, AFTER, [GPUS])
+COPIES = Problem(
+    code=Code.COPIES,
+    what="+4 copies per step (4 -> 8)",
+    culprits=("dense_2/kernel GPU:0 -> GPU:1 +2.10 MB (models/ranker.py:41)", "2 more"),
+    action="compute what is read there on that side, or send one tensor for several",
+    place=Place("models/ranker.py", 41),
+)
+BUDGET = Problem(
+    code=Code.OVER_BUDGET,
+    what="GPU:0 needs 2.90 GB of memory, max_peak_memory is 2.50 GB",
+    culprits=("2.00 GB variables", "900 MB activations"),
+    action="make the batch smaller, move layers, or raise the budget in pyproject.toml",
+)
+
+
+def passed(name: str = "models/deepconn.py", notes: Iterable[str] = ()) -> ModelResult:
+    return ModelResult(
+        model=name,
+        placement="towers",
+        place=Place("pyproject.toml", 20),
+        status=Status.PASSED,
+        notes=tuple(notes),
+        before=BEFORE,
+        after=BEFORE,
+    )
+
+
+def failed(**changes: Any) -> ModelResult:
+    values: dict[str, Any] = {
+        "model": "models/ranker.py:train_step",
+        "placement": "placements/ranker.json",
+        "place": Place("pyproject.toml", 12),
+        "status": Status.FAILED,
+        "problems": (COPIES, BUDGET),
+        "notes": ("renamed, which is no change: keys is names now",),
+        "before": BEFORE,
+        "after": AFTER,
+        "difference": DIFFERENCE,
+    }
+    return ModelResult(**{**values, **changes})
+
+
+def inconclusive(
+    notes: Iterable[str] = ("measured 1.02 to 1.09 of locked: too noisy",),
+) -> ModelResult:
+    return replace(
+        passed("models/words.py", notes),
+        place=Place("pyproject.toml", 28),
+        status=Status.INCONCLUSIVE,
+    )
+
+
+def could_not_run() -> ModelResult:
+    return ModelResult(
+        model="models/gone.py",
+        placement="auto",
+        place=Place("pyproject.toml", 24),
+        status=Status.COULD_NOT_RUN,
+        error="models/gone.py: no such file",
+        hint="correct path in pyproject.toml",
+    )
+
+
+def check(*results: ModelResult, strict: bool = False) -> CheckResult:
+    return CheckResult(lock_file=LOCK, results=results, strict=strict)
+
+
+def sample() -> CheckResult:
+    """Return a check with a model of each status."""
+    better = "better: -2 copies, -1.05 MB across per step"
+    return check(passed(notes=[better]), could_not_run(), failed(), inconclusive())
