@@ -38,6 +38,7 @@ SCHEMA_NAMES = (
     "profile",
     "calibration",
     "doctor",
+    "check",
 )
 # Stages of an analysis; one that did not happen (nothing runs with --no-run) is null.
 STAGES = (

@@ -20,7 +20,7 @@ from placement_advisor.report.tables import NOTHING, one_line
 from placement_advisor.units import NS_PER_US, format_bytes, format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from placement_advisor.check.difference import Difference
     from placement_advisor.check.record import Cut, LayerRecord, Record
@@ -59,6 +59,7 @@ class Event:
     culprits: tuple[str, ...]
     action: str | None
     place: Place
+    acceptance: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +125,19 @@ def has_changed(told: Told) -> bool:
 
 
 def details(event: Event) -> Iterator[tuple[str, str]]:
-    """Return all of an event but what happened, each with a label."""
+    """Return where an event happened, what made it happen and what to do, each with a label."""
     yield "where", str(event.place)
     yield from (("by", culprit) for culprit in event.culprits)
     if event.action is not None:
         yield "do", event.action
+
+
+def sentences(event: Event) -> Iterator[str]:
+    """Return all of an event, for where it stands alone."""
+    yield event.what
+    yield from (f"{label}: {text}" for label, text in details(event))
+    if event.acceptance is not None:
+        yield f"to accept: {event.acceptance}"
 
 
 def plain(text: str) -> str:
@@ -141,24 +150,23 @@ def plain(text: str) -> str:
 
 
 def _told(model: ModelResult, result: CheckResult) -> Told:
-    events = list(_events(model))
+    events = tuple(_events(model, f"{UPDATE}, and commit {plain(result.lock_file)}"))
     notes = tuple(map(plain, model.notes))
     if not events and model.status is not Status.PASSED:
         # Then the notes are what there is to tell.
         what = "; ".join(notes) or status_words(model.status)
-        events = [_event(model, model.status.value, what)]
-        notes = ()
+        events, notes = (_event(model, model.status.value, what),), ()
     return Told(
         model=plain(model.model),
         placement=plain(model.placement),
         place=_clean(model.place),
         status=model.status,
         level=_level(model.status, strict=result.strict),
-        events=tuple(events),
+        events=events,
         notes=notes,
         figures=tuple(_figures(model)),
         changes=tuple(map(plain, _changes(model.difference))) if model.difference else (),
-        acceptance=_acceptance(model, result.lock_file),
+        acceptance=_acceptance(events),
     )
 
 
@@ -168,7 +176,7 @@ def _level(status: Status, *, strict: bool) -> Level:
     return Level.WARNING if status is Status.INCONCLUSIVE and not strict else Level.ERROR
 
 
-def _events(model: ModelResult) -> Iterator[Event]:
+def _events(model: ModelResult, update: str) -> Iterator[Event]:
     for problem in model.problems:
         yield _event(
             model,
@@ -177,6 +185,7 @@ def _events(model: ModelResult) -> Iterator[Event]:
             culprits=problem.culprits,
             action=problem.action,
             place=problem.place,
+            acceptance=None if problem.code in _LASTING else update,
         )
     if model.error is not None:
         yield _event(model, COULD_NOT_RUN, model.error, action=model.hint)
@@ -190,6 +199,7 @@ def _event(
     culprits: Iterable[str] = (),
     action: str | None = None,
     place: Place | None = None,
+    acceptance: str | None = None,
 ) -> Event:
     return Event(
         code=code,
@@ -197,6 +207,7 @@ def _event(
         culprits=tuple(map(plain, culprits)),
         action=None if action is None else plain(action),
         place=_clean(place or model.place),
+        acceptance=acceptance,
     )
 
 
@@ -204,14 +215,13 @@ def _clean(place: Place) -> Place:
     return place._replace(file=plain(place.file))
 
 
-def _acceptance(model: ModelResult, lock_file: str) -> str | None:
-    """Return how the problems can be accepted, if any can."""
-    codes = {problem.code for problem in model.problems}
-    lasting = [code.value for code in _LASTING if code in codes]
-    if len(lasting) == len(codes):
+def _acceptance(events: Sequence[Event]) -> str | None:
+    """Return how what can be accepted of all that happened is, and what cannot."""
+    accepted = [event.acceptance for event in events if event.acceptance is not None]
+    if not accepted:
         return None
-    text = f"{UPDATE}, and commit {plain(lock_file)}"
-    return f"{text}; it does not accept {' or '.join(lasting)}" if lasting else text
+    lasting = dict.fromkeys(event.code for event in events if event.acceptance is None)
+    return f"{accepted[0]}; it does not accept {' or '.join(lasting)}" if lasting else accepted[0]
 
 
 def _figures(model: ModelResult) -> Iterator[Figure]:
