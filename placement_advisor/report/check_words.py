@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 # Of each sort of change. Whoever wants all of them reads the diff of the lock file.
 MAX_CHANGES = 8
-UPDATE = "advisor check --update"
-COULD_NOT_RUN = Status.COULD_NOT_RUN.value
+_UPDATE = "advisor check --update"
 # What no lock file makes good: the step does not run, or breaks a budget, whatever it was before.
 _LASTING = (Code.DOES_NOT_FIT, Code.OUT_OF_MEMORY, Code.OVER_BUDGET)
 # Runners of GitHub and Azure carry out `##[…]` and `##vso[…]` anywhere in a line of a log.
@@ -150,7 +149,7 @@ def plain(text: str) -> str:
 
 
 def _told(model: ModelResult, result: CheckResult) -> Told:
-    events = tuple(_events(model, f"{UPDATE}, and commit {plain(result.lock_file)}"))
+    events = tuple(_events(model, f"{_UPDATE}, and commit {plain(result.lock_file)}"))
     notes = tuple(map(plain, model.notes))
     if not events and model.status is not Status.PASSED:
         # Then the notes are what there is to tell.
@@ -188,7 +187,7 @@ def _events(model: ModelResult, update: str) -> Iterator[Event]:
             acceptance=None if problem.code in _LASTING else update,
         )
     if model.error is not None:
-        yield _event(model, COULD_NOT_RUN, model.error, action=model.hint)
+        yield _event(model, Status.COULD_NOT_RUN.value, model.error, action=model.hint)
 
 
 def _event(

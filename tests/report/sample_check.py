@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.check.difference import difference
+from hypothesis import strategies as st
+
+from placement_advisor.check.difference import Difference, Move, difference
 from placement_advisor.check.judge import Code, Place, Problem
 from placement_advisor.check.record import Cut, LayerRecord, Part, Record, Standing, Versions
 from placement_advisor.check.result import CheckResult, ModelResult, Status
@@ -148,3 +150,61 @@ def sample() -> CheckResult:
     """Return a check with a model of each status."""
     better = "better: -2 copies, -1.05 MB across per step"
     return check(passed(notes=[better]), could_not_run(), failed(), inconclusive())
+
+
+# What breaks one format or another, or drives a terminal or a CI system's log.
+NASTY = (
+    "\n::error::owned",
+    "\r::stop-commands::x",
+    "##[add-mask]x",
+    "##vso[task.complete]",
+    "%0A::error::x,y=z",
+    "\x1b[2J\x00",
+    "\u202e\u2028\ufffe\ud800",
+    "a|b\\|",
+    "<script></details><!--",
+    "]]></failure>&amp;",
+    "```\n~~~",
+    "[x](https://example.com) ![y](z)",
+    "@everyone #1",
+    "- 1. > # *_`",
+)
+names = st.lists(st.one_of(st.sampled_from(NASTY), st.text()), min_size=1).map("".join)
+hostile_names = names.filter(lambda name: bool(name.split()))
+
+
+def hostile(name: str) -> CheckResult:
+    """Return a check of models in which everything is called so."""
+    there, here = Place(f"{name}.py", 1), Place(name, 2)
+    device = f"{name}:0"
+    before = replace(
+        BEFORE, memory_bytes={device: {name: 1_000}}, layers={name: BEFORE.layers["head"]}
+    )
+    crossing = Cut(tensor=name, source=device, target=name, size_bytes=None)
+    changed = Difference(
+        before=before,
+        after=replace(before, layers={f"{name}/new": layer("66", 1, device)}),
+        renamed={name: name},
+        gone=(name,),
+        new=(f"{name}/new",),
+        moves=(Move(layer=name, part=Part.VARIABLES, before=(device, name), after=(name,)),),
+        growths=(),
+        cuts_added=(crossing,) * 20,
+        cuts_removed=(crossing,),
+        on_host_added=((name, name),),
+    )
+    problem = Problem(code=Code.MEMORY, what=name, culprits=(name, name), action=name, place=here)
+    bad = failed(
+        model=name,
+        placement=name,
+        place=there,
+        problems=(problem, problem),
+        notes=(name,),
+        before=changed.before,
+        after=changed.after,
+        difference=changed,
+    )
+    gone = replace(could_not_run(), model=name, place=there, error=name, hint=name)
+    noisy = replace(inconclusive([name, name]), model=name)
+    good = replace(passed(name, [name]), placement=name)
+    return replace(check(bad, gone, noisy, good), lock_file=name)

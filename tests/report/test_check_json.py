@@ -1,0 +1,63 @@
+"""A check as the public contract."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+import sample_check
+from hypothesis import given
+from sample_check import check, could_not_run, failed, inconclusive, passed
+
+from placement_advisor.check.judge import Code
+from placement_advisor.check.record import Part, Standing
+from placement_advisor.check.result import CheckResult, Status
+from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.report.check_json import check_as_json
+
+SCHEMA = load_schema("check")
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        sample_check.sample(),
+        check(),
+        check(failed(before=None, difference=None)),
+        check(inconclusive(), strict=True),
+        check(passed(), could_not_run()),
+    ],
+)
+def test_the_content_fits_its_schema(result: CheckResult) -> None:
+    content = check_as_json(result)
+    VALIDATOR.validate(content)
+    assert content["exit_code"] == result.exit_code
+
+
+def test_times_are_in_nanoseconds_and_memory_is_summed_up() -> None:
+    (model,) = check_as_json(check(failed()))["results"]
+    assert model["before"]["step_ns"] == 9_960_000
+    assert model["after"]["peak_memory_bytes"] == {"GPU:0": 2_900_000_000, "GPU:1": 1_000_000_000}
+    assert model["difference"]["growths"] == [
+        {"layer": "head_wide", "before_ns": 0, "after_ns": 900_000}
+    ]
+
+
+def test_the_schema_knows_every_name_that_there_is() -> None:
+    model = SCHEMA["properties"]["results"]["items"]["properties"]
+    move = model["difference"]["properties"]["moves"]["items"]["properties"]
+    assert model["problems"]["items"]["properties"]["code"]["enum"] == list(Code)
+    assert model["status"]["enum"] == list(Status)
+    assert move["part"]["enum"] == list(Part)
+    assert SCHEMA["$defs"]["record"]["properties"]["verdict"]["enum"] == list(Standing)
+
+
+@given(sample_check.names)
+def test_names_come_back_as_they_were(name: str) -> None:
+    content = check_as_json(sample_check.hostile(name))
+    VALIDATOR.validate(content)
+    again = json.loads(json.dumps(content))
+    assert again == content
+    assert again["results"][0]["problems"][0]["what"] == name

@@ -1,0 +1,74 @@
+"""A check as Markdown: golden, cut to size, and read by a parser with any names in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sample_check
+from hypothesis import given
+from markdown_it import MarkdownIt
+from sample_check import check, failed, passed
+
+from placement_advisor.report.check_markdown import MAX_SUMMARY_BYTES, check_as_markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from markdown_it.token import Token
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_the_page_is_the_golden_one() -> None:
+    expected = (GOLDEN / "check_sample.md").read_text(encoding="utf-8")
+    assert check_as_markdown(sample_check.sample()) == expected
+
+
+def test_a_page_that_grows_too_long_keeps_the_verdict_and_says_that_it_was_cut() -> None:
+    many = check(*(failed(model=f"models/{number}.py") for number in range(2_000)))
+    page = check_as_markdown(many)
+    assert MAX_SUMMARY_BYTES * 0.99 < len(page.encode()) <= MAX_SUMMARY_BYTES
+    assert page.startswith("## advisor check: 2000 models: 2000 failed\n")
+    assert page.count("<details>") == page.count("</details>") > 100
+    assert page.endswith(
+        "\n**Cut here**: the page may have 1048576 bytes. "
+        "`advisor check --format text` tells the rest.\n"
+    )
+
+
+def test_one_part_too_long_is_left_out_whole() -> None:
+    long = check(failed(model="ä" * MAX_SUMMARY_BYTES))
+    assert check_as_markdown(long, max_bytes=500).splitlines() == [
+        "## advisor check: 1 model: 1 failed",
+        "",
+        "**Cut here**: the page may have 500 bytes. `advisor check --format text` tells the rest.",
+    ]
+
+
+def test_a_page_of_just_the_size_is_not_cut() -> None:
+    whole = check_as_markdown(check(passed()))
+    assert check_as_markdown(check(passed()), max_bytes=len(whole.encode())) == whole
+
+
+def test_names_mention_nobody() -> None:
+    page = check_as_markdown(check(passed("@team/model.py", ["see @you"])))
+    assert page.count("@") == page.count("@&#8203;") == 3
+
+
+def shape(tokens: Iterable[Token]) -> Iterator[tuple[str, str]]:
+    """Return what a page is made of, without the text in it."""
+    for token in tokens:
+        if token.type not in ("text", "fence"):
+            yield token.type, token.content if "html" in token.type else ""
+        yield from shape(token.children or ())
+
+
+@given(sample_check.hostile_names)
+def test_no_name_changes_what_the_page_is_made_of(name: str) -> None:
+    parser = MarkdownIt("commonmark").enable("table")
+    page, tame = (check_as_markdown(sample_check.hostile(each)) for each in (name, "x"))
+    assert list(shape(parser.parse(page))) == list(shape(parser.parse(tame)))
+    lines = page.split("\n")
+    assert len(lines) == len(tame.split("\n"))
+    assert all(line.isprintable() and "##[" not in line for line in lines)
