@@ -10,8 +10,8 @@ from placement_advisor.advice.findings import (
     moved_by_tensorflow,
     no_gpu_kernel,
 )
-from placement_advisor.candidates.as_written import as_written
 from placement_advisor.advice.findings.evidence import YOUR_SPLIT
+from placement_advisor.candidates.as_written import as_written
 from placement_advisor.graph import Role
 
 # first and second are layers; their gradients serve them, in the opposite order.
