@@ -21,7 +21,7 @@ from placement_advisor import __version__, defaults
 from placement_advisor.candidates import single
 from placement_advisor.candidates.work import alike
 from placement_advisor.check.config import FILE
-from placement_advisor.check.judge import Code, Place, Problem, judge
+from placement_advisor.check.judge import LASTING, Code, Place, Problem, judge
 from placement_advisor.check.lock_file import lock_text, read_lock
 from placement_advisor.check.placements import DoesNotFitError, lay_out
 from placement_advisor.check.record import Versions, devices_fingerprint, record, tensor_name
@@ -62,10 +62,6 @@ class CheckOptions:
     strict: bool = False
     jobs: int | None = None
     time_limit_s: float = defaults.TIME_LIMIT_S
-
-
-# What stays wrong when the lock file is written anew.
-_NEVER_ACCEPTED = frozenset({Code.OUT_OF_MEMORY, Code.OVER_BUDGET})
 
 
 def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -> CheckResult:
@@ -233,9 +229,9 @@ class _Checking:
             notes += tuple(
                 f"accepted: {problem.what}"
                 for problem in problems
-                if problem.code not in (*_NEVER_ACCEPTED, Code.NOT_LOCKED)
+                if problem.code not in (*LASTING, Code.NOT_LOCKED)
             )
-            problems = tuple(each for each in problems if each.code in _NEVER_ACCEPTED)
+            problems = tuple(each for each in problems if each.code in LASTING)
         return replace(
             found,
             status=Status.FAILED if problems else Status.PASSED,

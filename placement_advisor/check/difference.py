@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+from placement_advisor.check.record import Part
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.check.record import Cut, LayerRecord, Part, Record
+    from placement_advisor.check.record import Cut, LayerRecord, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +166,8 @@ def _with_devices(record: Record, called: Mapping[str, str]) -> Record:
 def _moves(before: Record, after: Record, pairs: Iterable[tuple[str, str]]) -> Iterator[Move]:
     for old, new in pairs:
         ours, theirs = before.layers[old].devices, after.layers[new].devices
-        for part in ours.keys() & theirs.keys():
-            if ours[part][0] != theirs[part][0]:
+        for part in Part:
+            if part in ours and part in theirs and ours[part][0] != theirs[part][0]:
                 yield Move(layer=new, part=part, before=ours[part], after=theirs[part])
 
 

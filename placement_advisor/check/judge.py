@@ -31,6 +31,8 @@ MEMORY_TOLERANCE = 0.05
 STEP_TOLERANCE = 0.05
 # More names than these no reader of a pull request takes in.
 MAX_CULPRITS = 5
+# What crosses and is less than this does not make a step longer, but for its number.
+_LARGE_SHARE = 0.05
 _RANKS = (Standing.SINGLE, Standing.CANNOT_TELL, Standing.SPLIT)
 
 
@@ -48,6 +50,10 @@ class Code(StrEnum):
     MEMORY = "more-memory"
     STANDING = "verdict-changed"
     NOT_LOCKED = "not-in-lock-file"
+
+
+# What a new lock file does not make good: the step does not run, or is over budget, all the same.
+LASTING = frozenset({Code.DOES_NOT_FIT, Code.OUT_OF_MEMORY, Code.OVER_BUDGET})
 
 
 class Place(NamedTuple):
@@ -182,8 +188,10 @@ class _Judge:
                 self._crossings(),
                 "cut where less crosses: before a layer that widens, after one that narrows",
             )
-        elif added < 0 or more < -BYTES_TOLERANCE * before.bytes_across:
-            self.notes.append(f"better: {added:+} copies, {_signed(more)} across per step")
+        elif more < -BYTES_TOLERANCE * before.bytes_across:
+            self.notes.append(f"better: {_signed(more)} across per step")
+        if added < 0:
+            self.notes.append(f"better: {added:+} copies per step")
 
     def step(self) -> None:
         """The predicted time of a step, where it can be compared."""
@@ -200,7 +208,7 @@ class _Judge:
                 Code.SLOWER,
                 f"the predicted step takes {growth:.1%} longer ({_us(before.step_us)} -> "
                 f"{_us(after.step_us)}, {self.limits.max_step_regression:.0%} are allowed)",
-                [*slower[:MAX_CULPRITS], *self._crossings()],
+                [*slower[:MAX_CULPRITS], *self._crossings(_LARGE_SHARE)],
                 "see whether the layers named need to be that heavy, or split the model anew "
                 "with advisor analyze",
             )
@@ -261,10 +269,12 @@ class _Judge:
             return after.step_us <= before.step_us
         return (after.copies, after.bytes_across) != (before.copies, before.bytes_across)
 
-    def _crossings(self) -> list[tuple[str, str]]:
+    def _crossings(self, least_share: float = 0.0) -> list[tuple[str, str]]:
+        """Return the tensors that cross and did not, of some share of all bytes that do."""
         return [
             (f"{cut.tensor} {cut.source} -> {cut.target} {_signed(cut.size_bytes)}", cut.tensor)
             for cut in self.difference.cuts_added
+            if (cut.size_bytes or 0) >= least_share * self.after.bytes_across
         ]
 
     def _held_more(self, device: str) -> list[tuple[str, str]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from placement_advisor.check.difference import Difference
     from placement_advisor.check.judge import Place, Problem
     from placement_advisor.check.record import Record
@@ -64,3 +66,24 @@ class CheckResult:
         if Status.FAILED in found or (self.strict and Status.INCONCLUSIVE in found):
             return FAILED
         return COULD_NOT_RUN if Status.COULD_NOT_RUN in found else PASSED
+
+    def within(self, folder: Path) -> CheckResult:
+        """Return the result with places as they are seen from outside of ``folder``."""
+
+        def seen(place: Place) -> Place:
+            return place._replace(file=(folder / place.file).as_posix())
+
+        return replace(
+            self,
+            results=tuple(
+                replace(
+                    result,
+                    place=seen(result.place),
+                    problems=tuple(
+                        replace(problem, place=problem.place and seen(problem.place))
+                        for problem in result.problems
+                    ),
+                )
+                for result in self.results
+            ),
+        )

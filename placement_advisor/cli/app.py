@@ -13,6 +13,7 @@ from placement_advisor import __version__
 from placement_advisor.cli.analyze import analyze
 from placement_advisor.cli.balance import balance
 from placement_advisor.cli.calibrate import calibrate
+from placement_advisor.cli.check import check
 from placement_advisor.cli.doctor import doctor
 from placement_advisor.cli.explain import explain
 from placement_advisor.cli.graph import graph
@@ -46,6 +47,7 @@ app.command()(graph)
 app.command()(simulate)
 app.command()(search)
 app.command()(verify)
+app.command()(check)
 app.command()(balance)
 app.command()(profile)
 app.command()(calibrate)

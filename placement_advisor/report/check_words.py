@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from placement_advisor.check.judge import Code, Place
+from placement_advisor.check.judge import LASTING, Place
 from placement_advisor.check.record import Part
 from placement_advisor.check.result import Status
 from placement_advisor.report.tables import NOTHING, one_line
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 # Of each sort of change. Whoever wants all of them reads the diff of the lock file.
 MAX_CHANGES = 8
 _UPDATE = "advisor check --update"
-# What no lock file makes good: the step does not run, or breaks a budget, whatever it was before.
-_LASTING = (Code.DOES_NOT_FIT, Code.OUT_OF_MEMORY, Code.OVER_BUDGET)
 # Runners of GitHub and Azure carry out `##[…]` and `##vso[…]` anywhere in a line of a log.
 _COMMAND = re.compile(r"#(?=#)")
 _WORST_FIRST = (Status.FAILED, Status.COULD_NOT_RUN, Status.INCONCLUSIVE, Status.PASSED)
@@ -184,7 +182,7 @@ def _events(model: ModelResult, update: str) -> Iterator[Event]:
             culprits=problem.culprits,
             action=problem.action,
             place=problem.place,
-            acceptance=None if problem.code in _LASTING else update,
+            acceptance=None if problem.code in LASTING else update,
         )
     if model.error is not None:
         yield _event(model, Status.COULD_NOT_RUN.value, model.error, action=model.hint)

@@ -1,0 +1,164 @@
+"""`advisor check`: the placements of a project against its lock file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placement_advisor.cli.progress import progress
+from placement_advisor.cli.source_options import Quiet, TimeLimit  # noqa: TC001 - typer reads it
+from placement_advisor.defaults import TIME_LIMIT_S
+from placement_advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from placement_advisor.check.result import CheckResult
+
+
+class Format(StrEnum):
+    """How to write it."""
+
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+    JUNIT = "junit"
+    SARIF = "sarif"
+    MARKDOWN = "markdown"
+
+
+def check(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL]...",
+            help="Models of [tool.advisor] in pyproject.toml, with or without :NAME. Default: all.",
+        ),
+    ] = None,
+    update: Annotated[
+        bool,
+        typer.Option("--update", help="Accept what there is: write placements.lock.json anew."),
+    ] = False,
+    graphs_only: Annotated[
+        bool,
+        typer.Option(
+            "--graphs-only", help="Run no model code: check the graph files that are configured."
+        ),
+    ] = False,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT[=FILE]",
+            help=f"{', '.join(Format)}; to a file, or to stdout. Several are possible. "
+            "Default: text.",
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Inconclusive is a failure.")] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Models that are traced at once. Default: as many as cores."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Default: pyproject.toml, in this folder or the next above."
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    time_limit: TimeLimit = TIME_LIMIT_S,
+) -> None:
+    """Check that placements are as good as they were: predicted, against placements.lock.json.
+
+    Exit codes: 0 passed, 1 a check failed, 2 could not run.
+    """
+    from placement_advisor.check.config import find_config, read_config
+    from placement_advisor.check_models import CheckOptions, check_models
+    from placement_advisor.output_file import output_file
+
+    wanted = [_format(words) for words in formats or [Format.TEXT]]
+    settings = read_config(config or find_config(Path.cwd()))
+    options = CheckOptions(
+        only=tuple(models or ()),
+        update=update,
+        graphs_only=graphs_only,
+        strict=strict,
+        jobs=jobs,
+        time_limit_s=time_limit,
+    )
+    with ExitStack() as stack:
+        files = [
+            (form, stack.enter_context(output_file(file, option="--format")) if file else None)
+            for form, file in wanted
+        ]
+        with progress(quiet=quiet) as watcher:
+            result = check_models(settings, options, watcher)
+        for form, put in files:
+            text = _written(form, result, settings.root)
+            if put is None:
+                sys.stdout.write(text)
+            else:
+                put(lambda path, text=text: _write(path, text))  # type: ignore[misc]
+    raise typer.Exit(result.exit_code)
+
+
+def _format(words: str) -> tuple[Format, Path | None]:
+    """Return a format and the file that it goes to, if any.
+
+    Raises:
+        AdvisorError: there is no such format, or no name of a file.
+    """
+    name, equals, file = words.partition("=")
+    if name not in list(Format) or (equals and not file):
+        raise AdvisorError(
+            f"--format {words}: not a format, or not one with a file",
+            hint=f"give one of {', '.join(Format)}, as in --format {Format.JUNIT}=report.xml",
+        )
+    return Format(name), Path(file) if file else None
+
+
+def _written(form: Format, result: CheckResult, root: Path) -> str:
+    """Return the report in a format."""
+    if form is Format.TEXT:
+        from placement_advisor.report.check_text import check_as_text
+
+        return check_as_text(result)
+    if form is Format.JSON:
+        from placement_advisor.report.check_json import check_as_json
+
+        return _json(check_as_json(result))
+    if form is Format.GITHUB:
+        from placement_advisor.report.check_github import check_as_github
+
+        return check_as_github(_in_repository(result, root))
+    if form is Format.JUNIT:
+        from placement_advisor.report.check_junit import check_as_junit
+
+        return check_as_junit(result)
+    if form is Format.SARIF:
+        from placement_advisor.report.check_sarif import check_as_sarif
+
+        return _json(check_as_sarif(_in_repository(result, root)))
+    from placement_advisor.report.check_markdown import check_as_markdown
+
+    return check_as_markdown(result)
+
+
+def _json(content: object) -> str:
+    # What stands on stdout ends in a log, where GitHub carries out `##[...]`.
+    return json.dumps(content, indent=2).replace("##", "#\\u0023") + "\n"
+
+
+def _in_repository(result: CheckResult, root: Path) -> CheckResult:
+    """Return the result with places as the repository around the project has them."""
+    folder = root.resolve()
+    repository = next((p for p in (folder, *folder.parents) if (p / ".git").exists()), folder)
+    return result.within(folder.relative_to(repository))
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
