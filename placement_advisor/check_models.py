@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import __version__, defaults
 from placement_advisor.candidates import single
@@ -23,9 +23,10 @@ from placement_advisor.candidates.work import alike
 from placement_advisor.check.config import FILE
 from placement_advisor.check.judge import LASTING, Code, Place, Problem, judge
 from placement_advisor.check.lock_file import lock_text, read_lock
-from placement_advisor.check.placements import DoesNotFitError, lay_out
+from placement_advisor.check.placements import DoesNotFitError, lay_out, moved_back
 from placement_advisor.check.record import Versions, devices_fingerprint, record, tensor_name
 from placement_advisor.check.result import CheckResult, ModelResult, Status
+from placement_advisor.check_measured import measure, with_measured
 from placement_advisor.children import Child, preload
 from placement_advisor.clock import Clock
 from placement_advisor.cost.roofline import roofline_by_place
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from placement_advisor.check.record import Record
     from placement_advisor.devices import Cluster, Device
     from placement_advisor.elsewhere import Elsewhere
+    from placement_advisor.placement import Placement
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.tf.answers import Traced
     from placement_advisor.trial import Watcher
@@ -54,10 +56,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """How to check: some of the models, or all; from graph files alone; how many at a time."""
+    """How to check: some of the models, or all; from graph files alone; how many at a time.
+
+    With ``measure`` placements run as well, one model after the other.
+    """
 
     only: tuple[str, ...] = ()
     graphs_only: bool = False
+    measure: bool = False
     update: bool = False
     strict: bool = False
     jobs: int | None = None
@@ -90,6 +96,8 @@ def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -
         checking = _Checking(config, hardware, locked, options, scratch, watcher)
         stack.callback(checking.stop)
         results = tuple(pool.map(checking.result, models))
+        if options.measure:
+            results = tuple(map(checking.measured, models, results))
         if put is not None:
             missing = [result.model for result in results if result.after is None]
             if missing:
@@ -100,6 +108,14 @@ def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -
                 put(lambda path: _write(path, text))
                 watcher.note(f"{lock_file} written")
     return CheckResult(lock_file=str(lock_file), results=results, strict=options.strict)
+
+
+class _Placed(NamedTuple):
+    """A step of today; what is needed to run it is in the folder ``bundle``."""
+
+    graph: OpGraph
+    placement: Placement
+    bundle: Path
 
 
 class _Checking:
@@ -117,6 +133,7 @@ class _Checking:
         self._config, self._hardware, self._locked = config, hardware, locked
         self._options, self._scratch, self._watcher = options, scratch, watcher
         self._children: list[Child] = []
+        self._placed: dict[str, _Placed] = {}
         self._starting = Lock()
         self._stopped = False
 
@@ -140,15 +157,15 @@ class _Checking:
         try:
             if model.graph is not None and self._options.graphs_only:
                 graph = OpGraph.load(_from_here(self._config.root / model.graph))
-                return self._judged(found, model, graph, None)
+                return self._judged(found, model, graph)
             if self._options.graphs_only:
                 raise AdvisorError(
                     "no graph file is configured, and --graphs-only runs no model code",
                     hint="write one with advisor trace, and name it: graph = "
                     '"ranker.graph.json.gz"',
                 )
-            traced = self._traced(model)
-            return self._judged(found, model, traced.graph, traced)
+            traced, bundle = self._traced(model)
+            return self._judged(found, model, traced.graph, traced, bundle)
         except DoesNotFitError as error:
             problem = Problem(
                 code=Code.DOES_NOT_FIT,
@@ -160,7 +177,29 @@ class _Checking:
         except AdvisorError as error:
             return replace(found, error=error.message, hint=error.hint)
 
-    def _traced(self, model: ModelConfig) -> Traced:
+    def measured(self, model: ModelConfig, found: ModelResult) -> ModelResult:
+        """Run what was checked beside the locked placement, where there is one."""
+        placed = self._placed.get(model.path)
+        if placed is None or found.before is None:
+            return found
+        moves = () if found.difference is None else found.difference.moves
+        self._watcher.note(f"measuring {model.path}")
+        scratch = placed.bundle.with_name(f"{placed.bundle.name}-run")
+        scratch.mkdir()
+        told = measure(
+            placed.graph,
+            placed.placement,
+            moved_back(placed.graph, placed.placement, moves),
+            self._hardware.cluster,
+            placed.bundle,
+            scratch,
+            model.limits.max_step_regression,
+            self._watcher,
+        )
+        return with_measured(found, told)
+
+    def _traced(self, model: ModelConfig) -> tuple[Traced, Path]:
+        """Trace a model; what is needed to run it goes into a folder, if it is to run."""
         path, name = split_name(_from_here(self._config.root / model.path))
         source_kind(Path(path))
         source = ModelSource(
@@ -177,11 +216,19 @@ class _Checking:
             number = len(self._children)
             child = Child(f"loader {number}", self._scratch / f"loader-{number}.log")
             self._children.append(child)
+        bundle = self._scratch / f"bundle-{number}"
+        bundle.mkdir()
+        folder = bundle if self._options.measure else None
         with child:
-            return traced_model(source, None, child, Clock(), self._watcher)
+            return traced_model(source, folder, child, Clock(), self._watcher), bundle
 
     def _judged(
-        self, found: ModelResult, model: ModelConfig, graph: OpGraph, traced: Traced | None
+        self,
+        found: ModelResult,
+        model: ModelConfig,
+        graph: OpGraph,
+        traced: Traced | None = None,
+        bundle: Path | None = None,
     ) -> ModelResult:
         cluster = self._hardware.cluster
         costs = roofline_by_place(graph, cluster)
@@ -195,6 +242,8 @@ class _Checking:
             cluster,
             {} if before is None else before.layers,
         )
+        if bundle is not None:
+            self._placed[model.path] = _Placed(graph, layout.placement, bundle)
         simulator = Simulator(graph, costs, cluster)
         alone = single.on_device(graph, cluster.device_names()[0])
         schedule = simulator.schedule(layout.placement)

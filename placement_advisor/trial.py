@@ -188,15 +188,19 @@ class Trial:
         deadline = time.monotonic() + _TIMING_BUDGET_S
         done, wanted = 0, rounds
         while done < wanted:
-            for entry in self._running():
-                self._watcher.working("timing rounds", done, wanted, entry.placement.label)
-                self._timed_turn(entry, done)
+            self.round(done, wanted)
             as_is(done)
             done += 1
             if time.monotonic() > deadline and done >= min(rounds, _ADDED_ROUNDS):
                 return
             if done == wanted and wanted < MAX_ROUNDS and self._in_doubt():
                 wanted = min(wanted + _ADDED_ROUNDS, MAX_ROUNDS)
+
+    def round(self, number: int, of: int) -> None:
+        """Time a turn of every candidate that is still in."""
+        for entry in self._running():
+            self._watcher.working("timing rounds", number, of, entry.placement.label)
+            self._timed_turn(entry, number)
 
     def comparisons(self) -> dict[str, Comparison]:
         """Compare every candidate that has run with the baseline."""

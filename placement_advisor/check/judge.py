@@ -50,10 +50,12 @@ class Code(StrEnum):
     MEMORY = "more-memory"
     STANDING = "verdict-changed"
     NOT_LOCKED = "not-in-lock-file"
+    MEASURED_SLOWER = "measured-slower"
+    DOES_NOT_RUN = "does-not-run"
 
 
 # What a new lock file does not make good: the step does not run, or is over budget, all the same.
-LASTING = frozenset({Code.DOES_NOT_FIT, Code.OUT_OF_MEMORY, Code.OVER_BUDGET})
+LASTING = frozenset({Code.DOES_NOT_FIT, Code.OUT_OF_MEMORY, Code.OVER_BUDGET, Code.DOES_NOT_RUN})
 
 
 class Place(NamedTuple):

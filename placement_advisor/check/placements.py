@@ -8,7 +8,7 @@ nobody has placed are a misfit.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from placement_advisor.candidates import searched, single
 from placement_advisor.candidates.as_written import as_written, devices_asked_for
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, NAMES, SPLITS, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.check.record import PART_OF
 from placement_advisor.errors import AdvisorError, PlacementError
 from placement_advisor.op import Role
 from placement_advisor.placement import NO_LAYER, Placement, placed_ops, read_placement_file
@@ -26,9 +27,10 @@ from placement_advisor.solvers.latency import FAMILY as SEARCHED
 from placement_advisor.structure.fingerprint import layer_fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from placement_advisor.check.difference import Move
     from placement_advisor.check.record import LayerRecord
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
@@ -111,6 +113,18 @@ def lay_out(
     return Layout(placement=found, freedom=Freedom.RULE)
 
 
+def moved_back(graph: OpGraph, placement: Placement, moves: Iterable[Move]) -> Placement:
+    """Return the placement with layers where they were before they moved."""
+    before = {(move.layer, move.part, move.after[0]): move.before[0] for move in moves}
+
+    def device_of(op: Op) -> str:
+        here = placement.device_of[op.name]
+        part = PART_OF.get(op.role)
+        return here if part is None else before.get((op.layer or NO_LAYER, part, here), here)
+
+    return replace(placement, device_of=_with_variables(graph, device_of))
+
+
 def _as_written(
     graph: OpGraph, requested_device_of: Mapping[str, str] | None, cluster: Cluster
 ) -> Layout:
@@ -170,24 +184,24 @@ def _from_file(
             + (f"; it places {_some(gone)}, which are gone" if gone else ""),
             hint="place the new layers in the file, or write it anew with advisor analyze",
         )
-    home: dict[str, str] = {}
 
     def device_of(op: Op) -> str:
         layer = op.layer or NO_LAYER
         device = file.by_op.get(op.name, file.by_layer[former.get(layer, layer)])
         return named.get(device, device)
 
-    for op in graph.ops:
-        if op.role is Role.VARIABLE:
-            home[op.variable or op.name] = device_of(op)
     return Placement(
         label=file.label,
         family=file.family,
-        device_of={
-            op.name: home.get(op.variable or "") or device_of(op) for op in placed_ops(graph)
-        },
+        device_of=_with_variables(graph, device_of),
         rationale=file.rationale,
     )
+
+
+def _with_variables(graph: OpGraph, device_of: Callable[[Op], str]) -> dict[str, str]:
+    """Return the device of each op; what touches a variable runs where that is."""
+    home = {op.variable or op.name: device_of(op) for op in graph.ops if op.role is Role.VARIABLE}
+    return {op.name: home.get(op.variable or "") or device_of(op) for op in placed_ops(graph)}
 
 
 def _former_names(

@@ -45,7 +45,7 @@ class Part(StrEnum):
     VARIABLES = "variables"
 
 
-_PART_OF = {
+PART_OF = {
     Role.FORWARD: Part.FORWARD,
     Role.BACKWARD: Part.BACKWARD,
     Role.VARIABLE: Part.VARIABLES,
@@ -178,9 +178,9 @@ def _layers(graph: OpGraph, placement: Placement, schedule: Schedule) -> dict[st
         lambda: defaultdict(Counter)
     )
     for op in placed_ops(graph):
-        if op.role in _PART_OF:
+        if op.role in PART_OF:
             device = placement.device_of[op.name]
-            votes[op.layer or NO_LAYER][_PART_OF[op.role]][device] += 1
+            votes[op.layer or NO_LAYER][PART_OF[op.role]][device] += 1
     busy_ns: Counter[str] = Counter()
     for run in schedule.runs:
         busy_ns[graph.op(run.op).layer or NO_LAYER] += run.end_ns - run.start_ns
@@ -205,7 +205,7 @@ def _on_host(
     kinds: defaultdict[str, set[str]] = defaultdict(set)
     for run in schedule.runs:
         op = graph.op(run.op)
-        if op.role in _PART_OF and run.device != placement.device_of[run.op]:
+        if op.role in PART_OF and run.device != placement.device_of[run.op]:
             kinds[op.layer or NO_LAYER].add(op.kind)
     return {layer: tuple(sorted(found)) for layer, found in sorted(kinds.items())}
 

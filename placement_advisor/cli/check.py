@@ -49,6 +49,13 @@ def check(
             "--graphs-only", help="Run no model code: check the graph files that are configured."
         ),
     ] = False,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure",
+            help="Run placements as well, in turns with the locked ones, on the devices here.",
+        ),
+    ] = False,
     formats: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,12 +87,18 @@ def check(
     from placement_advisor.check_models import CheckOptions, check_models
     from placement_advisor.output_file import output_file
 
+    if measure and (update or graphs_only):
+        raise AdvisorError(
+            "--measure runs steps, which --update and --graphs-only do not",
+            hint="run the one after the other",
+        )
     wanted = [_format(words) for words in formats or [Format.TEXT]]
     settings = read_config(config or find_config(Path.cwd()))
     options = CheckOptions(
         only=tuple(models or ()),
         update=update,
         graphs_only=graphs_only,
+        measure=measure,
         strict=strict,
         jobs=jobs,
         time_limit_s=time_limit,

@@ -80,6 +80,14 @@ _RULES: dict[str, tuple[str, str]] = {
         "The lock file does not have the model",
         "Write it with advisor check --update, and commit what that writes.",
     ),
+    Code.MEASURED_SLOWER: (
+        "The placement was measured to be slower than the locked one",
+        "Two races on the same devices say so. Put the layers back where they were.",
+    ),
+    Code.DOES_NOT_RUN: (
+        "The step does not run under its placement",
+        "TensorFlow refused it, or its results are others than those of one device.",
+    ),
     Status.COULD_NOT_RUN: (
         "The model could not be checked",
         "The message says why and what to do.",

@@ -1,0 +1,81 @@
+"""Whether a placement is slower than the locked one, as measured: the statistics of tier 2.
+
+Both run in turns, on the same devices and the same step, and so does the locked one a second time:
+what differs between those two is noise. Only ratios of turns within a round count, so that what
+slows the machine for a while slows both sides.
+
+A placement is slower if its median ratio exceeds the tolerance and the noise, and the whole
+interval lies above 1. A single race may still be wrong: who fails on it should ask for another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.measure import Interval, bootstrap_median
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Pace(StrEnum):
+    """How today's placement compares with the locked one."""
+
+    SLOWER = "slower"
+    NO_SLOWER = "no-slower"
+    CANNOT_TELL = "cannot-tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """Step time of today's placement over the locked one's, and what noise does to such a ratio.
+
+    ``noise`` is how far from 1 the ratio of the locked placement to itself may lie.
+    """
+
+    pace: Pace
+    ratio: Interval
+    noise: float
+    rounds: int
+
+    def __str__(self) -> str:
+        ratio = self.ratio
+        return (
+            f"{ratio.median:.2f}x the step time of the locked placement ({ratio.low:.2f} to "
+            f"{ratio.high:.2f} in {self.rounds} rounds, noise {self.noise:.0%})"
+        )
+
+
+def race(
+    today: Sequence[Sequence[int]],
+    locked: Sequence[Sequence[int]],
+    again: Sequence[Sequence[int]],
+    tolerance: float,
+) -> Race | None:
+    """Compare step times by round; None if no round is complete.
+
+    ``again`` are those of the locked placement, run a second time. ``tolerance`` is the share by
+    which today's may be slower.
+    """
+    complete = [
+        (median(ours), median(theirs), median(twin))
+        for ours, theirs, twin in zip(today, locked, again, strict=False)
+        if ours and theirs and twin
+    ]
+    if not complete:
+        return None
+    # The locked placement is known twice as well, by both of its turns.
+    ratio = bootstrap_median([ours / ((theirs + twin) / 2) for ours, theirs, twin in complete])
+    same = bootstrap_median([twin / theirs for _, theirs, twin in complete])
+    noise = max(same.high - 1, 1 - same.low, 0.0)
+    limit = 1 + max(tolerance, noise)
+    if ratio.median > limit and ratio.low > 1:
+        pace = Pace.SLOWER
+    elif ratio.median > limit or ratio.high > 1 + tolerance + noise:
+        pace = Pace.CANNOT_TELL
+    else:
+        pace = Pace.NO_SLOWER
+    return Race(pace=pace, ratio=ratio, noise=noise, rounds=len(complete))

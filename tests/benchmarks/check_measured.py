@@ -1,0 +1,115 @@
+"""How often `advisor check --measure` fails: an unchanged placement never, a slower one always.
+
+A placement of a sample model is locked; then it is checked as it is, and with another one in its
+place, many times each, with a load generator beside every other repeat. Predicted times are left
+out of it: only what was measured counts. For each kind of repeat: how often it failed, passed or
+was inconclusive, and the median ratio.
+
+    python tests/benchmarks/check_measured.py [--repeats 30] [--model deepconn]
+        [--locked towers] [--slower towers-forward-only]
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import tempfile
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.candidates.families import FAMILIES
+from placement_advisor.check_measured import Measured, measure
+from placement_advisor.children import Child, preload
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.elsewhere import read_elsewhere
+from placement_advisor.placement import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SAMPLES = Path(__file__).parents[2] / "sample_models"
+TOLERANCE = 0.05
+
+
+class Silent:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
+
+    def note(self, what: str) -> None: ...
+
+
+def burn() -> None:
+    while True:
+        sum(range(100_000))
+
+
+@contextmanager
+def load(wanted: bool) -> Iterator[None]:
+    """Keep one core busy beside what is measured, if wanted."""
+    process = multiprocessing.Process(target=burn, daemon=True)
+    if wanted:
+        process.start()
+    try:
+        yield
+    finally:
+        if wanted:
+            process.kill()
+            process.join()
+
+
+def outcome(told: Measured) -> str:
+    if told.failure or told.unknown:
+        return f"not run: {told.failure or told.unknown}"
+    return "failed" if told.is_slower else "inconclusive" if told.is_inconclusive else "passed"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=30)
+    parser.add_argument("--model", default="deepconn")
+    parser.add_argument("--locked", default="towers")
+    parser.add_argument("--slower", default="towers-forward-only")
+    asked = parser.parse_args()
+    path = str(SAMPLES / f"{asked.model}.py")
+    cluster = read_elsewhere("2xV100-NVLink", None).cluster
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = Path(folder) / "bundle"
+        bundle.mkdir()
+        preload()
+        with Child("loader", Path(folder) / "log") as child:
+            tracer = "placement_advisor.tf.tracer"
+            child.call(f"{tracer}:load_workload", path, None, None, None)
+            graph = child.call(f"{tracer}:trace_workload", path, str(bundle)).graph
+        costs = roofline_by_place(graph, cluster)
+        locked, slower = (
+            FAMILIES[name](graph, costs, cluster) for name in (asked.locked, asked.slower)
+        )
+        assert isinstance(locked, Placement)
+        assert isinstance(slower, Placement)
+        print(f"{asked.model}, {asked.locked} locked, {os.cpu_count()} cores")
+        for what, today in (("unchanged", locked), (asked.slower, slower)):
+            counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
+            ratios = []
+            for repeat in range(asked.repeats):
+                scratch = Path(folder) / f"{what}-{repeat}"
+                scratch.mkdir()
+                loaded = bool(repeat % 2)
+                with load(loaded):
+                    told = measure(
+                        graph, today, locked, cluster, bundle, scratch, TOLERANCE, Silent()
+                    )
+                counts[loaded][outcome(told)] += 1
+                if told.first is not None:
+                    ratios.append(told.first.ratio.median)
+                print(f"  {what} {repeat}: {outcome(told)}: {told.first}", flush=True)
+            print(
+                f"{what}: quiet {dict(counts[False])}, loaded {dict(counts[True])}, "
+                f"median ratio {median(ratios):.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
