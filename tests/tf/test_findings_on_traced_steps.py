@@ -33,14 +33,15 @@ if TYPE_CHECKING:
 _HEAD = """
 import numpy as np, tensorflow as tf
 random = np.random.default_rng(0)
-def weights(*shape):
-    return tf.Variable(random.normal(size=shape).astype("float32") / shape[0])
+def weights(*shape, on=None):
+    with tf.device(on):
+        return tf.Variable(random.normal(size=shape).astype("float32") / shape[0])
 """
 _BRANCHES = (
     _HEAD
     + """
 DEVICES, WIDTH, BATCH, IN_CHAIN, FOLLOWS = {devices}, {width}, {batch}, {in_chain}, {follows}
-kernels = [weights(WIDTH, WIDTH) for _ in DEVICES]
+kernels = [weights(WIDTH, WIDTH, on=device) for device in DEVICES]
 @tf.function
 def train_step(x):
     hidden, parts = x, []
@@ -73,7 +74,7 @@ inputs = np.array(["Some", "WORDS"])
 _SHARED = (
     _HEAD
     + """
-first, second = weights(512, 512), weights(512, 512)
+first, second = weights(512, 512, on="GPU:0"), weights(512, 512, on={created!r})
 @tf.function
 def score(x):
     with tf.device("GPU:0"), tf.name_scope("low"):
@@ -201,9 +202,16 @@ def test_pa102_text_ops_have_no_kernel_on_a_gpu(evidence: Callable[..., Evidence
 
 
 def test_pa103_a_variable_used_in_two_scopes_crosses(evidence: Callable[..., Evidence]) -> None:
-    (finding,) = found("PA103", evidence(_SHARED.format(second="first")))
+    (finding,) = found("PA103", evidence(_SHARED.format(second="first", created="GPU:1")))
     assert "1.05 MB" in finding.finding
-    assert found("PA103", evidence(_SHARED.format(second="second"))) == []
+    assert found("PA103", evidence(_SHARED.format(second="second", created="GPU:1"))) == []
+
+
+def test_pa103_a_variable_that_was_created_outside_of_all_scopes_crosses(
+    evidence: Callable[..., Evidence],
+) -> None:
+    (finding,) = found("PA103", evidence(_SHARED.format(second="second", created=None)))
+    assert "1.05 MB" in finding.finding
 
 
 def test_pa104_a_bias_in_another_scope_will_be_fused(evidence: Callable[..., Evidence]) -> None:
@@ -285,6 +293,7 @@ def test_pa402_a_backward_pass_left_behind_fills_the_first_device(
 
 def test_a_step_without_scopes_has_no_split_of_its_own(evidence: Callable[..., Evidence]) -> None:
     source = branches("0000").replace("tf.device(device)", "tf.name_scope('all')")
+    source = source.replace(", on=device", "")
     gathered = evidence(source)
     assert gathered.requested_device_of == {}
     assert YOUR_SPLIT not in [split.name for split in gathered.splits]

@@ -133,11 +133,14 @@ def test_the_placement_that_scopes_make():
     assert as_written(graph, asked, cluster) is None  # With the default device they are three.
     # Of GPUs and their host only the GPUs are devices.
     assert as_written(graph, {"first": "CPU:0", "second": "GPU:0"}, cluster) is None
-    placement = as_written(graph, {"first": "CPU:0", "second": "GPU:3"}, cluster)
-    # Nobody named the variable's device: it is where the layer that reads it is.
+    scopes = {"first": "CPU:0", "second": "GPU:3"}
+    placement = as_written(graph, scopes, cluster)
+    # The variable was created outside of all scopes: on the default device, whoever reads it.
     assert placement.device_of == {
-        "first": "a", "w": "b", "read": "b", "second": "b", "second/grad": "a",
+        "first": "a", "w": "a", "read": "a", "second": "b", "second/grad": "a",
     }  # fmt: skip
+    within = as_written(graph, scopes | {"w": "GPU:3"}, cluster)
+    assert within.device_of == placement.device_of | {"w": "b", "read": "b"}
     cured = as_written(graph, {"second": "GPU:3"}, cluster, backward_follows=True)
     assert cured.device_of["second/grad"] == "b"
 
