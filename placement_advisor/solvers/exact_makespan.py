@@ -89,7 +89,8 @@ class _MakespanModel:
         hint: Sequence[str] | None,
     ) -> None:
         self._problem, self._flow, self._scale = problem, flow, scale
-        self._work, self._copy_time, self._within = work, copy_time, within
+        self._work, self._within = work, within
+        self._copy_time = np.minimum(copy_time, scale.last + 1)
         self._model = cp_model.CpModel()
         first = within.together.argmax(axis=1).tolist()
         clusters: dict[int, list[int]] = defaultdict(list)
@@ -164,7 +165,8 @@ class _MakespanModel:
         for slot, (pool, _) in enumerate(self._slots):
             capacity_bytes = self._problem.pools[pool].capacity_bytes
             fits = capacity_bytes is None or size_bytes <= capacity_bytes
-            if fits and np.isfinite(self._work[pool, cluster]).all():
+            # What takes longer than any makespan looked for may be too large a number as well.
+            if fits and (self._work[pool, cluster] <= self._scale.last).all():
                 on[slot] = self._model.new_bool_var("")
         self._model.add_exactly_one(on.values())
         return on

@@ -58,6 +58,24 @@ def test_a_single_op_goes_where_it_is_fastest():
     assert (found.objective_value, found.device_of, found.is_proven) == (2, ("CPU:0",), True)
 
 
+def test_a_time_far_above_all_others_is_no_choice():
+    # In units of the least time it is a number of 98 digits.
+    gpu = Pool(devices=("GPU:0",), work=(1e-92, 0.0), pays_for_copies=True)
+    cpu = Pool(devices=("CPU:0",), work=(0.0, 1.0))
+    task = Problem(
+        ops=("op 0", "op 1"),
+        edges=(),
+        copy_time=(0.0, 0.0),
+        size_bytes=(0, 0),
+        backward=frozenset(),
+        groups=((0, 1),),
+        pools=(gpu, cpu),
+    )
+    found = least_makespan(task, EFFORT)
+    assert found.is_proven
+    assert found.objective_value == 1e-92
+
+
 @pytest.mark.parametrize(
     "task",
     [
