@@ -1,0 +1,106 @@
+"""Races of two placements: what their statistics say, and what a check makes of them."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from placement_advisor.check.judge import Code, Place
+from placement_advisor.check.measured import Pace, Race, race
+from placement_advisor.check.result import ModelResult, Status
+from placement_advisor.check_measured import Measured, with_measured
+from placement_advisor.measure import Interval
+
+STEP_NS = 20_000_000
+TOLERANCE = 0.05
+PASSED = ModelResult(
+    model="ranker.py",
+    placement="as-written",
+    place=Place("pyproject.toml", 3),
+    status=Status.PASSED,
+)
+
+
+def rounds(seed: int, *, slower: float = 1.0, noise: float = 0.05, count: int = 15):
+    """Return the step times of today's placement, and twice of the locked one.
+
+    The machine is up to twice as slow for some rounds as for others.
+    """
+    chance = random.Random(seed)
+    found: tuple[list[tuple[int, ...]], ...] = ([], [], [])
+    for _ in range(count):
+        machine = chance.uniform(1, 2)
+        for runs, factor in zip(found, (slower, 1.0, 1.0), strict=True):
+            steps = (machine * factor * chance.lognormvariate(0, noise) for _ in range(4))
+            runs.append(tuple(round(STEP_NS * step) for step in steps))
+    return found
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.05, 0.2])
+def test_the_same_placement_is_never_slower_twice(noise):
+    slower = [
+        race(*rounds(seed, noise=noise), TOLERANCE).pace is Pace.SLOWER for seed in range(200)
+    ]
+    # One race in a hundred may be wrong; two in a row are one in ten thousand.
+    assert sum(slower) <= 2
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.05])
+def test_a_placement_that_takes_a_sixth_longer_is_slower_though_the_machine_drifts(noise):
+    paces = [race(*rounds(s, slower=1.16, noise=noise), TOLERANCE).pace for s in range(50)]
+    assert paces.count(Pace.SLOWER) >= 49
+
+
+def test_within_the_tolerance_it_is_no_slower():
+    assert race(*rounds(1, slower=1.03, noise=0.005), TOLERANCE).pace is Pace.NO_SLOWER
+    assert race(*rounds(1, slower=1.08, noise=0.005), TOLERANCE).pace is Pace.SLOWER
+    assert race(*rounds(1, slower=1.08, noise=0.005), 0.1).pace is Pace.NO_SLOWER
+
+
+def test_what_differs_less_than_the_locked_one_from_itself_is_not_told():
+    today, locked, _ = rounds(2, slower=1.12, noise=0.01)
+    again = [tuple(step * 5 // 4 for step in steps) for steps in locked]
+    found = race(today, locked, again, TOLERANCE)
+    assert found.noise == pytest.approx(0.25, abs=0.01)
+    assert found.pace is not Pace.SLOWER
+
+
+def test_rounds_that_are_not_complete_do_not_count():
+    today, locked, again = rounds(3)
+    assert race([], locked, again, TOLERANCE) is None
+    assert race([(), *today], [locked[0], *locked], [again[0], *again], TOLERANCE).rounds == 15
+
+
+SAME = Race(
+    pace=Pace.NO_SLOWER, ratio=Interval(median=1.0, low=0.99, high=1.01), noise=0.02, rounds=15
+)
+SLOWER = replace(SAME, pace=Pace.SLOWER, ratio=Interval(median=1.4, low=1.3, high=1.5))
+UNCLEAR = replace(SAME, pace=Pace.CANNOT_TELL, ratio=Interval(median=1.1, low=0.9, high=1.3))
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "codes"),
+    [
+        (Measured(devices="2 workers", first=SAME), Status.PASSED, []),
+        (
+            Measured(devices="2 workers", first=SLOWER, second=SLOWER),
+            Status.FAILED,
+            [Code.MEASURED_SLOWER],
+        ),
+        (Measured(devices="2 workers", first=SLOWER, second=SAME), Status.INCONCLUSIVE, []),
+        (Measured(devices="2 workers", first=UNCLEAR), Status.INCONCLUSIVE, []),
+        (Measured(devices="2 workers", failure="it broke"), Status.FAILED, [Code.DOES_NOT_RUN]),
+        (Measured(devices="", unknown="8 devices need 8 cores"), Status.INCONCLUSIVE, []),
+    ],
+)
+def test_a_check_fails_only_on_two_races_or_where_nothing_runs(told, status, codes):
+    found = with_measured(PASSED, told)
+    assert (found.status, [problem.code for problem in found.problems]) == (status, codes)
+    assert found.problems or found.notes
+
+
+def test_what_was_measured_never_makes_a_failed_check_pass():
+    failed = replace(PASSED, status=Status.FAILED)
+    for told in (SAME, UNCLEAR):
+        found = with_measured(failed, Measured(devices="2 workers", first=told))
+        assert found.status is Status.FAILED

@@ -1,0 +1,42 @@
+"""Tier 2 on real devices: a project that replaces its placement by a worse one."""
+
+from pathlib import Path
+
+from placement_advisor.check.config import read_config
+from placement_advisor.check.judge import Code
+from placement_advisor.check.result import ModelResult, Status
+from placement_advisor.check_models import CheckOptions, check_models
+
+MODEL = Path(__file__).parents[1] / "tf" / "models" / "two_tower.py"
+SETTINGS = """
+[tool.advisor]
+hardware = "2xV100-NVLink"
+[[tool.advisor.models]]
+path = "two_tower.py"
+placement = "{placement}"
+"""
+
+
+class Silent:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
+
+    def note(self, what: str) -> None: ...
+
+
+def checked(project: Path, placement: str, options: CheckOptions) -> ModelResult:
+    config = project / "pyproject.toml"
+    config.write_text(SETTINGS.format(placement=placement))
+    (result,) = check_models(read_config(config), options, Silent()).results
+    return result
+
+
+def test_a_placement_that_was_replaced_by_a_worse_one_is_measured_to_be_slower(tmp_path):
+    (tmp_path / MODEL.name).write_text(MODEL.read_text())
+    checked(tmp_path, "single", CheckOptions(update=True))
+
+    same = checked(tmp_path, "single", CheckOptions(measure=True))
+    assert same.status in (Status.PASSED, Status.INCONCLUSIVE)
+    assert "the step time of the locked placement" in same.notes[-1]
+
+    worse = checked(tmp_path, "alternating", CheckOptions(measure=True))
+    assert Code.MEASURED_SLOWER in {problem.code for problem in worse.problems}, worse.notes
