@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import __version__, defaults
@@ -32,7 +33,7 @@ from placement_advisor.clock import Clock
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.elsewhere import ASSUMED_DOUBT, read_elsewhere
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph import OpGraph
+from placement_advisor.graph import load_graph
 from placement_advisor.model_source import ModelSource, source_kind, split_name
 from placement_advisor.op import Role
 from placement_advisor.output_file import output_file
@@ -48,9 +49,10 @@ if TYPE_CHECKING:
     from placement_advisor.check.record import Record
     from placement_advisor.devices import Cluster, Device
     from placement_advisor.elsewhere import Elsewhere
+    from placement_advisor.graph import OpGraph
     from placement_advisor.placement import Placement
     from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.tf.answers import Traced
+    from placement_advisor.tf.answers import SourceLine, Traced
     from placement_advisor.trial import Watcher
 
 
@@ -156,8 +158,8 @@ class _Checking:
         )
         try:
             if model.graph is not None and self._options.graphs_only:
-                graph = OpGraph.load(_from_here(self._config.root / model.graph))
-                return self._judged(found, model, graph)
+                graph, asked = load_graph(Path(_from_here(self._config.root / model.graph)))
+                return self._judged(found, model, graph, asked)
             if self._options.graphs_only:
                 raise AdvisorError(
                     "no graph file is configured, and --graphs-only runs no model code",
@@ -165,7 +167,9 @@ class _Checking:
                     '"ranker.graph.json.gz"',
                 )
             traced, bundle = self._traced(model)
-            return self._judged(found, model, traced.graph, traced, bundle)
+            return self._judged(
+                found, model, traced.graph, traced.requested_device_of, traced.line_of, bundle
+            )
         except DoesNotFitError as error:
             problem = Problem(
                 code=Code.DOES_NOT_FIT,
@@ -227,7 +231,8 @@ class _Checking:
         found: ModelResult,
         model: ModelConfig,
         graph: OpGraph,
-        traced: Traced | None = None,
+        requested_device_of: Mapping[str, str] | None,
+        line_of: Mapping[str, SourceLine] = MappingProxyType({}),
         bundle: Path | None = None,
     ) -> ModelResult:
         cluster = self._hardware.cluster
@@ -237,7 +242,7 @@ class _Checking:
             model.placement,
             self._config.root,
             graph,
-            None if traced is None else traced.requested_device_of,
+            requested_device_of,
             costs,
             cluster,
             {} if before is None else before.layers,
@@ -271,7 +276,7 @@ class _Checking:
             alike=_alike(cluster),
             freedom=layout.freedom,
             shortages=map(str, shortages(schedule.peak_memory, cluster.devices)),
-            place_of=_lines(graph, schedule, traced, self._config.root).get,
+            place_of=_lines(graph, schedule, line_of, self._config.root).get,
         )
         problems, notes = judgement.problems, judgement.notes
         if self._options.update:
@@ -342,15 +347,13 @@ def _alike(cluster: Cluster) -> list[list[str]]:
 
 
 def _lines(
-    graph: OpGraph, schedule: Schedule, traced: Traced | None, root: Path
+    graph: OpGraph, schedule: Schedule, line_of: Mapping[str, SourceLine], root: Path
 ) -> dict[str, Place]:
     """Return the user's line for tensors that cross and for layers, where it is known."""
-    if traced is None:
-        return {}
     found: dict[str, Place] = {}
     crossing = {copy.producer: tensor_name(graph, copy) for copy in schedule.transfers}
     for op in graph.ops:
-        line = traced.line_of.get(op.name)
+        line = line_of.get(op.name)
         if line is None:
             continue
         place = Place(_in_project(line.file, root), line.line)

@@ -167,13 +167,16 @@ class OpGraph:
             graph.add_edge(edge.producer, edge.consumer, key=edge.port, size_bytes=edge.size_bytes)
         return graph
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, requested_device_of: Mapping[str, str] | None = None) -> None:
         """Write the graph as gzipped JSON; equal graphs give equal bytes.
+
+        ``requested_device_of`` has the devices that `tf.device` scopes ask for, by op; a check
+        from the file alone places by them.
 
         Raises:
             OSError: the file cannot be written.
         """
-        write_graph(Path(path), self.ops, self.edges)
+        write_graph(Path(path), self.ops, self.edges, requested_device_of)
 
     @classmethod
     def load(cls, path: str | Path) -> OpGraph:
@@ -183,11 +186,21 @@ class OpGraph:
             AdvisorError: the file cannot be read, is damaged, or describes no graph; the message
                 names the file and the place in it.
         """
-        ops, edges = read_graph(Path(path))
-        try:
-            return cls(ops, edges)
-        except AdvisorError as error:
-            raise AdvisorError(f"{path}: {error.message}", hint=error.hint) from None
+        return load_graph(Path(path))[0]
+
+
+def load_graph(path: Path) -> tuple[OpGraph, Mapping[str, str] | None]:
+    """Read a graph, and what `tf.device` scopes ask for, None if the file does not say.
+
+    Raises:
+        AdvisorError: as `OpGraph.load`.
+    """
+    file = read_graph(path)
+    try:
+        graph = OpGraph(file.ops, file.edges)
+    except AdvisorError as error:
+        raise AdvisorError(f"{path}: {error.message}", hint=error.hint) from None
+    return graph, file.requested_device_of
 
 
 def _from_columns(ops: tuple[Any, ...], edges: tuple[Any, ...]) -> OpGraph:

@@ -325,7 +325,7 @@ def trace(source: ModelSource, output: Path, watcher: Watcher) -> Traced:
         loader = stack.enter_context(Child("loader", scratch / "loader.log"))
         traced = traced_model(source, None, loader, clock, watcher)
         watcher.working(f"writing {output}", 0, 1)
-        put(traced.graph.save)
+        put(lambda path: traced.graph.save(path, traced.requested_device_of))
     return traced
 
 

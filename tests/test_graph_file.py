@@ -15,7 +15,7 @@ from hypothesis import given
 from op_graphs import chain, edge, graphs, large, op
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph import Edge, Op, OpGraph, Role, load_graph
 from placement_advisor.work.signature import WorkBasis
 
 if TYPE_CHECKING:
@@ -288,3 +288,21 @@ def test_an_edge_from_a_port_of_no_size_is_not_taken_back(tmp_path: Path) -> Non
     bare.save(tmp_path / "graph.json.gz")
     with pytest.raises(AdvisorError, match="op 'a' has 0 outputs"):
         OpGraph.load(tmp_path / "graph.json.gz")
+
+
+def test_what_scopes_ask_for_goes_with_a_graph_and_is_no_part_of_it(tmp_path: Path) -> None:
+    plain, asking = tmp_path / "plain.gz", tmp_path / "asking.gz"
+    GRAPH.save(plain)
+    GRAPH.save(asking, {"end": "GPU:1"})
+    assert load_graph(plain) == (GRAPH, None)
+    assert load_graph(asking) == (GRAPH, {"end": "GPU:1"})
+    assert OpGraph.load(asking).fingerprint == GRAPH.fingerprint
+    GRAPH.save(asking, {})
+    assert load_graph(asking) == (GRAPH, {})
+
+
+def test_what_scopes_ask_for_is_checked(refused: Callable[..., str]) -> None:
+    asked = {**document(), "requested_device_of": {"a": 1}}
+    assert "requested_device_of.'a': 1 is not a text" in refused(asked)
+    asked = {**document(), "requested_device_of": ["a"]}
+    assert "requested_device_of: ['a'] is not an object" in refused(asked)

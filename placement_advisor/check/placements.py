@@ -130,9 +130,9 @@ def _as_written(
 ) -> Layout:
     if requested_device_of is None:
         raise AdvisorError(
-            "a graph file does not say what tf.device scopes ask for, so as-written cannot be "
-            "checked from one",
-            hint="name a placement file or a family, or check the model itself",
+            "the graph file does not say what tf.device scopes ask for, so as-written cannot be "
+            "checked from it",
+            hint="write it anew with advisor trace, or name another placement",
         )
     asked = devices_asked_for(requested_device_of)
     there = cluster.device_names()
