@@ -14,6 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "placement_advisor"
+# Modules that only a program which brings their dependency ever loads.
+LOADED_BY = {"pytest_plugin.py": "pytest"}
 
 
 def distribution_name(requirement: str) -> str:
@@ -80,7 +82,7 @@ def test_the_wheel_holds_nothing_beside_the_package_and_its_metadata(names):
     top_level = {name.split("/")[0] for name in names}
     assert len(top_level) == 2
     assert "placement_advisor" in top_level
-    assert not [name for name in names if "test_" in Path(name).name or "__pycache__" in name]
+    assert not [name for name in names if "/test_" in name or "__pycache__" in name]
 
 
 def test_the_wheel_carries_the_licence(wheel):
@@ -93,6 +95,13 @@ def test_the_wheel_installs_the_advisor_command(wheel):
         "[console_scripts]",
         "advisor = placement_advisor.cli.app:main",
     ]
+
+
+def test_pytest_finds_the_plugin(wheel):
+    lines = metadata_file(wheel, "entry_points.txt").split("\n")
+    assert lines[lines.index("[pytest11]") + 1] == (
+        "placement-advisor = placement_advisor.pytest_plugin"
+    )
 
 
 def test_every_package_that_the_code_imports_is_a_declared_dependency(wheel):
@@ -109,7 +118,8 @@ def test_every_package_that_the_code_imports_is_a_declared_dependency(wheel):
                 modules = [node.module]
             else:
                 continue
-            for top_level in {module.split(".")[0] for module in modules}:
+            guest = LOADED_BY.get(path.relative_to(PACKAGE).as_posix())
+            for top_level in {module.split(".")[0] for module in modules} - {guest}:
                 if top_level in sys.stdlib_module_names or top_level == "placement_advisor":
                     continue
                 providers = {distribution_name(name) for name in distributions[top_level]}
