@@ -16,7 +16,7 @@ LOCKED := $(VENV)/.locked-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow bench bench-fidelity lint lock build clean check-python
+.PHONY: help demo test test-slow bench bench-fidelity lint check lock build clean check-python
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -43,6 +43,9 @@ lint: $(INSTALLED)  ## check style, types and import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check: $(INSTALLED)  ## check the sample models' placements against placements.lock.json
+	$(BIN)/advisor check
 
 build: $(INSTALLED)  ## build the wheel and the source archive into dist/
 	rm -rf dist
