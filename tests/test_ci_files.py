@@ -1,4 +1,4 @@
-"""What this repository offers to the CI of others: a hook, an action, and the recipes in docs/ci.md."""
+"""What this repository offers to the CI of others: a hook, an action, recipes in docs/ci.md."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def asked(tmp_path: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
         for key, value in STEP["env"].items()
     }
     env |= {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    env |= {"GITHUB_STEP_SUMMARY": "a summary.md", "GITHUB_WORKSPACE": "/work space"}
+    env |= {"GITHUB_STEP_SUMMARY": "a summary.md", "GITHUB_WORKSPACE": "/a space"}
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEP["run"]],
         cwd=tmp_path,
@@ -70,7 +70,7 @@ def asked(tmp_path: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
 
 
 FORMATS = ["--format", "text", "--format", "github"]
-FORMATS += ["--format", "markdown=a summary.md", "--format", "sarif=/work space/advisor.sarif"]
+FORMATS += ["--format", "markdown=a summary.md", "--format", "sarif=/a space/advisor.sarif"]
 
 
 def test_the_action_checks_all_models_in_all_formats(tmp_path):
