@@ -94,7 +94,8 @@ def _joins(
     ends = (([copy.producer], copy.target), (readers, copy.source))
     known = set(evidence.cluster.device_names())
     for ops, device in ends:
-        if device not in known:  # On the host, where nothing can be placed.
+        # On the host nothing can be placed; what runs there without a kernel is placed elsewhere.
+        if device not in known or not ops:
             continue
         yield f"op {ops[0]}" + (f" and {len(ops) - 1} more" if len(ops) > 1 else ""), ops, device
         layers = dict.fromkeys(layer for op in ops if (layer := graph.op(op).layer) is not None)

@@ -18,6 +18,7 @@ from placement_advisor.advice.findings import (
 from placement_advisor.advice.findings.moves import moved
 from placement_advisor.analysis import Failure, FailureKind
 from placement_advisor.graph import Role
+from placement_advisor.hardware import read_hardware
 
 
 def _with_variable(size_bytes):
@@ -103,6 +104,20 @@ def test_a_step_that_waits_for_a_tensor_by_hand():
     assert finding.action == "put op meet on b"
     assert finding.saving_ns == 280 - 128
     assert finding.where == {"layer": "right", "op": "right", "tensor": "right:0", "device": "a"}
+
+
+def test_a_step_that_waits_for_what_an_op_without_a_kernel_reads():
+    # It is placed on a GPU and runs on the host, where nobody who was placed there reads anything.
+    cpu_only = frozenset({"CPU"})
+    graph = graph_of(
+        [op("made", 10**8), op("text", 8, device_kinds=cpu_only), op("last")],
+        ("made", "text"), ("text", "last"),
+    )  # fmt: skip
+    cluster = read_hardware("2xV100-NVLink")
+    halves = {"made": "GPU:0", "text": "GPU:1", "last": "GPU:1"}
+    evidence = evidence_of(graph, dict.fromkeys(halves, 10), halves, cluster=cluster)
+    (finding,) = step_waits_for_transfers.find(evidence)
+    assert "made:0 (GPU:0 → CPU:0, 100 MB" in finding.finding
 
 
 def test_a_step_whose_copy_hides_behind_work_does_not_wait():
