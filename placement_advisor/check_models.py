@@ -82,7 +82,7 @@ def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -
             model is asked for that is not configured.
     """
     models = _chosen(config, options.only)
-    hardware = read_elsewhere(_hardware(config), None)
+    hardware = _hardware(config)
     lock_file = Path(_from_here(config.lock_file))
     locked = read_lock(lock_file)
     with ExitStack() as stack:
@@ -240,7 +240,7 @@ class _Checking:
         before = found.before
         layout = lay_out(
             model.placement,
-            self._config.root,
+            Path(_from_here(self._config.root)),
             graph,
             requested_device_of,
             costs,
@@ -320,10 +320,20 @@ def _chosen(config: CheckConfig, only: Sequence[str]) -> tuple[ModelConfig, ...]
     return tuple(chosen[name] for name in by_name if name in chosen)
 
 
-def _hardware(config: CheckConfig) -> str:
-    """Return what the hardware is, a cluster file as it is reached from here."""
+def _hardware(config: CheckConfig) -> Elsewhere:
+    """Return what the hardware is, a cluster file as it is reached from here.
+
+    Raises:
+        AdvisorError: it means nothing; the message says where it stands.
+    """
     is_file = config.hardware.endswith(".toml")
-    return _from_here(config.root / config.hardware) if is_file else config.hardware
+    words = _from_here(config.root / config.hardware) if is_file else config.hardware
+    try:
+        return read_elsewhere(words, None)
+    except AdvisorError as error:
+        file = _from_here(config.root / config.place.file)
+        message = f"{file}, line {config.place.line}: hardware: {error.message}"
+        raise AdvisorError(message, hint=error.hint) from None
 
 
 def _from_here(path: Path) -> str:
@@ -351,12 +361,16 @@ def _lines(
 ) -> dict[str, Place]:
     """Return the user's line for tensors that cross and for layers, where it is known."""
     found: dict[str, Place] = {}
+    project = root.resolve()
+    called: dict[str, str] = {}  # To follow the links of a path takes longer than all else here.
     crossing = {copy.producer: tensor_name(graph, copy) for copy in schedule.transfers}
     for op in graph.ops:
         line = line_of.get(op.name)
         if line is None:
             continue
-        place = Place(_in_project(line.file, root), line.line)
+        if line.file not in called:
+            called[line.file] = _in_project(line.file, project)
+        place = Place(called[line.file], line.line)
         if op.name in crossing:
             found.setdefault(crossing[op.name], place)
         if op.role is Role.FORWARD:
@@ -365,9 +379,7 @@ def _lines(
     return found
 
 
-def _in_project(file: str, root: Path) -> str:
+def _in_project(file: str, project: Path) -> str:
     """Return a file's name within the project; one outside of it by its last part alone."""
     path = Path(file).resolve()
-    return (
-        str(path.relative_to(root.resolve())) if path.is_relative_to(root.resolve()) else path.name
-    )
+    return path.relative_to(project).as_posix() if path.is_relative_to(project) else path.name

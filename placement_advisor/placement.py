@@ -149,7 +149,7 @@ class PlacementFile:
             raise PlacementError(
                 f"{self.path}: written for {len(self.devices)} devices, there are {len(there)}: "
                 f"{', '.join(there)}",
-                hint="name hardware that has as many with --hardware",
+                hint="name hardware that has as many",
             )
         return dict(zip(self.devices, there, strict=False))
 

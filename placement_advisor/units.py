@@ -1,6 +1,7 @@
 """Text from integer nanoseconds and bytes, sizes and shares from text: the only place for units."""
 
 import re
+from math import isfinite
 
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
@@ -46,7 +47,7 @@ def parse_bytes(text: str) -> int:
         ValueError: it is none, or negative.
     """
     found = _SIZE.fullmatch(text.strip())
-    if found is None or found["unit"].lower() not in _BYTE_UNITS:
+    if found is None or found["unit"].lower() not in _BYTE_UNITS or not _is_finite(found):
         raise ValueError(f"{text!r} is no size; write it as in 16 GB or 800 MiB")
     return round(float(found["number"]) * _BYTE_UNITS[found["unit"].lower()])
 
@@ -61,7 +62,7 @@ def parse_share(text: str) -> float:
         ValueError: it is none, or negative.
     """
     found = _PERCENTAGE.fullmatch(text.strip())
-    if found is None:
+    if found is None or not _is_finite(found):
         raise ValueError(f"{text!r} is no percentage; write it as in 5%")
     return float(found["number"]) / 100
 
@@ -91,6 +92,11 @@ def format_share(share: float | None) -> str:
     '20 %'
     """
     return "?" if share is None else f"{share * 100:.0f} %"
+
+
+def _is_finite(found: re.Match[str]) -> bool:
+    """Whether the number is none of hundreds of digits, which would be infinite."""
+    return isfinite(float(found["number"]))
 
 
 def _scaled(amount: float | None, steps: tuple[tuple[int, str], ...], smallest: str) -> str:

@@ -66,10 +66,11 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckConfig:
-    """What is checked, in the folder ``root``."""
+    """What is checked, in the folder ``root``; ``place`` is where the hardware stands."""
 
     root: Path
     hardware: str
+    place: Place
     models: tuple[ModelConfig, ...]
 
     @property
@@ -103,7 +104,8 @@ def read_config(path: Path) -> CheckConfig:
     except MisfitError as misfit:
         at = ", " if misfit.place else ": "
         raise AdvisorError(f"{path}{at}{misfit}") from None
-    table = document.get("tool", {}).get("advisor")
+    tools = document.get("tool")
+    table = tools.get("advisor") if isinstance(tools, dict) else None
     if table is None:
         raise AdvisorError(f"{path}: no [{_TABLE}]", hint=f"add\n{_EXAMPLE}")
     try:
@@ -116,7 +118,7 @@ def read_config(path: Path) -> CheckConfig:
 
 def _config(path: Path, data: bytes, value: object) -> CheckConfig:
     table = _known(value, ("hardware", "models"))
-    hardware = within("hardware", text, required(table, "hardware"))
+    hardware = within("hardware", _words, required(table, "hardware"))
     rows = within("models", as_list, required(table, "models"))
     if not rows:
         raise MisfitError("no model", "models")
@@ -126,16 +128,21 @@ def _config(path: Path, data: bytes, value: object) -> CheckConfig:
         models.append(within(f"models[{i}]", partial(_model, place), row))
         if models[-1].path in {model.path for model in models[:-1]}:
             raise MisfitError(f"{shown(models[-1].path)} stands there twice", f"models[{i}].path")
-    return CheckConfig(root=path.parent, hardware=hardware, models=tuple(models))
+    return CheckConfig(
+        root=path.parent,
+        hardware=hardware,
+        place=Place(path.name, line_of(data, f"{_TABLE}.hardware") or 1),
+        models=tuple(models),
+    )
 
 
 def _model(place: Place, value: object) -> ModelConfig:
     readers: Mapping[str, Callable[[object], Any]] = {
-        "path": text,
-        "placement": text,
+        "path": _words,
+        "placement": _words,
         "batch_size": lambda value: integer(value, "a number of samples", low=1),
         "mode": _mode,
-        "graph": text,
+        "graph": _words,
         "max_transfer_bytes": partial(_parsed, parse_bytes),
         "max_peak_memory": partial(_parsed, parse_bytes),
         "max_step_regression": partial(_parsed, parse_share),
@@ -162,8 +169,16 @@ def _known(value: object, keys: Iterable[str]) -> dict[str, object]:
         if key not in known:
             near = get_close_matches(key, known, 1)
             meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise MisfitError(f"unknown key; {meant}", key)
+            raise MisfitError(f"unknown key; {meant}", key if key.isprintable() else shown(key))
     return table
+
+
+def _words(value: object) -> str:
+    """Return a text that can name a file, and be told."""
+    words = text(value)
+    if not words or not words.isprintable():
+        raise MisfitError(f"{shown(words)} is not a name in printed signs")
+    return words
 
 
 def _mode(value: object) -> str:

@@ -65,7 +65,8 @@ def difference(before: Record, after: Record, alike: Iterable[Sequence[str]]) ->
     pairs = _pairs(before.layers, after.layers)
     before = _with_devices(before, _traded(before, after, pairs, alike))
     pairs = _pairs(before.layers, after.layers)
-    matched_after = {new for _, new in pairs}
+    renamed = {old: new for old, new in pairs if old != new}
+    matched_before, matched_after = {old for old, _ in pairs}, {new for _, new in pairs}
     growths = [
         Growth(
             layer=new,
@@ -77,8 +78,8 @@ def difference(before: Record, after: Record, alike: Iterable[Sequence[str]]) ->
     return Difference(
         before=before,
         after=after,
-        renamed={old: new for old, new in pairs if old != new},
-        gone=tuple(name for name in before.layers if name not in dict(pairs)),
+        renamed=renamed,
+        gone=tuple(name for name in before.layers if name not in matched_before),
         new=tuple(name for name in after.layers if name not in matched_after),
         moves=tuple(_moves(before, after, pairs)),
         growths=tuple(
@@ -89,7 +90,7 @@ def difference(before: Record, after: Record, alike: Iterable[Sequence[str]]) ->
         ),
         cuts_added=_without(after.cuts, before.cuts),
         cuts_removed=_without(before.cuts, after.cuts),
-        on_host_added=_on_host_added(before, after),
+        on_host_added=_on_host_added(before, after, renamed),
     )
 
 
@@ -196,9 +197,15 @@ def _nameless(cut: Cut) -> Hashable:
     return cut.source, cut.target, cut.size_bytes
 
 
-def _on_host_added(before: Record, after: Record) -> tuple[tuple[str, str], ...]:
+def _on_host_added(
+    before: Record, after: Record, renamed: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
     """Return layers and kinds of ops that were not on the host before, whatever their names."""
-    known = {(layer, kind) for layer, kinds in before.on_host.items() for kind in kinds}
+    known = {
+        (renamed.get(layer, layer), kind)
+        for layer, kinds in before.on_host.items()
+        for kind in kinds
+    }
     counts = Counter(kind for _, kind in known)
     found = {(layer, kind) for layer, kinds in after.on_host.items() for kind in kinds}
     more = Counter(kind for _, kind in found) - counts

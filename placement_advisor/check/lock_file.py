@@ -43,15 +43,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA_VERSION = 1
-_CONFLICT = re.compile(rb"^(<{7}|={7}|>{7}|\|{7})( |$)", re.MULTILINE)
-_HINT = "`advisor check --update` writes it; nothing else should"
+_CONFLICT = re.compile(rb"^(<{7}|={7}|>{7}|\|{7})( |\r?$)", re.MULTILINE)
+_HINT = (
+    "take it back from version control, or delete it and run `advisor check --update`; nothing "
+    "else should write it"
+)
 
 
 def read_lock(path: Path) -> dict[str, Record]:
     """Return the records by model; none if there is no file.
 
     Raises:
-        AdvisorError: the file cannot be read, or is none that `write_lock` wrote.
+        AdvisorError: the file cannot be read, or is none that holds what `lock_text` writes.
     """
     if not path.exists():
         return {}
@@ -59,7 +62,10 @@ def read_lock(path: Path) -> dict[str, Record]:
         data = content(path)
         if conflict := _CONFLICT.search(data):
             line = data.count(b"\n", 0, conflict.start()) + 1
-            raise MisfitError(f"merge conflict at line {line}")
+            raise AdvisorError(
+                f"{path}: merge conflict at line {line}",
+                hint="take either side, then run `advisor check --update`",
+            )
         document = as_object(parse(data))
         check_version(document, SCHEMA_VERSION)
         as_object(document, ("schema_version", "models"))
@@ -68,11 +74,8 @@ def read_lock(path: Path) -> dict[str, Record]:
             name: within(f"models.{shown(name)}", _record, value) for name, value in models.items()
         }
     except MisfitError as misfit:
-        hint = (
-            "take either side, then run `advisor check --update`"
-            if "merge conflict" in misfit.problem
-            else _HINT
-        )
+        # What a newer advisor wrote is for a newer one to read.
+        hint = None if "is newer" in misfit.problem else _HINT
         raise AdvisorError(f"{path}: {misfit}", hint=hint) from None
 
 
@@ -98,7 +101,10 @@ def record_as_json(record: Record) -> dict[str, Any]:
         "placed": record.placed,
         "layers": {
             name: {
-                **{part.value: ", ".join(devices) for part, devices in layer.devices.items()},
+                **{
+                    part.value: devices[0] if len(devices) == 1 else devices
+                    for part, devices in layer.devices.items()
+                },
                 "made_of": layer.fingerprint,
                 "busy_us": layer.busy_us,
             }
@@ -125,7 +131,10 @@ def record_as_json(record: Record) -> dict[str, Any]:
 
 
 def _written(value: Any, indent: str) -> str:
-    """Return JSON in which what holds no objects or lists of its own stands on one line."""
+    """Return JSON in which what holds no objects or lists of its own stands on one line.
+
+    Tuples are lists that stay on the line of what holds them.
+    """
     inner = value.values() if isinstance(value, dict) else value
     if not any(isinstance(each, dict | list) for each in inner):
         return json.dumps(value, sort_keys=True, ensure_ascii=False)
@@ -182,11 +191,7 @@ def _each(reader: Callable[[object], Any], value: object) -> dict[str, Any]:
 
 def _layer(value: object) -> LayerRecord:
     table = as_object(value, (*Part, "made_of", "busy_us"))
-    devices = {
-        part: tuple(within(part.value, text, table[part]).split(", "))
-        for part in Part
-        if part in table
-    }
+    devices = {part: within(part.value, _devices, table[part]) for part in Part if part in table}
     if not devices:
         raise MisfitError("no device")
     return LayerRecord(
@@ -196,9 +201,21 @@ def _layer(value: object) -> LayerRecord:
     )
 
 
+def _devices(value: object) -> tuple[str, ...]:
+    """Return devices of a part of a layer: one as a text, several as a list."""
+    devices = _texts(value) if isinstance(value, list) else (text(value),)
+    if not devices:
+        raise MisfitError("no device")
+    return devices
+
+
 def _rows(value: object) -> list[Cut]:
-    found = (within(f"[{i}]", _cuts, row) for i, row in enumerate(as_list(value)))
-    return [cut for cuts in found for cut in cuts]
+    found: list[Cut] = []
+    for i, row in enumerate(as_list(value)):
+        found += within(f"[{i}]", _cuts, row)
+        if len(found) > MAX_CUTS:
+            raise MisfitError(f"more than {MAX_CUTS} tensors")
+    return found
 
 
 def _cuts(value: object) -> list[Cut]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.compare import WORTHWHILE_RATIO
 from placement_advisor.op import CONTROL_PORT, Role
 from placement_advisor.placement import NO_LAYER, placed_ops
-from placement_advisor.structure.fingerprint import fingerprint, layer_fingerprints
+from placement_advisor.structure.fingerprint import fingerprints, layer_fingerprints
 from placement_advisor.work.bookkeeping import VARIABLE_READ_KINDS
 
 if TYPE_CHECKING:
@@ -137,11 +137,12 @@ def record(
     ``ratio`` is that of its time to the single device's, None where it is the single device.
     """
     cuts = _cuts(graph, schedule)
+    plain, placed = fingerprints(graph, placement.device_of)
     return Record(
         versions=versions,
         placement=configured,
-        graph=fingerprint(graph),
-        placed=fingerprint(graph, placement.device_of),
+        graph=plain,
+        placed=placed,
         layers=_layers(graph, placement, schedule),
         on_host=_on_host(graph, placement, schedule),
         cuts=tuple(cuts[:MAX_CUTS]),
@@ -217,12 +218,18 @@ def _cuts(graph: OpGraph, schedule: Schedule) -> list[Cut]:
             tensor=tensor_name(graph, copy),
             source=copy.source,
             target=copy.target,
-            size_bytes=graph.op(copy.producer).output_bytes[copy.port],
+            size_bytes=_size_bytes(graph, copy),
         )
         for copy in schedule.transfers
         if copy.port != CONTROL_PORT
     ]
     return sorted(cuts, key=lambda c: (-(c.size_bytes or 0), c.tensor, c.source, c.target))
+
+
+def _size_bytes(graph: OpGraph, copy: Transfer) -> int | None:
+    """Return the size of what crosses; an op need not list all of its ports."""
+    sizes = graph.op(copy.producer).output_bytes
+    return sizes[copy.port] if copy.port < len(sizes) else None
 
 
 def _held(peak: PeakMemory) -> dict[str, int]:

@@ -17,6 +17,8 @@ from placement_advisor.defaults import TIME_LIMIT_S
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from placement_advisor.check.result import CheckResult
 
 
@@ -93,7 +95,9 @@ def check(
             hint="run the one after the other",
         )
     wanted = [_format(words) for words in formats or [Format.TEXT]]
-    settings = read_config(config or find_config(Path.cwd()))
+    settings_file = config or find_config(Path.cwd())
+    settings = read_config(settings_file)
+    _keep(settings_file, settings.lock_file, [file for _, file in wanted if file is not None])
     options = CheckOptions(
         only=tuple(models or ()),
         update=update,
@@ -132,6 +136,21 @@ def _format(words: str) -> tuple[Format, Path | None]:
             hint=f"give one of {', '.join(Format)}, as in --format {Format.JUNIT}=report.xml",
         )
     return Format(name), Path(file) if file else None
+
+
+def _keep(settings: Path, lock: Path, files: Iterable[Path]) -> None:
+    """Let no report take the place of what is read, nor of another report.
+
+    Raises:
+        AdvisorError: one would.
+    """
+    taken = {settings.resolve(): "is read", lock.resolve(): "is the lock file"}
+    for file in files:
+        if why := taken.get(file.resolve()):
+            raise AdvisorError(
+                f"{file}: {why}, so no report goes there", hint="choose another file with --format"
+            )
+        taken[file.resolve()] = "gets another report"
 
 
 def _written(form: Format, result: CheckResult, root: Path) -> str:

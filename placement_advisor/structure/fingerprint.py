@@ -18,7 +18,7 @@ from collections import defaultdict
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from placement_advisor.op import Role
+from placement_advisor.op import CONTROL_PORT, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,15 +34,25 @@ def fingerprint(graph: OpGraph, device_of: Mapping[str, str] | None = None) -> s
 
     Of a placed graph it depends on which edges cross devices and which ops share one.
     """
-    plain = _seen(graph, dict.fromkeys((op.name for op in graph.ops), ""))
-    if device_of is None:
-        return _digest(sorted(plain.values()))
+    return fingerprints(graph, device_of or {})[device_of is not None]
+
+
+def fingerprints(graph: OpGraph, device_of: Mapping[str, str]) -> tuple[str, str]:
+    """Return the fingerprint of a graph and that of the placed one."""
+    own = {op.name: _digest([_own(op)]) for op in graph.ops}
+    plain = _seen(graph, own, {})
     there: defaultdict[str, list[str]] = defaultdict(list)
-    for name, seen in plain.items():
-        there[device_of[name]].append(seen)
+    for name, device in device_of.items():
+        if name in plain:
+            there[device].append(plain[name])
     called = {device: _digest(sorted(seen)) for device, seen in there.items()}
-    placed = {name: called[device] for name, device in device_of.items()}
-    return _digest(sorted(_seen(graph, placed, device_of).values()))
+    placed = own | {
+        name: _digest([own[name], called[device]])
+        for name, device in device_of.items()
+        if name in plain
+    }
+    found = (plain, _seen(graph, placed, device_of) if device_of else plain)
+    return _digest(sorted(found[0].values())), _digest(sorted(found[1].values()))
 
 
 def layer_fingerprints(graph: OpGraph) -> dict[str | None, str]:
@@ -50,35 +60,31 @@ def layer_fingerprints(graph: OpGraph) -> dict[str | None, str]:
     ops: defaultdict[str | None, list[str]] = defaultdict(list)
     for op in graph.ops:
         if op.role is not Role.CONSTANT:
-            ops[op.layer].append(_own(op))
+            ops[op.layer or None].append(_own(op))
     return {layer: _digest(sorted(found)) for layer, found in ops.items()}
 
 
-def _seen(
-    graph: OpGraph, label: Mapping[str, str], device_of: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def _seen(graph: OpGraph, own: Mapping[str, str], device_of: Mapping[str, str]) -> dict[str, str]:
     """Return for each op but constants a hash of itself, its ancestors and its descendants."""
 
-    def crosses(edge: Edge) -> bool:
-        ends = (edge.producer, edge.consumer)
-        return device_of is not None and len({device_of.get(end) for end in ends} - {None}) > 1
+    def around(name: str, edges: Iterable[Edge], hashes: Mapping[str, str]) -> str:
+        here = device_of.get(name)
+        found = []
+        for edge in edges:
+            if edge.port != CONTROL_PORT:
+                far = edge.producer if edge.consumer == name else edge.consumer
+                # A constant has no device; it is there wherever it is read.
+                there = device_of.get(far, here)
+                size_bytes = -1 if edge.size_bytes is None else edge.size_bytes
+                found.append((edge.port, size_bytes, here not in (there, None), hashes[far]))
+        return _digest([own[name], sorted(found)])
 
-    def around(edges: Iterable[Edge], hashes: Mapping[str, str], far: str) -> Sequence[object]:
-        return sorted(
-            (edge.port, edge.size_bytes or -1, crosses(edge), hashes[getattr(edge, far)])
-            for edge in edges
-            if not edge.is_control
-        )
-
-    own = {op.name: _digest([_own(op), label.get(op.name, "")]) for op in graph.ops}
     before: dict[str, str] = {}
     for op in graph.ops:
-        inputs = around(graph.inputs_of(op.name), before, "producer")
-        before[op.name] = _digest([own[op.name], inputs])
+        before[op.name] = around(op.name, graph.inputs_of(op.name), before)
     after: dict[str, str] = {}
     for op in reversed(graph.ops):
-        outputs = around(graph.outputs_of(op.name), after, "consumer")
-        after[op.name] = _digest([own[op.name], outputs])
+        after[op.name] = around(op.name, graph.outputs_of(op.name), after)
     return {
         op.name: _digest([before[op.name], after[op.name]])
         for op in graph.ops

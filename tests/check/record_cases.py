@@ -1,0 +1,87 @@
+"""Records of placed steps for tests of the check: by hand, and drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from placement_advisor.check.record import (
+    Cut,
+    LayerRecord,
+    Part,
+    Record,
+    Standing,
+    Versions,
+)
+
+ONE, TWO = "GPU:0", "GPU:1"
+ALIKE = [[ONE, TWO]]
+VERSIONS = Versions(hardware="2xT4", devices="00ff", tensorflow="2.21.0", advisor="0.1.0")
+
+
+def layer(
+    made_of: str, forward: str, *, backward: str | None = None, busy_us: int = 100
+) -> LayerRecord:
+    devices = {Part.FORWARD: (forward,), Part.BACKWARD: (backward or forward,)}
+    return LayerRecord(devices=devices, fingerprint=made_of, busy_us=busy_us)
+
+
+def cut(tensor: str, size_bytes: int | None, source: str = ONE, target: str = TWO) -> Cut:
+    return Cut(tensor=tensor, source=source, target=target, size_bytes=size_bytes)
+
+
+def record(**changes: Any) -> Record:
+    """Return the record of two layers of different make, a device each."""
+    values: dict[str, Any] = {
+        "versions": VERSIONS,
+        "placement": "as-written",
+        "graph": "a0",
+        "placed": "b0",
+        "layers": {"lower": layer("11", ONE), "upper": layer("22", TWO)},
+        "on_host": {},
+        "cuts": (cut("lower/Relu:0", 1_000_000),),
+        "copies": 1,
+        "bytes_across": 1_000_000,
+        "step_us": 1_000,
+        "single_step_us": 1_500,
+        "memory_bytes": {ONE: {"variables": 900_000_000}, TWO: {"variables": 800_000_000}},
+        "standing": Standing.SPLIT,
+    }
+    return Record(**{**values, **changes})
+
+
+_texts = st.text(max_size=12)
+_counts = st.integers(0, 2**63 - 1)
+_cuts = st.builds(
+    Cut,
+    tensor=_texts,
+    source=_texts,
+    target=_texts,
+    size_bytes=st.one_of(st.none(), _counts),
+)
+_layers = st.builds(
+    LayerRecord,
+    devices=st.dictionaries(
+        st.sampled_from(Part), st.lists(_texts, min_size=1, max_size=3).map(tuple), min_size=1
+    ),
+    fingerprint=_texts,
+    busy_us=_counts,
+)
+_versions = st.builds(Versions, hardware=_texts, devices=_texts, tensorflow=_texts, advisor=_texts)
+records = st.builds(
+    Record,
+    versions=_versions,
+    placement=_texts,
+    graph=_texts,
+    placed=_texts,
+    layers=st.dictionaries(_texts, _layers, max_size=3),
+    on_host=st.dictionaries(_texts, st.lists(_texts, max_size=3).map(tuple), max_size=2),
+    cuts=st.lists(_cuts, max_size=4).map(tuple),
+    copies=_counts,
+    bytes_across=_counts,
+    step_us=_counts,
+    single_step_us=_counts,
+    memory_bytes=st.dictionaries(_texts, st.dictionaries(_texts, _counts, max_size=2), max_size=2),
+    standing=st.sampled_from(Standing),
+)  # fmt: skip

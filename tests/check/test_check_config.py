@@ -1,0 +1,213 @@
+"""`[tool.advisor]` of a pyproject.toml: what it says, and every mistake in it with its line."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from placement_advisor.check.config import ModelConfig, find_config, read_config
+from placement_advisor.check.judge import STEP_TOLERANCE, Limits, Place
+from placement_advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FULL = """\
+[project]
+name = "ranker"
+
+[tool.advisor]
+hardware = "2xV100-NVLink"
+
+[[tool.advisor.models]]
+path = "models/ranker.py:train_step"
+placement = "placements/ranker.json"
+batch_size = 256
+mode = "infer"
+graph = "ranker.graph.json.gz"
+max_transfer_bytes = "40 MB"
+max_peak_memory = "14 GiB"
+max_step_regression = "7.5%"
+
+[[tool.advisor.models]]
+path = "models/words.py"
+"""
+MODEL = '[tool.advisor]\nhardware = "2xT4"\n[[tool.advisor.models]]\npath = "m.py"\n'
+AT = ", line 5: tool.advisor.models[0]"
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Callable[[str | bytes], str]:
+    """Returns what is wrong with a pyproject.toml."""
+
+    def read(content: str | bytes) -> str:
+        path = tmp_path / "pyproject.toml"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        with pytest.raises(AdvisorError) as caught:
+            read_config(path)
+        assert caught.value.message.startswith(str(path))
+        assert "\n" not in caught.value.message
+        return caught.value.message.removeprefix(str(path))
+
+    return read
+
+
+def test_everything_that_can_be_said(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(FULL)
+    config = read_config(tmp_path / "pyproject.toml")
+    assert config.root == tmp_path
+    assert config.lock_file == tmp_path / "placements.lock.json"
+    assert config.hardware == "2xV100-NVLink"
+    assert config.place == Place("pyproject.toml", 5)
+    assert config.models == (
+        ModelConfig(
+            path="models/ranker.py:train_step",
+            placement="placements/ranker.json",
+            batch_size=256,
+            mode="infer",
+            graph="ranker.graph.json.gz",
+            limits=Limits(
+                max_transfer_bytes=40_000_000,
+                max_peak_bytes=14 * 1024**3,
+                max_step_regression=0.075,
+            ),
+            place=Place("pyproject.toml", 7),
+        ),
+        ModelConfig(path="models/words.py", place=Place("pyproject.toml", 17)),
+    )
+
+
+def test_what_is_not_said_is_as_written_without_budgets() -> None:
+    model = ModelConfig(path="m.py", place=Place("pyproject.toml", 1))
+    assert (model.placement, model.batch_size, model.mode, model.graph) == (
+        "as-written", None, None, None,
+    )  # fmt: skip
+    assert model.limits == Limits(
+        max_transfer_bytes=None, max_peak_bytes=None, max_step_regression=STEP_TOLERANCE
+    )
+
+
+def test_the_nearest_file_upwards_is_found(tmp_path: Path) -> None:
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(FULL)
+    assert find_config(below) == tmp_path / "pyproject.toml"
+    (below.parent / "pyproject.toml").write_text(FULL)
+    assert find_config(below) == below.parent / "pyproject.toml"
+
+
+def test_no_file_at_all_says_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(AdvisorError, match=r"no pyproject\.toml in .* or above") as caught:
+        find_config(tmp_path)
+    assert "[tool.advisor]" in (caught.value.hint or "")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AdvisorError, match=r"gone\.toml: cannot be read: No such file"):
+        read_config(tmp_path / "gone.toml")
+    with pytest.raises(AdvisorError, match="not a file"):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[tool]",
+        "[tool.ruff]\nline-length = 100",
+        "tool = 3",
+        "[[tool]]\nadvisor = 1",
+        "[tool2]",
+    ],
+)
+def test_a_file_without_the_table_says_what_to_add(
+    refused: Callable[[str], str], text: str
+) -> None:
+    assert refused(text) == ": no [tool.advisor]"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("[tool\n", ", line 1: no TOML: "),
+        ('[tool.advisor]\nhardware = "2xT4\n', ", line 2: no TOML: "),
+        (MODEL + "path = 3", ", line 5: no TOML: "),
+        (b"[tool.advisor]\nhardware = '\xff'", ", line 2: no UTF-8 text"),
+        ("[tool.advisor]\nhardware = '" + "x" * 100_000, ", line 2: more than 100,000 characters"),
+        ("[tool]\nadvisor = 3", ", line 2: tool.advisor: 3 is not an object"),
+        ("[tool.advisor]\nhardware = 3\nmodels = []", ", line 2: tool.advisor.hardware: 3 is not"),
+        ("[tool.advisor]\nmodels = []", ", line 1: tool.advisor: no field 'hardware'"),
+        ("[tool.advisor]\nhardware = '2xT4'", ", line 1: tool.advisor: no field 'models'"),
+        ("[tool.advisor]\nhardware = '2xT4'\nmodels = []", ", line 3: tool.advisor.models: no mod"),
+        ("[tool.advisor]\nhardware = 'a'\nmodels = 'b'", ", line 3: tool.advisor.models: 'b' is n"),
+        ("[tool.advisor]\nhardware = 'a'\nmodels = ['b']", ", line 3: tool.advisor.models[0]: 'b'"),
+        ("[tool.advisor]\nhardware = ''\nmodels = []", ", line 2: tool.advisor.hardware: '' is no"),
+        (MODEL + "[[tool.advisor.models]]\n", ", line 5: tool.advisor.models[1]: no field 'path'"),
+        (MODEL + "[[tool.advisor.models]]\n\npath = 'm.py'",
+         ", line 7: tool.advisor.models[1].path: 'm.py' stands there twice"),
+        (MODEL + "placment = 'auto'",
+         AT + ".placment: unknown key; did you mean placement?"),
+        ("[tool.advisor]\nhardwear = 'x'",
+         ", line 2: tool.advisor.hardwear: unknown key; did you mean hardware?"),
+        (MODEL + "zzz = 1", AT + ".zzz: unknown key; there are path, pl"),
+        (MODEL + '"a\\u001b[2J" = 1', ", line 3: tool.advisor.models[0].'a\\x1b[2J': unknown key"),
+        (MODEL + "placement = 1", AT + ".placement: 1 is not a text"),
+        (MODEL + 'graph = "a\\u0000"', AT + ".graph: 'a\\x00' is not a"),
+        (MODEL + "batch_size = 0", AT + ".batch_size: 0 is not a number"),
+        (MODEL + "batch_size = '8'", AT + ".batch_size: '8' is not a nu"),
+        (MODEL + "batch_size = true", AT + ".batch_size: True is not"),
+        (MODEL + "mode = 'training'",
+         AT + ".mode: 'training' is none of train, infer"),
+        (MODEL + "mode = []", AT + ".mode: [] is none of train, infer"),
+        (MODEL + "max_transfer_bytes = '40 MX'",
+         AT + ".max_transfer_bytes: '40 MX' is no size; write it as in"),
+        (MODEL + "max_transfer_bytes = 40", AT + ".max_transfer_bytes: 40"),
+        (MODEL + "max_peak_memory = '-1 GB'", AT + ".max_peak_memory: '-1"),
+        (MODEL + f"max_peak_memory = '{'9' * 400} GB'", AT + ".max_peak"),
+        (MODEL + "max_step_regression = '5'",
+         AT + ".max_step_regression: '5' is no percentage"),
+        (MODEL + "max_step_regression = 0.05",
+         AT + ".max_step_regression: 0.05 is not a text"),
+        (MODEL + f"max_step_regression = '{'9' * 400}%'", AT + ".max_st"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_mistake_is_one_error_with_its_line(
+    refused: Callable[[str | bytes], str], text: str | bytes, error: str
+) -> None:
+    assert refused(text).startswith(error)
+
+
+_toml_values = st.one_of(
+    st.integers().map(str),
+    st.booleans().map(lambda value: str(value).lower()),
+    st.sampled_from(["nan", "inf", "1979-05-27", "[]", "{}", "[[1]]", '"5%"', '"1 GB"', '"x.py"']),
+    st.text(st.characters(codec="utf-8", exclude_categories=["C"], exclude_characters="'")).map(
+        lambda value: f"'{value}'"
+    ),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    key=st.sampled_from(
+        ["hardware", "models", "path", "placement", "batch_size", "mode", "graph",
+         "max_transfer_bytes", "max_peak_memory", "max_step_regression", "more"]
+    ),
+    value=_toml_values,
+    table=st.sampled_from(["[tool]\nadvisor", "[tool.advisor]\nx", MODEL + "y", "tool", ""]),
+)  # fmt: skip
+def test_any_value_anywhere_is_settings_or_an_error(
+    tmp_path: Path, key: str, value: str, table: str
+) -> None:
+    lines = [f"{table} = {value}"] if table else []
+    path = tmp_path / "pyproject.toml"
+    for text in ("\n".join([*lines, f"{key} = {value}"]), f"{MODEL}{key} = {value}"):
+        path.write_text(text, encoding="utf-8")
+        with suppress(AdvisorError):
+            assert read_config(path).models

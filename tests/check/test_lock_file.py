@@ -1,0 +1,311 @@
+"""The lock file: what is written is read again, and whatever else is there is one clear error."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from record_cases import ONE, TWO, cut, layer, record, records
+
+from placement_advisor.check.lock_file import lock_text, read_lock
+from placement_advisor.check.record import MAX_CUTS, LayerRecord, Part, Record
+from placement_advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hypothesis.strategies import DataObject
+
+LOCKED = {"models/ranker.py:step": record(cuts=(cut("a", 5), cut("a", 5), cut("b", None)))}
+TEXT = """\
+{
+  "models": {
+    "models/ranker.py:step": {
+      "advisor": "0.1.0",
+      "bytes_across_per_step": 1000000,
+      "copies_per_step": 1,
+      "cuts": [
+        {"bytes": 5, "from": "GPU:0", "tensor": "a", "times": 2, "to": "GPU:1"},
+        {"bytes": null, "from": "GPU:0", "tensor": "b", "to": "GPU:1"}
+      ],
+      "devices": "00ff",
+      "graph": "a0",
+      "hardware": "2xT4",
+      "layers": {
+        "lower": {"backward": "GPU:0", "busy_us": 100, "forward": "GPU:0", "made_of": "11"},
+        "upper": {"backward": "GPU:1", "busy_us": 100, "forward": "GPU:1", "made_of": "22"}
+      },
+      "on_host": {},
+      "peak_memory_bytes": {
+        "GPU:0": {"variables": 900000000},
+        "GPU:1": {"variables": 800000000}
+      },
+      "placed": "b0",
+      "placement": "as-written",
+      "single_step_us": 1500,
+      "step_us": 1000,
+      "tensorflow": "2.21.0",
+      "verdict": "split"
+    }
+  },
+  "schema_version": 1
+}
+"""
+ANY_PATH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Callable[..., AdvisorError]:
+    """Returns what is wrong with a lock file, which stays as it is."""
+
+    def read(content: str | bytes) -> AdvisorError:
+        path = tmp_path / "placements.lock.json"
+        data = content.encode() if isinstance(content, str) else content
+        path.write_bytes(data)
+        with pytest.raises(AdvisorError) as caught:
+            read_lock(path)
+        assert path.read_bytes() == data
+        assert caught.value.message.startswith(str(path))
+        assert "\n" not in caught.value.message
+        caught.value.message = caught.value.message.removeprefix(f"{path}: ")
+        return caught.value
+
+    return read
+
+
+def edited(**changes: Any) -> str:
+    """Return a lock file with other fields in its record; those that are None are missing."""
+    document = json.loads(TEXT)
+    fields = document["models"]["models/ranker.py:step"] | changes
+    document["models"]["models/ranker.py:step"] = {
+        key: value for key, value in fields.items() if value is not None
+    }
+    return json.dumps(document)
+
+
+def test_a_lock_file_is_written_to_be_read_in_a_diff() -> None:
+    assert lock_text(LOCKED) == TEXT
+
+
+def test_no_file_has_no_records(tmp_path: Path) -> None:
+    assert read_lock(tmp_path / "placements.lock.json") == {}
+
+
+def test_no_models_are_written_and_read(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text(lock_text({}))
+    assert read_lock(tmp_path / "lock") == {}
+
+
+def test_a_layer_moved_is_a_line_of_a_diff() -> None:
+    moved = record(layers={"lower": layer("11", ONE), "upper": layer("22", TWO, backward=ONE)})
+    before, after = (lock_text({"m": each}).splitlines() for each in (record(), moved))
+    (line,) = set(after) - set(before)
+    assert line.strip().startswith('"upper": {"backward": "GPU:0", ')
+
+
+def test_several_devices_of_a_layer_stand_on_its_line() -> None:
+    devices = {Part.FORWARD: (ONE, TWO)}
+    several = record(layers={"a": LayerRecord(devices=devices, fingerprint="1", busy_us=2)})
+    assert '"a": {"busy_us": 2, "forward": ["GPU:0", "GPU:1"], "made_of": "1"}' in lock_text(
+        {"m": several}
+    )
+
+
+@ANY_PATH
+@given(found=st.dictionaries(st.text(max_size=9), records, max_size=2))
+def test_any_records_are_read_as_they_were_written(
+    tmp_path: Path, found: dict[str, Record]
+) -> None:
+    # Equal tensors stand in one line, wherever they were.
+    found = {
+        name: replace(each, cuts=tuple(sorted(each.cuts, key=repr))) for name, each in found.items()
+    }
+    (tmp_path / "lock").write_text(lock_text(found), encoding="utf-8")
+    assert read_lock(tmp_path / "lock") == found
+
+
+@given(found=st.dictionaries(st.text(max_size=9), records, max_size=3), order=st.randoms())
+def test_equal_records_give_equal_bytes(found: dict[str, Record], order: Any) -> None:
+    shuffled = dict(order.sample(list(found.items()), len(found)))
+    assert lock_text(shuffled) == lock_text(found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "problem"),
+    [
+        ({"step_us": "1000"}, "step_us", "'1000' is not a count"),
+        ({"step_us": -1}, "step_us", "-1 is not a count"),
+        ({"step_us": True}, "step_us", "True is not a count"),
+        ({"step_us": 1.0}, "step_us", "1.0 is not a count"),
+        ({"copies_per_step": 2**63}, "copies_per_step", "is not a count"),
+        ({"graph": 5}, "graph", "5 is not a text"),
+        ({"layers": []}, "layers", "[] is not an object"),
+        ({"layers": {"x": 3}}, "layers.'x'", "3 is not an object"),
+        ({"layers": {"x": {"made_of": "1", "busy_us": 1}}}, "layers.'x'", "no device"),
+        ({"layers": {"x": {"forward": [], "made_of": "1", "busy_us": 1}}}, "layers.'x'.forward",
+         "no device"),
+        ({"layers": {"x": {"forward": "a", "made_of": "1"}}}, "layers.'x'", "no field 'busy_us'"),
+        ({"layers": {"x": {"forwards": "a"}}}, "layers.'x'", "unknown field 'forwards'"),
+        ({"cuts": [{"tensor": "a"}]}, "cuts[0]", "no field 'bytes'"),
+        ({"cuts": [{"tensor": "a", "bytes": 1, "from": "a", "to": 5}]}, "cuts[0].to",
+         "5 is not a text"),
+        ({"cuts": [{"tensor": "a", "bytes": 1, "from": "a", "to": "b", "times": 10**15}]},
+         "cuts[0].times", "is not a number of copies"),
+        ({"on_host": {"x": "y"}}, "on_host.'x'", "'y' is not a list"),
+        ({"peak_memory_bytes": {"GPU:0": {"variables": "1 GB"}}},
+         "peak_memory_bytes.'GPU:0'.'variables'", "'1 GB' is not a count"),
+        ({"verdict": "fine"}, "verdict", "'fine' is none of split, single, cannot-tell"),
+        ({"verdict": ["split"]}, "verdict", "['split'] is none of"),
+        ({"placed": None}, "", "no field 'placed'"),
+        ({"cost": 3}, "", "unknown field 'cost'"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_hands_have_edited_is_named_with_its_place(
+    refused: Callable[..., AdvisorError], changes: dict[str, Any], place: str, problem: str
+) -> None:
+    error = refused(edited(**changes))
+    start = ".".join(["models.'models/ranker.py:step'", *([place] if place else [])])
+    assert error.message.startswith(f"{start}: ")
+    assert problem in error.message
+    assert error.hint is not None
+    assert "delete it and run `advisor check --update`" in error.hint
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "null", '"models"'])
+def test_other_json_is_no_lock_file(refused: Callable[..., AdvisorError], content: str) -> None:
+    assert "is not an object" in refused(content).message
+
+
+def test_fields_beside_the_models_are_refused(refused: Callable[..., AdvisorError]) -> None:
+    text = TEXT.replace('"schema_version"', '"note": 1,\n  "schema_version"')
+    assert "unknown field 'note'" in refused(text).message
+
+
+def test_a_newer_schema_asks_for_a_newer_advisor(refused: Callable[..., AdvisorError]) -> None:
+    error = refused(TEXT.replace('"schema_version": 1', '"schema_version": 2, "more": {}'))
+    assert error.message == (
+        "schema_version: 2 is newer than the 1 that this advisor reads; update it"
+    )
+    assert error.hint is None or "--update" not in error.hint
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_merge_conflict_is_named_with_its_first_line(
+    refused: Callable[..., AdvisorError], end: str
+) -> None:
+    lines = TEXT.splitlines()
+    lines[4:6] = ["<<<<<<< HEAD", lines[4], "=======", lines[5], ">>>>>>> theirs"]
+    error = refused(end.join(lines))
+    assert error.message == "merge conflict at line 5"
+    assert error.hint == "take either side, then run `advisor check --update`"
+
+
+@pytest.mark.parametrize("marker", ["<<<<<<<", "=======", ">>>>>>> b", "||||||| base"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_what_is_left_of_a_merge_conflict_is_named(
+    refused: Callable[..., AdvisorError], marker: str, end: str
+) -> None:
+    error = refused(TEXT.replace("\n", end).replace(f"{{{end}", f"{{{end}{marker}{end}", 1))
+    assert error.message == "merge conflict at line 2"
+
+
+def test_markers_within_names_are_no_conflict(tmp_path: Path) -> None:
+    found = {"m": replace(record(), placement="\n<<<<<<< a\n=======\n")}
+    (tmp_path / "lock").write_text(lock_text(found))
+    assert read_lock(tmp_path / "lock") == found
+
+
+def test_bytes_that_are_no_text_are_refused(refused: Callable[..., AdvisorError]) -> None:
+    assert refused(bytes(range(256))).message == "no UTF-8 text at byte 128"
+
+
+def test_half_a_character_in_a_name_is_refused(refused: Callable[..., AdvisorError]) -> None:
+    assert "half a character" in refused(TEXT.replace("2xT4", "\\ud800")).message
+
+
+def test_a_folder_is_no_lock_file(tmp_path: Path) -> None:
+    (tmp_path / "placements.lock.json").mkdir()
+    with pytest.raises(AdvisorError, match=r"placements\.lock\.json: not a file"):
+        read_lock(tmp_path / "placements.lock.json")
+
+
+def test_a_file_cut_off_anywhere_is_refused(refused: Callable[..., AdvisorError]) -> None:
+    whole = TEXT.rstrip()
+    for end in range(len(whole)):
+        error = refused(whole[:end])
+        assert error.message.startswith("no JSON at line "), end
+
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+def places(value: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return where every value of a document stands."""
+    members: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        members = list(value.items())
+    elif isinstance(value, list):
+        members = list(enumerate(value))
+    return [at, *(place for key, item in members for place in places(item, (*at, key)))]
+
+
+def reads_or_refuses(path: Path) -> None:
+    try:
+        found = read_lock(path)
+    except AdvisorError:
+        return
+    path.write_text(lock_text(found), encoding="utf-8")
+    assert lock_text(read_lock(path)) == lock_text(found)
+
+
+@ANY_PATH
+@given(value=_values)
+def test_any_json_is_records_or_an_error(tmp_path: Path, value: object) -> None:
+    (tmp_path / "lock").write_text(json.dumps(value))
+    reads_or_refuses(tmp_path / "lock")
+
+
+@ANY_PATH
+@given(data=st.data(), value=_values)
+def test_a_lock_file_with_any_value_replaced_or_dropped_is_records_or_an_error(
+    tmp_path: Path, data: DataObject, value: object
+) -> None:
+    document = json.loads(TEXT)
+    *outer, key = data.draw(st.sampled_from(places(document)[1:]))
+    inner = document
+    for each in outer:
+        inner = inner[each]
+    if data.draw(st.booleans()):
+        inner[key] = value
+    else:
+        del inner[key]
+    (tmp_path / "lock").write_text(json.dumps(document))
+    reads_or_refuses(tmp_path / "lock")
+
+
+@ANY_PATH
+@given(at=st.integers(0, len(TEXT) - 1), byte=st.integers(0, 255))
+def test_a_lock_file_with_any_byte_changed_is_records_or_an_error(
+    tmp_path: Path, at: int, byte: int
+) -> None:
+    data = bytearray(TEXT.encode())
+    data[at] = byte
+    (tmp_path / "lock").write_bytes(bytes(data))
+    reads_or_refuses(tmp_path / "lock")
+
+
+def test_tensors_are_never_more_than_a_record_holds(refused: Callable[..., AdvisorError]) -> None:
+    row = {"tensor": "a", "bytes": 1, "from": "a", "to": "b", "times": MAX_CUTS + 1}
+    assert "times" in refused(edited(cuts=[row])).message
+    half = row | {"times": MAX_CUTS // 2}
+    assert "cuts: more than 100 tensors" in refused(edited(cuts=[half, half, half])).message
