@@ -1,0 +1,254 @@
+"""How a model that is checked is placed: by a file older than it, by a rule, by a search."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from layer_models import model
+from record_cases import layer
+
+from placement_advisor.candidates.families import SPLITS
+from placement_advisor.check.placements import (
+    AS_WRITTEN,
+    DoesNotFitError,
+    Freedom,
+    Layout,
+    lay_out,
+)
+from placement_advisor.cluster_file import load_cluster
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.errors import AdvisorError
+from placement_advisor.graph import OpGraph
+from placement_advisor.hardware import read_hardware
+from placement_advisor.op import Op, Role
+from placement_advisor.placement import placed_ops
+from placement_advisor.structure.fingerprint import layer_fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from placement_advisor.check.record import LayerRecord
+
+KINDS = {"left": "Relu", "right": "Softmax", "join": "Add"}
+MODEL = model("in -> left", "in2 -> right", "left right -> join", kinds=KINDS)
+TOWERS = model("in -> left", "left -> left2", "in2 -> right", "right -> right2",
+               "left2 right2 -> join", "join -> loss")  # fmt: skip
+DEVICES = ("GPU:0", "GPU:1")
+CPUS = """
+[[devices]]
+name = "CPU:0"
+preset = "Xeon8280"
+[[devices]]
+name = "CPU:1"
+preset = "Xeon8280"
+[[links]]
+between = ["CPU:0", "CPU:1"]
+preset = "PCIe3"
+"""
+BY_LAYER = {"": "GPU:0", "left": "GPU:0", "right": "GPU:1", "join": "GPU:0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A folder with a placement file."""
+
+    root: Path
+
+    def write(self, **changes: Any) -> None:
+        content = {
+            "schema_version": 1,
+            "label": "mine",
+            "family": "towers",
+            "rationale": "two sides",
+            "graph_fingerprint": MODEL.fingerprint,
+            "devices": list(DEVICES),
+            "by_layer": BY_LAYER,
+            "by_op": {},
+        }
+        (self.root / "p.json").write_text(json.dumps(content | changes))
+
+    def lay_out(
+        self,
+        graph: OpGraph = MODEL,
+        configured: str = "p.json",
+        *,
+        hardware: str = "2xV100-NVLink",
+        locked: Mapping[str, LayerRecord] | None = None,
+        asked: Mapping[str, str] | None = None,
+    ) -> Layout:
+        (self.root / "cpus.toml").write_text(CPUS)
+        is_file = hardware == CPUS
+        cluster = load_cluster(self.root / "cpus.toml") if is_file else read_hardware(hardware)
+        costs = roofline_by_place(graph, cluster)
+        return lay_out(configured, self.root, graph, asked, costs, cluster, locked or {})
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    found = Project(tmp_path)
+    found.write()
+    return found
+
+
+def locked_layers(graph: OpGraph) -> dict[str, LayerRecord]:
+    """Return the layers of a graph as a lock file has them."""
+    found = layer_fingerprints(graph)
+    return {name or "": layer(made_of, "GPU:0") for name, made_of in found.items()}
+
+
+def device_of(found: Layout) -> dict[str, str]:
+    return dict(found.placement.device_of)
+
+
+def test_a_file_places_layers_and_leaves_no_freedom(project: Project) -> None:
+    found = project.lay_out()
+    assert found.freedom is Freedom.NONE
+    assert device_of(found) == {
+        "in": "GPU:0", "in2": "GPU:0", "left": "GPU:0", "right": "GPU:1", "join": "GPU:0",
+    }  # fmt: skip
+
+
+def test_a_file_for_other_names_of_devices_is_read_in_their_order(project: Project) -> None:
+    names = dict(zip(DEVICES, ("worker:0", "worker:1"), strict=True))
+    project.write(devices=list(names.values()), by_layer={k: names[v] for k, v in BY_LAYER.items()})
+    assert device_of(project.lay_out())["right"] == "GPU:1"
+
+
+def test_ops_may_be_elsewhere_than_their_layer(project: Project) -> None:
+    project.write(by_op={"left": "GPU:1"})
+    assert device_of(project.lay_out())["left"] == "GPU:1"
+
+
+RENAMED = model("in -> visitor", "in2 -> film", "visitor film -> top",
+                kinds={"visitor": "Relu", "film": "Softmax", "top": "Add"})  # fmt: skip
+
+
+def test_renamed_layers_are_found_by_what_they_are_made_of(project: Project) -> None:
+    found = device_of(project.lay_out(RENAMED, locked=locked_layers(MODEL)))
+    assert (found["visitor"], found["film"], found["top"]) == ("GPU:0", "GPU:1", "GPU:0")
+
+
+def test_renamed_layers_without_a_lock_file_do_not_fit(project: Project) -> None:
+    with pytest.raises(DoesNotFitError) as caught:
+        project.lay_out(RENAMED)
+    assert caught.value.message == (
+        "p.json has no device for visitor, film, top; it places left, right, join, which are gone"
+    )
+
+
+def test_a_new_layer_does_not_fit_and_is_listed(project: Project) -> None:
+    more = model("in -> left", "in2 -> right", "left right -> join", "join -> extra",
+                 kinds=KINDS)  # fmt: skip
+    with pytest.raises(DoesNotFitError) as caught:
+        project.lay_out(more, locked=locked_layers(MODEL))
+    assert caught.value.message == "p.json has no device for extra"
+    assert "advisor analyze" in (caught.value.hint or "")
+
+
+def test_a_layer_that_is_gone_does_no_harm(project: Project) -> None:
+    fewer = model("in -> left", "left -> join", kinds=KINDS)
+    assert device_of(project.lay_out(fewer)) == {"in": "GPU:0", "left": "GPU:0", "join": "GPU:0"}
+
+
+def test_many_new_layers_are_counted(project: Project) -> None:
+    many = model("in -> n0", *(f"n{i} -> n{i + 1}" for i in range(8)))
+    with pytest.raises(DoesNotFitError, match="n0, n1, n2, n3, n4 and 4 more; it places left"):
+        project.lay_out(many)
+
+
+def test_ops_of_no_layer_that_nobody_placed_are_named(project: Project) -> None:
+    project.write(by_layer={k: v for k, v in BY_LAYER.items() if k})
+    with pytest.raises(DoesNotFitError, match="has no device for ops of no layer"):
+        project.lay_out()
+
+
+def test_what_touches_a_variable_goes_with_it(project: Project) -> None:
+    weights = Op(name="w", kind="VarHandleOp", role=Role.VARIABLE, layer="left", variable="w")
+    read = Op(name="r", kind="ReadVariableOp", layer="right", variable="w")
+    graph = OpGraph([*MODEL.ops, weights, read], MODEL.edges)
+    assert device_of(project.lay_out(graph))["r"] == "GPU:0"
+
+
+def test_a_file_for_more_devices_than_there_are_is_refused(project: Project) -> None:
+    project.write(devices=["a", "b", "c"], by_layer=dict.fromkeys(BY_LAYER, "c"))
+    with pytest.raises(AdvisorError, match="written for 3 devices, there are 2: GPU:0, GPU:1"):
+        project.lay_out()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "no JSON at line 1"),
+        (b"\xff\x00", "no UTF-8"),
+        (b"[]", "is not an object"),
+        (b'{"schema_version": 2}', "2 is newer than the 1"),
+        (b'{"schema_version": 1}', "no field 'label'"),
+    ],
+)
+def test_a_damaged_file_is_one_error(project: Project, content: bytes, problem: str) -> None:
+    (project.root / "p.json").write_bytes(content)
+    with pytest.raises(AdvisorError, match=problem) as caught:
+        project.lay_out()
+    assert caught.value.message.startswith(f"{project.root / 'p.json'}: ")
+
+
+def test_a_file_that_is_not_there_is_one_error(project: Project) -> None:
+    with pytest.raises(AdvisorError, match=r"gone\.json: cannot be read: No such file"):
+        project.lay_out(configured="gone.json")
+
+
+def test_an_unknown_placement_says_which_there_are(project: Project) -> None:
+    with pytest.raises(AdvisorError, match="unknown placement 'tower'") as caught:
+        project.lay_out(configured="tower")
+    assert "one of as-written, auto, " in (caught.value.hint or "")
+    assert "towers" in (caught.value.hint or "")
+    assert not any(f" {name}," in f"{caught.value.hint}," for name in SPLITS)
+
+
+@pytest.mark.parametrize("split", sorted(SPLITS))
+def test_a_split_of_the_batch_is_refused(project: Project, split: str) -> None:
+    with pytest.raises(AdvisorError, match="splits the batch"):
+        project.lay_out(configured=split)
+
+
+def test_a_rule_that_does_not_apply_does_not_fit(project: Project) -> None:
+    with pytest.raises(DoesNotFitError, match="towers does not apply to this model"):
+        project.lay_out(model("in -> a", "a -> b"), "towers")
+
+
+@pytest.mark.parametrize(
+    ("configured", "freedom"), [("alternating", Freedom.RULE), ("auto", Freedom.SEARCH)]
+)
+def test_rules_and_searches_are_free(project: Project, configured: str, freedom: Freedom) -> None:
+    found = project.lay_out(TOWERS, configured)
+    assert found.freedom is freedom
+    found.placement.check(TOWERS, DEVICES)
+
+
+@pytest.mark.parametrize("configured", ["auto", "single", AS_WRITTEN])
+@pytest.mark.parametrize("hardware", ["V100", CPUS, "2xV100-NVLink"], ids=["1", "cpus", "2"])
+def test_any_hardware_has_a_place_for_a_step_and_for_none(
+    project: Project, configured: str, hardware: str
+) -> None:
+    for graph in (MODEL, OpGraph([], [])):
+        found = project.lay_out(graph, configured, hardware=hardware, asked={})
+        assert len(found.placement.device_of) == len(placed_ops(graph))
+
+
+def test_as_written_needs_the_scopes(project: Project) -> None:
+    with pytest.raises(AdvisorError, match="a graph file does not say"):
+        project.lay_out(configured=AS_WRITTEN)
+
+
+def test_scopes_of_more_devices_than_there_are_do_not_fit(project: Project) -> None:
+    with pytest.raises(DoesNotFitError, match=r"name 3 devices \(GPU:0, GPU:1, GPU:2\), the hard"):
+        project.lay_out(configured=AS_WRITTEN, asked={"left": "GPU:1", "right": "GPU:2"})
+
+
+def test_the_same_step_is_searched_the_same_way(project: Project) -> None:
+    found = [project.lay_out(configured="auto").placement.device_of for _ in range(2)]
+    assert found[0] == found[1]

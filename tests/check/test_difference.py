@@ -1,0 +1,210 @@
+"""What differs between two records, with layers, tensors and devices found again by other names."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+from record_cases import ALIKE, ONE, TWO, cut, layer, record, records
+
+from placement_advisor.check.difference import Growth, Move, difference
+from placement_advisor.check.record import LayerRecord, Part, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+# A minute is far too long for a check; a quiet machine takes a tenth of it.
+LARGE_WITHIN_S = 60.0
+
+
+def layers(**made_of: tuple[str, str]) -> dict[str, LayerRecord]:
+    """Return layers from what they are made of and where they are."""
+    return {name: layer(*each) for name, each in made_of.items()}
+
+
+def of_layers(found: Mapping[str, LayerRecord]) -> Record:
+    return record(layers=found, cuts=())
+
+
+def test_equal_records_do_not_differ() -> None:
+    found = difference(record(), record(), ALIKE)
+    assert found.before == found.after == record()
+    assert not any(
+        (found.renamed, found.gone, found.new, found.moves, found.growths, found.cuts_added,
+         found.cuts_removed, found.on_host_added)
+    )  # fmt: skip
+
+
+def test_a_layer_on_another_device_has_moved() -> None:
+    after = record(layers={**record().layers, "upper": layer("22", ONE)})
+    after = replace(after, layers={**after.layers, "top": layer("33", TWO)})
+    before = record(layers={**record().layers, "top": layer("33", TWO)})
+    assert difference(before, after, ALIKE).moves == (
+        Move(layer="upper", part=Part.FORWARD, before=(TWO,), after=(ONE,)),
+        Move(layer="upper", part=Part.BACKWARD, before=(TWO,), after=(ONE,)),
+    )
+
+
+def test_a_part_of_a_layer_can_move_alone() -> None:
+    after = record(layers={**record().layers, "upper": layer("22", TWO, backward=ONE)})
+    (move,) = difference(record(), after, ALIKE).moves
+    assert (move.layer, move.part) == ("upper", Part.BACKWARD)
+
+
+def test_a_few_ops_elsewhere_are_no_move() -> None:
+    both = LayerRecord(devices={Part.FORWARD: (TWO, ONE)}, fingerprint="22", busy_us=100)
+    before = of_layers({"upper": replace(both, devices={Part.FORWARD: (TWO,)})})
+    assert difference(before, of_layers({"upper": both}), []).moves == ()
+
+
+def test_a_layer_of_another_name_and_the_same_ops_is_renamed() -> None:
+    found = difference(
+        of_layers(layers(a=("1", ONE), b=("2", TWO))),
+        of_layers(layers(x=("1", ONE), b=("2", TWO))),
+        ALIKE,
+    )
+    assert found.renamed == {"a": "x"}
+    assert (found.gone, found.new, found.moves) == ((), (), ())
+
+
+def test_a_layer_of_the_same_name_and_other_ops_is_the_same() -> None:
+    found = difference(
+        of_layers(layers(a=("1", ONE), b=("2", TWO))),
+        of_layers(layers(a=("9", ONE), b=("2", TWO))),
+        ALIKE,
+    )
+    assert (found.renamed, found.gone, found.new) == ({}, (), ())
+
+
+def test_layers_of_another_name_and_other_ops_are_gone_and_new() -> None:
+    found = difference(
+        of_layers(layers(a=("1", ONE), b=("2", TWO))),
+        of_layers(layers(b=("2", TWO), c=("3", ONE))),
+        ALIKE,
+    )
+    assert (found.renamed, found.gone, found.new) == ({}, ("a",), ("c",))
+
+
+def test_layers_that_are_alike_and_trade_places_are_no_move() -> None:
+    before = of_layers(layers(a=("1", ONE), b=("1", TWO), c=("2", ONE)))
+    after = of_layers(layers(a=("1", TWO), b=("1", ONE), c=("2", ONE)))
+    assert difference(before, after, ALIKE).moves == ()
+
+
+def test_of_two_that_are_alike_the_one_that_moved_is_named() -> None:
+    before = of_layers(layers(a=("1", ONE), b=("1", TWO), c=("2", ONE), d=("3", TWO)))
+    after = of_layers(layers(a=("1", ONE), b=("1", ONE), c=("2", ONE), d=("3", TWO)))
+    assert {move.layer for move in difference(before, after, ALIKE).moves} == {"b"}
+
+
+def test_devices_that_are_alike_may_trade_places_as_a_whole() -> None:
+    before = record()
+    after = record(
+        layers=layers(lower=("11", TWO), upper=("22", ONE)),
+        cuts=(cut("lower/Relu:0", 1_000_000, TWO, ONE),),
+        memory_bytes={ONE: before.memory_bytes[TWO], TWO: before.memory_bytes[ONE]},
+    )
+    found = difference(before, after, ALIKE)
+    assert (found.moves, found.cuts_added, found.cuts_removed) == ((), (), ())
+    assert found.before.memory_bytes == after.memory_bytes
+
+
+def test_devices_that_are_not_alike_may_not() -> None:
+    after = record(layers=layers(lower=("11", TWO), upper=("22", ONE)))
+    assert {move.layer for move in difference(record(), after, [[ONE], [TWO]]).moves} == {
+        "lower",
+        "upper",
+    }
+
+
+def test_layers_that_take_longer_begin_with_the_one_that_grew_most() -> None:
+    before = of_layers({"a": layer("1", ONE), "b": layer("2", ONE), "c": layer("3", ONE)})
+    after = of_layers(
+        {
+            "a": layer("1", ONE, busy_us=90),
+            "b": layer("2", ONE, busy_us=130),
+            "c": layer("3", ONE),
+            "d": layer("4", ONE, busy_us=40),
+        }
+    )
+    assert difference(before, after, ALIKE).growths == (
+        Growth(layer="d", before_us=0, after_us=40),
+        Growth(layer="b", before_us=100, after_us=130),
+        Growth(layer="a", before_us=100, after_us=90),
+    )
+
+
+def test_tensors_that_cross_anew_and_no_more_are_listed() -> None:
+    before = record(cuts=(cut("a", 5), cut("b", 7)))
+    after = record(cuts=(cut("a", 5), cut("c", 9)))
+    found = difference(before, after, ALIKE)
+    assert (found.cuts_added, found.cuts_removed) == ((cut("c", 9),), (cut("b", 7),))
+
+
+def test_a_tensor_that_crosses_twice_is_one_more() -> None:
+    found = difference(record(cuts=(cut("a", 5),)), record(cuts=(cut("a", 5), cut("a", 5))), ALIKE)
+    assert (found.cuts_added, found.cuts_removed) == ((cut("a", 5),), ())
+
+
+def test_a_tensor_of_another_name_the_same_size_and_way_is_no_change() -> None:
+    found = difference(record(cuts=(cut("a", 5),)), record(cuts=(cut("b", 5),)), ALIKE)
+    assert (found.cuts_added, found.cuts_removed) == ((), ())
+    back = difference(record(cuts=(cut("a", 5),)), record(cuts=(cut("a", 5, TWO, ONE),)), [])
+    assert (back.cuts_added, back.cuts_removed) == ((cut("a", 5, TWO, ONE),), (cut("a", 5),))
+
+
+def test_an_op_on_the_host_is_told_once() -> None:
+    found = difference(record(), record(on_host={"lower": ("AsString",)}), ALIKE)
+    assert found.on_host_added == (("lower", "AsString"),)
+    again = record(on_host={"lower": ("AsString",)})
+    assert difference(again, again, ALIKE).on_host_added == ()
+
+
+def test_an_op_on_the_host_in_a_renamed_layer_is_no_news_and_another_is() -> None:
+    before = replace(of_layers(layers(a=("1", ONE))), on_host={"a": ("AsString",)})
+    renamed = replace(of_layers(layers(x=("1", ONE))), on_host={"x": ("AsString",)})
+    assert difference(before, renamed, ALIKE).on_host_added == ()
+    more = replace(
+        of_layers(layers(x=("1", ONE), y=("2", ONE))),
+        on_host={"x": ("AsString",), "y": ("AsString",)},
+    )
+    assert difference(before, more, ALIKE).on_host_added == (("y", "AsString"),)
+
+
+@given(records)
+def test_no_record_differs_from_itself(found: Record) -> None:
+    devices = sorted(
+        {device for each in found.layers.values() for d in each.devices.values() for device in d}
+    )
+    same = difference(found, found, [devices])
+    assert not any((same.renamed, same.gone, same.new, same.moves, same.growths))
+    assert not any((same.cuts_added, same.cuts_removed, same.on_host_added))
+    assert same.before == found
+
+
+@given(records, records, st.randoms(use_true_random=False))
+def test_any_two_records_can_be_compared_in_any_order_of_layers(
+    before: Record, after: Record, order: Random
+) -> None:
+    found = difference(before, after, [])
+    matched = len(before.layers) - len(found.gone)
+    assert matched == len(after.layers) - len(found.new)
+    assert set(found.gone) <= before.layers.keys()
+    assert set(found.new) <= after.layers.keys()
+    swapped = difference(after, before, [])
+    assert (swapped.cuts_added, swapped.cuts_removed) == (found.cuts_removed, found.cuts_added)
+
+
+def test_ten_thousand_layers_take_seconds() -> None:
+    before, after = (
+        of_layers({f"{name}{i}": layer(str(i % 5_000), ONE) for i in range(10_000)})
+        for name in "ab"
+    )
+    began = time.monotonic()
+    found = difference(before, after, ALIKE)
+    assert time.monotonic() - began < LARGE_WITHIN_S
+    assert len(found.renamed) == 10_000
