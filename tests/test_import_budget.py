@@ -40,6 +40,11 @@ def test_help_and_usage_errors_import_nothing_slow(
 ) -> None:
     (tmp_path / "model.py").write_text("")
     (tmp_path / "notes.txt").write_text("")
+    settings = '[tool.advisor]\nhardware = "HARDWARE"\n[[tool.advisor.models]]\npath = "model.py"\n'
+    for name, hardware, lock in (("lock", "2xT4", "<<<<<<< HEAD\n"), ("hardware", "2xT5", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "settings.toml").write_text(settings.replace("HARDWARE", hardware))
+        (tmp_path / name / "placements.lock.json").write_text(lock)
     lines = {
         "--help": 0,
         "--version": 0,
@@ -62,6 +67,19 @@ def test_help_and_usage_errors_import_nothing_slow(
         "search --help": 0,
         "search nowhere.json": 2,
         "search notes.txt --contiguous": 2,
+        "check --help": 0,
+        "check --format nonsense": 2,
+        "check --jobs 0": 2,
+        "check": 2,
+        "check --config nowhere.toml": 2,
+        "check --config notes.txt": 2,
+        "check --config model.py --format json=model.py": 2,
+        "check --config lock/settings.toml --format text=lock/placements.lock.json": 2,
+        "check --config lock/settings.toml": 2,
+        "check --config lock/settings.toml --update": 2,
+        "check --config hardware/settings.toml": 2,
+        "check --config hardware/settings.toml other.py": 2,
+        "check --config hardware/settings.toml --measure --update": 2,
         "calibrate --devices 1": 2,
         "calibrate --testbed none": 2,
         "analyze model.py --devices 1": 2,

@@ -1,0 +1,573 @@
+"""`advisor check` on a small model that is placed by hand, and on what else a project may hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from command_runs import ENDS_WITHIN_S, Command, Ran, run_here, wait_until
+
+from placement_advisor.graph import OpGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+MODEL = """\
+import tensorflow as tf
+
+FIRST, SECOND = "GPU:0", "GPU:1"
+WIDTH, BATCH = 512, 4_096
+with tf.device(FIRST):
+    lower_kernel = tf.Variable(tf.zeros([WIDTH, WIDTH]), name="lower/kernel")
+with tf.device(SECOND):
+    upper_kernel = tf.Variable(tf.zeros([WIDTH, WIDTH]), name="upper/kernel")
+
+
+def step(rows):
+    with tf.device(FIRST), tf.name_scope("lower"):
+        hidden = tf.nn.relu(rows @ lower_kernel)
+    with tf.device(SECOND), tf.name_scope("upper"):
+        return tf.nn.softmax(hidden @ upper_kernel)
+
+
+inputs = (tf.TensorSpec([BATCH, WIDTH]),)
+"""
+TRACED = 'import placement_advisor\n\n\ndef workload():\n    return placement_advisor.Workload(step=step, inputs=inputs, mode="infer")\n'  # noqa: E501
+LOCK = "placements.lock.json"
+PLACED = {"lower": "GPU:0", "upper": "GPU:1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A folder with models, of which the settings say how they are placed."""
+
+    root: Path
+
+    def model(self, name: str = "m.py", *edits: tuple[str, str]) -> None:
+        text = f"{MODEL}\n\n{TRACED}"
+        for old, new in edits:
+            assert old in text
+            text = text.replace(old, new)
+        (self.root / name).write_text(text)
+
+    def settings(self, *models: str, hardware: str = "2xV100-NVLink") -> None:
+        """Write settings of models, each as lines of TOML."""
+        head = f'[tool.advisor]\nhardware = "{hardware}"\n'
+        tables = "".join(f"[[tool.advisor.models]]\n{model}\n" for model in models)
+        (self.root / "pyproject.toml").write_text(head + tables)
+
+    @property
+    def lock(self) -> Path:
+        return self.root / LOCK
+
+    def records(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.lock.read_text())["models"]
+        return found
+
+    def relock(self, **changes: Any) -> None:
+        """Edit fields of every record."""
+        records = {name: record | changes for name, record in self.records().items()}
+        self.lock.write_text(json.dumps({"schema_version": 1, "models": records}))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with one model, in the current folder."""
+    root = tmp_path / "project"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    found = Project(root)
+    found.model()
+    found.settings('path = "m.py"')
+    return found
+
+
+@pytest.fixture(scope="module")
+def locked_text(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The lock file of that project."""
+    found = Project(tmp_path_factory.mktemp("locked"))
+    found.model()
+    found.settings('path = "m.py"')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(found.root)
+        ran = run_here("check", "--update", "--quiet")
+    assert ran.code == 0, ran.out + ran.err
+    return found.lock.read_text()
+
+
+@pytest.fixture
+def locked(project: Project, locked_text: str) -> Project:
+    """The project with its lock file."""
+    project.lock.write_text(locked_text)
+    return project
+
+
+@pytest.fixture
+def check(advisor: Callable[..., Ran]) -> Iterator[Callable[..., Ran]]:
+    def run(*words: str) -> Ran:
+        ran = advisor("check", *words)
+        assert "Traceback" not in ran.err
+        return ran
+
+    return run
+
+
+@pytest.fixture
+def graphs(project: Project, locked_text: str) -> Project:
+    """The project with a graph file, and code that leaves a mark when it runs."""
+    ran = run_here("trace", "m.py", "-o", "m.graph.json.gz")
+    assert ran.code == 0, ran.err
+    project.model("m.py", ("import tensorflow", 'open("was-run", "w").close()\nimport tensorflow'))
+    project.settings('path = "m.py"\ngraph = "m.graph.json.gz"\nplacement = "alternating"')
+    return project
+
+
+def by_layer(graph: OpGraph, device_of: dict[str, str]) -> dict[str, Any]:
+    """Return a placement file."""
+    return {
+        "schema_version": 1,
+        "label": "mine",
+        "family": "by hand",
+        "rationale": "",
+        "graph_fingerprint": graph.fingerprint,
+        "devices": ["GPU:0", "GPU:1"],
+        "by_layer": device_of,
+        "by_op": {},
+    }
+
+
+# From the first run to a failed check.
+
+
+def test_a_model_that_is_not_locked_fails_and_says_what_to_do(
+    project: Project, check: Callable[..., Ran]
+) -> None:
+    ran = check()
+    assert ran.code == 1
+    assert "FAILED m.py (pyproject.toml:3)" in ran.out
+    assert "not-in-lock-file: the lock file does not have this model" in ran.out
+    assert "advisor check --update" in ran.out
+    assert not project.lock.exists()
+
+
+def test_what_was_locked_passes(locked: Project, check: Callable[..., Ran]) -> None:
+    before = locked.lock.read_bytes()
+    ran = check()
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "1 model: 1 passed")
+    assert locked.lock.read_bytes() == before
+    assert list(locked.records()) == ["m.py"]
+
+
+def test_an_update_of_what_has_not_changed_gives_the_same_bytes(
+    locked: Project, check: Callable[..., Ran]
+) -> None:
+    before = locked.lock.read_bytes()
+    assert check("--update").code == 0
+    assert locked.lock.read_bytes() == before
+
+
+def test_a_harmful_edit_fails_with_culprit_and_line(
+    locked: Project, check: Callable[..., Ran]
+) -> None:
+    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+    (line,) = (i for i, text in enumerate((locked.root / "m.py").read_text().split("\n"), 1)
+               if "upper_kernel)" in text)  # fmt: skip
+    reports = {form: locked.root / f"report.{form}" for form in
+               ("json", "github", "junit", "sarif", "markdown")}  # fmt: skip
+    ran = check(
+        "--format", "text", *(w for f, p in reports.items() for w in ("--format", f"{f}={p.name}"))
+    )
+    assert ran.code == 1
+    assert "FAILED m.py" in ran.out
+    assert "upper" in ran.out
+    assert f"m.py:{line}" in ran.out
+    result = json.loads(reports["json"].read_text())
+    assert result["exit_code"] == 1
+    problem = result["results"][0]["problems"][0]
+    assert problem["place"] == {"file": "m.py", "line": line}
+    annotation = next(
+        line for line in reports["github"].read_text().splitlines() if problem["code"] in line
+    )
+    assert annotation.startswith(f"::error file=m.py,line={line},title=m.py%3A {problem['code']}::")
+    assert all(path.read_text() for path in reports.values())
+    assert json.loads(reports["sarif"].read_text())["version"] == "2.1.0"
+    assert "upper" in reports["junit"].read_text()
+    assert "upper" in reports["markdown"].read_text()
+
+
+def test_an_update_accepts_what_changed(locked: Project, check: Callable[..., Ran]) -> None:
+    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+    ran = check("--update")
+    assert ran.code == 0
+    assert "accepted: " in ran.out
+    assert check().code == 0
+
+
+# Several models.
+
+
+def two(project: Project, *, broken: str = "raise RuntimeError('broken on purpose')") -> None:
+    project.settings('path = "m.py"', 'path = "broken.py"')
+    (project.root / "broken.py").write_text(broken)
+
+
+@pytest.mark.parametrize("broken", ["raise RuntimeError('boom')", "import os; os._exit(3)"])
+def test_a_model_that_fails_to_trace_does_not_hide_the_others(
+    locked: Project, check: Callable[..., Ran], broken: str
+) -> None:
+    two(locked, broken=broken)
+    ran = check()
+    assert ran.code == 2
+    assert "COULD NOT RUN broken.py (pyproject.toml:5)" in ran.out
+    assert "broken.py" in ran.out
+    assert ran.out.splitlines()[-1] == "2 models: 1 could not run, 1 passed"
+    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+    assert check().code == 1
+
+
+def test_an_update_with_a_model_that_fails_leaves_the_lock_file(
+    locked: Project, check: Callable[..., Ran]
+) -> None:
+    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+    two(locked)
+    before = locked.lock.read_bytes()
+    ran = check("--update")
+    assert ran.code == 2
+    assert f"{LOCK} stays as it was: broken.py" in ran.err
+    assert locked.lock.read_bytes() == before
+
+
+def test_an_update_of_one_model_keeps_the_others(
+    locked: Project, check: Callable[..., Ran]
+) -> None:
+    two(locked)
+    locked.model("new.py")
+    locked.settings('path = "m.py"', 'path = "new.py:workload"', 'path = "broken.py"')
+    kept = locked.records()["m.py"]
+    ran = check("--update", "new.py")
+    assert ran.code == 0, ran.out
+    assert locked.records().keys() == {"m.py", "new.py:workload"}
+    assert locked.records()["m.py"] == kept
+    assert "broken" not in ran.out
+
+
+def test_an_update_of_all_forgets_models_that_are_gone(
+    locked: Project, check: Callable[..., Ran]
+) -> None:
+    locked.model("new.py")
+    locked.settings('path = "new.py"')
+    assert check("--update").code == 0
+    assert locked.records().keys() == {"new.py"}
+
+
+def test_a_model_that_is_not_configured_is_refused(
+    locked: Project, check: Callable[..., Ran]
+) -> None:
+    locked.settings('path = "models/ranker.py:step"', 'path = "m.py"')
+    ran = check("models/rankr.py")
+    assert ran.code == 2
+    assert "models/rankr.py: not among the models in pyproject.toml" in ran.err
+    assert "did you mean models/ranker.py:step?" in ran.err
+    assert "there are m.py, models/ranker.py:step" in check("zzzzzzz").err
+
+
+def test_side_by_side_and_one_after_the_other_say_the_same(
+    project: Project, check: Callable[..., Ran]
+) -> None:
+    for name in "abc":
+        project.model(f"{name}.py", ("WIDTH, BATCH = 512", f"WIDTH, BATCH = {64 * ord(name)}"))
+    project.settings('path = "c.py"', 'path = "a.py"', 'path = "b.py"', 'path = "gone.py"')
+    found = [check("--format", "json", "--jobs", jobs) for jobs in ("1", "2")]
+    assert [ran.code for ran in found] == [1, 1]
+    assert found[0].out == found[1].out
+    models = [result["model"] for result in json.loads(found[0].out)["results"]]
+    assert models == ["a.py", "b.py", "c.py", "gone.py"]
+
+
+# Budgets and versions.
+
+
+def test_broken_budgets_are_not_accepted_by_an_update(
+    project: Project, check: Callable[..., Ran]
+) -> None:
+    project.settings('path = "m.py"\nmax_transfer_bytes = "1 kB"\nmax_peak_memory = "2 kB"')
+    ran = check("--update")
+    assert ran.code == 1
+    assert "over-budget: 8.39 MB cross per step, max_transfer_bytes is 1.00 kB" in ran.out
+    assert "max_peak_memory is 2.00 kB" in ran.out
+    assert check().code == 1
+
+
+@pytest.mark.parametrize(
+    ("locked_with", "what"),
+    [
+        ({"hardware": "2xT4"}, "hardware 2xT4, now 2xV100-NVLink"),
+        ({"tensorflow": "1.15"}, "TensorFlow 1.15, now 2."),
+        ({"advisor": "0.0"}, "advisor 0.0, now "),
+    ],
+)
+def test_times_of_other_versions_do_not_count_and_all_else_does(
+    locked: Project, check: Callable[..., Ran], locked_with: dict[str, str], what: str
+) -> None:
+    locked.relock(**locked_with, step_us=1)
+    ran = check()
+    assert ran.code == 0
+    assert f"predicted times are not comparable: locked with {what}" in ran.out
+    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+    ran = check()
+    assert ran.code == 1
+    assert "layer-moved" in ran.out
+    assert "slower-step" not in ran.out
+    assert "not comparable" in ran.out
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{}", f"{LOCK}: no field 'schema_version'"),
+        ('{"schema_version": 9}', f"{LOCK}: schema_version: 9 is newer"),
+        ('{\n<<<<<<< HEAD\n"a": 1\n', f"{LOCK}: merge conflict at line 2"),
+        ('{"schema_version": 1,', f"{LOCK}: no JSON at line 1"),
+        (b"\x80\x00", f"{LOCK}: no UTF-8 text at byte 0"),
+    ],
+)
+@pytest.mark.parametrize("words", [(), ("--update",)])
+def test_a_damaged_lock_file_is_one_error_and_stays(
+    project: Project,
+    check: Callable[..., Ran],
+    content: str | bytes,
+    said: str,
+    words: tuple[str, ...],
+) -> None:
+    data = content.encode() if isinstance(content, str) else content
+    project.lock.write_bytes(data)
+    ran = check(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"advisor: error: {said}" in ran.err
+    assert project.lock.read_bytes() == data
+    assert {path.name for path in project.root.iterdir()} == {"m.py", "pyproject.toml", LOCK}
+
+
+@pytest.mark.parametrize("words", [(), ("--update",)])
+def test_a_folder_in_the_place_of_the_lock_file_is_one_error(
+    project: Project, check: Callable[..., Ran], words: tuple[str, ...]
+) -> None:
+    project.lock.mkdir()
+    ran = check(*words)
+    assert ran.code == 2
+    assert f"{LOCK}: not a file" in ran.err
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_any_work(
+    locked: Project, check: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = locked.lock.read_bytes()
+
+    # Root may write anywhere, so that the system has to be spoken for.
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("placement_advisor.output_file.tempfile.mkdtemp", refuse)
+    ran = check("--update")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{LOCK}: cannot be written: .: Permission denied" in ran.err
+    assert locked.lock.read_bytes() == before
+
+
+def test_a_file_of_reports_never_takes_the_place_of_what_is_read(
+    locked: Project, check: Callable[..., Ran]
+) -> None:
+    before = locked.lock.read_bytes()
+    for words, why in (
+        (("--format", f"json={LOCK}"), "is the lock file"),
+        (("--format", "json=./pyproject.toml"), "is read"),
+        (("--format", "json=a", "--format", "text=./a"), "gets another report"),
+    ):
+        ran = check(*words)
+        assert ran.code == 2
+        assert f"{why}, so no report goes there" in ran.err
+    assert locked.lock.read_bytes() == before
+    assert not (locked.root / "a").exists()
+
+
+@pytest.mark.parametrize("words", ["nonsense", "json=", "=a.txt", "", "JSON"])
+def test_a_format_that_there_is_not_is_refused(
+    project: Project, check: Callable[..., Ran], words: str
+) -> None:
+    ran = check("--format", words)
+    assert ran.code == 2
+    assert f"--format {words}: not a format, or not one with a file" in ran.err
+    assert "text, json, github, junit, sarif, markdown" in ran.err
+
+
+def test_hardware_that_means_nothing_is_named_with_its_line(
+    project: Project, check: Callable[..., Ran]
+) -> None:
+    project.settings('path = "m.py"', hardware="2xV1000")
+    ran = check()
+    assert ran.code == 2
+    assert "pyproject.toml, line 2: hardware: hardware '2xV1000': unknown device" in ran.err
+    project.settings('path = "m.py"', hardware="gone.toml")
+    assert "pyproject.toml, line 2: hardware: gone.toml" in check().err
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ('path = "gone.py"', "gone.py: no such file"),
+        ('path = "m.py"\nplacement = "tower"', "unknown placement 'tower'"),
+        ('path = "m.py"\nplacement = "gone.json"', "gone.json: cannot be read: No such file"),
+        ('path = "m.py"\nplacement = "m.json"', "m.json: no JSON at line 1"),
+        ('path = "m.py:nothing"', "nothing"),
+        ('path = "pyproject.toml"', "pyproject.toml: not a model file"),
+    ],
+)
+def test_a_model_that_cannot_be_checked_is_told_with_its_line(
+    locked: Project, check: Callable[..., Ran], model: str, said: str
+) -> None:
+    (locked.root / "m.json").write_text("")
+    locked.settings(model)
+    before = locked.lock.read_bytes()
+    ran = check("--update")
+    assert ran.code == 2
+    assert "(pyproject.toml:3)" in ran.out
+    assert said in ran.out
+    assert locked.lock.read_bytes() == before
+
+
+# Graph files and placement files.
+
+
+def test_graph_files_are_checked_without_running_code(
+    graphs: Project, check: Callable[..., Ran]
+) -> None:
+    assert check("--graphs-only", "--update").code == 0
+    assert check("--graphs-only").code == 0
+    graph = OpGraph.load(graphs.root / "m.graph.json.gz")
+    devices = {name: PLACED.get(name, "GPU:0") for name in ("", *graph.layers())}
+    (graphs.root / "p.json").write_text(json.dumps(by_layer(graph, devices)))
+    graphs.settings('path = "m.py"\ngraph = "m.graph.json.gz"\nplacement = "p.json"')
+    assert check("--graphs-only", "--update").code == 0
+    assert check("--graphs-only").code == 0
+    assert graphs.records()["m.py"]["layers"]["upper"]["forward"] == "GPU:1"
+    assert not (graphs.root / "was-run").exists()
+
+
+def test_a_graph_file_and_its_model_are_the_same_step(
+    graphs: Project, check: Callable[..., Ran]
+) -> None:
+    assert check("--graphs-only", "--update").code == 0
+    before = graphs.lock.read_bytes()
+    assert check("--update").code == 0
+    assert (graphs.root / "was-run").exists()
+    assert graphs.lock.read_bytes() == before
+
+
+def test_a_model_without_a_graph_file_or_with_a_bad_one_is_told(
+    graphs: Project, check: Callable[..., Ran]
+) -> None:
+    graphs.settings('path = "m.py"')
+    ran = check("--graphs-only")
+    assert ran.code == 2
+    assert "no graph file is configured, and --graphs-only runs no model code" in ran.out
+    graphs.settings('path = "m.py"\ngraph = "m.graph.json.gz"')
+    assert "a graph file does not say what tf.device scopes ask for" in check("--graphs-only").out
+    (graphs.root / "m.graph.json.gz").write_text("no graph")
+    assert "m.graph.json.gz: " in check("--graphs-only").out
+    graphs.settings('path = "m.py"\ngraph = "gone.graph.json.gz"')
+    ran = check("--graphs-only")
+    assert ran.code == 2
+    assert "gone.graph.json.gz: " in ran.out
+    assert not (graphs.root / "was-run").exists()
+
+
+def test_layers_renamed_new_and_gone_under_a_placement_file(
+    project: Project, check: Callable[..., Ran]
+) -> None:
+    (project.root / "p.json").write_text(
+        json.dumps(by_layer(OpGraph([], []), {"": "GPU:0", **PLACED}))
+    )
+    project.settings('path = "m.py"\nplacement = "p.json"')
+    assert check("--update").code == 0
+    project.model("m.py", ('name_scope("lower")', 'name_scope("below")'),
+                  ("lower/kernel", "below/kernel"))  # fmt: skip
+    ran = check()
+    assert ran.code == 0, ran.out
+    project.model("m.py", ('name_scope("upper"):\n', 'name_scope("wide"):\n        hidden = tf.tanh(hidden)\n'),
+                  ("upper/kernel", "wide/kernel"))  # fmt: skip
+    ran = check()
+    assert ran.code == 1
+    assert "placement-does-not-fit: p.json has no device for wide; it places upper" in ran.out
+
+
+# The same bytes everywhere.
+
+
+def test_the_same_commit_gives_the_same_bytes_anywhere(locked: Project, tmp_path: Path) -> None:
+    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+    locked.settings('path = "m.py"', 'path = "n.py"\nplacement = "auto"', 'path = "gone.py"')
+    locked.model("n.py")
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    for path in locked.root.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+    found = []
+    for seed, folder in (("0", locked.root), ("1", other)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONHASHSEED", seed)
+            with Command(
+                "check", "--format", "json", "--format", "sarif=s", "--quiet",
+                temp=tmp_path / f"temp{seed}", cwd=folder,
+            ) as command:  # fmt: skip
+                ran = command.wait()
+        assert ran.code == 1, ran.err
+        found.append((ran.out, (folder / "s").read_bytes()))
+    assert found[0] == found[1]
+    assert str(tmp_path) not in found[0][0]
+
+
+def test_from_a_folder_below_only_names_of_files_differ(
+    locked: Project, check: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+    here = json.loads(check("--format", "json").out)
+    (locked.root / "below").mkdir()
+    monkeypatch.chdir(locked.root / "below")
+    there = json.loads(check("--format", "json").out)
+    assert (here.pop("lock_file"), there.pop("lock_file")) == (LOCK, f"../{LOCK}")
+    assert here == there
+
+
+# Ctrl-C.
+
+
+def test_ctrl_c_while_models_are_traced_ends_everything(locked: Project, tmp_path: Path) -> None:
+    (locked.root / "m.py").write_text("while True: pass\n")
+    (locked.root / "n.py").write_text("while True: pass\n")
+    locked.settings('path = "m.py"', 'path = "n.py"')
+    before = locked.lock.read_bytes()
+    words = ("check", "--update", "--jobs", "2", "--format", "json=report.json")
+    with Command(*words, temp=tmp_path / "temp", cwd=locked.root) as command:
+        command.wait_for_line("loading")
+        assert wait_until(lambda: len(command.processes()) >= 4, 60.0)
+        time.sleep(0.3)
+        began = time.monotonic()
+        os.killpg(command.process.pid, signal.SIGINT)
+        ran = command.wait(timeout_s=ENDS_WITHIN_S)
+        assert command.processes_left() == []
+        assert time.monotonic() - began < ENDS_WITHIN_S
+    assert ran.code == 130
+    assert ran.err.splitlines()[-1] == "advisor: interrupted"
+    assert "Traceback" not in ran.err
+    assert locked.lock.read_bytes() == before
+    assert {path.name for path in locked.root.iterdir()} == {"m.py", "n.py", "pyproject.toml", LOCK}
+    assert list((tmp_path / "temp").iterdir()) == []
