@@ -93,6 +93,9 @@ def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -
         if not options.graphs_only:
             watcher.working("importing TensorFlow", 0, 1)
             preload()
+            # Meanwhile the simulator is compiled, which takes seconds where nobody has run it yet.
+            ahead = stack.enter_context(ThreadPoolExecutor(1))
+            ahead.submit(_simulate_nothing, hardware.cluster)
         pool = ThreadPoolExecutor(min(len(models), options.jobs or os.cpu_count() or 1))
         stack.callback(pool.shutdown, cancel_futures=True)
         checking = _Checking(config, hardware, locked, options, scratch, watcher)
@@ -334,6 +337,13 @@ def _hardware(config: CheckConfig) -> Elsewhere:
         file = _from_here(config.root / config.place.file)
         message = f"{file}, line {config.place.line}: hardware: {error.message}"
         raise AdvisorError(message, hint=error.hint) from None
+
+
+def _simulate_nothing(cluster: Cluster) -> None:
+    empty = OpGraph([], [])
+    Simulator(empty, roofline_by_place(empty, cluster), cluster).step_ns(
+        single.on_device(empty, cluster.device_names()[0])
+    )
 
 
 def _from_here(path: Path) -> str:

@@ -29,18 +29,20 @@ with tf.device(SECOND):
     upper_kernel = tf.Variable(tf.zeros([WIDTH, WIDTH]), name="upper/kernel")
 
 
-def step(rows):
+def step(rows, others):
     with tf.device(FIRST), tf.name_scope("lower"):
-        hidden = tf.nn.relu(rows @ lower_kernel)
+        lower = tf.reduce_sum(rows @ lower_kernel, axis=1)
     with tf.device(SECOND), tf.name_scope("upper"):
-        return tf.nn.softmax(hidden @ upper_kernel)
+        upper = tf.reduce_max(others @ upper_kernel, axis=1)
+    with tf.device(FIRST), tf.name_scope("join"):
+        return tf.tanh(lower) * tf.tanh(upper)
 
 
-inputs = (tf.TensorSpec([BATCH, WIDTH]),)
+inputs = (tf.TensorSpec([BATCH, WIDTH]), tf.TensorSpec([BATCH, WIDTH]))
 """
 TRACED = 'import placement_advisor\n\n\ndef workload():\n    return placement_advisor.Workload(step=step, inputs=inputs, mode="infer")\n'  # noqa: E501
 LOCK = "placements.lock.json"
-PLACED = {"lower": "GPU:0", "upper": "GPU:1"}
+PLACED = {"lower": "GPU:0", "upper": "GPU:1", "join": "GPU:0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ def test_a_harmful_edit_fails_with_culprit_and_line(
 ) -> None:
     locked.model("m.py", ("with tf.device(SECOND), ", "with "))
     (line,) = (i for i, text in enumerate((locked.root / "m.py").read_text().split("\n"), 1)
-               if "upper_kernel)" in text)  # fmt: skip
+               if "@ upper_kernel" in text)  # fmt: skip
     reports = {form: locked.root / f"report.{form}" for form in
                ("json", "github", "junit", "sarif", "markdown")}  # fmt: skip
     ran = check(
@@ -281,7 +283,9 @@ def test_side_by_side_and_one_after_the_other_say_the_same(
     project: Project, check: Callable[..., Ran]
 ) -> None:
     for name in "abc":
-        project.model(f"{name}.py", ("WIDTH, BATCH = 512", f"WIDTH, BATCH = {64 * ord(name)}"))
+        project.model(
+            f"{name}.py", ("WIDTH, BATCH = 512", f"WIDTH, BATCH = {64 * (ord(name) - 96)}")
+        )
     project.settings('path = "c.py"', 'path = "a.py"', 'path = "b.py"', 'path = "gone.py"')
     found = [check("--format", "json", "--jobs", jobs) for jobs in ("1", "2")]
     assert [ran.code for ran in found] == [1, 1]
@@ -299,7 +303,7 @@ def test_broken_budgets_are_not_accepted_by_an_update(
     project.settings('path = "m.py"\nmax_transfer_bytes = "1 kB"\nmax_peak_memory = "2 kB"')
     ran = check("--update")
     assert ran.code == 1
-    assert "over-budget: 8.39 MB cross per step, max_transfer_bytes is 1.00 kB" in ran.out
+    assert " cross per step, max_transfer_bytes is 1.00 kB" in ran.out
     assert "max_peak_memory is 2.00 kB" in ran.out
     assert check().code == 1
 
@@ -502,8 +506,12 @@ def test_layers_renamed_new_and_gone_under_a_placement_file(
                   ("lower/kernel", "below/kernel"))  # fmt: skip
     ran = check()
     assert ran.code == 0, ran.out
-    project.model("m.py", ('name_scope("upper"):\n', 'name_scope("wide"):\n        hidden = tf.tanh(hidden)\n'),
-                  ("upper/kernel", "wide/kernel"))  # fmt: skip
+    project.model(
+        "m.py",
+        ('name_scope("upper")', 'name_scope("wide")'),
+        ("upper/kernel", "wide/kernel"),
+        ("reduce_max", "reduce_min"),
+    )
     ran = check()
     assert ran.code == 1
     assert "placement-does-not-fit: p.json has no device for wide; it places upper" in ran.out
