@@ -24,7 +24,7 @@ from placement_advisor.candidates.work import alike
 from placement_advisor.check.config import FILE
 from placement_advisor.check.judge import LASTING, Code, Place, Problem, judge
 from placement_advisor.check.lock_file import lock_text, read_lock
-from placement_advisor.check.placements import DoesNotFitError, lay_out, moved_back
+from placement_advisor.check.placements import AUTO, DoesNotFitError, lay_out, moved_back
 from placement_advisor.check.record import Versions, devices_fingerprint, record, tensor_name
 from placement_advisor.check.result import CheckResult, ModelResult, Status
 from placement_advisor.check_measured import measure, with_measured
@@ -35,7 +35,7 @@ from placement_advisor.elsewhere import ASSUMED_DOUBT, read_elsewhere
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph import load_graph
 from placement_advisor.model_source import ModelSource, source_kind, split_name
-from placement_advisor.op import Role
+from placement_advisor.op import Edge, Op, Role
 from placement_advisor.output_file import output_file
 from placement_advisor.pipeline import traced_model
 from placement_advisor.simulator.engine import Simulator
@@ -43,7 +43,7 @@ from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping, Sequence, Set
 
     from placement_advisor.check.config import CheckConfig, ModelConfig
     from placement_advisor.check.record import Record
@@ -93,9 +93,8 @@ def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -
         if not options.graphs_only:
             watcher.working("importing TensorFlow", 0, 1)
             preload()
-            # Meanwhile the simulator is compiled, which takes seconds where nobody has run it yet.
             ahead = stack.enter_context(ThreadPoolExecutor(1))
-            ahead.submit(_simulate_nothing, hardware.cluster)
+            ahead.submit(_compile, hardware.cluster, {model.placement for model in models})
         pool = ThreadPoolExecutor(min(len(models), options.jobs or os.cpu_count() or 1))
         stack.callback(pool.shutdown, cancel_futures=True)
         checking = _Checking(config, hardware, locked, options, scratch, watcher)
@@ -339,11 +338,18 @@ def _hardware(config: CheckConfig) -> Elsewhere:
         raise AdvisorError(message, hint=error.hint) from None
 
 
-def _simulate_nothing(cluster: Cluster) -> None:
-    empty = OpGraph([], [])
-    Simulator(empty, roofline_by_place(empty, cluster), cluster).step_ns(
-        single.on_device(empty, cluster.device_names()[0])
-    )
+def _compile(cluster: Cluster, placements: Set[str]) -> None:
+    """Place and simulate two ops: on a fresh machine that compiles the code for it, in seconds.
+
+    They are had for nothing while TensorFlow is imported.
+    """
+    ops = [Op(name=name, kind="NoOp", layer=name, output_bytes=(1,)) for name in "ab"]
+    graph = OpGraph(ops, [Edge(producer="a", consumer="b", port=0, size_bytes=1)])
+    costs = roofline_by_place(graph, cluster)
+    placement = single.on_device(graph, cluster.device_names()[0])
+    Simulator(graph, costs, cluster).step_ns(placement)
+    if AUTO in placements:
+        lay_out(AUTO, Path(), graph, None, costs, cluster, {})
 
 
 def _from_here(path: Path) -> str:
