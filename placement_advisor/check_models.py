@@ -33,7 +33,7 @@ from placement_advisor.clock import Clock
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.elsewhere import ASSUMED_DOUBT, read_elsewhere
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph import load_graph
+from placement_advisor.graph import OpGraph, load_graph
 from placement_advisor.model_source import ModelSource, source_kind, split_name
 from placement_advisor.op import Edge, Op, Role
 from placement_advisor.output_file import output_file
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from placement_advisor.check.record import Record
     from placement_advisor.devices import Cluster, Device
     from placement_advisor.elsewhere import Elsewhere
-    from placement_advisor.graph import OpGraph
     from placement_advisor.placement import Placement
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.tf.answers import SourceLine, Traced

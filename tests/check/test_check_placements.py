@@ -240,7 +240,7 @@ def test_any_hardware_has_a_place_for_a_step_and_for_none(
 
 
 def test_as_written_needs_the_scopes(project: Project) -> None:
-    with pytest.raises(AdvisorError, match="a graph file does not say"):
+    with pytest.raises(AdvisorError, match="the graph file does not say"):
         project.lay_out(configured=AS_WRITTEN)
 
 

@@ -113,6 +113,18 @@ def test_devices_that_are_alike_may_trade_places_as_a_whole() -> None:
     assert found.before.memory_bytes == after.memory_bytes
 
 
+def test_devices_that_need_not_trade_places_stay() -> None:
+    three = [[ONE, TWO, "GPU:2"]]
+    held = {device: {"variables": i} for i, device in enumerate(three[0])}
+    before = record(layers=layers(a=("1", ONE)), cuts=(), memory_bytes=held)
+    after = replace(before, layers=layers(a=("1", "GPU:2")))
+    assert difference(before, after, three).before.memory_bytes == {
+        "GPU:2": held[ONE],
+        TWO: held[TWO],
+        ONE: held["GPU:2"],
+    }
+
+
 def test_devices_that_are_not_alike_may_not() -> None:
     after = record(layers=layers(lower=("11", TWO), upper=("22", ONE)))
     assert {move.layer for move in difference(record(), after, [[ONE], [TWO]]).moves} == {
