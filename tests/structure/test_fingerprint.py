@@ -99,6 +99,13 @@ def test_what_an_op_reads_from_afar_and_what_reads_it_count() -> None:
     assert fingerprint(both) != fingerprint(other)
 
 
+def test_two_readers_of_one_op_are_not_one_reader_each_of_two_equal_ones() -> None:
+    ops = [op("a"), op("b"), op("c")._replace(kind="Relu"), op("d")._replace(kind="Tanh")]
+    shared = OpGraph(ops, [edge("a", "c"), edge("a", "d")])
+    each = OpGraph(ops, [edge("a", "c"), edge("b", "d")])
+    assert fingerprint(shared) != fingerprint(each)
+
+
 def test_another_output_of_the_same_op_is_another_graph() -> None:
     halves = op("a")._replace(output_bytes=(8, 8))
     first, second = (OpGraph([halves, op("b")], [edge("a", "b", port=port)]) for port in (0, 1))
@@ -146,6 +153,14 @@ def test_ops_apart_without_an_edge_between_them_are_another_placed_graph() -> No
     apart = OpGraph([op("a"), op("b")._replace(kind="Relu")], [])
     together, split = ({"a": "x", "b": "x"}, {"a": "x", "b": "y"})
     assert fingerprint(apart, together) != fingerprint(apart, split)
+
+
+def test_chains_that_cross_are_not_chains_that_stay_though_devices_hold_the_same_ops() -> None:
+    ops = [op(name)._replace(kind=name[0]) for name in ("a1", "b1", "a2", "b2")]
+    chains = OpGraph(ops, [edge("a1", "b1"), edge("a2", "b2")])
+    stay = {"a1": "x", "b1": "x", "a2": "y", "b2": "y"}
+    cross = {"a1": "x", "b1": "y", "a2": "y", "b2": "x"}
+    assert fingerprint(chains, stay) != fingerprint(chains, cross)
 
 
 def test_names_of_devices_do_not_count() -> None:
