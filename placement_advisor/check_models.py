@@ -238,7 +238,7 @@ class _Checking:
     ) -> ModelResult:
         cluster = self._hardware.cluster
         costs = roofline_by_place(graph, cluster)
-        before = found.before
+        before, groups = found.before, _alike(cluster)
         layout = lay_out(
             model.placement,
             Path(_from_here(self._config.root)),
@@ -269,12 +269,13 @@ class _Checking:
                 advisor=__version__,
             ),
             configured=model.placement,
+            alike=groups,
         )
         judgement = judge(
             before,
             after,
             model.limits,
-            alike=_alike(cluster),
+            alike=groups,
             freedom=layout.freedom,
             shortages=map(str, shortages(schedule.peak_memory, cluster.devices)),
             place_of=_lines(graph, schedule, line_of, self._config.root).get,
@@ -360,9 +361,9 @@ def _write(path: Path, text: str) -> None:
 
 
 def _alike(cluster: Cluster) -> list[list[str]]:
-    """Return the groups of devices that have the same figures."""
+    """Return the groups of devices, and of hosts, that have the same figures."""
     groups: list[list[Device]] = []
-    for device in cluster.devices:
+    for device in (*cluster.devices, *cluster.hosts):
         group = next((group for group in groups if alike(group[0], device)), None)
         if group is None:
             groups.append([device])

@@ -22,7 +22,7 @@ from placement_advisor.structure.fingerprint import fingerprints, layer_fingerpr
 from placement_advisor.work.bookkeeping import VARIABLE_READ_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from placement_advisor.devices import Cluster
     from placement_advisor.graph import OpGraph
@@ -131,13 +131,16 @@ def record(
     *,
     versions: Versions,
     configured: str,
+    alike: Iterable[Iterable[str]],
 ) -> Record:
     """Return the record of a simulated step.
 
-    ``ratio`` is that of its time to the single device's, None where it is the single device.
+    ``ratio`` is that of its time to the single device's, None where it is the single device;
+    ``alike`` are groups of devices that may trade places.
     """
     cuts = _cuts(graph, schedule)
-    plain, placed = fingerprints(graph, placement.device_of)
+    sort_of = {device: str(number) for number, group in enumerate(alike) for device in group}
+    plain, placed = fingerprints(graph, placement.device_of, sort_of)
     return Record(
         versions=versions,
         placement=configured,

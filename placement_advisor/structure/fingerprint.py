@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from placement_advisor.op import CONTROL_PORT, Role
@@ -37,15 +38,22 @@ def fingerprint(graph: OpGraph, device_of: Mapping[str, str] | None = None) -> s
     return fingerprints(graph, device_of or {})[device_of is not None]
 
 
-def fingerprints(graph: OpGraph, device_of: Mapping[str, str]) -> tuple[str, str]:
-    """Return the fingerprint of a graph and that of the placed one."""
+def fingerprints(
+    graph: OpGraph, device_of: Mapping[str, str], sort_of: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, str]:
+    """Return the fingerprint of a graph and that of the placed one.
+
+    ``sort_of`` tells devices apart that are not alike; those of the same sort may trade places.
+    """
     own = {op.name: _digest([_own(op)]) for op in graph.ops}
     plain = _seen(graph, own, {})
     there: defaultdict[str, list[str]] = defaultdict(list)
     for name, device in device_of.items():
         if name in plain:
             there[device].append(plain[name])
-    called = {device: _digest(sorted(seen)) for device, seen in there.items()}
+    called = {
+        device: _digest([sort_of.get(device, ""), *sorted(seen)]) for device, seen in there.items()
+    }
     placed = own | {
         name: _digest([own[name], called[device]])
         for name, device in device_of.items()

@@ -12,7 +12,7 @@ from op_graphs import chain, edge, graphs, large, op
 
 from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 from placement_advisor.placement import placed_ops
-from placement_advisor.structure.fingerprint import fingerprint, layer_fingerprints
+from placement_advisor.structure.fingerprint import fingerprint, fingerprints, layer_fingerprints
 
 if TYPE_CHECKING:
     import random
@@ -188,9 +188,16 @@ def test_an_empty_graph_has_a_fingerprint() -> None:
     assert layer_fingerprints(empty) == {}
 
 
+def test_devices_of_another_sort_count() -> None:
+    there = dict.fromkeys(HERE, "GPU:1")
+    assert fingerprints(CHAIN, HERE) == fingerprints(CHAIN, there)
+    sorts = {"GPU:0": "0", "GPU:1": "1"}
+    assert fingerprints(CHAIN, HERE, sorts)[1] != fingerprints(CHAIN, there, sorts)[1]
+
+
 def test_fingerprints_are_the_same_on_any_machine() -> None:
     assert fingerprint(CHAIN) == "d9b4756b557551fb"
-    assert fingerprint(CHAIN, {**HERE, "d": "GPU:1"}) == "d1ca5c6d66832722"
+    assert fingerprint(CHAIN, {**HERE, "d": "GPU:1"}) == "10d9683360e5538e"
 
 
 @given(graphs(), st.randoms(use_true_random=False))
