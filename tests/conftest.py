@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from command_runs import Ran, children_left, run_here
+from hypothesis import settings
 
 from placement_advisor import costing
 from placement_advisor.children import preload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+# A machine that is busy with other things is no fault of what is tested.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 TWO_TOWERS = """
 import keras

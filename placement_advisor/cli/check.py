@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import ExitStack
 from enum import StrEnum
@@ -95,7 +96,7 @@ def check(
             hint="run the one after the other",
         )
     wanted = [_format(words) for words in formats or [Format.TEXT]]
-    settings_file = config or find_config(Path.cwd())
+    settings_file = config or Path(os.path.relpath(find_config(Path.cwd())))
     settings = read_config(settings_file)
     _keep(settings_file, settings.lock_file, [file for _, file in wanted if file is not None])
     options = CheckOptions(
