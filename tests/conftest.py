@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from command_runs import Ran, children_left, run_here
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from placement_advisor import costing
 from placement_advisor.children import preload
@@ -15,9 +15,13 @@ from placement_advisor.children import preload
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# A machine that is busy with other things is no fault of what is tested.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
+# A machine that is busy, or bad luck in drawing examples, is no fault of what is tested.
+settings.register_profile(
+    "patient",
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+settings.load_profile("patient")
 
 TWO_TOWERS = """
 import keras

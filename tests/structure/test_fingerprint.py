@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from op_graphs import chain, edge, graphs, large, op
 
@@ -234,7 +234,6 @@ def test_one_change_of_what_is_computed_counts(graph: OpGraph, data: DataObject)
     assert fingerprint(with_ops(graph, **{one.name: one._replace(**change)})) != fingerprint(graph)
 
 
-@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(graphs(), st.data())
 def test_an_edge_more_or_less_counts(graph: OpGraph, data: DataObject) -> None:
     there = [each for each in graph.edges if not each.is_control and each.consumer in _kept(graph)]
