@@ -221,7 +221,7 @@ class _Judge:
                 f"better: the predicted step takes {-growth:.1%} less ({_us(before.step_us)} -> "
                 f"{_us(after.step_us)})"
             )
-        if self._fell(growth):
+        if self._fell():
             self.fail(
                 Code.STANDING,
                 f"the placement was predicted to be {_STANDINGS[before.standing]}, now "
@@ -254,7 +254,7 @@ class _Judge:
                     f"{format_bytes(before)}"
                 )
 
-    def _fell(self, growth: float) -> bool:
+    def _fell(self) -> bool:
         """Whether the placement stands worse against one device, by more than a hair."""
         before, after = self.before, self.after
         ratio_before = before.step_us / max(1, before.single_step_us)

@@ -21,15 +21,11 @@ import time
 from pathlib import Path
 from statistics import median
 
+from silent import Silent
+
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 LIMIT_S = 2.0
 HARDWARE = "2xV100-NVLink"
-
-
-class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
-
-    def note(self, what: str) -> None: ...
 
 
 def one_run(folder: Path, began_s: float, *, update: bool) -> dict[str, float]:

@@ -21,6 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from silent import Silent
+
 from placement_advisor.candidates.families import FAMILIES
 from placement_advisor.check_measured import Measured, measure
 from placement_advisor.children import Child, preload
@@ -33,12 +35,6 @@ if TYPE_CHECKING:
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 TOLERANCE = 0.05
-
-
-class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
-
-    def note(self, what: str) -> None: ...
 
 
 def burn() -> None:
