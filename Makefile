@@ -38,6 +38,11 @@ bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 10 minutes
 bench-fidelity: $(INSTALLED)  ## predicted against measured (docs/cost-model.md), about 12 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/fidelity.py --plot fidelity.png --json fidelity.json
 
+# Hours long in all; each call goes on where the last one stopped, after 55 minutes at the latest.
+# For example: make campaign-broken-runs CAMPAIGN="--sample 20"
+campaign-%: $(INSTALLED)
+	PYTHONPATH=tests:tests/benchmarks $(BIN)/python tests/campaigns/$(subst -,_,$*).py $(CAMPAIGN)
+
 lint: $(INSTALLED)  ## check style, types and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -1,0 +1,108 @@
+"""Long experiments that can be interrupted: seeded cases, a line of JSON each, a table at the end.
+
+A campaign is a script of this folder, `NAME.py`, that `make campaign-NAME` runs. Its cases have
+names that say all there is to know of them (model, seed, what is broken), so that a case can be
+run again alone. Results stand in `docs/campaigns/NAME.jsonl`, under a line that says which code
+and machine they are of; a run that was cut short goes on behind them. The table goes beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from machine_facts import machine_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "campaigns"
+# A campaign is to be had in parts that fit into an hour.
+MINUTES = 55.0
+
+
+def code_version() -> dict[str, str]:
+    """Return the commit, and what tells whether the package and the tests are those of a result."""
+    trees = {
+        name: _git("rev-parse", f"HEAD:{name}") for name in ("placement_advisor", "tests/campaigns")
+    }
+    return {"commit": _git("rev-parse", "--short", "HEAD"), **trees}
+
+
+def drawn(cases: Sequence[str], count: int, seed: int) -> list[str]:
+    """Return a random sample of cases, in their order."""
+    chosen = set(random.Random(seed).sample(list(cases), min(count, len(cases))))
+    return [case for case in cases if case in chosen]
+
+
+def run_campaign(
+    name: str,
+    cases: Sequence[str],
+    examine: Callable[[str], dict[str, Any]],
+    table: Callable[[list[dict[str, Any]]], str],
+) -> None:
+    """Examine all cases that have no result yet, then write the table.
+
+    ``examine`` returns what is found of a case, ``table`` makes Markdown of all results: each is
+    what ``examine`` returned, with the case's name under ``case``.
+    """
+    options = _options(name)
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.jsonl"
+    if options.anew:
+        path.unlink(missing_ok=True)
+    head, results = _read(path)
+    wanted = drawn(cases, options.sample, options.seed) if options.sample else list(cases)
+    done = {result["case"] for result in results}
+    left = [case for case in wanted if case not in done]
+    deadline = time.monotonic() + options.minutes * 60
+    with path.open("a") as file:
+        for i, case in enumerate(left):
+            if time.monotonic() > deadline:
+                print(f"{len(left) - i} cases are left: run this again", file=sys.stderr)
+                break
+            print(f"{len(done) + i + 1} of {len(wanted)}: {case}", file=sys.stderr)
+            result = {"case": case, **examine(case)}
+            file.write(json.dumps(result) + "\n")
+            file.flush()
+            results.append(result)
+    known = f"{len(results)} of {len(wanted)} cases, commit {head['commit']}, {head['date']}, "
+    machine = f"{head['processor']}, {head['cores']} cores, TensorFlow {head['tensorflow']}"
+    text = f"{table(results)}\n\n{known}{machine}: `make campaign-{name.replace('_', '-')}`\n"
+    path.with_suffix(".md").write_text(text)
+    print(text)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what heads a file of results, and the results; begin the file where there is none."""
+    version = code_version()
+    if not path.exists():
+        path.write_text(json.dumps({**version, **machine_facts()}) + "\n")
+    head, *results = (json.loads(line) for line in path.read_text().splitlines())
+    if any(head[key] != value for key, value in version.items() if key != "commit"):
+        sys.exit(
+            f"{path} has results of other code (commit {head['commit']}); "
+            "take that, or begin again with --anew"
+        )
+    return head, results
+
+
+def _options(name: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=name)
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="stop after that many")
+    parser.add_argument("--sample", type=int, default=0, help="that many cases, drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--anew", action="store_true", help="throw away the results that there are")
+    return parser.parse_args()
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
