@@ -1,8 +1,8 @@
 """A lower bound on the step time as a file that anyone can check.
 
-It holds what the bound rests on (devices and links, the time of every op), what is claimed, and the
-arguments. Not the graph: that is named by its fingerprint, and is a file of its own. A digest over
-all of it tells a file that was changed from one that was written so.
+It holds what the bound rests on (devices and links, the time of every op, and where these come
+from), what is claimed, and the arguments. Not the graph: that is named by its fingerprint, and is a
+file of its own. A digest over all of it tells a file that was changed from one that was written so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from placement_advisor.bounds.arguments import (
     WorkArgument,
 )
 from placement_advisor.cluster_file import cluster_as_toml, read_cluster
-from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.cost.table import CostBasis, CostSource, CostTable, OpCost
 from placement_advisor.errors import AdvisorError
 from placement_advisor.foreign_json import (
     MisfitError,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
 
 SCHEMA_VERSION = 1
 _DIGEST = "sha256"
@@ -56,31 +55,31 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A bound, and what it rests on: a graph by its fingerprint, devices, and what ops cost."""
+    """A bound, and what it rests on: a graph by its fingerprint, devices, and what ops cost.
+
+    ``source`` says whose costs those are: the proof holds for them, and for no others.
+    """
 
     graph_fingerprint: str
     cluster: Cluster
     costs: Mapping[str, CostTable]
+    source: CostSource
     bound: LowerBound
 
 
-def write_certificate(
-    path: Path,
-    graph: OpGraph,
-    costs: Mapping[str, CostTable],
-    cluster: Cluster,
-    bound: LowerBound,
-) -> None:
+def write_certificate(path: Path, told: Certificate) -> None:
     """Write a certificate file.
 
     Raises:
         OSError: it cannot be written.
     """
+    bound = told.bound
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
-        "graph_fingerprint": graph.fingerprint,
-        "cluster": cluster_as_toml(cluster),
-        **_costs_as_json(costs, cluster),
+        "graph_fingerprint": told.graph_fingerprint,
+        "cluster": cluster_as_toml(told.cluster),
+        "costs_from": told.source.value,
+        **_costs_as_json(told.costs, told.cluster),
         "claim": {"split_ns": bound.split_ns, "alone_ns": dict(bound.alone_ns)},
         "arguments": [
             _argument_as_json(each)
@@ -116,6 +115,7 @@ def read_certificate(path: Path) -> Certificate:
             graph_fingerprint=fingerprint,
             cluster=read_cluster(toml.encode(), f"{path}: cluster"),
             costs=_costs(document),
+            source=within("costs_from", _source, field(document, "costs_from")),
             bound=LowerBound(
                 split_ns=within("claim.split_ns", _ns, field(claim, "split_ns")),
                 alone_ns=within("claim.alone_ns", _amounts, field(claim, "alone_ns")),
@@ -164,6 +164,13 @@ def _costs(document: dict[str, object]) -> dict[str, CostTable]:
         if number >= len(tables):
             raise MisfitError(f"there is no table {number}", f"op_ns_of.{place}")
     return {place: tables[number] for place, number in of.items()}
+
+
+def _source(value: object) -> CostSource:
+    told = text(value)
+    if told not in list(CostSource):
+        raise MisfitError(f"{shown(told)} is not {', '.join(CostSource)}")
+    return CostSource(told)
 
 
 def _argument_as_json(argument: Argument) -> dict[str, Any]:

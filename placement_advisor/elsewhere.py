@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cluster_file import load_cluster
 from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.cost.table import CostSource
 from placement_advisor.errors import AdvisorError
 from placement_advisor.hardware import read_hardware
 from placement_advisor.profile.recorded import read_recorded
@@ -38,10 +39,14 @@ RECORDED_DOUBT = Doubt(copies=1.5, launches=2.0, ops=1.1, may_hide_launches=True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What ops cost by device on a cluster, how wrong that may be, and what to say of it."""
+    """What ops cost by device on a cluster, whose costs these are, and how wrong they may be.
+
+    ``notes`` is what to say of them.
+    """
 
     cluster: Cluster
     costs: Mapping[str, CostTable]
+    source: CostSource
     doubt: Doubt
     notes: tuple[str, ...] = ()
 
@@ -74,7 +79,9 @@ class Elsewhere:
         """
         costs = roofline_by_place(traced.graph, self.cluster)
         if self.recorded is None:
-            return Prices(cluster=self.cluster, costs=costs, doubt=ASSUMED_DOUBT)
+            return Prices(
+                cluster=self.cluster, costs=costs, source=CostSource.ASSUMED, doubt=ASSUMED_DOUBT
+            )
         first = self.cluster.devices[0].name
         table, coverage = recorded_costs(
             traced.graph, self.recorded, costs[first], members=traced.members
@@ -103,6 +110,7 @@ class Elsewhere:
         return Prices(
             cluster=cluster,
             costs=costs | {device.name: table for device in cluster.devices},
+            source=CostSource.RECORDED,
             doubt=RECORDED_DOUBT,
             notes=(
                 f"--costs: {format_share(coverage.time_share)} of the time in "

@@ -12,7 +12,7 @@ from placement_advisor.bounds.bound import bound_step
 from placement_advisor.candidates import batch_towers, searched
 from placement_advisor.candidates.families import FAMILIES, SPLITS, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.certificate import write_certificate
+from placement_advisor.certificate import Certificate, write_certificate
 from placement_advisor.compare import WORTHWHILE_RATIO
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.placement import Placement
@@ -138,7 +138,14 @@ class Forecast:
         prices = self._prices
         lower = bound_step(self._graph, prices.costs, prices.cluster, self.simulator)
         write_certificate(
-            self._folder / CERTIFICATE, self._graph, prices.costs, prices.cluster, lower
+            self._folder / CERTIFICATE,
+            Certificate(
+                graph_fingerprint=self._graph.fingerprint,
+                cluster=prices.cluster,
+                costs=prices.costs,
+                source=prices.source,
+                bound=lower,
+            ),
         )
         self._graph.save(self._folder / GRAPH)
         return Bound(lower=lower, single_ns=self.predicted[BASELINE].step_ns)

@@ -37,6 +37,7 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.children import Child, ChildFailure
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.cost.table import CostSource
 from placement_advisor.costing import calibrated, measure_costs, measure_split_costs
 from placement_advisor.elsewhere import ASSUMED_DOUBT, Prices
 from placement_advisor.errors import BatchSplitError
@@ -155,7 +156,9 @@ class Study:
         else:
             cluster = assumed_cluster(self._options.devices)
             costs = roofline_by_place(self._graph, cluster)
-            prices = Prices(cluster=cluster, costs=costs, doubt=ASSUMED_DOUBT)
+            prices = Prices(
+                cluster=cluster, costs=costs, source=CostSource.ASSUMED, doubt=ASSUMED_DOUBT
+            )
         self._warnings += prices.notes
         self._foresee(
             prices,
@@ -186,7 +189,10 @@ class Study:
                 for families in self._splits
             }
         costs = costing.costs.everywhere(costing.cluster)
-        self._foresee(Prices(cluster=costing.cluster, costs=costs, doubt=MEASURED_DOUBT), splits)
+        prices = Prices(
+            cluster=costing.cluster, costs=costs, source=CostSource.MEASURED, doubt=MEASURED_DOUBT
+        )
+        self._foresee(prices, splits)
         for label in self._known.placements:
             self._predict(label)
         chosen = self._to_run()

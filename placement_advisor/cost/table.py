@@ -21,6 +21,18 @@ class CostBasis(StrEnum):
     GUESSED = "guessed"
 
 
+class CostSource(StrEnum):
+    """Whose costs a prediction or a proof rests on, those of ops and links together.
+
+    ``MEASURED``: of the devices that are here. ``RECORDED``: op times from a profile of devices,
+    links too where it shows them, the others assumed. ``ASSUMED``: nothing was measured.
+    """
+
+    MEASURED = "measured"
+    RECORDED = "recorded"
+    ASSUMED = "assumed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpCost:
     """Time of one run of an op."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.bounds.wording import argument_text
+from placement_advisor.cost.table import CostSource
 from placement_advisor.report.tables import one_line
 from placement_advisor.report.trace_summary import fact
 from placement_advisor.units import format_ns
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from placement_advisor.certificate import Certificate
 
 SCHEMA_VERSION = 1
+COSTS = {
+    CostSource.MEASURED: "costs of ops, links and starts that were measured on these devices",
+    CostSource.RECORDED: "op times from a profile recorded elsewhere, links in part assumed",
+    CostSource.ASSUMED: "assumed costs: no op and no link was measured",
+}
 
 
 def render_certificate(told: Certificate) -> str:
@@ -30,7 +36,7 @@ def render_certificate(told: Certificate) -> str:
         ),
         fact("several", f"at least {format_ns(bound.split_ns)}"),
         *(fact("", one_line(argument_text(each))) for each in bound.arguments),
-        fact("under", "the op times, links and start-up times that the certificate holds"),
+        fact("under", f"{COSTS[told.source]}, as the certificate holds them; for no others"),
     ]
     return "\n".join(map(str.rstrip, lines)) + "\n"
 
@@ -43,6 +49,7 @@ def certificate_as_json(told: Certificate) -> dict[str, Any]:
         "verified": True,
         "graph_fingerprint": told.graph_fingerprint,
         "devices": [device.name for device in told.cluster.devices],
+        "costs_from": told.source.value,
         "step_ns": bound.step_ns,
         "split_ns": bound.split_ns,
         "alone_ns": dict(bound.alone_ns),

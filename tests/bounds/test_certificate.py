@@ -17,9 +17,11 @@ from placement_advisor.bounds.bound import bound_step
 from placement_advisor.certificate import (
     Certificate,
     RefusedError,
+    _digest,
     read_certificate,
     write_certificate,
 )
+from placement_advisor.cost.table import CostSource
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph import OpGraph
 from placement_advisor.report.analysis_json import load_schema
@@ -38,6 +40,7 @@ def certified(step: PlacedStep) -> Certificate:
         graph_fingerprint=step.graph.fingerprint,
         cluster=step.cluster,
         costs=costs,
+        source=CostSource.MEASURED,
         bound=bound_step(step.graph, costs, step.cluster, step.simulator()),
     )
 
@@ -151,20 +154,16 @@ def test_what_was_found_is_confirmed_and_nothing_beyond_it(step: PlacedStep) -> 
             verify(replace(told, bound=replace(told.bound, arguments=tuple(arguments))), step.graph)
 
 
-def write(told: Certificate, graph: OpGraph, path: Path) -> None:
-    write_certificate(path, graph, told.costs, told.cluster, told.bound)
-
-
 @settings(
     deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(placed_steps())
 def test_a_file_holds_what_was_written(tmp_path: Path, step: PlacedStep) -> None:
     told = certified(step)
-    write(told, step.graph, tmp_path / "bound.json")
+    write_certificate(tmp_path / "bound.json", told)
     read = read_certificate(tmp_path / "bound.json")
 
-    assert read.cluster == told.cluster
+    assert (read.cluster, read.source) == (told.cluster, told.source)
     assert (read.bound.split_ns, read.bound.alone_ns) == (told.bound.split_ns, told.bound.alone_ns)
     assert read.bound.arguments[0] == told.bound.arguments[0]
     verify(read, step.graph)
@@ -173,7 +172,7 @@ def test_a_file_holds_what_was_written(tmp_path: Path, step: PlacedStep) -> None
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     step = clock()
-    write(certified(step), step.graph, tmp_path / "bound.json")
+    write_certificate(tmp_path / "bound.json", certified(step))
     step.graph.save(tmp_path / "graph.json.gz")
     return tmp_path / "bound.json", tmp_path / "graph.json.gz"
 
@@ -198,6 +197,43 @@ def test_the_command_tells_programs_what_is_shown(files: tuple[Path, Path]) -> N
     jsonschema.validate(shown, load_schema("verification"))
     assert shown["verified"] is True
     assert (shown["step_ns"], shown["split_ns"], shown["alone_ns"]["b"]) == (130, 130, 130)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (CostSource.MEASURED, "costs of ops, links and starts that were measured on these devices"),
+        (CostSource.RECORDED, "op times from a profile recorded elsewhere, links in part assumed"),
+        (CostSource.ASSUMED, "assumed costs: no op and no link was measured"),
+    ],
+)
+def test_whose_costs_a_claim_holds_under_is_said(
+    files: tuple[Path, Path], source: CostSource, words: str
+) -> None:
+    write_certificate(files[0], replace(certified(clock()), source=source))
+
+    shown = json.loads(run_here("verify", *map(str, files), "--json").out)
+
+    jsonschema.validate(shown, load_schema("verification"))
+    assert shown["costs_from"] == source.value
+    lines = run_here("verify", *map(str, files)).out.splitlines()
+    (under,) = (line for line in lines if line.startswith("under "))
+    assert under.split(maxsplit=1)[1] == f"{words}, as the certificate holds them; for no others"
+
+
+@pytest.mark.parametrize("source", [None, "guessed", 1])
+def test_a_certificate_must_say_whose_costs_it_holds_under(
+    files: tuple[Path, Path], source: object
+) -> None:
+    def reissue(document: dict[str, Any]) -> None:
+        document["costs_from"] = source
+        del document["sha256"]
+        document["sha256"] = _digest(document)
+
+    change(files[0], reissue)
+
+    with pytest.raises(AdvisorError, match="no certificate: costs_from"):
+        read_certificate(files[0])
 
 
 @pytest.mark.parametrize("key", ["claim", "op_ns", "cluster", "arguments", "graph_fingerprint"])
