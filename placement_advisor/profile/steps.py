@@ -1,6 +1,7 @@
 """What ran in each profiled step of worker processes on one machine.
 
-The workers' profiles share the machine's clock, so that the steps of the client cut all of them.
+The profiles share the machine's clock, so that the steps of the client cut all of them; copies of a
+model under `tf.distribute` mark steps of their own, which cut each one's profile.
 Ops are the events of their kernels, wherever they ran: a thread that receives a tensor may run
 the ops that waited for it inline. Sends and receives are copies, not compute.
 
@@ -83,17 +84,19 @@ def read_worker_steps(
         AdvisorError: a file is missing or corrupt, no complete step is left, or none of the
             planned copies was seen.
     """
-    windows = step_windows(read_planes(client_file), client_file)
+    asked = covered = step_windows(read_planes(client_file), client_file)
     threads: dict[str, tuple[Line, ...]] = {}
+    windows: dict[str, StepWindows] = {}
     for device, path in worker_files.items():
         planes = read_planes(path)
-        windows = windows.covered_by(planes)
+        own = windows[device] = asked.marked_by(planes, path).covered_by(planes)
+        covered = covered.shared_with(own)
         threads[device] = tuple(host_lines(planes))
-        _gather_ops(device, threads[device], windows)
+        _gather_ops(device, threads[device], own)
         for line in threads[device]:
-            _gather_arrivals(device, line, windows)
-            _gather_exchanges(device, line, windows, tuple(worker_files), exchanged_bytes)
-    steps = windows.with_work(client_file)
+            _gather_arrivals(device, line, own)
+            _gather_exchanges(device, line, own, tuple(worker_files), exchanged_bytes)
+    steps = covered.with_work(client_file)
     for step in steps:
         step.copies.extend(_copies(step, crossings))
     if crossings and not any(step.copies for step in steps):
@@ -102,7 +105,10 @@ def read_worker_steps(
             f"none of the {len(crossings)} planned copies is in the profiles {paths}"
         )
     summary = summarise([step.closed() for step in steps], tuple(worker_files))
-    memory = {device: measured_memory(lines, windows) for device, lines in threads.items()}
+    memory = {
+        device: measured_memory(lines, windows[device].shared_with(covered))
+        for device, lines in threads.items()
+    }
     held_bytes = {device: of.median_asked_bytes for device, of in memory.items() if of is not None}
     return replace(summary, step_memory_bytes=held_bytes)
 

@@ -2,7 +2,8 @@
 
 A step is the time that one ``train`` event spans in the process that asked for the step. An event
 belongs to the step in which it starts, whatever thread recorded it; events outside all steps are
-left out.
+left out. Copies of a model run steps of their own: a process that marks steps goes through each at
+times of its own, and a step lasts from the first one's begin to the last one's end.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from placement_advisor.intervals import Interval
     from placement_advisor.profile.space_file import StoredPlane
     from placement_advisor.profile.xplane import Line, Plane
 
@@ -58,31 +60,68 @@ class OpenStep:
 
 
 class StepWindows:
-    """Steps in order of time."""
+    """Steps in order of time, and when one process goes through each of them."""
 
-    def __init__(self, steps: Sequence[OpenStep]) -> None:
+    def __init__(
+        self, steps: Sequence[OpenStep], windows: Sequence[Interval] | None = None
+    ) -> None:
+        """Take steps; without ``windows`` a process goes through each from its start to its end."""
         self.steps = tuple(steps)
-        self._starts = [step.start_ns for step in steps]
+        self._windows = tuple(windows or ((step.start_ns, step.end_ns) for step in steps))
+        self._starts = [start_ns for start_ns, _ in self._windows]
 
     def at(self, moment_ns: int) -> OpenStep | None:
         """Return the step that was under way at that moment, None if there was none."""
         place = bisect_right(self._starts, moment_ns) - 1
-        if place < 0 or moment_ns >= self.steps[place].end_ns:
+        if place < 0 or moment_ns >= self._windows[place][1]:
             return None
         return self.steps[place]
+
+    def marked_by(self, planes: Iterable[Plane], path: Path) -> StepWindows:
+        """Return the same steps as a process with these planes goes through them.
+
+        They widen where that begins earlier or ends later. One that marks no steps has these.
+
+        Raises:
+            AdvisorError: the process, whose profile was read from that path, marks other steps.
+        """
+        windows = _marks(planes)
+        if not windows:
+            return self
+        if len(windows) != len(self.steps):
+            raise AdvisorError(
+                f"the profile {path} holds {len(windows)} steps, that of the first process "
+                f"{len(self.steps)}: they are not of the same steps"
+            )
+        for step, (start_ns, end_ns) in zip(self.steps, windows, strict=True):
+            step.start_ns = min(step.start_ns, start_ns)
+            step.end_ns = max(step.end_ns, end_ns)
+        return StepWindows(self.steps, windows)
 
     def covered_by(self, planes: Iterable[Plane | StoredPlane]) -> StepWindows:
         """Return the steps during all of which the profile with these planes was being taken."""
         stats = next((plane.stats for plane in planes if plane.name == TASK_PLANE), {})
         begin_ns, end_ns = stats.get(PROFILE_START), stats.get(PROFILE_STOP)
-        return StepWindows(
-            [
-                step
-                for step in self.steps
-                if not (isinstance(begin_ns, int) and step.start_ns < begin_ns)
-                and not (isinstance(end_ns, int) and step.end_ns > end_ns)
-            ]
+        return self._where(
+            not (isinstance(begin_ns, int) and start_ns < begin_ns)
+            and not (isinstance(end_ns, int) and stop_ns > end_ns)
+            for start_ns, stop_ns in self._windows
         )
+
+    def shared_with(self, other: StepWindows) -> StepWindows:
+        """Return the steps that another process has as well."""
+        theirs = {id(step) for step in other.steps}
+        return self._where(id(step) in theirs for step in self.steps)
+
+    def _where(self, chosen: Iterable[bool]) -> StepWindows:
+        kept = [
+            pair
+            for pair, is_chosen in zip(
+                zip(self.steps, self._windows, strict=True), chosen, strict=True
+            )
+            if is_chosen
+        ]
+        return StepWindows([step for step, _ in kept], [window for _, window in kept])
 
     def with_work(self, path: Path) -> list[OpenStep]:
         """Return the steps in which any device worked.
@@ -105,15 +144,19 @@ def step_windows(planes: Iterable[Plane], path: Path) -> StepWindows:
     Raises:
         AdvisorError: the profile, read from that path, holds no step.
     """
-    found = sorted(
+    found = _marks(planes)
+    if not found:
+        raise AdvisorError(f"the profile {path} holds no step: no {STEP_EVENT!r} event")
+    return StepWindows([OpenStep(start_ns=start, end_ns=end) for start, end in found])
+
+
+def _marks(planes: Iterable[Plane]) -> list[Interval]:
+    return sorted(
         (event.start_ns, event.end_ns)
         for line in host_lines(planes)
         for event in line.events
         if event.name == STEP_EVENT and "step_num" in event.stats
     )
-    if not found:
-        raise AdvisorError(f"the profile {path} holds no step: no {STEP_EVENT!r} event")
-    return StepWindows([OpenStep(start_ns=start, end_ns=end) for start, end in found])
 
 
 def host_lines(planes: Iterable[Plane]) -> Iterator[Line]:

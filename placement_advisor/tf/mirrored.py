@@ -174,7 +174,8 @@ class _MirroredStep:
         return [calibration.timed(self._step) for _ in range(steps)]
 
     def marked(self, steps: int) -> None:
-        """Run steps on the batch in place, each marked for the profiler."""
+        """Run steps on the shares of a batch that are timed, each marked for the profiler."""
+        self._put_batch(0)  # Weak scaling leaves a whole batch in place.
         for number in range(steps):
             with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
                 self._step()

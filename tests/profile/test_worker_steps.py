@@ -46,8 +46,8 @@ class Profiles:
         )
         self.events.setdefault((process, thread), []).append(event)
 
-    def step(self, start_ns, end_ns):
-        self.add(CLIENT, "train", start_ns, end_ns, thread="python", stats={"step_num": 7})
+    def step(self, start_ns, end_ns, *, of=CLIENT):
+        self.add(of, "train", start_ns, end_ns, thread="python", stats={"step_num": 7})
 
     def arrival(self, process, node, at_ns, *, kernel="_Recv"):
         name = "ExecutorState::ProcessAsync::Done"
@@ -384,3 +384,45 @@ def test_a_collective_of_unknown_size_leaves_the_bytes_open(profiles):
     profiles.add(WORKER_0, "rows:CollectiveGatherV2", 100, 200, thread="collective_ops/1")
     profiles.add(WORKER_0, "update:AssignSub", 200, 300)
     assert profiles.read().transfer_bytes is None
+
+
+def copies_of_a_model(profiles, late_ns):
+    """Three steps of two processes, of which the second goes through each of them later."""
+    for start_ns in (0, 1_000, 2_000):
+        for process, begin_ns in (
+            (CLIENT, start_ns),
+            (WORKER_0, start_ns),
+            (WORKER_1, start_ns + late_ns),
+        ):
+            profiles.step(begin_ns, begin_ns + 1_000, of=process)
+            if process != CLIENT:
+                profiles.add(process, "a:MatMul", begin_ns + 5, begin_ns + 505)
+                profiles.add(process, "sum:CollectiveReduceV2", begin_ns + 505, begin_ns + 900)
+                profiles.add(process, "b:MatMul", begin_ns + 900, begin_ns + 990)
+
+
+def test_copies_of_a_model_go_through_steps_at_times_of_their_own(profiles):
+    copies_of_a_model(profiles, late_ns=200)
+
+    profile = profiles.read()
+
+    # From the begin of the first to the end of the second; each does its work within its own.
+    assert profile.step_ns == (1_200,) * 3
+    assert profile.compute_ns == {WORKER_0: 590, WORKER_1: 590}
+    assert {total.exposed_ns for total in profile.transfers} == {395}
+    assert [span.end_ns for span in profile.timeline if span.name == "b"] == [990, 1_190]
+
+
+def test_a_step_that_one_copy_profiled_in_part_is_skipped(profiles):
+    copies_of_a_model(profiles, late_ns=200)
+    profiles.stops_ns[WORKER_1] = 3_100
+
+    assert profiles.read().step_ns == (1_200,) * 2
+
+
+def test_copies_that_mark_other_steps_are_an_error(profiles):
+    copies_of_a_model(profiles, late_ns=200)
+    profiles.step(4_000, 5_000, of=WORKER_1)
+
+    with pytest.raises(AdvisorError, match=r"worker1\.xplane\.pb holds 4 steps, that of the first"):
+        profiles.read()

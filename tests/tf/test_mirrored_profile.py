@@ -1,0 +1,64 @@
+"""What a mirrored step is profiled with: the share of the batch with which it was timed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.model_source import ModelSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from traced_models import TracedModel
+
+    from placement_advisor.children import Child
+
+_MIRRORED = "placement_advisor.tf.mirrored"
+_LIMIT_S = 120.0
+SAYS_ITS_BATCH = """
+import tensorflow as tf
+
+weights = tf.Variable([[1.0], [2.0]])
+optimizer = tf.keras.optimizers.SGD(0.1)
+
+@tf.function
+def train_step(x):
+    tf.print(tf.shape(x)[0], output_stream="file://{log}")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(x @ weights)) / 2
+    optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
+    return loss
+
+inputs = (tf.ones((12, 2)),)
+"""
+
+
+def test_the_profile_is_of_the_share_that_was_timed_whatever_ran_last(
+    child: Child, trace_source: Callable[..., TracedModel], tmp_path: Path
+) -> None:
+    log = tmp_path / "batches"
+    model = trace_source(SAYS_ITS_BATCH.format(log=log))
+
+    def call(function: str, *args: Any) -> Any:
+        return child.call(f"{_MIRRORED}:{function}", *args, time_limit_s=_LIMIT_S)
+
+    def batches_of(function: str, *args: Any) -> set[str]:
+        log.write_text("")
+        answer = call(function, *args)
+        assert answer is None or isinstance(answer, list), answer
+        return set(log.read_text().split())
+
+    source = ModelSource(
+        path=str(tmp_path / "model_file.py"),
+        name=None,
+        mode=None,
+        batch_size=None,
+        outputs=(),
+        time_limit_s=_LIMIT_S,
+    )
+    call("open_devices", "CPU", 2)
+    call("prepare", source, str(model.bundle), model.traced.created)
+    assert batches_of("run_steps", 0, 1) == {"6"}
+    assert batches_of("run_weak_steps", 0, 1) == {"12"}
+    assert batches_of("run_marked_steps", 1) == {"6"}
