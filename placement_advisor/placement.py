@@ -27,6 +27,7 @@ from placement_advisor.foreign_json import (
     within,
 )
 from placement_advisor.graph import Op, OpGraph, Role
+from placement_advisor.membership import variable_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -62,13 +63,14 @@ class Placement:
                 raise PlacementError(
                     f"{self.label}: op {op.name!r} is placed on {device!r}; there are {known}"
                 )
-            if op.variable is None:
+            variable = variable_of(op)
+            if variable is None:
                 continue
-            home = variable_device.setdefault(op.variable, device)
+            home = variable_device.setdefault(variable, device)
             if home != device:
                 raise PlacementError(
                     f"{self.label}: op {op.name!r} is placed on {device!r}, "
-                    f"its variable {op.variable!r} on {home!r}"
+                    f"its variable {variable!r} on {home!r}"
                 )
 
     def by_layer(self, graph: OpGraph) -> dict[str, str]:

@@ -51,6 +51,11 @@ class _Check:
         self._cluster = cluster = certificate.cluster
         self._dispatch = cluster.dispatch
         self._devices = [device.name for device in cluster.devices]
+        # Whether ops may run elsewhere than where they are placed, so that a split need not start
+        # a further device.
+        self._has_hosts = bool(cluster.hosts) or any(
+            device.host is not None for device in cluster.devices
+        )
         self._ops = {op.name: op for op in graph.ops if op.role is not Role.CONSTANT}
         places = (*cluster.devices, *cluster.hosts)
         for place in places:
@@ -115,7 +120,7 @@ class _Check:
 
     def _starts_and_ends_ns(self, place: str) -> tuple[int, int]:
         """Return what passes before a place begins in a split, and after it has ended."""
-        if self._cluster.hosts:
+        if self._has_hosts:
             return 0, 0  # A device and its host may be all that is used.
         if place == self._devices[0]:
             return self._dispatch.partition_overhead_ns, 0
@@ -149,7 +154,7 @@ class _Check:
         return -(-weighed // sum(weights.values()))
 
     def _cut_ns(self, argument: CutArgument) -> int:
-        if self._cluster.hosts:
+        if self._has_hosts:
             raise RefusedError("cut: it does not hold where there are hosts")
         limits = self._limits()
         root = f"op {argument.root}"
@@ -169,14 +174,14 @@ class _Check:
         for name in {*into, *out_of} - {root, "sink"}:
             if into[name] != out_of[name]:
                 raise RefusedError(f"cut: into {name!r} flow {into[name]} ns, not {out_of[name]}")
-        begins_ns = min(sum(self._starts_and_ends_ns(device)) for device in self._devices)
-        return into["sink"] + begins_ns
+        # The end of its last op says nothing: the device may still be sending when others end.
+        return into["sink"] + min(self._starts_and_ends_ns(device)[0] for device in self._devices)
 
     def _limits(self) -> dict[tuple[str, str], int | None]:
         """Return what may flow where in a cut; None is without limit."""
         limits: dict[tuple[str, str], int | None] = {}
-        first: dict[str, str] = {}
-        group = {n: first.setdefault(_variable(op) or f"\0{n}", n) for n, op in self._ops.items()}
+        first: dict[tuple[str, str], str] = {}
+        group = {name: first.setdefault(_together(op), name) for name, op in self._ops.items()}
         work_ns: Counter[str] = Counter()
         for name, times_ns in self._time_ns.items():
             work_ns[group[name]] += min(times_ns.values())
@@ -187,14 +192,20 @@ class _Check:
         for edge in self._graph.edges:
             if edge.producer in group and edge.consumer in group:
                 tensor = edge.producer, edge.port
-                size_bytes[tensor] = 0 if edge.is_control else edge.size_bytes or 0
+                # The simulator goes by the first of its edges.
+                size_bytes.setdefault(tensor, 0 if edge.is_control else edge.size_bytes or 0)
                 readers[tensor].add(group[edge.consumer])
+        links = self._cluster.links
+        work_of_ns = {
+            size: (
+                min((link.sender.time_ns(size) for link in links), default=0),
+                min((link.receiver.time_ns(size) for link in links), default=0),
+            )
+            for size in set(size_bytes.values())
+        }
         for (producer, port), consumers in readers.items():
-            size, home = size_bytes[producer, port], group[producer]
-            links = self._cluster.links
-            send_ns = min((link.sender.time_ns(size) for link in links), default=0)
-            receive_ns = min((link.receiver.time_ns(size) for link in links), default=0)
-            label = f"{producer}:{port}"
+            home, label = group[producer], f"{producer}:{port}"
+            send_ns, receive_ns = work_of_ns[size_bytes[producer, port]]
             limits[f"op {home}", f"sent {label}"] = send_ns
             limits[f"received {label}", f"op {home}"] = receive_ns
             for reader in consumers - {home}:
@@ -203,27 +214,29 @@ class _Check:
         return limits
 
     def _all_ns(self) -> int:
-        if self._cluster.hosts:
-            raise RefusedError("all placements: it does not hold where there are hosts")
         simulator = Simulator(self._graph, self._certificate.costs, self._cluster)
-        together: dict[str, int] = {}
+        number: dict[tuple[str, str], int] = {}
         group = np.array(
-            [
-                together.setdefault(_variable(op) or f"\0{op.name}", len(together))
-                for op in simulator.ops
-            ],
-            np.int64,
+            [number.setdefault(_together(op), len(number)) for op in simulator.ops], np.int64
         )
-        if len(self._devices) ** len(together) > _MAX_PLACEMENTS:
+        places = len(self._cluster.place_names())
+        if places ** len(number) > _MAX_PLACEMENTS:
             raise RefusedError("all placements: there are too many to have been simulated")
-        steps_ns = [
-            simulator.step_ns_at(np.array(chosen, np.int64)[group])
-            for chosen in product(range(len(self._devices)), repeat=len(together))
-            if len(set(chosen)) > 1
-        ]
+        try:
+            steps_ns = [
+                simulator.step_ns_at(np.array(chosen, np.int64)[group])
+                for chosen in product(range(places), repeat=len(number))
+                if len(set(chosen)) > 1
+            ]
+        except ValueError as error:
+            raise RefusedError(f"all placements: {error}") from None
         return min(steps_ns, default=0) - self._dispatch.step_overhead_ns
 
 
-def _variable(op: Op) -> str | None:
-    """Return what keeps the op together with others."""
-    return op.variable or (op.name if op.role is Role.VARIABLE else None)
+def _together(op: Op) -> tuple[str, str]:
+    """Return what ops have alike that are placed together: their variable, others their own name.
+
+    Which of the two it is stands with it: a graph may name a variable as it likes.
+    """
+    variable = op.variable or (op.name if op.role is Role.VARIABLE else None)
+    return ("op", op.name) if variable is None else ("variable", variable)

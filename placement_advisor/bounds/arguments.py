@@ -55,7 +55,7 @@ class CutArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllArgument:
-    """Every placement on several devices was simulated; ``placements`` says how many there are."""
+    """Every placement on several devices or hosts was simulated; ``placements`` says how many."""
 
     value_ns: int
     placements: int

@@ -3,7 +3,9 @@
 Model: for an op, the *root*, look at the device that holds it. An op there takes its time; an op
 elsewhere costs the work of sending what it reads from there, and of receiving what is read there.
 The least that any choice leaves is a minimum cut, and the maximum flow that equals it proves it.
-Which device that is, and in which order it works, does not matter.
+Which device that is, and in which order it works, does not matter. It may be busy with sending to
+the end of the step, when its last op is long done: so what passes until that end is known adds
+nothing.
 
 Only for devices that do their own copying, without hosts. Left out: that a tensor is sent anew to
 each further device.
@@ -33,7 +35,7 @@ SINK = "sink"
 def root_cut(step: Step) -> CutArgument | None:
     """Return the best argument of a root; None where processors do not move the bytes."""
     is_work = any(step.send_ns(each) or step.receive_ns(each) for each in step.tensors)
-    if step.cluster.hosts or not is_work:
+    if step.has_hosts or not is_work:
         return None
     return max((_cut(step, root) for root in _roots(step)), key=lambda cut: cut.value_ns)
 
@@ -87,7 +89,8 @@ def _cut(step: Step, root: int) -> CutArgument:
     network.solve(number[names[root]], number[SINK])
     flow = {ends: amount for arc, ends in enumerate(arcs) if (amount := network.flow(arc)) > 0}
     places = step.cluster.device_names()
-    offset_ns = min(step.begin_ns(place) + step.end_ns(place) for place in places)
     return CutArgument(
-        value_ns=network.optimal_flow() + offset_ns, root=names[root].removeprefix("op "), flow=flow
+        value_ns=network.optimal_flow() + min(map(step.begin_ns, places)),
+        root=names[root].removeprefix("op "),
+        flow=flow,
     )

@@ -18,17 +18,14 @@ MAX_PLACEMENTS = 2**15
 
 
 def every_placement(step: Step, simulator: Simulator) -> AllArgument | None:
-    """Return the fastest of all steps on several devices; None if there are too many, or none.
-
-    None as well where there are hosts, which run ops that were placed elsewhere.
-    """
-    devices, groups = len(step.cluster.devices), len(step.groups)
-    if step.cluster.hosts or groups * np.log2(devices) > np.log2(MAX_PLACEMENTS):
+    """Return the fastest of all steps on several devices; None if there are too many, or none."""
+    places, groups = len(step.cluster.place_names()), len(step.groups)
+    if groups * np.log2(places) > np.log2(MAX_PLACEMENTS):
         return None
     group_of = np.array(step.group_of, np.int64)
     steps_ns = [
         simulator.step_ns_at(np.array(chosen, np.int64)[group_of])
-        for chosen in product(range(devices), repeat=groups)
+        for chosen in product(range(places), repeat=groups)
         if len(set(chosen)) > 1
     ]
     if not steps_ns:

@@ -14,8 +14,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph import Role
 from placement_advisor.host_ops import host_bound
+from placement_advisor.membership import variable_of
 from placement_advisor.placement import placed_ops
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class Step:
     ``time_ns`` has the time of each op by place where it can run, which are all hosts and those
     devices that have a kernel for it; an op of unknown cost takes none.
     ``least_ns`` is the least of them. ``group_of`` numbers what has to be on one device: ops of one
-    variable or table together, others alone.
+    variable or table together, others alone. ``has_hosts`` says whether an op may run elsewhere
+    than where it is placed: on a host, which may be one of the devices.
     """
 
     def __init__(self, graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> None:
@@ -50,6 +51,7 @@ class Step:
         self.ops: tuple[Op, ...] = placed_ops(graph)
         self.index = {op.name: i for i, op in enumerate(self.ops)}
         places = (*cluster.devices, *cluster.hosts)
+        self.has_hosts = bool(cluster.hosts) or any(place.host is not None for place in places)
         self._runs_at = {place.name: _runs_at(graph, self.ops, place) for place in places}
         self.time_ns = _times_ns(self.ops, self._runs_at.values(), costs, cluster)
         self.least_ns = [min(times.values()) for times in self.time_ns]
@@ -73,11 +75,12 @@ class Step:
     def begin_ns(self, place: str) -> int:
         """Return when a place begins at the earliest in a step that is not on one device.
 
-        Where there are hosts, such a step need not start a further device.
+        Where there are hosts, such a step need not start a further device: all of its ops may run
+        on one, wherever they were placed.
         """
         dispatch = self.cluster.dispatch
         first, *others = self.cluster.device_names()
-        if self.cluster.hosts:
+        if self.has_hosts:
             return 0
         if place == first:
             return dispatch.partition_overhead_ns
@@ -85,7 +88,7 @@ class Step:
 
     def end_ns(self, place: str) -> int:
         """Return how long after the last op of a place its end is known, in such a step."""
-        is_further = place in self.cluster.device_names()[1:] and not self.cluster.hosts
+        is_further = place in self.cluster.device_names()[1:] and not self.has_hosts
         return self.cluster.dispatch.remote_end_ns if is_further else 0
 
     def send_ns(self, tensor: Tensor) -> int:
@@ -139,7 +142,7 @@ def _groups(ops: tuple[Op, ...]) -> tuple[list[int], list[list[int]]]:
     number: dict[str, int] = {}
     group_of, groups = [], list[list[int]]()
     for i, op in enumerate(ops):
-        variable = op.variable or (op.name if op.role is Role.VARIABLE else None)
+        variable = variable_of(op)
         group = len(groups) if variable is None else number.setdefault(variable, len(groups))
         if group == len(groups):
             groups.append([])

@@ -1,0 +1,23 @@
+"""Certificates for tests: what is claimed of a placed step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.bounds.bound import bound_step
+from placement_advisor.certificate import Certificate
+from placement_advisor.cost.table import CostSource
+
+if TYPE_CHECKING:
+    from placed_steps import PlacedStep
+
+
+def certified(step: PlacedStep) -> Certificate:
+    costs = step.all_costs()
+    return Certificate(
+        graph_fingerprint=step.graph.fingerprint,
+        cluster=step.cluster,
+        costs=costs,
+        source=CostSource.MEASURED,
+        bound=bound_step(step.graph, costs, step.cluster, step.simulator()),
+    )

@@ -1,0 +1,229 @@
+"""Steps so small that all their placements can be simulated, drawn to strain bounds.
+
+What makes a bound say too much is rare in steps that are drawn evenly: a device that is busy to the
+end of the step with nothing but what a bound counts. So figures come from few values, many of them
+equal, with starts, ends and copies as long as ops; graphs are chains and stars as often as any; and
+each kind of machine has its share: alike or not, copies by engines or by processors, wires shared
+or not, hosts beside the devices, devices that are hosts of others, or neither.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from itertools import permutations, product
+from typing import TYPE_CHECKING
+
+import numpy as np
+from placed_steps import PlacedStep, place, price
+
+from placement_advisor.devices import NO_COPY_WORK, Basis, Cluster, CopyWork, Device, Dispatch, Link
+from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.placement import placed_ops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+# A simulation takes 50 µs: thousands of steps are to be had in a minute.
+_MOST_PLACEMENTS = 300
+_BOTH = frozenset({"CPU", "GPU"})
+_TIMES_NS = (0, 1, 7, 10, 10, 20, 40, 40, 90)
+_SIZES = (None, 0, 1, 10, 40, 40)
+# Edges of one tensor that differ in its size: the first of them counts.
+_CONTRADICTED = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fastest:
+    """The shortest step on each device or host alone, and on several; None if there is none."""
+
+    alone_ns: dict[str, int]
+    split_ns: int | None
+
+
+def small_step(seed: int) -> PlacedStep:
+    """Draw a step; equal seeds give equal steps. It is placed on its first device."""
+    draw = random.Random(seed)
+    cluster = _cluster(draw)
+    places = len(cluster.place_names())
+    while True:
+        graph = _graph(draw)
+        if places ** len(groups(graph)) <= _MOST_PLACEMENTS:
+            break
+    computed = [op.name for op in placed_ops(graph) if op.role is Role.FORWARD]
+    # Handles and fed tensors may have a cost or none.
+    priced = computed + [
+        op.name for op in placed_ops(graph) if op.role is not Role.FORWARD and draw.random() < 0.3
+    ]
+    first = {name: draw.choice(_TIMES_NS) for name in priced}
+    kind = draw.choice(("alike", "alike", "slower", "any"))
+    costs_on = {}
+    for name in cluster.place_names()[1:] if kind != "alike" else ():
+        slower = draw.choice((1, 2, 3))
+        costs_on[name] = price(
+            {
+                op: time_ns * slower if kind == "slower" else draw.choice(_TIMES_NS)
+                for op, time_ns in first.items()
+            }
+        )
+    on_first = dict.fromkeys((op.name for op in placed_ops(graph)), cluster.devices[0].name)
+    return PlacedStep(
+        graph=graph,
+        placement=place(on_first),
+        costs=price(first),
+        cluster=cluster,
+        costs_on=costs_on,
+    )
+
+
+def groups(graph: OpGraph) -> list[list[int]]:
+    """Return the ops that are placed together, by number: those of one variable, others alone."""
+    found: dict[object, list[int]] = {}
+    for i, op in enumerate(placed_ops(graph)):
+        variable = op.name if op.variable is None and op.role is Role.VARIABLE else op.variable
+        found.setdefault(i if variable is None else variable, []).append(i)
+    return list(found.values())
+
+
+def placements(graph: OpGraph, places: int) -> Iterator[NDArray[np.int64]]:
+    """Yield every placement: the number of the place of each op."""
+    together = groups(graph)
+    for chosen in product(range(places), repeat=len(together)):
+        where = np.zeros(sum(map(len, together)), np.int64)
+        for group, number in zip(together, chosen, strict=True):
+            where[group] = number
+        yield where
+
+
+def fastest(step: PlacedStep) -> Fastest:
+    """Simulate every placement."""
+    simulator = step.simulator()
+    names = step.cluster.place_names()
+    alone_ns: dict[str, int] = {}
+    split_ns: int | None = None
+    for where in placements(step.graph, len(names)):
+        step_ns = simulator.step_ns_at(where)
+        used = set(where.tolist())
+        if len(used) > 1:
+            split_ns = step_ns if split_ns is None else min(split_ns, step_ns)
+        for place_number in used if len(used) == 1 else range(len(names)) if not used else ():
+            alone_ns[names[place_number]] = step_ns
+    return Fastest(alone_ns=alone_ns, split_ns=split_ns)
+
+
+def _cluster(draw: random.Random) -> Cluster:
+    names = "abc"[: draw.choice((1, 2, 2, 2, 2, 2, 3, 3))]
+    hosts = draw.choice(("none", "none", "none", "beside", "among"))
+    host_names = "xy"[: draw.choice((1, 1, 2))] if hosts == "beside" else ""
+    launch_ns = draw.choice((0, 0, 3))
+    devices = []
+    for i, name in enumerate(names):
+        cpus = host_names if hosts == "beside" else names[:1] if hosts == "among" and i else ""
+        host = draw.choice((None, *cpus))
+        devices.append(
+            Device(
+                name=name,
+                kind="CPU" if host is None else "GPU",
+                host=host,
+                launch_overhead_ns=draw.choice((0, launch_ns)),
+            )
+        )
+    if hosts == "among" and draw.random() < 0.3:
+        devices.reverse()
+    sorts = [_link(draw) for _ in range(draw.choice((1, 1, 2, 3)))]
+    links = []
+    for source, target in permutations([*names, *host_names], 2):
+        latency_ns, bandwidth, curve, sender, receiver = draw.choice(sorts)
+        links.append(
+            Link(
+                source=source,
+                target=target,
+                latency_ns=latency_ns,
+                bandwidth_bytes_per_s=bandwidth,
+                basis=Basis.ASSUMED,
+                channel=draw.choice((None, "bus", "wire")),
+                curve=curve,
+                sender=sender,
+                receiver=receiver,
+            )
+        )
+    times_ns = draw.choice(((0,), (0, 10, 40), (0, 5, 20, 60, 150)))
+    return Cluster(
+        devices=tuple(devices),
+        links=tuple(links),
+        hosts=tuple(
+            Device(name=name, kind="CPU", launch_overhead_ns=launch_ns) for name in host_names
+        ),
+        dispatch=Dispatch(
+            step_overhead_ns=draw.choice((0, 7)),
+            partition_overhead_ns=draw.choice(times_ns),
+            remote_start_ns=draw.choice(times_ns),
+            remote_end_ns=draw.choice(times_ns),
+            quantum_ns=draw.choice((0, 1, 40, 10_000)),
+        ),
+    )
+
+
+def _link(
+    draw: random.Random,
+) -> tuple[int, float, tuple[tuple[int, int], ...], CopyWork, CopyWork]:
+    works = (
+        NO_COPY_WORK,
+        NO_COPY_WORK,
+        CopyWork(per_copy_ns=10),
+        CopyWork(per_copy_ns=3, ns_per_byte=0.5),
+        CopyWork(ns_per_byte=1.0),
+        CopyWork(per_copy_ns=40),
+    )
+    return (
+        draw.choice((0, 0, 5, 40)),
+        draw.choice((0.3e9, 1e9, 1e12)),
+        draw.choice(((), (), ((10, 5), (40, 90)))),
+        draw.choice(works),
+        draw.choice(works),
+    )
+
+
+def _graph(draw: random.Random) -> OpGraph:
+    count = draw.randint(1, 6)
+    shape = draw.choice(("chain", "star", "any", "any"))
+    ops: list[Op] = []
+    edges: list[Edge] = []
+    for i in range(count):
+        name = f"op{i}"
+        role = draw.choice((*[Role.FORWARD] * 8, Role.CONSTANT, Role.INPUT, Role.VARIABLE))
+        variable = None
+        if role is Role.VARIABLE:
+            # A handle may not say that it is of itself, and variables have names as they like.
+            variable = draw.choice((None, name, name, f"\0op{draw.randrange(count)}"))
+        read: list[Op] = []
+        if role is Role.FORWARD and ops:
+            if shape == "chain":
+                read = [ops[-1]]
+            elif shape == "star":
+                read = [ops[0]]
+            else:
+                read = draw.choices(ops, k=draw.choice((0, 1, 1, 2, 3)))
+        for source in read:
+            port = draw.randrange(CONTROL_PORT, len(source.output_bytes))
+            if source.role is Role.VARIABLE:
+                if variable not in (None, source.variable or source.name):
+                    continue
+                variable = source.variable or source.name
+            size = None if port == CONTROL_PORT else source.output_bytes[port]
+            if size is not None and draw.random() < _CONTRADICTED:
+                size = draw.choice(_SIZES)
+            edges.append(Edge(producer=source.name, consumer=name, port=port, size_bytes=size))
+        ops.append(
+            Op(
+                name=name,
+                kind="MatMul",
+                role=role,
+                variable=variable,
+                output_bytes=tuple(draw.choice(_SIZES) for _ in range(draw.choice((1, 1, 2)))),
+                device_kinds=draw.choice((_BOTH, _BOTH, frozenset({"CPU"}))),
+            )
+        )
+    return OpGraph(ops, edges)
