@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
     from placement_advisor.bounds.arguments import LowerBound
     from placement_advisor.compare import Comparison
+    from placement_advisor.cost.table import CostSource
     from placement_advisor.devices import Cluster
     from placement_advisor.input_timing import InputTiming
     from placement_advisor.measure import Interval, Measurement
     from placement_advisor.placement import Placement
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.simulator.sensitivity import PredictedRatio
+    from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 
 
 class FailureKind(StrEnum):
@@ -132,12 +133,17 @@ class Recommendation:
 class Bound:
     """What no placement of the model's ops can beat, under the costs of the prediction.
 
-    ``single_ns`` is the predicted step on one device. Splits of the batch or of a tensor make other
-    ops, which it does not cover.
+    ``single_ns`` is the predicted step on one device, ``source`` says whose costs those are.
+    ``ratio_if_wrong`` is the least that any placement takes of the step on one device if costs are
+    as wrong as ``doubt`` says; None where not even the costs as they are prove anything.
+    Splits of the batch or of a tensor make other ops, which it does not cover.
     """
 
     lower: LowerBound
     single_ns: int
+    source: CostSource
+    doubt: Doubt
+    ratio_if_wrong: float | None
 
     @property
     def most_to_gain(self) -> float:
@@ -146,8 +152,22 @@ class Bound:
 
     @property
     def proves_single(self) -> bool:
-        """Whether no placement can be faster than one device by what makes a split worth it."""
+        """Whether no placement can be faster than one device by what makes a split worth it.
+
+        That holds under the costs of the prediction; see `proves_single_if_wrong`.
+        """
         return self.most_to_gain <= 1 - WORTHWHILE_RATIO
+
+    @property
+    def most_to_gain_if_wrong(self) -> float | None:
+        """The most that any placement can save if costs are as wrong as they may be."""
+        return None if self.ratio_if_wrong is None else max(0.0, 1 - self.ratio_if_wrong)
+
+    @property
+    def proves_single_if_wrong(self) -> bool:
+        """Whether the proof holds even if costs are as wrong as they may be."""
+        most = self.most_to_gain_if_wrong
+        return self.proves_single and most is not None and most <= 1 - WORTHWHILE_RATIO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

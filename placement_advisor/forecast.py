@@ -9,6 +9,7 @@ from placement_advisor.analysis import Bound, Failure, FailureKind
 from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.bounds.bound import bound_step
+from placement_advisor.bounds.doubted import least_ratio_if_wrong
 from placement_advisor.candidates import batch_towers, searched
 from placement_advisor.candidates.families import FAMILIES, SPLITS, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
@@ -148,7 +149,17 @@ class Forecast:
             ),
         )
         self._graph.save(self._folder / GRAPH)
-        return Bound(lower=lower, single_ns=self.predicted[BASELINE].step_ns)
+        bound = Bound(
+            lower=lower,
+            single_ns=self.predicted[BASELINE].step_ns,
+            source=prices.source,
+            doubt=prices.doubt,
+            ratio_if_wrong=None,
+        )
+        if not bound.proves_single:
+            return bound
+        ratio = least_ratio_if_wrong(self._graph, prices.costs, self._sensitivity)
+        return replace(bound, ratio_if_wrong=ratio)
 
     def break_even(self, batch_size: int | None) -> BreakEven | None:
         """Sweep what would have to change for a split to win, of those that fit."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis import FailureKind
 from placement_advisor.bounds.wording import argument_text
 from placement_advisor.compare import WORTHWHILE_RATIO, Verdict
+from placement_advisor.cost.table import CostSource
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -33,8 +34,10 @@ _VERDICT_WORDS = {
 def doubt_text(doubt: Doubt) -> str:
     """Return how wrong costs may be."""
     hidden = ", or launches nothing" if doubt.may_hide_launches else ""
-    copies = f"copies and launches cost up to {doubt.copies:g}× more or less against ops{hidden}"
-    return f"{copies}, and a split's ops {doubt.ops:g}×"
+    return (
+        f"copies and launches cost up to {doubt.copies:g} times as much or as little against "
+        f"ops{hidden}, and a split's ops {doubt.ops:g} times"
+    )
 
 
 def speedup_text(speedup: Interval) -> str:
@@ -95,9 +98,24 @@ def simulated_reasons(candidate: Candidate, single: Candidate) -> list[str]:
     ]
 
 
-def bound_in_short(bound: Bound) -> str:
-    """Return what a bound leaves to be gained."""
-    return f"no placement can save more than {format_share(bound.most_to_gain)}"
+def proof_text(bound: Bound) -> str:
+    """Return what a bound proves of staying single, and under which costs.
+
+    *Proved* stands alone only where it is under measured costs, and holds even if these are as
+    wrong as they may be.
+    """
+    costs = bound.source.value
+    if not bound.proves_single_if_wrong:
+        proved = f"proved for costs exactly as {costs}"
+    elif bound.source is CostSource.MEASURED:
+        proved = "proved"
+    else:
+        proved = f"proved for {costs} costs"
+    most, if_wrong = bound.most_to_gain, bound.most_to_gain_if_wrong
+    line = f"{proved} (no placement can save more than {format_share(most)}"
+    if if_wrong is not None and format_share(if_wrong) != format_share(most):
+        line += f", {format_share(if_wrong)} if costs are as wrong as they may be"
+    return f"{line})"
 
 
 def bound_reason(bound: Bound) -> str:
@@ -110,6 +128,12 @@ def bound_reason(bound: Bound) -> str:
     )
     if lower.split_ns <= bound.single_ns:
         line += f"; {argument_text(lower.arguments[0])}"
+    if bound.most_to_gain_if_wrong is not None:
+        held = "that holds" if bound.proves_single_if_wrong else "that is not proved"
+        line += (
+            f"; {held} if {doubt_text(bound.doubt)}, with at most "
+            f"{format_share(bound.most_to_gain_if_wrong)} to gain then"
+        )
     return f"{line}; splits of the batch or of a tensor make other ops"
 
 

@@ -5,28 +5,30 @@ if every candidate that ran lies above it; else *cannot tell*, with what would s
 devices are no stand-ins, a split must also beat the step as it is. Simulated: the same, with the
 range of the ratio if costs are wrong by as much as they are known to be in place of the interval.
 
-*Stay single* rests on at least one split that was tried, or on a proof: a bound on the step of any
-placement, under the costs of the prediction. Where no split was tried (no family applies, or all
-failed) and nothing is proved, the answer is *cannot tell*: that the advisor found no split does not
-show that none would help. A candidate that failed is not covered by the verdict, and a reason says
-so. *Cannot fit*: one device does not hold the step; the answer is the smallest split that fits.
+*Stay single* rests on at least one split that was tried and is not bad on purpose, or on a proof: a
+bound on the step of any placement, under the costs of the prediction. Where there is neither (no
+family applies, or all failed), the answer is *cannot tell*: that the advisor found no split does
+not show that none would help. A proof under costs that were not measured decides only if it holds
+even where these are as wrong as they may be; simulated ratios must do no less. A candidate that
+failed is not covered by the verdict, and a reason says so. *Cannot fit*: one device does not hold
+the step; the answer is the smallest split that fits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.advice.reasons import (
     as_is_reason,
-    bound_in_short,
     bound_reason,
     doubt_text,
     failure_reason,
     faster_device_reason,
     measured_reasons,
+    proof_text,
     simulated_reasons,
     speedup_text,
 )
@@ -54,7 +56,7 @@ UNFIT_TESTBEDS = {
 
 _OPENINGS = {
     AdviceVerdict.SPLIT: "split: ",
-    AdviceVerdict.STAY_SINGLE: "stay single: best split is ",
+    AdviceVerdict.STAY_SINGLE: "stay single: ",
     AdviceVerdict.CANNOT_TELL: "cannot tell: ",
     AdviceVerdict.CANNOT_FIT: "cannot fit on one device: ",
 }
@@ -87,6 +89,7 @@ def recommend(
     alone = next((c for c in candidates if c.family == single.FAMILY), None)
     splits = [c for c in candidates if c.family != single.FAMILY]
     proof = bound if bound is not None and bound.proves_single else None
+    is_ground = proof is not None and (testbed.not_run is None or proof.proves_single_if_wrong)
     if alone is not None and _does_not_fit(alone):
         ruling = _rule_unfit(alone, splits)
         basis, ground = "simulated", f"simulated for {testbed.description}"
@@ -96,18 +99,18 @@ def recommend(
         ruling = (
             _no_ground(unfit)
             if unfit
-            else _rule_measured(alone, splits, None if testbed.stand_in else as_is, proof)
+            else _rule_measured(alone, splits, None if testbed.stand_in else as_is, is_ground)
         )
         basis, ground = "measured", f"measured on {testbed.description}"
         tell = measured_reasons
     else:
-        ruling = _rule_simulated(alone, splits, proof)
+        ruling = _rule_simulated(alone, splits, is_ground)
         basis, ground = "simulated", f"simulated for {testbed.description}, not run"
         tell = simulated_reasons
 
     opening = _OPENINGS[ruling.verdict]
     if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
-        opening = opening.replace("single", f"single, proved ({bound_in_short(proof)})")
+        opening = opening.replace("single", f"single, {proof_text(proof)}")
     headline = f"{opening}{ruling.says}, {ground}{ruling.settles}"
     if as_is:
         cores = " on all cores" if testbed.stand_in else ""
@@ -145,7 +148,7 @@ def _rule_measured(
     alone: Candidate | None,
     splits: Sequence[Candidate],
     to_beat: Sequence[int] | None,
-    proof: Bound | None,
+    is_proved: bool,
 ) -> _Ruling:
     if alone is None or alone.failure is not None or alone.measured is None:
         return _no_ground("single has no measurement to compare with")
@@ -155,7 +158,7 @@ def _rule_measured(
         if c.failure is None and c.measured is not None and c.comparison is not None
     ]
     if not tried:
-        return _nothing_tried(splits, "measured", proof)
+        return _nothing_tried(splits, "measured", is_proved)
     verdicts = {comparison.verdict for _, _, comparison in tried}
     deciding = next(
         v for v in (Verdict.FASTER, Verdict.INCONCLUSIVE, Verdict.SLOWER) if v in verdicts
@@ -177,13 +180,8 @@ def _rule_measured(
         )
     says = f"{best.name} at {speedup_text(speedup)}"
     if deciding is Verdict.SLOWER:
-        return _Ruling(
-            verdict=AdviceVerdict.STAY_SINGLE,
-            says=says,
-            split=best,
-            speedup=speedup,
-            because=_only_bad_on_purpose([candidate for candidate, _, _ in tried]),
-        )
+        lost = _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best, speedup=speedup)
+        return _all_lost(lost, [candidate for candidate, _, _ in tried], is_proved)
     return _Ruling(
         verdict=AdviceVerdict.CANNOT_TELL,
         says=says,
@@ -207,7 +205,7 @@ def _against_as_is(
     if ours.low > WORTHWHILE_RATIO * theirs.high:
         return _Ruling(
             verdict=AdviceVerdict.STAY_SINGLE,
-            says=f"{says}, which does not beat the step as it is",
+            says=f"best split is {says}, which does not beat the step as it is",
             split=best,
             speedup=speedup,
             because=f"{best.name} beats single as the advisor runs it, "
@@ -224,7 +222,7 @@ def _against_as_is(
 
 
 def _rule_simulated(
-    alone: Candidate | None, splits: Sequence[Candidate], proof: Bound | None
+    alone: Candidate | None, splits: Sequence[Candidate], is_proved: bool
 ) -> _Ruling:
     if alone is None or alone.predicted is None:
         return _no_ground("single has no prediction to compare with")
@@ -234,19 +232,15 @@ def _rule_simulated(
         if c.failure is None and c.predicted_ratio is not None
     ]
     if not tried:
-        return _nothing_tried(splits, "simulated", proof)
+        return _nothing_tried(splits, "simulated", is_proved)
     best, ratio = min(tried, key=lambda entry: entry[1].ratio)
     says = f"{best.name}, {1 / ratio.ratio:.2f}×" if ratio.ratio else best.name
     if ratio.high < WORTHWHILE_RATIO:
         return _Ruling(verdict=AdviceVerdict.SPLIT, says=says, split=best)
     says = says.replace(", ", " at ")
     if all(each.low > WORTHWHILE_RATIO for _, each in tried):
-        return _Ruling(
-            verdict=AdviceVerdict.STAY_SINGLE,
-            says=says,
-            split=best,
-            because=_only_bad_on_purpose([candidate for candidate, _ in tried]),
-        )
+        lost = _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best)
+        return _all_lost(lost, [candidate for candidate, _ in tried], is_proved)
     _, doubtful = min(tried, key=lambda entry: entry[1].low)
     return _Ruling(
         verdict=AdviceVerdict.CANNOT_TELL,
@@ -299,10 +293,10 @@ def _does_not_fit(candidate: Candidate) -> bool:
     return failure is not None and failure.kind is FailureKind.DOES_NOT_FIT
 
 
-def _nothing_tried(splits: Sequence[Candidate], done: str, proof: Bound | None) -> _Ruling:
+def _nothing_tried(splits: Sequence[Candidate], done: str, is_proved: bool) -> _Ruling:
     """Rule where there is no split to judge; see the module for why only a proof decides then."""
-    if proof is not None:
-        return _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=f"none was {done}")
+    if is_proved:
+        return _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says="no split was tried")
     if splits and all(map(_is_not_applicable, splits)):
         return _no_ground("no split of this graph was found to try")
     return _no_ground(f"no split was {done} to compare with single")
@@ -312,12 +306,25 @@ def _is_not_applicable(candidate: Candidate) -> bool:
     return candidate.failure is not None and candidate.failure.kind is FailureKind.NOT_APPLICABLE
 
 
-def _only_bad_on_purpose(tried: Sequence[Candidate]) -> str | None:
-    if all(candidate.family in BAD_ON_PURPOSE for candidate in tried):
-        names = " and ".join(candidate.name for candidate in tried)
-        is_bad = "split tried is" if len(tried) == 1 else "splits tried are"
-        return f"the only {is_bad} {names}, bad on purpose"
-    return None
+def _all_lost(lost: _Ruling, tried: Sequence[Candidate], is_proved: bool) -> _Ruling:
+    """Return the ruling to stay, if it rests on more than splits that are bad on purpose.
+
+    That those lose was known before, and says nothing of others.
+    """
+    stay = replace(lost, says=f"best split is {lost.says}")
+    if not all(candidate.family in BAD_ON_PURPOSE for candidate in tried):
+        return stay
+    names = " and ".join(candidate.name for candidate in tried)
+    is_bad = "split tried is" if len(tried) == 1 else "splits tried are"
+    because = f"the only {is_bad} {names}, bad on purpose"
+    if is_proved:
+        return replace(stay, because=because)
+    return replace(
+        lost,
+        verdict=AdviceVerdict.CANNOT_TELL,
+        settles="; no split was tried but those that are bad on purpose",
+        because=f"{because}: that they lose does not show that no split would help",
+    )
 
 
 def _what_settles(comparison: Comparison) -> str:

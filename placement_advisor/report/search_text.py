@@ -36,7 +36,8 @@ def _verdict(searched: Searched) -> str:
         what = f"the fullest device of a pipeline ({kind} placement) works"
     value = f"{_time(searched, searched.objective_value)} simulated"
     if searched.is_proven:
-        return f"{what} {value}: proved, no such placement is better"
+        proved = "proved for assumed costs" if searched.in_ns else "proved"
+        return f"{what} {value}: {proved}, no such placement is better"
     gap = 1 - searched.lower_bound / searched.objective_value
     return f"{what} {value}: the best found; at most {gap * 100:.1f} % less may be possible"
 

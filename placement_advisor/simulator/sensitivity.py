@@ -14,6 +14,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from placement_advisor.placement import Placement
     from placement_advisor.simulator.engine import Simulator
 
@@ -58,6 +60,18 @@ class Sensitivity:
         self._doubt = doubt
         self._simulators = self._on_all(simulator)
         self._baseline_ns = [max(1, each.step_ns(baseline)) for each in self._simulators]
+
+    @property
+    def doubt(self) -> Doubt:
+        """How wrong costs may be."""
+        return self._doubt
+
+    def if_wrong(self) -> Iterator[tuple[Simulator, int]]:
+        """Yield a simulator for each way in which copies and launches may be wrong together.
+
+        With it comes the step time of the baseline there.
+        """
+        yield from zip(self._simulators[1:], self._baseline_ns[1:], strict=True)
 
     def ratio(self, placement: Placement, other: Simulator | None = None) -> PredictedRatio:
         """Return the ratio of a placement to the baseline.

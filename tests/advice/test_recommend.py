@@ -13,6 +13,7 @@ from placement_advisor.analysis import (
 )
 from placement_advisor.bounds.arguments import LowerBound, PathArgument
 from placement_advisor.compare import Comparison
+from placement_advisor.cost.table import CostSource
 from placement_advisor.devices import Cluster
 from placement_advisor.measure import Interval, Measurement, StepProfile, TransferTotal
 from placement_advisor.placement import Placement
@@ -162,9 +163,10 @@ def test_a_crash_leaves_the_verdict_of_the_others_and_is_not_covered_by_it():
 
 def test_a_wrong_result_is_never_recommended_however_fast():
     wrong = replace(FAST, failure=Failure(kind=FailureKind.WRONG_RESULT, message="off by 2"))
-    answer = recommend([SINGLE, wrong, SLOWEST], TESTBED, None)
+    slow = candidate("pipeline", ms=12, ratio=(1.2, 1.1, 1.3))
+    answer = recommend([SINGLE, wrong, SLOWEST, slow], TESTBED, None)
     assert answer.verdict is AdviceVerdict.STAY_SINGLE
-    assert answer.candidate == "alternating"
+    assert answer.candidate == "pipeline"
 
 
 def test_finding_nothing_to_split_does_not_show_that_no_split_helps():
@@ -181,15 +183,33 @@ def test_with_no_split_measured_nothing_can_be_told(others):
     assert "no split was measured to compare with single" in answer.headline
 
 
-def test_staying_single_on_the_word_of_alternating_alone_is_said():
-    answer = recommend([SINGLE, ABSENT, SLOWEST], TESTBED, None)
-    assert answer.verdict is AdviceVerdict.STAY_SINGLE
-    assert answer.reasons[0] == "the only split tried is alternating, bad on purpose"
-    worse = replace(SLOWEST, name="alternating-ops", family="alternating-ops")
-    answer = recommend([SINGLE, ABSENT, SLOWEST, worse], TESTBED, None)
-    assert answer.reasons[0] == (
+WORSE = replace(SLOWEST, name="alternating-ops", family="alternating-ops")
+
+
+@pytest.mark.parametrize("others", [[ABSENT], [replace(CRASHED, name="towers", family="towers")]])
+def test_that_splits_lose_which_are_bad_on_purpose_is_no_ground_to_stay(others):
+    answer = recommend([SINGLE, *others, SLOWEST], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert answer.headline.startswith("cannot tell: alternating at 0.62×")
+    assert answer.headline.endswith("; no split was tried but those that are bad on purpose")
+    assert answer.reasons[0].startswith("the only split tried is alternating, bad on purpose")
+    answer = recommend([SINGLE, *others, SLOWEST, WORSE], TESTBED, None)
+    assert answer.reasons[0].startswith(
         "the only splits tried are alternating and alternating-ops, bad on purpose"
     )
+
+
+def test_nor_is_it_where_they_were_only_simulated():
+    alone, bad = candidate("single", predicted=10), simulated("alternating", 1.2, 1.6, 2.0)
+    assert recommend([alone, bad], NOT_RUN, None).verdict is AdviceVerdict.CANNOT_TELL
+    good = simulated("towers", 1.2, 1.6, 2.0)
+    assert recommend([alone, bad, good], NOT_RUN, None).verdict is AdviceVerdict.STAY_SINGLE
+
+
+def test_a_proof_is_a_ground_beside_splits_that_are_bad_on_purpose():
+    answer = recommend([SINGLE, ABSENT, SLOWEST], TESTBED, None, bound(9_900_000))
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.reasons[0] == "the only split tried is alternating, bad on purpose"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +267,7 @@ def test_a_simulated_verdict_survives_costs_as_wrong_as_they_may_be(towers, alte
     assert answer.candidate == ("towers" if towers[1] < alternating[1] else "alternating")
     assert "simulated for 2 CPU stand-ins" in answer.headline
     assert "measured" not in answer.headline
-    says = "the verdict changes if copies and launches cost up to 2× more or less against ops, "
+    says = "the verdict changes if copies and launches cost up to 2 times as much or as little "
     assert any(r.startswith(says) for r in answer.reasons) == (verdict is AdviceVerdict.CANNOT_TELL)
 
 
@@ -281,13 +301,16 @@ def test_where_nothing_fits_that_is_the_answer():
     assert "no split was found that fits" in answer.headline
 
 
-def bound(split_ns, alone_ns=10_000_000):
+def bound(split_ns, alone_ns=10_000_000, *, source=CostSource.MEASURED, if_wrong=0.975):
     lower = LowerBound(
         split_ns=split_ns,
         alone_ns={"w0": alone_ns},
         arguments=(PathArgument(value_ns=split_ns, ops=("a", "b")),),
     )
-    return Bound(lower=lower, single_ns=10_000_000)
+    found = Bound(
+        lower=lower, single_ns=10_000_000, source=source, doubt=DOUBT, ratio_if_wrong=None
+    )
+    return replace(found, ratio_if_wrong=if_wrong) if found.proves_single else found
 
 
 def test_staying_single_is_proved_where_no_placement_can_gain_what_makes_a_split_worth_it():
@@ -295,7 +318,8 @@ def test_staying_single_is_proved_where_no_placement_can_gain_what_makes_a_split
     answer = recommend([SINGLE, slow], TESTBED, None, bound(9_800_000))
     assert answer.verdict is AdviceVerdict.STAY_SINGLE
     assert answer.headline.startswith(
-        "stay single, proved (no placement can save more than 2 %): best split is towers at 0.83×"
+        "stay single, proved (no placement can save more than 2 %, 3 % if costs are as wrong as "
+        "they may be): best split is towers at 0.83×"
     )
     assert any("critical path: 2 ops need one another" in reason for reason in answer.reasons)
 
@@ -315,7 +339,50 @@ def test_a_faster_device_elsewhere_leaves_something_to_gain():
 def test_a_proof_decides_where_no_split_was_tried():
     answer = recommend([SINGLE, ABSENT], TESTBED, None, bound(9_900_000))
     assert answer.verdict is AdviceVerdict.STAY_SINGLE
-    assert "none was measured" in answer.headline
+    assert answer.headline.startswith(
+        "stay single, proved (no placement can save more than 1 %, 3 % if costs are as wrong as "
+        "they may be): no split was tried"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "if_wrong", "proved"),
+    [
+        (CostSource.MEASURED, 0.98, "proved"),
+        (CostSource.MEASURED, 0.89, "proved for costs exactly as measured"),
+        (CostSource.ASSUMED, 0.98, "proved for assumed costs"),
+        (CostSource.ASSUMED, 0.5, "proved for costs exactly as assumed"),
+        (CostSource.RECORDED, 0.98, "proved for recorded costs"),
+    ],
+)
+def test_what_is_proved_is_said_with_the_costs_that_it_is_proved_for(source, if_wrong, proved):
+    proof = bound(9_800_000, source=source, if_wrong=if_wrong)
+    if source is CostSource.MEASURED:
+        slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
+        answer = recommend([SINGLE, slow], TESTBED, None, proof)
+    else:
+        slow = simulated("towers", 1.2, 1.6, 2.0)
+        answer = recommend([candidate("single", predicted=10), slow], NOT_RUN, None, proof)
+    wrong = {0.98: "", 0.89: ", 11 %", 0.5: ", 50 %"}[if_wrong]
+    most = f"2 %{wrong} if costs are as wrong as they may be" if wrong else "2 %"
+    assert answer.headline.startswith(
+        f"stay single, {proved} (no placement can save more than {most}): best split is towers at "
+    )
+    (told,) = (reason for reason in answer.reasons if reason.startswith("bound"))
+    held = "that holds" if if_wrong > 0.97 else "that is not proved"
+    assert f"{held} if copies and launches cost up to 2 times" in told
+
+
+@pytest.mark.parametrize(
+    ("if_wrong", "verdict"),
+    [(0.98, AdviceVerdict.STAY_SINGLE), (0.9, AdviceVerdict.CANNOT_TELL)],
+)
+@pytest.mark.parametrize("tried", [[], [simulated("alternating", 1.2, 1.6, 2.0)]])
+def test_assumed_costs_that_may_be_wrong_enough_prove_no_verdict(tried, if_wrong, verdict):
+    """Ranges of simulated ratios must survive costs as wrong as they may be; so must a proof."""
+    proof = bound(9_800_000, source=CostSource.ASSUMED, if_wrong=if_wrong)
+    alone = candidate("single", predicted=10)
+    assert recommend([alone, *tried], NOT_RUN, None, proof).verdict is verdict
 
 
 def test_a_measured_split_that_wins_outweighs_a_proof_under_predicted_costs():

@@ -19,6 +19,7 @@ from placement_advisor.analysis import (
 from placement_advisor.analysis import TestbedSummary as Testbed
 from placement_advisor.bounds.arguments import LowerBound, PathArgument
 from placement_advisor.compare import compare
+from placement_advisor.cost.table import CostSource
 from placement_advisor.devices import Basis, Cluster, Device, Link
 from placement_advisor.measure import (
     Activity,
@@ -31,6 +32,7 @@ from placement_advisor.measure import (
 from placement_advisor.placement import Placement
 from placement_advisor.simulator.peak import PeakMemory
 from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
+from placement_advisor.simulator.sensitivity import Doubt
 
 US = 1_000
 W0, W1 = "worker:0", "worker:1"
@@ -365,6 +367,9 @@ def sample() -> Analysis:
                 arguments=(PathArgument(value_ns=28_700 * US, ops=("lookup", "user_conv", "dot")),),
             ),
             single_ns=52_000 * US,
+            source=CostSource.MEASURED,
+            doubt=Doubt(copies=1.5, launches=1.5, ops=1.1),
+            ratio_if_wrong=None,
         ),
         how=HowToSplit(
             candidate="towers",

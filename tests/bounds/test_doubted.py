@@ -1,0 +1,88 @@
+"""A bound under costs as wrong as they may be is below every placement, and equal without doubt."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import assume, given, settings
+from placed_steps import HALF_EACH, PlacedStep, edge, op, pair, place, placed_steps, price
+
+from placement_advisor.bounds.doubted import least_ratio_if_wrong
+from placement_advisor.errors import PlacementError
+from placement_advisor.graph import OpGraph
+from placement_advisor.placement import placed_ops
+from placement_advisor.simulator.sensitivity import Doubt, Sensitivity
+
+if TYPE_CHECKING:
+    from placement_advisor.placement import Placement
+
+
+def sensitivity(step: PlacedStep, doubt: Doubt) -> Sensitivity:
+    return Sensitivity(step.simulator(), step.on_one_device().placement, doubt)
+
+
+def least(step: PlacedStep, **doubt: float) -> float:
+    wrong = Doubt(**{"copies": 1.0, "launches": 1.0, "ops": 1.0} | doubt)
+    return least_ratio_if_wrong(step.graph, step.all_costs(), sensitivity(step, wrong))
+
+
+def clock(readers: int = 20) -> PlacedStep:
+    """Return a root whose every reader takes 6 ns, and 7 ns to send to."""
+    names = [f"op{i}" for i in range(readers)]
+    return PlacedStep(
+        graph=OpGraph(
+            [op("root", *[4] * readers), *(op(name, 4) for name in names)],
+            [edge("root", name, 4, port=i) for i, name in enumerate(names)],
+        ),
+        placement=place(dict.fromkeys(["root", *names], "a")),
+        costs=price({"root": 10, **dict.fromkeys(names, 6)}),
+        cluster=pair(latency_ns=20, work=HALF_EACH),
+    )
+
+
+def test_a_proof_by_copies_holds_as_long_as_they_cost_more_than_the_op_by_hand() -> None:
+    assert least(clock()) == 1.0
+    assert least(clock(), copies=1.1) == 1.0
+    # In whole ns, 5 / 2 + 2 / 2 = 3: each of 20 readers that leaves saves 3 of 130 ns.
+    assert least(clock(), copies=2.0) == pytest.approx((10 + 20 * 3) / 130)
+
+
+def test_what_the_ops_of_a_split_may_take_less_comes_off_by_hand() -> None:
+    # A chain: no placement is faster, but for ops that take less elsewhere.
+    chain = PlacedStep(
+        graph=OpGraph([op("one", 4), op("two", 4)], [edge("one", "two", 4)]),
+        placement=place({"one": "a", "two": "a"}),
+        costs=price({"one": 100, "two": 100}),
+        cluster=pair(latency_ns=1),
+    )
+    # With its one copy of 5 ns a split takes 205 at least: all placements were simulated.
+    assert least(chain, ops=1.25) == pytest.approx(205 / 1.25 / 200)
+    # The second device alone is like the first: there all ops take what they take here.
+    assert least(chain, ops=1.01) == 1.0
+
+
+def everywhere(step: PlacedStep) -> list[Placement]:
+    names = [each.name for each in placed_ops(step.graph)]
+    devices = step.cluster.device_names()
+    return [
+        place(dict(zip(names, chosen, strict=True)))
+        for chosen in product(devices, repeat=len(names))
+        if len(set(chosen)) > 1
+    ]
+
+
+@settings(deadline=None, max_examples=60)
+@given(placed_steps(hosts=True))
+def test_no_split_is_below_it_however_wrong_costs_are_within_the_doubt(step: PlacedStep) -> None:
+    assume(2 <= len(placed_ops(step.graph)) <= 5)
+    wrong = Doubt(copies=2.0, launches=1.5, ops=1.1, may_hide_launches=True)
+    known = sensitivity(step, wrong)
+    limit = least_ratio_if_wrong(step.graph, step.all_costs(), known)
+    for placement in everywhere(step):
+        try:
+            low = known.ratio(placement).low
+        except PlacementError:  # It tears a variable's ops apart.
+            continue
+        assert limit <= low + 1e-9
