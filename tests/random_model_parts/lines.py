@@ -1,0 +1,13 @@
+"""Lines of Python that are written from parts."""
+
+from __future__ import annotations
+
+
+def indented(lines: list[str]) -> list[str]:
+    """Return lines one level further to the right."""
+    return [f"    {line}" if line else "" for line in lines]
+
+
+def one_or(brackets: str, names: list[str]) -> str:
+    """Return a name alone, several in brackets."""
+    return names[0] if len(names) == 1 else f"{brackets[0]}{', '.join(names)}{brackets[1]}"

@@ -1,0 +1,181 @@
+"""The code of a network as TensorFlow's own functions over variables, and optimizers by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from random_model_parts.lines import indented, one_or
+
+if TYPE_CHECKING:
+    from random_model_parts.net import Net, Part
+
+WEIGHT = [
+    "def weight(*shape, spread=None):",
+    "    spread = spread or np.sqrt(2 / np.prod(shape[:-1]))",
+    "    return tf.Variable(random.normal(scale=spread, size=shape).astype(np.float32))",
+]
+ACTIVATIONS = {
+    "": "{}",
+    "relu": "tf.nn.relu({})",
+    "tanh": "tf.tanh({})",
+    "gelu": "tf.nn.gelu({})",
+    "sigmoid": "tf.sigmoid({})",
+}
+# What an optimizer keeps for each variable, and how it updates one.
+OPTIMIZERS: dict[str, tuple[dict[str, str], list[str]]] = {
+    "sgd": ({}, ["variable.assign_sub(LEARNING_RATE * gradient)"]),
+    "momentum": (
+        {"velocity": "velocities"},
+        [
+            "velocity.assign(0.9 * velocity + gradient)",
+            "variable.assign_sub(LEARNING_RATE * velocity)",
+        ],
+    ),
+    "adagrad": (
+        {"total": "totals"},
+        [
+            "total.assign_add(tf.square(gradient))",
+            "variable.assign_sub(LEARNING_RATE * gradient / (tf.sqrt(total) + 1e-7))",
+        ],
+    ),
+    "rmsprop": (
+        {"square": "squares"},
+        [
+            "square.assign(0.9 * square + 0.1 * tf.square(gradient))",
+            "variable.assign_sub(LEARNING_RATE * gradient / (tf.sqrt(square) + 1e-7))",
+        ],
+    ),
+    "adam": (
+        {"first": "firsts", "second": "seconds"},
+        [
+            "first.assign(0.9 * first + 0.1 * gradient)",
+            "second.assign(0.999 * second + 0.001 * tf.square(gradient))",
+            "variable.assign_sub(rate * first / (tf.sqrt(second) + 1e-7))",
+        ],
+    ),
+}
+
+
+def variables(net: Net) -> dict[str, str]:
+    """Return code that makes each variable that learns, by its name."""
+    return {
+        f"{part.name}_{what}": code
+        for part in net.parts
+        if part.reads
+        for what, code in _weights(part).items()
+    }
+
+
+def averages(net: Net) -> dict[str, str]:
+    """Return code that makes the moving averages of batch norm, by their names."""
+    kept = {}
+    for part in net.parts:
+        if part.kind == "batch_norm":
+            for what, start in (("mean", "zeros"), ("variance", "ones")):
+                code = f"tf.Variable(tf.{start}({part.shape[-1]}), trainable=False)"
+                kept[f"{part.name}_{what}"] = code
+    return kept
+
+
+def forward(net: Net, *, training: bool) -> list[str]:
+    """Return a function that computes the network."""
+    inputs = ", ".join(part.name for part in net.inputs)
+    body = [line for part in net.parts if part.reads for line in _code(part, training=training)]
+    body.append(f"return {one_or('()', [part.name for part in net.heads])}")
+    return [f"def forward({inputs}):", *indented(body)]
+
+
+def update(optimizer: str, *, clipped: bool) -> tuple[list[str], list[str]]:
+    """Return what an optimizer keeps, and how it updates `variables` from `gradients`."""
+    slots, each = OPTIMIZERS[optimizer]
+    kept = [
+        f"{all_of} = [tf.Variable(tf.zeros_like(each)) for each in variables]"
+        for all_of in slots.values()
+    ]
+    lines = ["gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]"]
+    if clipped:
+        lines.append("gradients, _ = tf.clip_by_global_norm(gradients, 1.0)")
+    if optimizer == "adam":
+        kept.append("steps = tf.Variable(0.0)")
+        lines.append("steps.assign_add(1.0)")
+        lines.append("rate = LEARNING_RATE * tf.sqrt(1 - 0.999**steps) / (1 - 0.9**steps)")
+    names = ", ".join(["variable", "gradient", *slots])
+    over = ", ".join(["variables", "gradients", *slots.values()])
+    return kept, [*lines, f"for {names} in zip({over}):", *indented(each)]
+
+
+def _weights(part: Part) -> dict[str, str]:
+    before, units = part.last, part.shape[-1]
+    bias = f"tf.Variable(tf.zeros({units}))"
+    match part.kind:
+        case "dense" | "head":
+            return {"w": f"weight({before}, {units})", "b": bias}
+        case "conv":
+            return {"w": f"weight(3, 3, {before}, {units})", "b": bias}
+        case "embedding":
+            return {"rows": f"weight({part.rows}, {units}, spread=0.05)"}
+        case "recurrent":
+            own = f"weight({units}, {units}, spread={units**-0.5:.3f})"
+            return {"in": f"weight({before}, {units})", "w": own, "b": bias}
+        case "batch_norm":
+            return {"scale": f"tf.Variable(tf.ones({units}))", "b": bias}
+    return {}
+
+
+def _code(part: Part, *, training: bool) -> list[str]:
+    name, reads = part.name, [read.name for read in part.reads]
+    x = reads[0]
+    match part.kind:
+        case "dense" | "head":
+            code = ACTIVATIONS[part.activation].format(f"tf.matmul({x}, {name}_w) + {name}_b")
+        case "conv":
+            conv = f'tf.nn.conv2d({x}, {name}_w, 1, "SAME") + {name}_b'
+            code = ACTIVATIONS[part.activation].format(conv)
+        case "pool":
+            code = f'tf.nn.max_pool2d({x}, 2, 2, "VALID")'
+        case "flatten":
+            code = f"tf.reshape({x}, (-1, {part.shape[0]}))"
+        case "embedding":
+            code = f"tf.gather({name}_rows, {x})"
+        case "average":
+            code = f"tf.reduce_mean({x}, axis=1)"
+        case "dropout":
+            code = f"tf.nn.dropout({x}, {part.rate})" if training else x
+        case "concat":
+            code = f"tf.concat([{', '.join(reads)}], axis=-1)"
+        case "add":
+            code = " + ".join(reads)
+        case "multiply":
+            code = " * ".join(reads)
+        case "batch_norm":
+            return _batch_norm(part, x, training=training)
+        case "recurrent":
+            return _recurrent(part, x)
+        case _:
+            raise ValueError(f"no code for a part of kind {part.kind!r}")
+    return [f"{name} = {code}"]
+
+
+def _batch_norm(part: Part, x: str, *, training: bool) -> list[str]:
+    name = part.name
+    learnt = f"{name}_b, {name}_scale, 1e-3"
+    if not training:
+        of = f"{x}, {name}_mean, {name}_variance, {learnt}"
+        return [f"{name} = tf.nn.batch_normalization({of})"]
+    return [
+        f"mean, variance = tf.nn.moments({x}, {list(range(len(part.shape)))})",
+        f"{name}_mean.assign(0.9 * {name}_mean + 0.1 * mean)",
+        f"{name}_variance.assign(0.9 * {name}_variance + 0.1 * variance)",
+        f"{name} = tf.nn.batch_normalization({x}, mean, variance, {learnt})",
+    ]
+
+
+def _recurrent(part: Part, x: str) -> list[str]:
+    name = part.name
+    span = "range" if part.unrolled else "tf.range"
+    state = f"tf.matmul({x}[:, step], {name}_in) + tf.matmul({name}, {name}_w) + {name}_b"
+    return [
+        f"{name} = tf.zeros((tf.shape({x})[0], {part.shape[-1]}))",
+        f"for step in {span}({part.reads[0].shape[0]}):",
+        f"    {name} = tf.tanh({state})",
+    ]
