@@ -34,13 +34,16 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
     from types import TracebackType
 
 _PRELOADED = "placement_advisor.tf.preload"
 # Tells the fork server which process to die with.
 _COMMAND_VARIABLE = "PLACEMENT_ADVISOR_COMMAND_PID"
+_SAFE_PATH = "PYTHONSAFEPATH"
+# Any text switches it on; this one tells that the user did not.
+_OURS = "placement-advisor"
 _PR_SET_PDEATHSIG = 1
 # Often enough to stop a runaway allocation (some GB/s) before the machine swaps.
 _POLL_INTERVAL_S = 0.05
@@ -96,7 +99,7 @@ class Child:
         self._process = context.Process(
             target=_serve, args=(theirs, str(output), str(self._stacks)), name=name, daemon=True
         )
-        with _without_main_module():
+        with _without_main_module(), _safe_path():  # It may have to start the fork server.
             self._process.start()
         theirs.close()
         self._closed = False
@@ -227,12 +230,13 @@ def preload() -> None:
     os.environ[_COMMAND_VARIABLE] = str(os.getpid())
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([_PRELOADED])
-    resource_tracker.ensure_running()
+    with _safe_path():
+        resource_tracker.ensure_running()
     # A Ctrl-C while the fork server starts is the command's to handle: it has a session of its own
     # only once Python has started in it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with _without_main_module():
+        with _without_main_module(), _safe_path():
             forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -255,6 +259,8 @@ def follow_the_command() -> None:
     die_with_parent()
     if os.getppid() != int(os.environ[_COMMAND_VARIABLE]):
         os._exit(1)  # The command was gone before the kernel knew.
+    if os.environ.get(_SAFE_PATH) == _OURS:
+        del os.environ[_SAFE_PATH]  # What the user's own code starts is as it is without us.
     os.setsid()  # A Ctrl-C in the terminal goes to the command alone, which then ends its children.
 
 
@@ -316,6 +322,19 @@ def _without_main_module() -> Any:
     finally:
         for name, value in hidden.items():
             setattr(main, name, value)
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Keep a new interpreter from taking modules out of the current folder (Python's `-P`)."""
+    if os.environ.get(_SAFE_PATH):
+        yield
+        return
+    os.environ[_SAFE_PATH] = _OURS
+    try:
+        yield
+    finally:
+        del os.environ[_SAFE_PATH]
 
 
 def _resident_bytes(pid: int) -> int:

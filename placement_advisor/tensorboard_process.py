@@ -48,7 +48,7 @@ def tensorboard(logdir: Path, host: str, port: int) -> Iterator[tuple[str, Proce
             hint=f"install it: {sys.executable} -m pip install tensorboard",
         )
     port = _free_port(host, port)
-    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir)]
+    command = [sys.executable, "-P", "-m", "tensorboard.main", "--logdir", str(logdir)]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             [*command, "--host", host, "--port", str(port)],

@@ -46,6 +46,10 @@ def test_a_child_has_tensorflow_already(child: Child) -> None:
     assert child.call("builtins:eval", "'tensorflow' in __import__('sys').modules")
 
 
+def test_a_child_gives_no_safe_path_on_to_what_the_users_code_starts(child: Child) -> None:
+    assert child.call("os:getenv", "PYTHONSAFEPATH") == os.environ.get("PYTHONSAFEPATH")
+
+
 def test_a_child_is_in_no_group_that_a_ctrl_c_in_the_terminal_reaches(child: Child) -> None:
     assert child.call("os:getsid", 0) == child.pid
 

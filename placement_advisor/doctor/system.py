@@ -58,7 +58,7 @@ def can_have_private_network() -> bool:
     """Return whether a process can have a network of its own; one tries, and ends with it."""
     try:
         ran = subprocess.run(
-            [sys.executable, "-c", _PROBE], capture_output=True, timeout=_LIMIT_S, check=False
+            [sys.executable, "-P", "-c", _PROBE], capture_output=True, timeout=_LIMIT_S, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return False

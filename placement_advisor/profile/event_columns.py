@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from placement_advisor.compiled import compiled
 from placement_advisor.profile.xplane_schema import NO_KEY
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class EventColumns(NamedTuple):
     damaged: int
 
 
-@njit(cache=True)
+@compiled()
 def _varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """Return a number and where it ends, `CORRUPT` if it does not end."""
     value = np.uint64(0)
@@ -72,7 +72,7 @@ def _varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
     return 0, CORRUPT
 
 
-@njit(cache=True)
+@compiled()
 def next_field(data: Bytes, at: int, end: int) -> tuple[int, int, int, int]:
     """Return number, wire type, value and end of the field at a place.
 
@@ -101,7 +101,7 @@ def next_field(data: Bytes, at: int, end: int) -> tuple[int, int, int, int]:
     return 0, 0, 0, CORRUPT
 
 
-@njit(cache=True)
+@compiled()
 def line_facts(data: Bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
     """Return id, start in ns, beginning and end of the name, and the number of events of a line.
 
@@ -123,14 +123,14 @@ def line_facts(data: Bytes, at: int, end: int) -> tuple[int, int, int, int, int]
     return line_id, start_ns, name_at, name_end, count
 
 
-@njit(cache=True)
+@compiled()
 def _place(ids: Ints, wanted: int) -> int:
     """Return the place of a number among sorted ones, -1 if it is not there."""
     place = int(np.searchsorted(ids, wanted))
     return place if place < len(ids) and ids[place] == wanted else -1
 
 
-@njit(cache=True)
+@compiled()
 def _stat(data: Bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
     """Return metadata, field, value and length of a stat, and its end."""
     metadata, field, value, length = 0, 0, 0, 0
@@ -150,7 +150,7 @@ def _stat(data: Bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
     return metadata, field, value, length, at
 
 
-@njit(cache=True)
+@compiled()
 def _decode(
     data: Bytes,
     at: int,

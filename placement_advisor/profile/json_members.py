@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from numba import njit
+from placement_advisor.compiled import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ _OPEN_LIST, _CLOSE_LIST, _OPEN_OBJECT, _CLOSE_OBJECT = 0x5B, 0x5D, 0x7B, 0x7D
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-@njit(cache=True)
+@compiled()
 def _next_value(data: Bytes, at: int) -> tuple[int, int]:
     """Return beginning and end of the first value from a place on.
 

@@ -47,8 +47,9 @@ def xprof_overview(files: Sequence[Path]) -> XprofOverview | None:
         for file in files:
             shutil.copyfile(file, Path(folder) / file.name)
         try:
+            copies = (str(Path(folder) / file.name) for file in files)
             said = subprocess.run(
-                [sys.executable, "-m", __name__, *(str(Path(folder) / f.name) for f in files)],
+                [sys.executable, "-P", "-m", __name__, *copies],
                 capture_output=True,
                 timeout=_LIMIT_S,
                 check=False,

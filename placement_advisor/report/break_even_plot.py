@@ -24,6 +24,7 @@ from placement_advisor.report.canvas import (
     add_legend,
     add_title,
     drawable,
+    plain_style,
     save,
 )
 from placement_advisor.simulator.break_even import Axis
@@ -56,6 +57,7 @@ _AXIS_TITLES = {
 }
 
 
+@plain_style()
 def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
     """Write a picture with a panel for each axis that was swept."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from placement_advisor.report.tables import (
@@ -15,7 +16,7 @@ from placement_advisor.report.tables import (
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from matplotlib.artist import Artist
@@ -43,6 +44,15 @@ DPI = 130
 WIDTH_IN = 12.0
 # Characters that the font of the pictures is sure to have: Latin.
 _KNOWN_BELOW = 0x250
+
+
+@contextlib.contextmanager
+def plain_style() -> Iterator[None]:
+    """Draw in Matplotlib's own style, whatever a `matplotlibrc` says in the current folder."""
+    from matplotlib import style
+
+    with style.context("default"):
+        yield
 
 
 def panel_title(ax: Axes, candidate: Candidate) -> None:

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.report.canvas import FAINT, FONT_SIZE, INK, SMALL_FONT_SIZE, drawable, save
+from placement_advisor.report.canvas import (
+    FAINT,
+    FONT_SIZE,
+    INK,
+    SMALL_FONT_SIZE,
+    drawable,
+    plain_style,
+    save,
+)
 from placement_advisor.report.layer_arrows import ARROW_COLOR, UNKNOWN_DASHES, Frame, draw_arrows
 from placement_advisor.report.layer_boxes import Group
 from placement_advisor.report.layered_layout import Sizes, best_layout
@@ -42,6 +50,7 @@ _RIGHT = Sizes(
 _NAME_CHARACTERS = 24
 
 
+@plain_style()
 def draw_layers(boxes: LayerBoxes, path: Path) -> None:
     """Write the picture."""
     ends = [(arrow.source, arrow.target) for arrow in boxes.arrows]

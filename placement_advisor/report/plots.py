@@ -26,6 +26,7 @@ from placement_advisor.report.canvas import (
     drawable,
     new_figure,
     panel_title,
+    plain_style,
     save,
 )
 from placement_advisor.report.tables import StepFigures, candidate_figures, was_measured
@@ -69,6 +70,7 @@ class _Row:
         return max(self.simulated_ns or 0, self.measured_ns or 0)
 
 
+@plain_style()
 def plot_timeline(analysis: Analysis, path: Path) -> None:
     """Write a picture with a lane per device and link, simulated above measured per candidate.
 
@@ -97,6 +99,7 @@ def plot_timeline(analysis: Analysis, path: Path) -> None:
     save(figure, path)
 
 
+@plain_style()
 def plot_comparison(analysis: Analysis, path: Path) -> None:
     """Write a picture of compute per device, copies, exposed copies and step of each candidate."""
     from matplotlib.patches import Patch

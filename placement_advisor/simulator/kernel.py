@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from placement_advisor.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +84,7 @@ class Result(NamedTuple):
     last_end_ns: Ints
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
     """Simulate one step on devices that begin to work at ``begin_ns``.
 
@@ -326,7 +327,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
     return Result(op_ns, started[:started_count], crossings[:count], last_end_ns)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def chain(step: Step, result: Result) -> Indices:
     """Return the ops that the end of the step waited for one after the other, the last one first.
 

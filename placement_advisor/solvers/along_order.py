@@ -14,7 +14,8 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from placement_advisor.compiled import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -80,7 +81,7 @@ def _flat(rows: Iterable[Sequence[int]]) -> tuple[Ints, Ints]:
     return starts, np.array(list(chain.from_iterable(rows)), np.int64)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _stretch_loads(
     order: Ints,
     group_start: Ints,
@@ -130,7 +131,7 @@ def _stretch_loads(
     return loads
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _cuts(loads: Floats, counts: Ints) -> tuple[Ints, Ints]:
     """Return the pool of each stretch and where stretches begin and end; nothing if none fits."""
     pools, groups = loads.shape[0], loads.shape[1] - 1

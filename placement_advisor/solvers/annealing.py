@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from placement_advisor.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +24,7 @@ _BOTH, _DEVICE, _PART, _SWAP = 0.2, 0.35, 0.6, 0.7
 _FROM_CRITICAL, _ALONG_EDGE = 0.5, 0.6
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def anneal(
     device_of: Ints,
     order: Ints,

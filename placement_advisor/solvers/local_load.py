@@ -21,8 +21,8 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from placement_advisor.compiled import compiled
 from placement_advisor.solvers.loads import bundles, group_work
 
 if TYPE_CHECKING:
@@ -140,14 +140,14 @@ def _flat(rows: Iterable[Sequence[int]]) -> tuple[Ints, Ints]:
     return starts, np.array(list(chain.from_iterable(rows)), np.int64)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _power(ratio: float) -> float:
     for _ in range(4):
         ratio *= ratio
     return ratio
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _round(
     arrays: _Arrays, device: Ints, steps: int, threshold: float, seed: int
 ) -> tuple[Ints, int]:
@@ -202,7 +202,7 @@ def _round(
     return best, best_load
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _state(arrays: _Arrays, device: Ints) -> tuple[Ints, Ints, Ints]:
     """Return load and bytes of each device, and how many readers of each bundle it has."""
     devices = len(arrays.work)
@@ -225,7 +225,7 @@ def _state(arrays: _Arrays, device: Ints) -> tuple[Ints, Ints, Ints]:
     return load, held_bytes, readers_on
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _move(
     arrays: _Arrays,
     device: Ints,
@@ -269,7 +269,7 @@ def _move(
     device[group] = target
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _beside(arrays: _Arrays, device: Ints, path: Ints, moved: int, source: int) -> int:
     """Return a group on the source beside one that moved lately, -1 if none is met."""
     tries = 8

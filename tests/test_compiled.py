@@ -1,0 +1,111 @@
+"""What numba may read and write; each case runs in a process and a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+MODULE = """
+from placement_advisor.compiled import compiled
+
+@compiled()
+def doubled(value):
+    return 2 * value
+"""
+CALL = "import sys; sys.path.insert(0, {folder!r}); import of_ours; print(of_ours.doubled(21))"
+SETTINGS = ".numba_config.yaml"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a module that has a compiled function, out of the current folder."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "of_ours.py").write_text(MODULE)
+    (tmp_path / "checkout").mkdir()
+    return tmp_path
+
+
+def called(folder: Path, mounts: str | None = None, **variables: str) -> str:
+    """Call the function with the untrusted checkout as current folder; return what is printed.
+
+    ``mounts`` is a command for a mount namespace of the process's own.
+    """
+    call = [sys.executable, "-c", CALL.format(folder=str(folder / "lib"))]
+    if mounts is not None:
+        call = ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "-", *call]
+    ran = subprocess.run(
+        call,
+        cwd=folder / "checkout",
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+    return ran.stdout
+
+
+class Touches:
+    """Unpickled, it writes a file: code that came as data."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_a_cache_that_a_file_of_settings_names_is_not_unpickled(folder: Path) -> None:
+    planted, ran = folder / "checkout" / "planted", folder / "ran"
+    called(folder, NUMBA_CACHE_DIR=str(planted))
+    indices = list(planted.rglob("*.nbi"))
+    assert indices
+    for index in indices:
+        index.write_bytes(pickle.dumps(numba.__version__) + pickle.dumps(Touches(ran)))
+    (folder / "checkout" / SETTINGS).write_text("cache_dir: planted\n")
+    assert called(folder) == "42\n"
+    assert not ran.exists()
+
+
+def test_the_trap_works_for_numba_alone(folder: Path) -> None:
+    module = folder / "lib" / "of_ours.py"
+    module.write_text(f"from numba import njit\n{MODULE}".replace("compiled()", "njit(cache=True)"))
+    (folder / "checkout" / SETTINGS).write_text("cache_dir: planted\n")
+    assert called(folder) == "42\n"
+    assert list((folder / "checkout" / "planted").rglob("*.nbi"))
+
+
+def test_settings_in_the_environment_are_the_users_own(folder: Path) -> None:
+    chosen = folder / "chosen"
+    assert called(folder, NUMBA_CACHE_DIR=str(chosen)) == "42\n"
+    assert list(chosen.rglob("*.nbc"))
+
+
+NAMESPACES = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
+needs_mounts = pytest.mark.skipif(
+    NAMESPACES.returncode != 0, reason="the system refuses a mount namespace"
+)
+
+
+@needs_mounts
+def test_where_nothing_can_be_written_each_process_compiles_anew(folder: Path) -> None:
+    library = folder / "lib"
+    read_only = f"mount --bind -o ro {library} {library}"
+    nowhere = {"HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none"}
+    assert called(folder, read_only, **nowhere) == "42\n"
+
+
+@needs_mounts
+def test_a_full_disk_costs_the_cache_and_nothing_else(folder: Path) -> None:
+    cache = folder / "cache"
+    cache.mkdir()
+    # Folders can still be made there, and files, but nothing can be written into them.
+    full = f"mount -t tmpfs -o size=4k tmpfs {cache} && head -c 4096 /dev/zero > {cache}/filler"
+    assert called(folder, full, NUMBA_CACHE_DIR=str(cache)) == "42\n"
