@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from placement_advisor.advice.reasons import speedup_of
 from placement_advisor.candidates import single
 from placement_advisor.check.judge import MAX_CULPRITS, Code, Problem
 from placement_advisor.check.measured import Pace, Race, race
@@ -133,7 +134,9 @@ def with_measured(result: ModelResult, told: Measured) -> ModelResult:
     elif told.first is None:
         notes.append(f"not measured: {told.unknown or 'no round was complete'}")
     else:
-        alone = "" if told.against_single is None else f"; {told.against_single:.2f}x one device"
+        alone = ""
+        if told.against_single is not None:
+            alone = f"; {speedup_of(told.against_single)} as fast as one device"
         unclear = "" if told.first.pace is Pace.NO_SLOWER else ", which does not tell"
         notes.append(f"measured on {told.devices}: {told.first}{alone}{unclear}")
     status = result.status

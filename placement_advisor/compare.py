@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # A split brings a second device to buy, feed and debug: under 3 % it is not worth its trouble.
 WORTHWHILE_RATIO = 0.97
+# The same as a speed-up, which is what texts give with the sign ×.
+WORTHWHILE_SPEEDUP = 1 / WORTHWHILE_RATIO
 # A bootstrap of a median says little below this many pairs.
 MIN_ROUNDS = 5
 
@@ -41,6 +43,12 @@ class Comparison:
     candidate: str
     ratio: Interval
     rounds: int
+
+    @property
+    def speedup(self) -> Interval:
+        """Step time of the baseline over that of the candidate; above 1 is faster."""
+        ratio = self.ratio
+        return Interval(median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low)
 
     @property
     def verdict(self) -> Verdict:

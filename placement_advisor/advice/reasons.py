@@ -1,5 +1,6 @@
 """The numbers behind an answer, each as one plain sentence.
 
+A figure with × is a speed-up: the step time of the baseline over that of the candidate.
 Copies against compute per candidate, what the step would be if copies were free, prediction
 against measurement, the unmodified step, and what the answer does not cover.
 """
@@ -7,12 +8,14 @@ against measurement, the unmodified step, and what the answer does not cover.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import FailureKind
 from placement_advisor.bounds.wording import argument_text
-from placement_advisor.compare import WORTHWHILE_RATIO, Verdict
+from placement_advisor.candidates import single
+from placement_advisor.compare import WORTHWHILE_RATIO, WORTHWHILE_SPEEDUP, Verdict
 from placement_advisor.cost.table import CostSource
 from placement_advisor.units import format_bytes, format_ns, format_share
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 _VERDICT_WORDS = {
     Verdict.FASTER: "faster",
-    Verdict.SLOWER: f"a split is worth it below {WORTHWHILE_RATIO:g}×",
+    Verdict.SLOWER: f"a split is worth it above {WORTHWHILE_SPEEDUP:.2f}×",
     Verdict.INCONCLUSIVE: "too uncertain to decide",
 }
 
@@ -45,7 +48,41 @@ def speedup_text(speedup: Interval) -> str:
     return f"{speedup.median:.2f}× (95 % interval {speedup.low:.2f}–{speedup.high:.2f})"
 
 
-def measured_reasons(candidate: Candidate, single: Candidate) -> list[str]:
+def speedup_of(ratio: float) -> str:
+    """Return the speed-up that a ratio of step times is.
+
+    >>> speedup_of(0.8), speedup_of(0)
+    ('1.25×', '∞×')
+    """
+    return f"{1 / ratio:.2f}×" if ratio else "∞×"
+
+
+def order_reason(candidates: Sequence[Candidate]) -> str | None:
+    """Return why speed-ups and medians of steps differ; None if they tell the same order.
+
+    The first pair is named, the baseline included, whose median step times lie the other way round.
+    """
+    alone = next((c for c in candidates if c.family == single.FAMILY), None)
+    runs = [
+        (c.comparison.ratio.median if c.comparison else 1.0, median(c.measured.step_ns), c.name)
+        for c in candidates
+        if c.failure is None
+        and c.measured is not None
+        and c.measured.step_ns
+        and (c.comparison is not None or c is alone)
+    ]
+    for (faster, faster_ns, name), (slower, slower_ns, other) in combinations(sorted(runs), 2):
+        told = format_ns(faster_ns), format_ns(slower_ns)
+        if faster_ns > slower_ns and told[0] != told[1] and f"{faster:.2f}" != f"{slower:.2f}":
+            return (
+                f"medians of all steps have {name} at {told[0]} and {other} at {told[1]}, "
+                f"speed-ups have {name} ahead: these are medians of ratios within rounds, so that "
+                "what slows the machine for a while slows both sides, and they decide"
+            )
+    return None
+
+
+def measured_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
     """Return what was measured of one split, beside the single device."""
     reasons = []
     if candidate.comparison is not None:
@@ -55,17 +92,17 @@ def measured_reasons(candidate: Candidate, single: Candidate) -> list[str]:
     profile = candidate.measured.profile
     if profile is not None:
         reasons.append(_copies_against_compute(candidate.name, profile))
-        if single.measured is not None and single.measured.profile is not None:
-            reasons.append(_free_copies(candidate.name, profile, single.measured.profile))
+        if alone.measured is not None and alone.measured.profile is not None:
+            reasons.append(_free_copies(candidate.name, profile, alone.measured.profile))
     if candidate.predicted is not None and candidate.measured.step_ns:
         step_ns = median(candidate.measured.step_ns)
         reasons.append(_prediction_error(candidate.name, candidate.predicted.step_ns, step_ns))
     ratio, comparison = candidate.predicted_ratio, candidate.comparison
     if ratio is not None and comparison is not None and _is_other_side(ratio, comparison):
         reasons.append(
-            f"{candidate.name}: the simulation has {ratio.ratio:.2f}× for it, on the other side of "
-            f"{WORTHWHILE_RATIO:g}×: its error is larger than what there is to gain or to lose, so "
-            "the answer rests on the measurement alone"
+            f"{candidate.name}: the simulation has {speedup_of(ratio.ratio)} for it, on the other "
+            f"side of {WORTHWHILE_SPEEDUP:.2f}×: its error is larger than what there is to gain or "
+            "to lose, so the answer rests on the measurement alone"
         )
     if candidate.measured.moved_ops:
         moved = candidate.measured.moved_ops
@@ -76,23 +113,23 @@ def measured_reasons(candidate: Candidate, single: Candidate) -> list[str]:
     return reasons
 
 
-def simulated_reasons(candidate: Candidate, single: Candidate) -> list[str]:
+def simulated_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
     """Return what was simulated of one split, beside the single device."""
-    ours, theirs = candidate.predicted, single.predicted
+    ours, theirs = candidate.predicted, alone.predicted
     if ours is None or theirs is None:
         return [f"{candidate.name}: not simulated"]
     ratio = candidate.predicted_ratio
     reasons = []
     if ratio is not None:
         reasons.append(
-            f"{candidate.name} takes {ratio.ratio:.2f}× the step time of {single.name} as "
-            f"simulated, {ratio.low:.2f}–{ratio.high:.2f} if {doubt_text(ratio.doubt)}: a split is "
-            f"worth it below {WORTHWHILE_RATIO:g}×"
+            f"{candidate.name} is {speedup_of(ratio.ratio)} as fast as {alone.name} as simulated, "
+            f"{speedup_of(ratio.high)} to {speedup_of(ratio.low)} if {doubt_text(ratio.doubt)}: a "
+            f"split is worth it above {WORTHWHILE_SPEEDUP:.2f}×"
         )
     return [
         *reasons,
         f"{candidate.name} (simulated): step {format_ns(ours.step_ns)} against "
-        f"{format_ns(theirs.step_ns)} for {single.name}; {ours.transfer_count} copies per step, "
+        f"{format_ns(theirs.step_ns)} for {alone.name}; {ours.transfer_count} copies per step, "
         f"{format_bytes(ours.transfer_bytes)}, {format_ns(ours.transfer_ns)}, of which "
         f"{format_ns(ours.exposed_ns)} behind no compute; compute {_by_device(ours.compute_ns)}",
     ]
@@ -145,7 +182,7 @@ def faster_device_reason(other: Candidate, alone: Candidate) -> str | None:
     if ratio >= WORTHWHILE_RATIO:
         return None
     return (
-        f"{other.name} takes {ratio:.2f}× the step time of {alone.name} (simulated): the first "
+        f"{other.name} is {speedup_of(ratio)} as fast as {alone.name} (simulated): the first "
         "device is not the fastest, so compare splits with that one"
     )
 
@@ -179,10 +216,10 @@ def as_is_reason(as_is: Sequence[int], candidate: Candidate, *, stand_in: bool) 
 
 
 def _ratio_reason(name: str, comparison: Comparison) -> str:
-    ratio = comparison.ratio
+    speedup = comparison.speedup
     return (
-        f"{name} takes {ratio.median:.2f}× the step time of {comparison.baseline} "
-        f"(95 % interval {ratio.low:.2f}–{ratio.high:.2f}, {comparison.rounds} rounds): "
+        f"{name} is {speedup.median:.2f}× as fast as {comparison.baseline} "
+        f"(95 % interval {speedup.low:.2f}–{speedup.high:.2f}, {comparison.rounds} rounds): "
         f"{_VERDICT_WORDS[comparison.verdict]}"
     )
 
@@ -208,10 +245,10 @@ def _copies_against_compute(name: str, profile: StepProfile) -> str:
     )
 
 
-def _free_copies(name: str, profile: StepProfile, single: StepProfile) -> str:
+def _free_copies(name: str, profile: StepProfile, alone: StepProfile) -> str:
     """Return the floor that compute sets; copies that slow the cores down are still in it."""
     busiest = max(profile.compute_ns, key=profile.compute_ns.__getitem__)
-    ours, theirs = profile.compute_ns[busiest], max(single.compute_ns.values())
+    ours, theirs = profile.compute_ns[busiest], max(alone.compute_ns.values())
     return (
         f"if copies were free, {name} would still need at least the {format_ns(ours)} that "
         f"{busiest} computes; single computes for {format_ns(theirs)}"

@@ -28,8 +28,10 @@ from placement_advisor.advice.reasons import (
     failure_reason,
     faster_device_reason,
     measured_reasons,
+    order_reason,
     proof_text,
     simulated_reasons,
+    speedup_of,
     speedup_text,
 )
 from placement_advisor.analysis import AdviceVerdict, FailureKind, Recommendation
@@ -113,10 +115,14 @@ def recommend(
         opening = opening.replace("single", f"single, {proof_text(proof)}")
     headline = f"{opening}{ruling.says}, {ground}{ruling.settles}"
     if as_is:
-        cores = " on all cores" if testbed.stand_in else ""
-        headline += f"; as-is{cores}: {format_ns(median(as_is))}"
+        headline += f"; {_as_is_beside(as_is, ruling, stand_in=testbed.stand_in)}"
 
-    told = [testbed.not_run, ruling.because, bound_reason(bound) if bound is not None else None]
+    told = [
+        testbed.not_run,
+        ruling.because,
+        order_reason(candidates),
+        bound_reason(bound) if bound is not None else None,
+    ]
     others: list[str | None] = []
     for candidate in candidates:
         is_answer = ruling.split in (None, candidate)
@@ -167,8 +173,7 @@ def _rule_measured(
         (entry for entry in tried if entry[2].verdict is deciding),
         key=lambda entry: entry[2].ratio.median,
     )
-    ratio = comparison.ratio
-    speedup = Interval(median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low)
+    speedup = comparison.speedup
     if deciding is Verdict.FASTER:
         if to_beat:
             return _against_as_is(best, run, speedup, to_beat)
@@ -188,6 +193,29 @@ def _rule_measured(
         split=best,
         speedup=speedup,
         settles=f"; {_what_settles(comparison)}",
+    )
+
+
+def _as_is_beside(as_is: Sequence[int], ruling: _Ruling, *, stand_in: bool) -> str:
+    """Return what the unmodified step takes, and that it is faster than a split on stand-ins.
+
+    Elsewhere a split is recommended only if it beats it.
+    """
+    theirs_ns = format_ns(median(as_is))
+    best = ruling.split
+    run = best.measured if best is not None else None
+    if not stand_in:
+        return f"as-is: {theirs_ns}"
+    if ruling.verdict is not AdviceVerdict.SPLIT or run is None:
+        return f"as-is on all cores: {theirs_ns}"
+    ours, theirs = bootstrap_median(run.step_ns), bootstrap_median(as_is)
+    if ours.high < theirs.low:
+        return f"as-is on all cores: {theirs_ns}"
+    is_faster = theirs.high < ours.low
+    return (
+        f"on this machine your untouched step is {'faster' if is_faster else 'as fast'}: as-is on "
+        f"all cores {theirs_ns}, the split {format_ns(ours.median)}; the verdict is about serial "
+        "devices, like those that the stand-ins stand for"
     )
 
 
@@ -234,7 +262,7 @@ def _rule_simulated(
     if not tried:
         return _nothing_tried(splits, "simulated", is_proved)
     best, ratio = min(tried, key=lambda entry: entry[1].ratio)
-    says = f"{best.name}, {1 / ratio.ratio:.2f}×" if ratio.ratio else best.name
+    says = f"{best.name}, {speedup_of(ratio.ratio)}"
     if ratio.high < WORTHWHILE_RATIO:
         return _Ruling(verdict=AdviceVerdict.SPLIT, says=says, split=best)
     says = says.replace(", ", " at ")

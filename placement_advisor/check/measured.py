@@ -42,10 +42,13 @@ class Race:
     rounds: int
 
     def __str__(self) -> str:
-        ratio = self.ratio
+        low, middle, high = (
+            f"{(ratio - 1) * 100:+.0f} %"
+            for ratio in (self.ratio.low, self.ratio.median, self.ratio.high)
+        )
         return (
-            f"{ratio.median:.2f}x the step time of the locked placement ({ratio.low:.2f} to "
-            f"{ratio.high:.2f} in {self.rounds} rounds, noise {self.noise:.0%})"
+            f"steps {middle} against the locked placement ({low} to {high} in {self.rounds} "
+            f"rounds, noise {self.noise * 100:.0f} %)"
         )
 
 

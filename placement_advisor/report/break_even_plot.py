@@ -1,6 +1,6 @@
-"""``break-even.png``: the best split's ratio against bandwidth, latency and batch, simulated.
+"""``break-even.png``: the best split's speed-up against bandwidth, latency and batch, simulated.
 
-Left out: ratios so high that nobody asks how high.
+Left out: speed-ups so low that nobody asks how low.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.break_even import BreakEven, Sweep
 
 _HEIGHT_IN = 4.3
-# Three times as slow is as far from winning as thirty times.
-_TOP_RATIO = 3.0
-_RATIO_TICKS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0)
+# A third of the speed is as far from winning as a thirtieth.
+_LEAST_SPEEDUP = 0.33
+_TICKS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0)
 # Ticks stand at powers of ten, which need no digits behind the point.
 _TRAILING_ZEROS = re.compile(r"\.0+(?= )")
 # Share of a panel's width that a label takes.
@@ -72,8 +72,9 @@ def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
     row = figure.subplots(1, len(sweeps), squeeze=False, sharey=True)[0]
     for ax, sweep in zip(row, sweeps, strict=True):
         _draw(ax, sweep, found.worthwhile_ratio, colors)
-    _scale_ratios(row[0], sweeps)
-    row[0].set_ylabel(f"best split over {drawable(found.baseline)} (simulated)", fontsize=FONT_SIZE)
+    _scale_speedups(row[0], sweeps)
+    title = f"speed-up of the best split over {drawable(found.baseline)} (simulated)"
+    row[0].set_ylabel(title, fontsize=FONT_SIZE)
     add_title(figure, analysis, "break-even, simulated")
     handles: list[Artist] = [
         Line2D([], [], label=drawable(split), color=color, marker="o", linestyle="", markersize=5)
@@ -83,43 +84,49 @@ def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
     save(figure, path)
 
 
-def _scale_ratios(ax: Axes, sweeps: tuple[Sweep, ...]) -> None:
+def _speedup(ratio: float) -> float:
+    return min(_TICKS[-1], 1 / ratio) if ratio else _TICKS[-1]
+
+
+def _scale_speedups(ax: Axes, sweeps: tuple[Sweep, ...]) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    ratios = [point.best.ratio for sweep in sweeps for point in sweep.points]
+    speedups = [_speedup(point.best.ratio) for sweep in sweeps for point in sweep.points]
     ax.set_yscale("log")
-    # Room for a line of text below the lowest point.
-    bottom = 0.88 * min(0.9, max(min(ratios), _RATIO_TICKS[0]))
-    ax.set_ylim(bottom, min(_TOP_RATIO, max(1.3, 1.1 * max(ratios))))
-    ax.yaxis.set_major_locator(FixedLocator(_RATIO_TICKS))
+    # Room for a line of text above the highest point, and for two below the lowest.
+    ax.set_ylim(max(_LEAST_SPEEDUP, 0.85 * min(0.9, *speedups)), 1.14 * max(1.1, *speedups))
+    ax.yaxis.set_major_locator(FixedLocator(_TICKS))
     ax.yaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:g}×"))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda speedup, _: f"{speedup:g}×"))
 
 
-def _draw(ax: Axes, sweep: Sweep, worthwhile: float, colors: Mapping[str, str]) -> None:
+def _draw(ax: Axes, sweep: Sweep, worthwhile_ratio: float, colors: Mapping[str, str]) -> None:
     from matplotlib.ticker import FuncFormatter, NullLocator
 
+    worthwhile = _speedup(worthwhile_ratio)
     values = [point.value for point in sweep.points]
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(sweep.axis, value)))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.axhspan(0, worthwhile, color=BAND_COLOR, linewidth=0, zorder=0)
+    ax.axhspan(worthwhile, 2 * _TICKS[-1], color=BAND_COLOR, linewidth=0, zorder=0)
     ax.axhline(1, color=FAINT, linewidth=0.8)
     ax.axhline(worthwhile, color=INK, linewidth=0.8, linestyle="--")
     ax.annotate(
-        f"a split wins below {worthwhile:g}×",
-        (0.02, 0.015),
+        f"a split wins above {worthwhile:.2f}×",
+        (0.02, 0.985),
         xycoords="axes fraction",
-        va="bottom",
+        va="top",
         fontsize=SMALL_FONT_SIZE,
         color=FAINT,
     )
-    ax.plot(values, [point.best.ratio for point in sweep.points], color=FAINT, linewidth=1)
+    ax.plot(
+        values, [_speedup(point.best.ratio) for point in sweep.points], color=FAINT, linewidth=1
+    )
     for split, color in colors.items():
         own = [point for point in sweep.points if point.best.split == split]
         ax.plot(
             [point.value for point in own],
-            [point.best.ratio for point in own],
+            [_speedup(point.best.ratio) for point in own],
             color=color,
             marker="o",
             markersize=3.5,
@@ -129,13 +136,13 @@ def _draw(ax: Axes, sweep: Sweep, worthwhile: float, colors: Mapping[str, str]) 
     ends = (values[0], values[-1])
     here, limit = sweep.here.value, sweep.wins_from.value if sweep.wins_from else None
     is_left = limit is not None and here < limit
-    _label(ax, here, 0.985, f"here {value_text(sweep.axis, here)}", ends, to_left=is_left)
+    _label(ax, here, 0.075, f"here {value_text(sweep.axis, here)}", ends, to_left=is_left)
     if sweep.wins_from is not None:
         color = colors[sweep.wins_from.best.split]
         ax.plot(sweep.wins_from.value, worthwhile, "D", color=color, markeredgecolor=INK)
         reach = "up to" if sweep.axis is Axis.LATENCY else "from"
         text = f"wins {reach} {value_text(sweep.axis, sweep.wins_from.value)}"
-        _label(ax, sweep.wins_from.value, 0.925, text, ends, to_left=not is_left)
+        _label(ax, sweep.wins_from.value, 0.015, text, ends, to_left=not is_left)
         ax.axvline(sweep.wins_from.value, color=color, linewidth=0.8)
     ax.set_xlabel(_AXIS_TITLES[sweep.axis], fontsize=FONT_SIZE)
     ax.tick_params(labelsize=SMALL_FONT_SIZE)
@@ -155,7 +162,7 @@ def _label(
         xycoords=("data", "axes fraction"),
         textcoords="offset points",
         ha="right" if to_left else "left",
-        va="top",
+        va="bottom",
         fontsize=SMALL_FONT_SIZE,
         color=INK,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},

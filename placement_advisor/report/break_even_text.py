@@ -1,9 +1,13 @@
-"""What would have to change for a split to win, in one line per axis. All of it is simulated."""
+"""What would have to change for a split to win, in one line per axis. All of it is simulated.
+
+Ratios are shown as speed-ups over the baseline.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from placement_advisor.advice.reasons import speedup_of
 from placement_advisor.simulator.break_even import Axis, Outcome
 from placement_advisor.units import format_bandwidth, format_ns
 
@@ -34,8 +38,8 @@ def value_text(axis: Axis, value: int) -> str:
 def break_even_title(found: BreakEven) -> str:
     """Return what the lines are about."""
     return (
-        f"Break-even (simulated): a split wins below {found.worthwhile_ratio:g}× the step time of "
-        f"{found.baseline}"
+        f"Break-even (simulated): a split wins above {speedup_of(found.worthwhile_ratio)}, its "
+        f"speed-up over {found.baseline}"
     )
 
 
@@ -45,8 +49,8 @@ def break_even_lines(found: BreakEven) -> Iterable[str]:
         yield f"{sweep.axis}: {_finding(sweep)}; {_here(sweep)}{_exceptions(sweep)}"
     free = found.free_copies
     line = (
-        f"if copies cost nothing, the best split ({free.split}) would take {free.ratio:.2f}× the "
-        f"step time of {found.baseline}"
+        f"if copies cost nothing, the best split ({free.split}) would be "
+        f"{speedup_of(free.ratio)} as fast as {found.baseline}"
     )
     yield line if free.ratio < found.worthwhile_ratio else f"{line}: no link makes one win"
 
@@ -82,7 +86,8 @@ def _here(sweep: Sweep) -> str:
     """Return today's value and ratio."""
     value = value_text(sweep.axis, sweep.here.value)
     where = f"here {value}" if sweep.axis is Axis.BATCH else f"the slowest link here has {value}"
-    return f"{where}, where the best ({sweep.here.best.split}) is at {sweep.here.best.ratio:.2f}×"
+    best = sweep.here.best
+    return f"{where}, where the best ({best.split}) is at {speedup_of(best.ratio)}"
 
 
 def _exceptions(sweep: Sweep) -> str:

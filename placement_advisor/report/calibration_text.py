@@ -80,8 +80,8 @@ def _facts(summary: CalibrationSummary) -> Iterator[str]:
             + (
                 "took no time above the noise"
                 if timing.ratio is None
-                else f"take {timing.ratio:.2f} × the time of one way "
-                "(1 ×: no hindrance, 2 ×: in turns)"
+                else f"take {timing.ratio:.2f} times as long as one way "
+                "(1: no hindrance, 2: in turns)"
             ),
         )
     yield from _overlap(summary)

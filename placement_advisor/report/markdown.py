@@ -99,14 +99,14 @@ def _candidate_table(analysis: Analysis) -> str:
     measured = was_measured(analysis)
     headings = ["Candidate", "Predicted (simulated)"]
     if measured:
-        headings += ["Measured", "Ratio to single, 95 %", "Speed-up, 95 %"]
+        headings += ["Measured", "Speed-up, 95 %"]
     else:
         headings += ["Speed-up (simulated)"]
     headings += ["Peak memory (simulated)"]
     rows = [_candidate_row(analysis, candidate, measured) for candidate in analysis.candidates]
     as_is = as_is_interval(analysis)
     if as_is is not None:
-        rows.append([AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING, NOTHING])
+        rows.append([AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING])
     text = table(headings, rows)
     if as_is is None:
         return text
@@ -122,7 +122,7 @@ def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> 
     cells = [escape(candidate.name)]
     if measured:
         outcome = [*(figure_lines(ran) if ran or not failure else []), *failure]
-        cells += ["<br>".join(figure_lines(predicted)), "<br>".join(outcome), *_ratio(candidate)]
+        cells += ["<br>".join(figure_lines(predicted)), "<br>".join(outcome), _speedup(candidate)]
     else:
         cells += [
             "<br>".join([*figure_lines(predicted), *failure]),
@@ -137,17 +137,11 @@ def _failure(candidate: Candidate) -> list[str]:
     return [f"**{candidate.failure.kind.value}**: {escape(candidate.failure.message)}"]
 
 
-def _ratio(candidate: Candidate) -> tuple[str, str]:
+def _speedup(candidate: Candidate) -> str:
     if candidate.name == BASELINE:
-        return "1", "baseline"
+        return "baseline"
     factor = speedup(candidate)
-    if candidate.comparison is None or factor is None:
-        return NOTHING, NOTHING
-    ratio = candidate.comparison.ratio
-    return (
-        f"{ratio.median:.3f} ({range_text(ratio, digits=3)})",
-        f"{times_text(factor.median)} ({range_text(factor)})",
-    )
+    return NOTHING if factor is None else f"{times_text(factor.median)} ({range_text(factor)})"
 
 
 def _peak_memory(candidate: Candidate) -> str:
@@ -171,7 +165,7 @@ def _break_even(analysis: Analysis) -> Iterable[str]:
         return
     yield f"{escape(break_even_title(found))}."
     yield bullets(break_even_lines(found))
-    yield "![Break-even: the best split over single, simulated](break-even.png)"
+    yield "![Break-even: the best split's speed-up over single, simulated](break-even.png)"
     yield BREAK_EVEN_NOTE
 
 

@@ -19,7 +19,7 @@ from placement_advisor.report.tables import (
     copies_text,
     copy_share,
     error_text,
-    times_text,
+    longer_text,
 )
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
 
@@ -40,7 +40,7 @@ _METHOD_HEADINGS = (
     "Steps",
     "Warm-ups apart",
     "Step min / median / max",
-    "Profiler overhead",
+    "Profiled step",
     "Largest relative difference from single",
     "Ops moved by TensorFlow",
 )
@@ -212,7 +212,7 @@ def _method_row(name: str, run: Measurement) -> list[str]:
         str(len(run.step_ns)),
         f"{len(run.warmup_ns)} (longest {format_ns(max(run.warmup_ns, default=None))})",
         " / ".join(format_ns(pick(run.step_ns)) for pick in (min, median, max)),
-        times_text(run.profiler_overhead),
+        longer_text(run.profiler_overhead),
         NOTHING if difference is None else f"{difference:.1e}",
         _moved(run.moved_ops),
     ]

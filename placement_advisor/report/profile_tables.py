@@ -207,7 +207,9 @@ def _load(profile: ProfileTotals) -> str:
     if len(computing) < len(load_ns):
         where += f"; nothing on the other {len(load_ns) - len(computing)} of {len(load_ns)} devices"
     ratio = max(computing.values()) / min(computing.values())
-    uneven = f", the busiest {ratio:.2f}× the least busy" if len(computing) > 1 else ""
+    uneven = ""
+    if len(computing) > 1:
+        uneven = f", the busiest for {ratio:.2f} times as long as the least"
     return f"compute is on {where}{uneven}"
 
 

@@ -145,9 +145,9 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         # Single over candidate: above 1 is faster.
         "predicted_speedup": 1 / ratio.ratio if ratio and ratio.ratio else None,
         "measured_speedup": {
-            "median": 1 / comparison.ratio.median,
-            "low": 1 / comparison.ratio.high,
-            "high": 1 / comparison.ratio.low,
+            "median": comparison.speedup.median,
+            "low": comparison.speedup.low,
+            "high": comparison.speedup.high,
         }
         if comparison
         else None,

@@ -130,8 +130,7 @@ def speedup(candidate: Candidate) -> Interval | None:
     """Return single over candidate as measured (above 1 is faster), None if not compared."""
     if candidate.comparison is None:
         return None
-    ratio = candidate.comparison.ratio
-    return Interval(median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low)
+    return candidate.comparison.speedup
 
 
 def predicted_speedup(analysis: Analysis, candidate: Candidate) -> float | None:
@@ -174,13 +173,25 @@ def bytes_text(figures: StepFigures) -> str:
 
 
 def times_text(factor: float | None) -> str:
-    """Return a factor with the sign for times."""
+    """Return a speed-up; in no report has the sign × another meaning."""
     return NOTHING if factor is None else f"{factor:.2f}×"
 
 
-def range_text(interval: Interval, digits: int = 2) -> str:
-    """Return the two ends of a 95 % interval of factors."""
-    return f"{interval.low:.{digits}f}{_DASH}{interval.high:.{digits}f}"
+def range_text(interval: Interval) -> str:
+    """Return the two ends of a 95 % interval of speed-ups."""
+    return f"{interval.low:.2f}{_DASH}{interval.high:.2f}"
+
+
+def longer_text(ratio: float | None) -> str:
+    """Return how much longer than another a time is, whose ratio to it is given.
+
+    >>> longer_text(1.06), longer_text(0.9), longer_text(1.001)
+    ('6 % longer', '10 % shorter', 'as long')
+    """
+    if ratio is None:
+        return NOTHING
+    percent = round((ratio - 1) * 100)
+    return f"{abs(percent)} % {'longer' if percent > 0 else 'shorter'}" if percent else "as long"
 
 
 def error_text(predicted: float | None, measured: float | None) -> str:

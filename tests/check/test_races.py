@@ -71,6 +71,15 @@ def test_rounds_that_are_not_complete_do_not_count():
     assert race([(), *today], [locked[0], *locked], [again[0], *again], TOLERANCE).rounds == 15
 
 
+def test_a_race_is_told_by_how_much_longer_steps_are():
+    found = Race(
+        pace=Pace.SLOWER, ratio=Interval(median=1.12, low=1.05, high=1.2), noise=0.04, rounds=15
+    )
+    assert str(found) == (
+        "steps +12 % against the locked placement (+5 % to +20 % in 15 rounds, noise 4 %)"
+    )
+
+
 SAME = Race(
     pace=Pace.NO_SLOWER, ratio=Interval(median=1.0, low=0.99, high=1.01), noise=0.02, rounds=15
 )

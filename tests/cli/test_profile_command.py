@@ -66,7 +66,7 @@ def test_the_text_says_where_the_time_went(advisor: Callable[..., Ran], tmp_path
     ]
     assert any("GPU:0 → GPU:1, CUDA memcpy PtoP" in line and "12.0 MB" in line for line in lines)
     assert any(line.startswith("edge_7_relu") for line in lines)
-    assert "compute is on GPU:0, GPU:1, the busiest 1.00× the least busy" in lines
+    assert "compute is on GPU:0, GPU:1, the busiest for 1.00 times as long as the least" in lines
     assert "0 % of device time is unclassified" in lines
 
 

@@ -79,7 +79,7 @@ def test_what_wins_nowhere_and_throughout_names_the_end_of_what_was_tried():
 def test_copies_that_cost_nothing_and_still_do_not_help_are_called_that():
     free = replace(FOUND.free_copies, ratio=1.02)
     *_, line = break_even_lines(replace(FOUND, free_copies=free))
-    assert line.endswith("1.02× the step time of single: no link makes one win")
+    assert line.endswith("would be 0.98× as fast as single: no link makes one win")
 
 
 def test_the_input_stands_beside_the_step_as_it_is_else_beside_single(full):
@@ -105,7 +105,7 @@ def test_without_break_even_and_dataset_reports_do_not_speak_of_them(analysis):
 
 def test_the_report_has_lines_picture_and_what_was_assumed(full, tmp_path):
     text = render_markdown(full)
-    assert "## Break-even\n\nBreak-even (simulated): a split wins below 0.97×" in text
+    assert "## Break-even\n\nBreak-even (simulated): a split wins above 1.03×" in text
     assert all(line in text for line in break_even_lines(FOUND))
     assert "(break-even.png)" in text
     assert "Whether a batch fits into memory is not looked at." in text
