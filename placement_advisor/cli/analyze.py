@@ -23,6 +23,7 @@ from placement_advisor.cli.source_options import (
     split_names,
     split_ratios,
 )
+from placement_advisor.cli.streams import say
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def analyze(
         analysis = pipeline.analyze(options, watcher)
     if as_json and not quiet:  # The report for people has them; the one for programs has not.
         for warning in analysis.warnings:
-            print(f"advisor: warning: {warning}", file=sys.stderr)
+            say(f"warning: {warning}")
     _print(analysis, as_json=as_json, output=options.output)
 
 

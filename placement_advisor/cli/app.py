@@ -20,6 +20,12 @@ from placement_advisor.cli.graph import graph
 from placement_advisor.cli.profile import profile
 from placement_advisor.cli.search import search
 from placement_advisor.cli.simulate import simulate
+from placement_advisor.cli.streams import (
+    ReaderGoneError,
+    harmless,
+    open_output,
+    say,
+)
 from placement_advisor.cli.trace import trace
 from placement_advisor.cli.verify import verify
 from placement_advisor.cli.view import view
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 
 USAGE_OR_TOOL_ERROR = 2
 INTERRUPTED = 130
+READER_GONE = 128 + signal.SIGPIPE  # what a shell calls it when a program ends by that signal
 
 app = typer.Typer(
     name="advisor",
@@ -77,20 +84,26 @@ def main() -> None:
     """Run the command; errors that a user can fix become one message and exit code 2."""
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
+    open_output()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except ReaderGoneError:
+        sys.exit(READER_GONE)
     except AdvisorError as error:
-        print(f"advisor: error: {error.message}", file=sys.stderr)
+        say(f"error: {error.message}")
         if error.hint:
-            print(f"advisor: hint: {error.hint}", file=sys.stderr)
+            say(f"hint: {error.hint}")
         sys.exit(USAGE_OR_TOOL_ERROR)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # Typer has made it of a KeyboardInterrupt.
-            print("advisor: interrupted", file=sys.stderr)
+            say("interrupted")
         raise
     except Exception:
-        traceback.print_exc()
-        print("advisor: this is a bug in advisor, please report it", file=sys.stderr)
+        print(harmless(traceback.format_exc()), end="", file=sys.stderr)
+        say("this is a bug in advisor, please report it")
         sys.exit(USAGE_OR_TOOL_ERROR)
 
 

@@ -21,6 +21,7 @@ from placement_advisor.cli.source_options import (
     model_source,
     split_sizes,
 )
+from placement_advisor.cli.streams import say
 
 
 def balance(
@@ -64,7 +65,7 @@ def balance(
         return
     if not quiet:
         for warning in found.warnings:
-            print(f"advisor: warning: {warning}", file=sys.stderr)
+            say(f"warning: {warning}")
     from placement_advisor.report.balance_text import render_balance
 
     sys.stdout.write(render_balance(found))

@@ -12,6 +12,7 @@ import typer
 from placement_advisor.cli.analyze import TestbedChoice  # noqa: TC001 - typer reads it
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import Quiet  # noqa: TC001 - typer reads it
+from placement_advisor.cli.streams import say
 from placement_advisor.defaults import DEVICES
 
 
@@ -41,7 +42,7 @@ def calibrate(
         summary = pipeline.calibrate(kind, devices, output, watcher)
     if not quiet:
         for warning in summary.warnings:
-            print(f"advisor: warning: {warning}", file=sys.stderr)
+            say(f"warning: {warning}")
     if as_json:
         from placement_advisor.report.calibration_json import calibration_as_json
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from placement_advisor.cli.streams import harmless, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,12 +49,12 @@ class _Lines:
     def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
         """Print the stage once."""
         if what != self._last:
-            print(f"advisor: {what}", file=sys.stderr, flush=True)
+            say(what)
         self._last = what
 
     def note(self, what: str) -> None:
         """Print it."""
-        print(f"advisor: {what}", file=sys.stderr, flush=True)
+        say(what)
 
 
 class _Live:
@@ -78,8 +79,8 @@ class _Live:
         if done:
             left_s = (now - self._since) / done * (total - done)
             text += f", about {left_s:.0f} s left"
-        self._status.update(text)
+        self._status.update(harmless(text))
 
     def note(self, what: str) -> None:
         """Print it above the line that changes."""
-        self._status.console.print(what, markup=False, highlight=False, soft_wrap=True)
+        self._status.console.print(harmless(what), markup=False, highlight=False, soft_wrap=True)

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from placement_advisor.cli.streams import say
+
 REFUSED = 1
 
 
@@ -33,7 +35,7 @@ def verify(
     try:
         told = verify_file(certificate, graph)
     except RefusedError as refused:
-        print(f"advisor: refused: {certificate}: {refused}", file=sys.stderr)
+        say(f"refused: {certificate}: {refused}")
         raise typer.Exit(REFUSED) from None
     if as_json:
         print(json.dumps(certificate_as_json(told), indent=2, ensure_ascii=False))

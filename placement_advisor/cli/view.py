@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from placement_advisor import defaults
+from placement_advisor.cli.streams import say
 from placement_advisor.errors import AdvisorError
 
 
@@ -41,7 +41,7 @@ def view(
         raise AdvisorError(
             f"{logdir}: holds no analysis", hint="`advisor analyze MODEL` writes what can be shown"
         )
-    print("advisor: starting TensorBoard", file=sys.stderr, flush=True)
+    say("starting TensorBoard")
     try:
         with tensorboard(logdir, host, port) as (address, process):
             print(f"{address}#placement shows {logdir} (Ctrl-C ends it)", flush=True)

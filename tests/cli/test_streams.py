@@ -1,0 +1,106 @@
+"""What the command prints where its output goes nowhere, and names that would drive a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from command_runs import _ROOT, LAUNCH
+from layer_models import model
+
+from placement_advisor.cli.app import READER_GONE
+from placement_advisor.cli.streams import harmless
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GRAPH = "m.graph.json.gz"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a graph file."""
+    model("in1 -> a", "in2 -> b", "a b -> dot").save(tmp_path / GRAPH)
+    return tmp_path
+
+
+def in_shell(folder: Path, line: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of shell in which `$ADVISOR` is the command."""
+    launch = f"'{sys.executable}' -P -c \"{LAUNCH}\""
+    return subprocess.run(
+        ["bash", "-c", line.replace("$ADVISOR", launch)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(_ROOT), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_full_disk_under_standard_output_is_one_error(folder: Path) -> None:
+    ran = in_shell(folder, f"$ADVISOR graph {GRAPH} > /dev/full")
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        "advisor: error: standard output takes no more: No space left on device\n"
+        "advisor: hint: make room, or send the output elsewhere\n"
+    )
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        ran = subprocess.run(
+            [sys.executable, "-P", "-c", LAUNCH, "graph", GRAPH],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (ran.returncode, ran.stderr) == (READER_GONE, b"")
+
+
+def test_a_closed_standard_output_is_no_error(folder: Path) -> None:
+    ran = in_shell(folder, f"$ADVISOR graph {GRAPH} >&-")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_terminal_that_knows_ascii_alone_gets_question_marks(folder: Path) -> None:
+    plain = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    ran = in_shell(folder, "$ADVISOR explain PA101", **plain)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.isascii()
+
+
+def test_names_in_errors_neither_drive_a_terminal_nor_a_ci_system(folder: Path) -> None:
+    name = "gone\x1b[2J\n::error::forged"
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", LAUNCH, "graph", name],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert "\x1b" not in ran.stderr
+    assert not any(line.startswith("::") for line in ran.stderr.splitlines())
+    assert "forged" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("two\nlines", "two\nlines"),
+        ("  ::warning file=a::b", "  \\::warning file=a::b"),
+        ("a::b", "a::b"),
+        ("so ##[error]b", "so ##\\[error]b"),
+        ("\x9b31m\r\u202e\ud800", "�31m���"),
+    ],
+)
+def test_harmless_text_stays_readable(told: str, shown: str) -> None:
+    assert harmless(told) == shown
