@@ -1,5 +1,8 @@
 """A placement: which device each op runs on.
 
+A placement file holds names, and numbers that names do not change (`structure.numbering`): a model
+that is built a second time in a process has other names, and the same placement fits it.
+
 Constants stand on every device that reads them, so they are not placed. An op that holds, reads
 or updates a variable or table runs where that variable is: TensorFlow moves it there silently
 otherwise, so a placement that says anything else is refused.
@@ -28,6 +31,7 @@ from placement_advisor.foreign_json import (
 )
 from placement_advisor.graph import Op, OpGraph, Role
 from placement_advisor.membership import variable_of
+from placement_advisor.structure.identities import Identities, identities_json, read_identities
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -100,6 +104,7 @@ class Placement:
             "devices": list(devices),
             "by_layer": by_layer,
             "by_op": by_op,
+            "structure": identities_json(graph, by_layer, by_op),
         }
 
     def save(self, path: Path, graph: OpGraph, devices: tuple[str, ...]) -> None:
@@ -121,7 +126,8 @@ class Placement:
 class PlacementFile:
     """What a placement file says, whether or not it fits a graph.
 
-    ``by_op`` has the ops that run elsewhere than their layer.
+    ``by_op`` has the ops that run elsewhere than their layer. ``structure`` says which layers and
+    ops these are beside their names; None in files that an older advisor wrote.
     """
 
     path: Path
@@ -132,6 +138,37 @@ class PlacementFile:
     devices: tuple[str, ...]
     by_layer: Mapping[str, str]
     by_op: Mapping[str, str]
+    structure: Identities | None
+
+    def named_as_in(self, graph: OpGraph) -> PlacementFile | None:
+        """Return the file with the graph's names, None if that is another graph.
+
+        Raises:
+            PlacementError: names are others, and it is not said which op or layer one of them is.
+        """
+        if self.fingerprint == graph.fingerprint:
+            return self
+        names = None if self.structure is None else self.structure.names_in(graph)
+        if names is None:
+            return None
+        layers, ops = names
+        return replace(
+            self,
+            by_layer=self._renamed("by_layer", self.by_layer, layers),
+            by_op=self._renamed("by_op", self.by_op, ops),
+        )
+
+    def _renamed(
+        self, where: str, devices: Mapping[str, str], names: Mapping[str, str]
+    ) -> dict[str, str]:
+        unknown = next((name for name in devices if name not in names), None)
+        if unknown is not None:
+            raise PlacementError(
+                f"{self.path}: {where}: layers and ops have other names here, and `structure` does "
+                f"not say which one {shown(unknown)} is",
+                hint="analyse the model again to write a placement under its names of today",
+            )
+        return {names[name]: device for name, device in devices.items()}
 
     def device_of(self, op: Op) -> str | None:
         """Return the device of an op, None if there is none."""
@@ -166,12 +203,17 @@ def read_placement(path: Path, graph: OpGraph) -> tuple[Placement, PlacementFile
         PlacementError: the file cannot be read, is no placement file, was written for another
             graph, names a device that it does not list, or leaves a layer without one.
     """
-    file = read_placement_file(path)
-    if file.fingerprint != graph.fingerprint:
+    written = read_placement_file(path)
+    file = written.named_as_in(graph)
+    if file is None:
         raise PlacementError(
-            f"{path}: written for graph {file.fingerprint}, this graph is {graph.fingerprint}",
+            f"{path}: written for graph {written.fingerprint}, this graph is {graph.fingerprint}, "
+            "and differs from it in more than names",
             hint="analyse the model again to write a placement that fits it",
         )
+    unknown = next((name for name in file.by_op if name not in graph), None)
+    if unknown is not None:
+        raise PlacementError(f"{path}: by_op: the graph has no op {shown(unknown)}")
     device_of: dict[str, str] = {}
     for op in placed_ops(graph):
         device = file.device_of(op)
@@ -203,6 +245,9 @@ def read_placement_file(path: Path) -> PlacementFile:
             within(key, partial(_devices, devices), field(document, key))
             for key in ("by_layer", "by_op")
         )
+        structure = None
+        if "structure" in document:
+            structure = within("structure", read_identities, document["structure"])
     except MisfitError as misfit:
         raise PlacementError(
             f"{path}: {misfit}", hint="`advisor analyze` writes placement files"
@@ -216,6 +261,7 @@ def read_placement_file(path: Path) -> PlacementFile:
         devices=devices,
         by_layer=by_layer,
         by_op=by_op,
+        structure=structure,
     )
 
 

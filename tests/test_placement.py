@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph import Op, OpGraph, Role
+from placement_advisor.graph import Edge, Op, OpGraph, Role
 from placement_advisor.placement import Placement, placed_ops, read_placement
+from placement_advisor.structure.identities import identities_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 DEVICES = ("worker:0", "worker:1")
@@ -103,6 +105,7 @@ def test_a_file_lists_layers_and_the_ops_that_differ_from_theirs(tmp_path: Path)
         "devices": ["worker:0", "worker:1"],
         "by_layer": {"a": "worker:0", "b": "worker:1"},
         "by_op": {"op2": "worker:1"},
+        "structure": identities_json(graph, ("a", "b"), ("op2",)),
     }
 
 
@@ -135,8 +138,76 @@ def test_a_file_for_another_graph_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "towers.json"
     place(graph, 0).save(path, graph, DEVICES)
     with pytest.raises(PlacementError, match=r"towers\.json: written for graph") as caught:
-        Placement.load(path, graph_with_layers("b"))
+        Placement.load(path, graph_with_layers("a", "b"))
+    assert "differs from it in more than names" in caught.value.message
     assert caught.value.hint == "analyse the model again to write a placement that fits it"
+
+
+NAMES = {"a": "dense_3", "op0": "dense_3/MatMul", "op1": "op0", "op2": "c", "op3": "a"}
+
+
+def called(graph: OpGraph, names: Mapping[str, str]) -> OpGraph:
+    """Return the graph under other names of ops and layers."""
+    ops = [
+        op._replace(name=names[op.name], layer=op.layer and names.get(op.layer, op.layer))
+        for op in graph.ops
+    ]
+    edges = [
+        edge._replace(producer=names[edge.producer], consumer=names[edge.consumer])
+        for edge in graph.edges
+    ]
+    return OpGraph(ops, edges)
+
+
+def written(tmp_path: Path, **changes: Any) -> tuple[Path, OpGraph]:
+    """Return a file of a chain of four ops in two layers, the third apart from its own."""
+    ops = [Op(name=f"op{i}", kind="MatMul", layer=layer) for i, layer in enumerate("aaab")]
+    graph = OpGraph(ops, [Edge(f"op{i}", f"op{i + 1}", 0, 8) for i in range(3)])
+    path = tmp_path / "towers.json"
+    document = place(graph, 0, 0, 1, 1).as_json(graph, DEVICES) | changes
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path, graph
+
+
+def test_a_file_holds_for_the_same_graph_under_other_names(tmp_path: Path) -> None:
+    path, graph = written(tmp_path)
+    other = called(graph, NAMES)
+    found = Placement.load(path, other)
+    assert dict(found.device_of) == {
+        "dense_3/MatMul": "worker:0", "op0": "worker:0", "c": "worker:1", "a": "worker:1",
+    }  # fmt: skip
+
+
+def test_a_file_of_an_older_version_holds_for_its_own_names_alone(tmp_path: Path) -> None:
+    path, graph = written(tmp_path)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    del document["structure"]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert Placement.load(path, graph).device_of["op2"] == "worker:1"
+    with pytest.raises(PlacementError, match="written for graph"):
+        Placement.load(path, called(graph, NAMES))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"by_op": {"op1": "worker:1"}}, {"by_layer": {"x": "worker:1"}}]
+)
+def test_names_that_were_added_by_hand_are_not_guessed_under_other_names(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    path, graph = written(tmp_path, **changes)
+    with pytest.raises(
+        PlacementError, match=r"have other names here, and `structure` does not say"
+    ):
+        Placement.load(path, called(graph, NAMES))
+
+
+def test_an_op_that_is_not_there_is_not_passed_over(tmp_path: Path) -> None:
+    path, graph = written(tmp_path, by_op={"op7": "worker:1"})
+    with pytest.raises(PlacementError, match="by_op: the graph has no op 'op7'"):
+        Placement.load(path, graph)
+
+
+TWICE = {"number": 0, "made_of": "m"}
 
 
 def placement_document(graph: OpGraph) -> dict[str, Any]:
@@ -158,6 +229,18 @@ def placement_document(graph: OpGraph) -> dict[str, Any]:
         ("devices", [], "devices: [] is not a list of different devices"),
         ("devices", ["worker:0"] * 2, "devices: ['worker:0', 'worker:0'] is not a list of diff"),
         ("devices", [5], "devices[0]: 5 is not a text"),
+        ("structure", 3, "structure: 3 is not an object"),
+        ("structure", {"fingerprint": "f"}, "structure: no field 'layers'"),
+        (
+            "structure",
+            {"fingerprint": "f", "layers": {"a": {"number": -1, "made_of": "m"}}},
+            "structure.layers.'a'.number: -1 is not a number",
+        ),
+        (
+            "structure",
+            {"fingerprint": "f", "layers": {"a": TWICE, "b": TWICE}},
+            "structure: two layers or ops have the same number",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named_with_its_place(

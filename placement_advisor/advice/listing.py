@@ -12,6 +12,7 @@ Left out: ops within functions that the step calls. Their names are other names 
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from textwrap import fill
@@ -22,9 +23,9 @@ from placement_advisor.name_patterns import listed, name_patterns
 from placement_advisor.placement import placed_ops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph import Op, OpGraph
     from placement_advisor.placement import Placement
 
 GRADIENT_SCOPE = "gradient_tape/"
@@ -36,10 +37,15 @@ _TABLE = "HashTableV2"
 # The title may name many layers.
 _TITLE_COLUMNS = 96
 
+# What Keras appends to the name of a layer to tell it from others, in any part of a path.
+_NUMBERS = r"(_\d+)+(?=/|$)"
+
 _TEMPLATE = '''\
 """{title}
 
 Generated from a traced step: names are those of its ops."""
+
+import re
 
 import tensorflow as tf
 
@@ -49,14 +55,37 @@ DEVICE = {devices}
 # their forward ops, unless they are listed themselves.
 DEVICE_OF_SCOPE = {scopes}
 
+# All scopes of the analysed step that differ from those above in numbers alone. Keras counts the
+# layers of a process: in another order, or built once more, they are other layers.
+NUMBERED = {numbered}
+
+
+def scopes_of(name):
+    parts = name.split("/")
+    return ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
+
 
 def device_of(op):
     for name in (op.name, op.name.removeprefix({gradient!r})):
-        while name:
-            if name in DEVICE_OF_SCOPE:
-                return DEVICE[DEVICE_OF_SCOPE[name]]
-            name = name.rpartition("/")[0]
+        for scope in scopes_of(name):
+            if scope in DEVICE_OF_SCOPE:
+                return DEVICE[DEVICE_OF_SCOPE[scope]]
     return DEVICE[DEVICE_OF_SCOPE[""]]
+
+
+def check_names(ops):
+    names = {{op.name for op in ops}}
+    listed = {{scope for name in names for scope in scopes_of(name)}}
+    missing = DEVICE_OF_SCOPE.keys() - listed - {{""}}
+    own = {{s for n in names if not n.startswith({gradient!r}) for s in scopes_of(n)[1:]}}
+    without = {{re.sub({numbers!r}, "", scope) for scope in NUMBERED}}
+    other = {{scope for scope in own if re.sub({numbers!r}, "", scope) in without}} ^ NUMBERED
+    if missing or other:
+        raise RuntimeError(
+            "this step has other names than the analysed one, so its ops cannot be placed by them: "
+            f"see {{', '.join(sorted(missing | other))}}. Build the model first in its process, or "
+            "use placement_advisor.place(), which does not go by names."
+        )
 
 
 # 1. A variable lives where it is created, and is updated there. Create yours, or build the layers
@@ -68,7 +97,9 @@ def device_of(op):
 @tf.function
 def placed_step(*batch):
     with tf.compat.v1.device(device_of):
-        return step(*batch)  # your own; of a compiled Keras model: model.train_step
+        result = step(*batch)  # your own; of a compiled Keras model: model.train_step
+    check_names(tf.compat.v1.get_default_graph().get_operations())
+    return result
 '''
 
 
@@ -80,7 +111,9 @@ def code_listing(graph: OpGraph, placement: Placement, title: str) -> str:
         title=fill(_one_line(title).replace("\\", "/").replace('"', "'"), _TITLE_COLUMNS),
         devices=_dictionary({name: tf_device(name, i) for i, name in enumerate(used)}),
         scopes=_dictionary(scopes),
+        numbered=_set(numbered_scopes(graph, scopes)),
         gradient=GRADIENT_SCOPE,
+        numbers=_NUMBERS,
         variables="\n".join(_variables(graph, placement)),
     )
     if any(_CALL in op.name for op in graph.ops):
@@ -97,7 +130,11 @@ def scope_devices(graph: OpGraph, placement: Placement) -> dict[str, str]:
     The longest scope that an op's name begins with gives its device; a gradient is looked up
     under its whole name first, then without `GRADIENT_SCOPE`.
     """
-    ops = [op for op in placed_ops(graph) if op.role in _PLACED_BY_NAME and op.variable is None]
+    ops = [
+        op
+        for op in placed_ops(graph)
+        if op.role in _PLACED_BY_NAME and op.variable is None and not _is_made_on_return(graph, op)
+    ]
     device_of = placement.device_of
     root = _Scope()
     for op in ops:
@@ -111,6 +148,30 @@ def scope_devices(graph: OpGraph, placement: Placement) -> dict[str, str]:
         if op.name.startswith(GRADIENT_SCOPE) and looked_up(op.name, found) != device_of[op.name]
     }
     return found | apart
+
+
+def _is_made_on_return(graph: OpGraph, op: Op) -> bool:
+    """Say whether TensorFlow makes an op to hand out a result, when no device function is asked."""
+    return op.kind == "Identity" and "/" not in op.name and not graph.outputs_of(op.name)
+
+
+def numbered_scopes(graph: OpGraph, scopes: Iterable[str]) -> list[str]:
+    """Return the scopes of a graph that are these, or around them, but for their numbers."""
+    own = {
+        scope
+        for op in graph.ops
+        if op.role is not Role.VARIABLE and not op.name.startswith(GRADIENT_SCOPE)
+        for scope in _scopes_around(op.name)
+    }
+    wanted = {
+        re.sub(_NUMBERS, "", part) for scope in scopes for part in (scope, *_scopes_around(scope))
+    }
+    return sorted(scope for scope in own if re.sub(_NUMBERS, "", scope) in wanted)
+
+
+def _scopes_around(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]
 
 
 def looked_up(name: str, scopes: Mapping[str, str]) -> str:
@@ -170,6 +231,11 @@ def _variables(graph: OpGraph, placement: Placement) -> Iterator[str]:
 def _dictionary(entries: Mapping[str, str]) -> str:
     lines = [f"    {key!r}: {value!r}," for key, value in entries.items()]
     return "\n".join(["{", *lines, "}"])
+
+
+def _set(names: Iterable[str]) -> str:
+    lines = [f"    {name!r}," for name in names]
+    return "\n".join(["{", *lines, "}"]) if lines else "set()"
 
 
 def tf_device(name: str, number: int) -> str:

@@ -3,12 +3,15 @@
 Model: each replica has all variables, computes its share of the batch and makes every update
 itself, from gradients that all replicas exchanged: dense ones as one pack by a ring all-reduce,
 rows of looked-up tables, how many they are, and their indices by an all-gather each, all of these
-in turn. What reads them costs what it does for the whole batch.
+in turn. What reads them costs what it does for the whole batch. Gradients that are computed from
+what an earlier exchange led to go in a *wave* of their own, after it: those of a generator whose
+loss reads the discriminator that was just updated cannot be in one pack with the discriminator's.
 
-Left out: metrics and losses, which replicas keep to themselves until someone reads them.
+Left out: metrics and losses, which replicas keep to themselves until someone reads them; that
+optimizers which do not wait for each other exchange a pack each.
 
 Source: `MirroredStrategy` and `CollectiveAllReduce` of TensorFlow 2.21, which put all gradients
-into one pack unless told otherwise, and run one collective at a time.
+that an optimizer applies into one pack unless told otherwise, and run one collective at a time.
 """
 
 from __future__ import annotations
@@ -88,26 +91,55 @@ def _exchange(
     found: list[RingOp] = []
     received: dict[Tensor, Tensor] = {}
     last: str | None = None
-    gradients = [t for t in wiring.plan.merged if whole.op(t[0]).role is Role.BACKWARD]
-    summed = [tensor for tensor in gradients if wiring.merges[tensor] in _SUMMED]
-    if summed:
-        parts = [[_part(r, share, t) for t in summed] for r, share in enumerate(shares)]
-        found += all_reduce("all_reduce", parts, last)
-        last = "all_reduce/done"
-        received |= {tensor: (last, port) for port, tensor in enumerate(summed)}
-    for tensor in gradients:
-        if wiring.merges[tensor] not in _GATHERED:
-            continue
-        name = f"all_gather/{tensor[0]}"
-        rows = [_part(replica, share, tensor) for replica, share in enumerate(shares)]
-        if wiring.merges[tensor] is Merge.WEIGHTED_CONCAT:
-            lengths = [part._replace(size_bytes=_LENGTH_BYTES) for part in rows]
-            found += all_gather(f"{name}/lengths", lengths, last)
-            last = f"{name}/lengths/done"
-        found += all_gather(name, rows, last)
-        last = f"{name}/done"
-        received[tensor] = last, 0
+    for number, wave in enumerate(_waves(whole, wiring)):
+        summed = [tensor for tensor in wave if wiring.merges[tensor] in _SUMMED]
+        if summed:
+            name = f"all_reduce_{number}" if number else "all_reduce"
+            parts = [[_part(r, share, t) for t in summed] for r, share in enumerate(shares)]
+            found += all_reduce(name, parts, last)
+            last = f"{name}/done"
+            received |= {tensor: (last, port) for port, tensor in enumerate(summed)}
+        for tensor in wave:
+            if wiring.merges[tensor] not in _GATHERED:
+                continue
+            name = f"all_gather/{tensor[0]}"
+            rows = [_part(replica, share, tensor) for replica, share in enumerate(shares)]
+            if wiring.merges[tensor] is Merge.WEIGHTED_CONCAT:
+                lengths = [part._replace(size_bytes=_LENGTH_BYTES) for part in rows]
+                found += all_gather(f"{name}/lengths", lengths, last)
+                last = f"{name}/lengths/done"
+            found += all_gather(name, rows, last)
+            last = f"{name}/done"
+            received[tensor] = last, 0
     return found, received
+
+
+def _waves(whole: OpGraph, wiring: Wiring) -> list[list[Tensor]]:
+    """Return the gradients that replicas exchange: none is computed from others of its wave."""
+    exchanged = {
+        tensor
+        for tensor in wiring.plan.merged
+        if whole.op(tensor[0]).role is Role.BACKWARD
+        and wiring.merges[tensor] in _SUMMED | _GATHERED
+    }
+    # How many exchanges lie one after the other before an op.
+    depth: dict[str, int] = {}
+    for op in whole.ops:
+        reads_own = wiring.plan.is_copied(op.name)
+        depth[op.name] = max(
+            (
+                depth[edge.producer] + (not reads_own and (edge.producer, edge.port) in exchanged)
+                for edge in whole.inputs_of(op.name)
+            ),
+            default=0,
+        )
+    waves: list[list[Tensor]] = []
+    for tensor in wiring.plan.merged:
+        if tensor in exchanged:
+            number = depth[tensor[0]]
+            waves += [[] for _ in range(number + 1 - len(waves))]
+            waves[number].append(tensor)
+    return waves
 
 
 def _part(replica: int, share: OpGraph, tensor: Tensor) -> RingTensor:

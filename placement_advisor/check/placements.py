@@ -1,8 +1,9 @@
 """How a model that is checked is placed: as written, by a file, by a rule, or by a search.
 
-A file was written for a graph that may have changed since. Layers that were renamed are found again
-by what they are made of, as the lock file has it; what touches a variable goes with it. Layers that
-nobody has placed are a misfit.
+A file was written for a graph that may have changed since. If only names have, it holds under those
+of today. Else layers that were renamed are found again by what they are made of; what touches a
+variable goes with it. Layers that nobody has placed are a misfit, and ops that were placed apart
+from their layer and are not found in it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from placement_advisor.solvers.latency import FAMILY as SEARCHED
 from placement_advisor.structure.fingerprint import layer_fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Mapping
     from pathlib import Path
 
     from placement_advisor.check.difference import Move
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from placement_advisor.devices import Cluster
     from placement_advisor.graph import OpGraph
     from placement_advisor.op import Op
+    from placement_advisor.placement import PlacementFile
 
 AS_WRITTEN, AUTO = "as-written", "auto"
 # A file; anything else is the name of a rule.
@@ -171,15 +173,15 @@ def _searched(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) 
 def _from_file(
     path: Path, graph: OpGraph, cluster: Cluster, locked: Mapping[str, LayerRecord]
 ) -> Placement:
-    file = read_placement_file(path)
-    named = file.names_in(cluster.device_names(), cluster.place_names())
-    layers = dict.fromkeys(op.layer or NO_LAYER for op in placed_ops(graph))
-    former = _former_names(graph, locked, file.by_layer)
-    new = [layer for layer in layers if former.get(layer, layer) not in file.by_layer]
+    written = read_placement_file(path)
+    named = written.names_in(cluster.device_names(), cluster.place_names())
+    file, gone = written.named_as_in(graph), []
+    if file is None:
+        former = _former_names(written, graph, locked)
+        gone = [name for name in written.by_layer if name not in former.values()]
+        file = _as_named_today(written, graph, former)
+    new = [layer for layer in _layers(graph) if layer not in file.by_layer]
     if new:
-        gone = [
-            name for name in file.by_layer if name not in layers and name not in former.values()
-        ]
         raise DoesNotFitError(
             f"{path.name} has no device for {_some(new)}"
             + (f"; it places {_some(gone)}, which are gone" if gone else ""),
@@ -187,8 +189,7 @@ def _from_file(
         )
 
     def device_of(op: Op) -> str:
-        layer = op.layer or NO_LAYER
-        device = file.by_op.get(op.name, file.by_layer[former.get(layer, layer)])
+        device = file.by_op.get(op.name, file.by_layer[op.layer or NO_LAYER])
         return named.get(device, device)
 
     return Placement(
@@ -199,6 +200,38 @@ def _from_file(
     )
 
 
+def _layers(graph: OpGraph) -> list[str]:
+    return list(dict.fromkeys(op.layer or NO_LAYER for op in placed_ops(graph)))
+
+
+def _as_named_today(
+    file: PlacementFile, graph: OpGraph, former: Mapping[str, str]
+) -> PlacementFile:
+    """Return the file with the names of a graph that is another one than it was written for.
+
+    ``former`` has the name in the file of layers that are still there.
+
+    Raises:
+        DoesNotFitError: it places an op apart from its layer, which is there, and the op is not.
+    """
+    layer_of = {} if file.structure is None else file.structure.layer_of
+    for name in file.by_op:
+        then = layer_of.get(name)
+        if then is not None and then not in former.values():
+            continue  # Gone with its layer.
+        if name not in graph or then not in (None, former.get(graph.op(name).layer or NO_LAYER)):
+            raise DoesNotFitError(
+                f"{file.path.name} places {name!r} apart from its layer, and the model has no such "
+                "op any more",
+                hint="take it out of the file, or write that anew with advisor analyze",
+            )
+    return replace(
+        file,
+        by_layer={now: file.by_layer[then] for now, then in former.items()},
+        by_op={name: device for name, device in file.by_op.items() if name in graph},
+    )
+
+
 def _with_variables(graph: OpGraph, device_of: Callable[[Op], str]) -> dict[str, str]:
     """Return the device of each op; what touches a variable runs where that is."""
     home = {op.variable or op.name: device_of(op) for op in graph.ops if op.role is Role.VARIABLE}
@@ -206,22 +239,36 @@ def _with_variables(graph: OpGraph, device_of: Callable[[Op], str]) -> dict[str,
 
 
 def _former_names(
-    graph: OpGraph, locked: Mapping[str, LayerRecord], known: Mapping[str, str]
+    file: PlacementFile, graph: OpGraph, locked: Mapping[str, LayerRecord]
 ) -> dict[str, str]:
-    """Return the name that layers had in the lock file, of those that the file does not know.
+    """Return the name that layers have in the file, for those that it has.
 
-    Of several that are alike, the first by name is the first.
+    Layers are the same if name and content are, else if what they are made of is (of several that
+    are alike the first one in the file is the first), else if their name is. What layers were made
+    of the file says itself; the lock file does for one that does not.
     """
     made_of = {layer or NO_LAYER: found for layer, found in layer_fingerprints(graph).items()}
-    left: defaultdict[str, list[str]] = defaultdict(list)
-    for name, layer in sorted(locked.items()):
-        if name not in made_of and name in known:
-            left[layer.fingerprint].append(name)
-    return {
-        name: left[found].pop(0)
-        for name, found in sorted(made_of.items())
-        if name not in known and left[found]
-    }
+    if file.structure is not None:
+        was_made_of = dict(file.structure.made_of)
+    else:
+        was_made_of = {name: layer.fingerprint for name, layer in locked.items()}
+    ways: tuple[Callable[[str, str | None], Hashable], ...] = (
+        lambda name, content: content and (name, content),
+        lambda _, content: content,
+        lambda name, _: (name,),
+    )
+    left = {name: was_made_of.get(name) for name in file.by_layer}
+    former: dict[str, str] = {}
+    for same in ways:
+        known: defaultdict[Hashable, list[str]] = defaultdict(list)
+        for then, content in left.items():
+            known[same(then, content)].append(then)
+        for now in _layers(graph):
+            found = known[same(now, made_of[now])]
+            if now not in former and found:
+                former[now] = found.pop(0)
+                del left[former[now]]
+    return former
 
 
 def _some(names: list[str]) -> str:

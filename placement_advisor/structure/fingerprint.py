@@ -45,22 +45,22 @@ def fingerprints(
 
     ``sort_of`` tells devices apart that are not alike; those of the same sort may trade places.
     """
-    own = {op.name: _digest([_own(op)]) for op in graph.ops}
+    own = {op.name: own_hash(op) for op in graph.ops}
     plain = _seen(graph, own, {})
     there: defaultdict[str, list[str]] = defaultdict(list)
     for name, device in device_of.items():
         if name in plain:
             there[device].append(plain[name])
     called = {
-        device: _digest([sort_of.get(device, ""), *sorted(seen)]) for device, seen in there.items()
+        device: digest([sort_of.get(device, ""), *sorted(seen)]) for device, seen in there.items()
     }
     placed = own | {
-        name: _digest([own[name], called[device]])
+        name: digest([own[name], called[device]])
         for name, device in device_of.items()
         if name in plain
     }
     found = (plain, _seen(graph, placed, device_of) if device_of else plain)
-    return _digest(sorted(found[0].values())), _digest(sorted(found[1].values()))
+    return digest(sorted(found[0].values())), digest(sorted(found[1].values()))
 
 
 def layer_fingerprints(graph: OpGraph) -> dict[str | None, str]:
@@ -69,11 +69,16 @@ def layer_fingerprints(graph: OpGraph) -> dict[str | None, str]:
     for op in graph.ops:
         if op.role is not Role.CONSTANT:
             ops[op.layer or None].append(_own(op))
-    return {layer: _digest(sorted(found)) for layer, found in ops.items()}
+    return {layer: digest(sorted(found)) for layer, found in ops.items()}
+
+
+def hashes_of_ops(graph: OpGraph) -> dict[str, str]:
+    """Return for each op but constants a hash of itself, its ancestors and its descendants."""
+    return _seen(graph, {op.name: own_hash(op) for op in graph.ops}, {})
 
 
 def _seen(graph: OpGraph, own: Mapping[str, str], device_of: Mapping[str, str]) -> dict[str, str]:
-    """Return for each op but constants a hash of itself, its ancestors and its descendants."""
+    """Return the hash of each op but constants; of a placed graph, with where its edges cross."""
 
     def around(name: str, edges: Iterable[Edge], hashes: Mapping[str, str]) -> str:
         here = device_of.get(name)
@@ -85,7 +90,7 @@ def _seen(graph: OpGraph, own: Mapping[str, str], device_of: Mapping[str, str]) 
                 there = device_of.get(far, here)
                 size_bytes = -1 if edge.size_bytes is None else edge.size_bytes
                 found.append((edge.port, size_bytes, here not in (there, None), hashes[far]))
-        return _digest([own[name], sorted(found)])
+        return digest([own[name], sorted(found)])
 
     before: dict[str, str] = {}
     for op in graph.ops:
@@ -94,10 +99,15 @@ def _seen(graph: OpGraph, own: Mapping[str, str], device_of: Mapping[str, str]) 
     for op in reversed(graph.ops):
         after[op.name] = around(op.name, graph.outputs_of(op.name), after)
     return {
-        op.name: _digest([before[op.name], after[op.name]])
+        op.name: digest([before[op.name], after[op.name]])
         for op in graph.ops
         if op.role is not Role.CONSTANT
     }
+
+
+def own_hash(op: Op) -> str:
+    """Return a hash of an op by itself."""
+    return digest([_own(op)])
 
 
 def _own(op: Op) -> str:
@@ -117,5 +127,6 @@ def _own(op: Op) -> str:
     )
 
 
-def _digest(values: Sequence[object]) -> str:
+def digest(values: Sequence[object]) -> str:
+    """Return a hash of values, by how they are written."""
     return blake2b(repr(values).encode(), digest_size=_DIGEST_BYTES).hexdigest()

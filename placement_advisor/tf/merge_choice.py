@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import isinf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from placement_advisor.batch_split.plan import own_of_replicas
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from placement_advisor.tf.tracer import TracedStep
 
 _ROUNDING_SEED = 20_203
+# Types of tensors that stand for something else; a session takes no values for them.
+_NO_VALUES = frozenset({"resource", "variant"})
 
 
 def batch_axes(plan: SplitPlan, whole: FlatStep, share: FlatStep) -> dict[Tensor, int]:
@@ -63,15 +67,27 @@ def found_mergings(
             numbers nor statistics of the batch explain that.
     """
     first, *others = (step.flat.bundle(step.batches()[:1]) for step in (whole, *parts))
-    wanted = [_node(tensor, whole.flat) for tensor in plan.merged]
+    shares = [part.loaded.batch_size or 0 for part in parts]
+    handed_back = _handed_back(plan, whole)
+    names = [_node(tensor, whole.flat) for tensor in (*plan.merged, *handed_back)]
     noisy = rounded(first.variables, _ROUNDING_SEED)
-    as_is, as_rounded = tensors_of(first, wanted, [first.variables, noisy])
+    as_is, as_rounded = tensors_of(first, names, [first.variables, noisy])
+    count = len(plan.merged)
+    given = _given(dict(zip(handed_back, as_is[count:], strict=True)), shares, axes)
     found = merges(
         plan.merged,
-        as_is,
-        as_rounded,
-        [tensors_of(bundle, wanted, [bundle.variables])[0] for bundle in others],
-        [part.loaded.batch_size or 0 for part in parts],
+        as_is[:count],
+        as_rounded[:count],
+        [
+            tensors_of(
+                bundle,
+                names[:count],
+                [bundle.variables],
+                {_node(tensor, whole.flat): value for tensor, value in known.items()},
+            )[0]
+            for bundle, known in zip(others, given, strict=True)
+        ],
+        shares,
         axes,
     )
     wrong = [tensor for tensor, merging in found.items() if merging.difference]
@@ -80,6 +96,45 @@ def found_mergings(
         if isinf(found[tensor].difference) or not own:
             raise BatchSplitError(_not_mergeable(tensor, whole.graph, whole.flat.outputs))
     return found, own
+
+
+def _handed_back(plan: SplitPlan, whole: TracedStep) -> list[Tensor]:
+    """Return what replicas read of shared ops that depend on other work of replicas.
+
+    A variable, say, that is read again once it was updated. Replicas of the split step all read
+    what came of the whole batch; the trace of a share alone makes it from that share.
+    """
+    graph = whole.graph
+    dtypes = {node.name: [spec.dtype for spec in node.outputs] for node in whole.flat.ops}
+    after: set[str] = set()
+    found: dict[Tensor, None] = {}
+    for op in graph.ops:
+        edges = graph.inputs_of(op.name)
+        if plan.is_copied(op.name):
+            found |= dict.fromkeys(
+                (edge.producer, edge.port)
+                for edge in edges
+                if edge.producer in after
+                and not edge.is_control
+                and dtypes[edge.producer][edge.port] not in _NO_VALUES
+            )
+        elif any(edge.producer in plan.replicated or edge.producer in after for edge in edges):
+            after.add(op.name)
+    return list(found)
+
+
+def _given(
+    values: Mapping[Tensor, Any], shares: Sequence[int], axes: Mapping[Tensor, int]
+) -> list[dict[Tensor, Any]]:
+    """Return for each replica what it reads of values of the whole batch."""
+    ends = list(accumulate(shares))
+    found: list[dict[Tensor, Any]] = [{} for _ in shares]
+    for tensor, value in values.items():
+        axis = axes.get(tensor)
+        parts = [value] * len(shares) if axis is None else np.split(value, ends[:-1], axis)
+        for known, part in zip(found, parts, strict=True):
+            known[tensor] = part
+    return found
 
 
 def assumed_mergings(

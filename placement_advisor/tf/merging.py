@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,11 +43,15 @@ class Merging:
 
 
 def tensors_of(
-    bundle: Bundle, wanted: Sequence[str], states: Sequence[Mapping[str, Any]]
+    bundle: Bundle,
+    wanted: Sequence[str],
+    states: Sequence[Mapping[str, Any]],
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[list[Any]]:
     """Return what a step computes for tensors on its first batch, for each state of its variables.
 
-    The step changes no state but that of this call.
+    ``given`` has tensors within the step whose values are known: they are not computed. The step
+    changes no state but that of this call.
     """
     graph = tf.Graph()
     with graph.as_default():
@@ -54,6 +59,7 @@ def tensors_of(
         assign = assignments(graph, bundle)
         fill = table_imports(graph, bundle)
     feeds = dict(zip((f"{name}:0" for name in bundle.inputs), bundle.batches[0], strict=True))
+    feeds |= given
     config = v1.ConfigProto(allow_soft_placement=True)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     found = []

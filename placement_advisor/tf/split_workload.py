@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.batch_split.programs import SPLIT, share_folder
-from placement_advisor.errors import BatchSplitError, ModelError
+from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.tf.answers import TracedShare, TracedSplit
 from placement_advisor.tf.batch_split import split_step, trace_share
 from placement_advisor.tf.tracer import traced_step
@@ -30,7 +30,7 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit 
                 _save(bundle, Path(folder) / share_folder(share.loaded.batch_size or 0))
     except BatchSplitError as error:
         return error
-    except ModelError as error:
+    except AdvisorError as error:
         return BatchSplitError(error.message)
     return TracedSplit(
         graphs=step.graphs,
@@ -58,7 +58,7 @@ def trace_shares(sizes: tuple[int, ...], folder: str) -> dict[int, TracedShare] 
             found[size] = TracedShare(graph=share.graph, members=share.members())
     except BatchSplitError as error:
         return error
-    except ModelError as error:
+    except AdvisorError as error:
         return BatchSplitError(error.message)
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement_advisor.batch_split.plan import plan_split
 from placement_advisor.batch_split.wiring import Merge, Wiring
-from placement_advisor.graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 
 
 def op(name: str, size: int | None, *, kind: str = "MatMul", role: Role = Role.FORWARD) -> Op:
@@ -46,12 +46,33 @@ def training(samples: int) -> OpGraph:
     return wired(ops, reads)
 
 
+def two_updates(samples: int) -> OpGraph:
+    """Return a step that updates its layer, then computes with it anew and updates another one."""
+    first = training(samples)
+    second = [
+        each._replace(name=f"{each.name} 2", variable=each.variable and f"{each.variable} 2")
+        for each in first.ops
+        if each.name in {"weights", "read", "product", "gradient", "update"}
+    ]
+    again = first.op("read")._replace(name="read again")
+    reads = {
+        "read 2": ["weights 2"],
+        "read again": ["weights"],
+        "product 2": ["x", "read again", "read 2"],
+        "gradient 2": ["x", "product 2"],
+        "update 2": ["weights 2", "rate", "gradient 2"],
+    }
+    more = wired([*first.ops, *second, again], reads, (("update", "read again"),))
+    return OpGraph(more.ops, [*first.edges, *more.edges])
+
+
 def wired(
     ops: list[Op], reads: dict[str, list[str]], controls: tuple[tuple[str, str], ...] = ()
 ) -> OpGraph:
-    """Return a graph of ops that each read the first tensor of others."""
+    """Return a graph of ops that each read the first tensor of others, or only wait for them."""
     size = {each.name: each.output_bytes[0] if each.output_bytes else 0 for each in ops}
     edges = [Edge(first, then, 0, size[first]) for then in reads for first in reads[then]]
+    edges += [Edge(first, then, CONTROL_PORT, 0) for first, then in controls]
     return OpGraph(ops, edges)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from split_steps import training, wiring_of_training
+from split_steps import training, two_updates, wiring_of_training
 
 from placement_advisor.batch_split.mirrored_graph import mirrored_graph
-from placement_advisor.batch_split.wiring import Merge
+from placement_advisor.batch_split.plan import plan_split
+from placement_advisor.batch_split.wiring import Merge, Wiring
 from placement_advisor.graph import Role
 
 if TYPE_CHECKING:
     from placement_advisor.batch_split.split_graph import SplitGraph
-    from placement_advisor.batch_split.wiring import Wiring
 
 
 def mirrored(*shares: int, wiring: Wiring | None = None) -> SplitGraph:
@@ -86,6 +86,27 @@ def test_rows_of_a_table_are_gathered_in_turn_after_their_number() -> None:
     assert waits == {f"replica_1/{rows}/lengths/done"}
     # Two replicas' rows are as many as those of the whole batch twice: each has a full gradient.
     assert graph.op(f"replica_1/{rows}/done").output_bytes == (32,)
+
+
+def test_gradients_that_follow_from_an_update_are_exchanged_after_it() -> None:
+    """As those of a generator, which learns from the discriminator that was just updated."""
+    whole, share = two_updates(4), two_updates(2)
+    plan = plan_split(whole, share, [("loss", 0)])
+    wiring = Wiring(
+        plan=plan,
+        shares=(2, 2),
+        merges=dict.fromkeys(plan.merged, Merge.MEAN),
+        axes=dict.fromkeys(plan.divided, 0),
+    )
+    found = mirrored_graph(whole, [share, share], wiring, [("loss", 0)], ["update", "update 2"])
+    for replica in ("replica_0", "replica_1"):
+        for name, exchange in (("update", "all_reduce"), ("update 2", "all_reduce_1")):
+            read = {edge.producer for edge in found.graph.inputs_of(f"{replica}/{name}")}
+            assert f"{replica}/{exchange}/done" in read
+        waits = {e.producer for e in found.graph.inputs_of(f"{replica}/all_reduce_1/pack")}
+        assert waits == {f"{replica}/gradient 2", f"{replica}/all_reduce/done"}
+    exchanges = {name.split("/")[1] for pair in crossing(found) for name in pair}
+    assert exchanges == {"all_reduce", "all_reduce_1"}
 
 
 def test_without_gradients_replicas_have_nothing_to_exchange() -> None:

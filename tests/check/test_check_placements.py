@@ -26,6 +26,7 @@ from placement_advisor.hardware import read_hardware
 from placement_advisor.op import Op, Role
 from placement_advisor.placement import placed_ops
 from placement_advisor.structure.fingerprint import layer_fingerprints
+from placement_advisor.structure.identities import identities_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,6 +138,53 @@ def test_renamed_layers_without_a_lock_file_do_not_fit(project: Project) -> None
         project.lay_out(RENAMED)
     assert caught.value.message == (
         "p.json has no device for visitor, film, top; it places left, right, join, which are gone"
+    )
+
+
+def test_a_file_holds_for_the_same_model_under_other_names(project: Project) -> None:
+    apart = {"by_op": {"left": "GPU:1"}, "structure": identities_json(MODEL, BY_LAYER, ("left",))}
+    project.write(**apart)
+    found = device_of(project.lay_out(RENAMED))
+    assert (found["visitor"], found["film"], found["top"]) == ("GPU:1", "GPU:1", "GPU:0")
+
+
+def test_renamed_layers_of_a_changed_model_are_found_without_a_lock_file(project: Project) -> None:
+    project.write(structure=identities_json(MODEL, BY_LAYER, ()))
+    kinds = {"visitor": "Relu", "film": "Softmax", "join": "Add"}
+    changed = model("in -> visitor", "in2 -> film", "visitor film in -> join", kinds=kinds)
+    found = device_of(project.lay_out(changed))
+    assert (found["visitor"], found["film"], found["join"]) == ("GPU:0", "GPU:1", "GPU:0")
+
+
+def test_a_layer_that_took_the_name_of_another_does_not_take_its_place(project: Project) -> None:
+    """As `dense` does, once a new one is made before it, which is then the first to be counted."""
+    project.write(structure=identities_json(MODEL, BY_LAYER, ()))
+    kinds = {"left": "Softmax", "left2": "Relu", "join": "Add", "more": "Tanh"}
+    shifted = model("in -> left", "in2 -> left2", "left left2 in2 -> join", kinds=kinds)
+    found = device_of(project.lay_out(shifted))
+    assert (found["left"], found["left2"]) == ("GPU:1", "GPU:0")
+    longer = model("in -> left", "in2 -> left2", "left left2 -> more", "more -> join", kinds=kinds)
+    with pytest.raises(DoesNotFitError, match=r"has no device for more$"):
+        project.lay_out(longer)
+
+
+@pytest.mark.parametrize("layer", ["left", "other"])
+def test_an_op_that_was_apart_from_its_layer_must_be_there_if_its_layer_is(
+    project: Project, layer: str
+) -> None:
+    known = identities_json(MODEL, BY_LAYER, ("left",))
+    known["layers"]["left"]["ops"] = {"gone": 1}
+    project.write(by_op={"gone": "GPU:1"}, structure=known)
+    kinds = {layer: "Tanh" if layer == "other" else "Relu", "join": "Add"}
+    fewer = model(f"in -> {layer}", f"{layer} in -> join", kinds=kinds)
+    project.write(by_op={"gone": "GPU:1"}, by_layer={**BY_LAYER, "other": "GPU:0"}, structure=known)
+    if layer == "other":
+        assert device_of(project.lay_out(fewer))["other"] == "GPU:0"
+        return
+    with pytest.raises(DoesNotFitError) as caught:
+        project.lay_out(fewer)
+    assert caught.value.message == (
+        "p.json places 'gone' apart from its layer, and the model has no such op any more"
     )
 
 

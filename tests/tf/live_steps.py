@@ -98,8 +98,58 @@ def shared_embedding() -> Live:
     return Live(model, batches, [])
 
 
+class Gan(keras.Model):
+    """Two networks and two optimizers; the generator learns from the updated discriminator."""
+
+    def __init__(self, generator: Any, discriminator: Any) -> None:
+        super().__init__()
+        self.generator, self.discriminator = generator, discriminator
+        self.measure = keras.losses.BinaryCrossentropy(from_logits=True)
+
+    def call(self, x: Any) -> Any:
+        return self.discriminator(x)
+
+    def compile(self, d_optimizer: Any, g_optimizer: Any) -> None:
+        super().compile()
+        self.d_optimizer, self.g_optimizer = d_optimizer, g_optimizer
+
+    def train_step(self, data: Any) -> Any:
+        noise, real = data
+        fake = self.generator(noise)
+        both = tf.concat([fake, real], 0)
+        is_fake = tf.concat([tf.ones_like(fake[:, :1]), tf.zeros_like(real[:, :1])], 0)
+        with tf.GradientTape() as tape:
+            d_loss = self.measure(is_fake, self.discriminator(both))
+        self._learn(self.d_optimizer, self.discriminator, tape, d_loss)
+        with tf.GradientTape() as tape:
+            scores = self.discriminator(self.generator(noise))
+            g_loss = self.measure(tf.zeros_like(scores), scores)
+        self._learn(self.g_optimizer, self.generator, tape, g_loss)
+        return {"loss": d_loss, "g_loss": g_loss}
+
+    @staticmethod
+    def _learn(optimizer: Any, of: Any, tape: Any, loss: Any) -> None:
+        weights = of.trainable_weights
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+
+
+def gan() -> Live:
+    keras.utils.set_random_seed(8)
+    dense = keras.layers.Dense
+    generator = keras.Sequential([keras.Input((4,)), dense(9, "tanh"), dense(6)])
+    discriminator = keras.Sequential([keras.Input((6,)), dense(9, "tanh"), dense(1)])
+    model = Gan(generator, discriminator)
+    model.compile(keras.optimizers.SGD(0.5, momentum=0.9), keras.optimizers.Adam(0.01))
+    model.d_optimizer.build(discriminator.trainable_weights)
+    model.g_optimizer.build(generator.trainable_weights)
+    random = np.random.default_rng(9)
+    sizes = (STEPS, BATCH, 4), (STEPS, BATCH, 6)
+    noise, real = (random.normal(size=size).astype(np.float32) for size in sizes)
+    return Live(model, list(zip(noise, real, strict=True)), [])
+
+
 STEPS_BY_NAME: dict[str, Callable[[], Live]] = {
-    made.__name__: made for made in (tape_step, looping_step, looked_up, shared_embedding)
+    made.__name__: made for made in (tape_step, looping_step, looked_up, shared_embedding, gan)
 }
 
 
@@ -107,7 +157,11 @@ def variables_of(live: Live) -> list[Any]:
     """Return all variables, those of an optimizer included, which are made with the first step."""
     if not isinstance(live.step, keras.Model):
         return live.variables
-    return [v.value for v in (*live.step.variables, *live.step.optimizer.variables)]
+    model = live.step
+    is_gan = isinstance(model, Gan)
+    optimizers = (model.d_optimizer, model.g_optimizer) if is_gan else (model.optimizer,)
+    slots = [variable for optimizer in optimizers for variable in optimizer.variables]
+    return [variable.value for variable in (*model.variables, *slots)]
 
 
 def _batches(shape: tuple[int, ...]) -> list[tuple[Any, ...]]:

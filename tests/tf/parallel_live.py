@@ -64,6 +64,7 @@ LIVE: dict[str, Callable[[], Live]] = {
     "tape_step": STEPS_BY_NAME["tape_step"],
     "looked_up": STEPS_BY_NAME["looked_up"],
     "keras_step": keras_step,
+    "gan": STEPS_BY_NAME["gan"],
     "summed_loss": summed_loss,
 }
 

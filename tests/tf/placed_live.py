@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,52 @@ def fit_placed() -> dict[str, Any]:
     return found
 
 
+def built_again(seed: int, folder: str, parallel: bool) -> dict[str, Any]:
+    """Place a model by a file that was written for one built before it, under other names."""
+    cpus(4 if parallel else 2)
+    first, alone, live = (STEPS_BY_NAME["gan"]() for _ in range(3))
+    own = own_step(alone)
+    expected = [float(_loss(own(*arguments(alone, batch)))) for batch in alone.batches]
+    graph = live_step(first.step, first.batches[0]).graph
+    path = Path(folder) / "placement.json"
+    by_layer = _by_layer(graph, seed)
+    device_of = dict(by_layer.device_of)
+    apart = [op for op in placed_ops(graph) if op.variable is None][::7]
+    device_of |= {op.name: WORKERS[number % 2] for number, op in enumerate(apart)}
+    replace(by_layer, device_of=device_of).save(path, graph, WORKERS)
+    again = live_step(live.step, live.batches[0]).graph
+    placement = Placement.load(path, again)
+    if parallel:
+        groups = [["CPU:0", "CPU:1"], ["CPU:2", "CPU:3"]]
+        step = placement_advisor.make_parallel(
+            live.step, groups, inputs=live.batches[0], placement=path
+        )
+    else:
+        step = placement_advisor.place(live.step, path, *live.batches[0])
+    first_loss, ran_on, _ = watched(lambda: step(*arguments(live, live.batches[0])))
+    rest = [step(*arguments(live, batch)) for batch in live.batches[1:]]
+    return {
+        "same names": set(device_of) == set(placement.device_of),
+        # Ops stand in the order in which they were made, whatever they are called.
+        "written": [device_of[op.name] for op in placed_ops(graph)],
+        "read": [placement.device_of[op.name] for op in placed_ops(again)],
+        "expected": expected,
+        "losses": [float(_loss(result)) for result in (first_loss, *rest)],
+        "plan": {op: at.replace("worker", "CPU") for op, at in placement.device_of.items()},
+        "ran on": ran_on,
+    }
+
+
+def listing_of_another_build() -> str:
+    """Trace a model under the listing for one that was built before it."""
+    cpus(2)
+    first, live = (STEPS_BY_NAME["gan"]() for _ in range(2))
+    graph = live_step(first.step, first.batches[0]).graph
+    names = _executed(how_to_split(graph, _by_layer(graph, 1)).listing, live)
+    batch = arguments(live, live.batches[0])
+    return _error(lambda: names["placed_step"].get_concrete_function(*batch))
+
+
 def place_twice() -> tuple[list[float], list[float], str]:
     """Train half of the steps under one placement and half under another."""
     cpus(2)
@@ -162,12 +209,7 @@ def placed_by_listing(name: str, seed: int) -> dict[str, Any]:
     graph = live_step(live.step, live.batches[0]).graph
     placement = _by_layer(graph, seed)
     listing = how_to_split(graph, placement).listing
-    own = live.step
-    step = own.train_step if isinstance(own, keras.Model) else own.python_function
-    names: dict[str, Any] = {"step": step, "__name__": "listing"}
-    # The listing takes stand-ins for GPUs, which are not here.
-    runnable = listing.replace("/GPU:", "/CPU:")
-    exec(compile(runnable, "how_to_split.py", "exec"), names)
+    names = _executed(listing, live)
     batch = arguments(live, live.batches[0])
     traced = names["placed_step"].get_concrete_function(*batch)
     asked = {op.name: short_name(op.device) for op in traced.graph.get_operations()}
@@ -179,6 +221,16 @@ def placed_by_listing(name: str, seed: int) -> dict[str, Any]:
         and not re.fullmatch(r"Identity(_\d+)?", op.name)  # Made on return, after the step.
     }
     return {"asked": asked, "wanted": wanted, "loss": float(_loss(names["placed_step"](*batch)))}
+
+
+def _executed(listing: str, live: Live) -> dict[str, Any]:
+    own = live.step
+    step = own.train_step if isinstance(own, keras.Model) else own.python_function
+    names: dict[str, Any] = {"step": step, "__name__": "listing"}
+    # The listing takes stand-ins for GPUs, which are not here.
+    runnable = listing.replace("/GPU:", "/CPU:")
+    exec(compile(runnable, "how_to_split.py", "exec"), names)
+    return names
 
 
 def _by_layer(graph: OpGraph, seed: int) -> Placement:

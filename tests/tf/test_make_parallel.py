@@ -17,7 +17,7 @@ PARABOLA = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
 
 
 @pytest.mark.parametrize("ratios", [[1, 1], [3, 1], [2, 1, 1]])
-@pytest.mark.parametrize("name", ["tape_step", "looked_up", "keras_step", "summed_loss"])
+@pytest.mark.parametrize("name", ["tape_step", "looked_up", "keras_step", "summed_loss", "gan"])
 def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
     child: Child, name: str, ratios: list[float]
 ) -> None:
@@ -34,7 +34,7 @@ def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
 
 
 @pytest.mark.parametrize("ratios", [[1, 1], [3, 1]])
-@pytest.mark.parametrize("name", ["tape_step", "looked_up", "keras_step"])
+@pytest.mark.parametrize("name", ["tape_step", "looked_up", "keras_step", "gan"])
 def test_each_share_is_laid_out_on_a_group_as_the_placement_says(
     child: Child, name: str, ratios: list[float]
 ) -> None:

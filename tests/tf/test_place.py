@@ -18,7 +18,7 @@ TOLERANCE = 2e-5
 # Grappler leaves out ops that compute nothing (identities, shapes that are known); variables and
 # inputs arrive as arguments. What is left shows where ops are.
 LEAST_SEEN_SHARE = 0.4
-STEPS = ("tape_step", "looping_step", "looked_up", "shared_embedding")
+STEPS = ("tape_step", "looping_step", "looked_up", "shared_embedding", "gan")
 
 
 @pytest.mark.parametrize("seed", [1, 2, None])
@@ -51,6 +51,30 @@ def test_fit_trains_with_the_placed_step_and_the_other_methods_see_its_variables
     assert found["placed"] == pytest.approx(found["own"], rel=TOLERANCE)
     for own, placed in zip(found["own weights"], found["placed weights"], strict=True):
         np.testing.assert_allclose(placed, own, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("parallel", [False, True], ids=["place", "make_parallel"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_placement_file_holds_for_a_model_that_is_built_once_more(
+    child: Child, seed: int, parallel: bool, tmp_path: Path
+) -> None:
+    found: Any = child.call(
+        "placed_live:built_again", seed, str(tmp_path), parallel, time_limit_s=_LIMIT_S
+    )
+    assert isinstance(found, dict), found
+    assert not found["same names"]
+    assert found["read"] == found["written"]
+    assert found["losses"] == pytest.approx(found["expected"], rel=TOLERANCE, abs=TOLERANCE)
+    if not parallel:
+        seen = {op: device for op, device in found["ran on"].items() if op in found["plan"]}
+        assert {op: found["plan"][op] for op in seen} == seen
+        assert set(seen.values()) == {"CPU:0", "CPU:1"}
+
+
+def test_a_listing_stops_a_model_that_is_built_once_more(child: Child) -> None:
+    message = child.call("placed_live:listing_of_another_build", time_limit_s=_LIMIT_S)
+    assert str(message).startswith("RuntimeError: this step has other names than the analysed one")
+    assert "placement_advisor.place()" in str(message)
 
 
 def test_a_model_that_was_placed_can_be_placed_otherwise(child: Child) -> None:
@@ -101,7 +125,7 @@ def test_a_placement_file_of_another_graph_is_refused(child: Child, tmp_path: Pa
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("name", ["tape_step", "shared_embedding"])
+@pytest.mark.parametrize("name", ["tape_step", "shared_embedding", "gan"])
 def test_a_step_traced_under_the_listing_asks_for_the_devices_of_the_placement(
     child: Child, name: str, seed: int
 ) -> None:
