@@ -191,6 +191,8 @@ class Finding:
 
     ``code`` and ``name`` are the rule's. ``saving_ns`` is what acting on it saves per step, None if
     that is not known; ``saving_basis`` says where the figure comes from: simulated or measured.
+    ``is_hypothetical``: it is about a split that the user neither has nor is told to make. Such a
+    finding has no rank, and what is shown of it no saving (`findings.rules.find_all`).
     """
 
     code: str
@@ -200,6 +202,7 @@ class Finding:
     where: Mapping[str, str | int]
     saving_ns: int | None
     saving_basis: str = "simulated"
+    is_hypothetical: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

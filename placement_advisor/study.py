@@ -18,12 +18,14 @@ from placement_advisor.advice.how import (
 )
 from placement_advisor.advice.recommend import recommend
 from placement_advisor.analysis import (
+    AdviceVerdict,
     Analysis,
     Candidate,
     Failure,
     FailureKind,
     HowToSplit,
     ModelSummary,
+    Recommendation,
     TestbedSummary,
 )
 from placement_advisor.batch_sizes import batch_points
@@ -295,7 +297,7 @@ class Study:
             as_is=as_is,
             candidates=candidates,
             recommendation=recommendation,
-            findings=find_all(self._evidence(candidates)),
+            findings=find_all(self._evidence(candidates, recommendation)),
             warnings=tuple(self._warnings + _failures_in_words(candidates)),
             bound=bound,
             break_even=sweep,
@@ -337,9 +339,12 @@ class Study:
         how = _HOW_TO_SPLIT_BATCH[placement.family]
         return how(placement.label, split.samples, self._known.cluster)
 
-    def _evidence(self, candidates: tuple[Candidate, ...]) -> Evidence:
+    def _evidence(
+        self, candidates: tuple[Candidate, ...], recommendation: Recommendation
+    ) -> Evidence:
         """Return what rules may look at."""
         splits = self._known.splits.values()
+        is_to_split = recommendation.verdict in (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
         return gather(
             graph=self._graph,
             cluster=self._known.cluster,
@@ -351,6 +356,7 @@ class Study:
             batch_points=self._batch_points,
             input_timing=self._input_timing,
             own_of_replicas=next((split.own for split in splits), ()),
+            recommended=recommendation.candidate if is_to_split else None,
         )
 
     @property

@@ -266,6 +266,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "finding": finding.finding,
         "action": finding.action,
         "where": dict(finding.where),
+        "hypothetical": finding.is_hypothetical,
     }
     if finding.saving_ns is not None:
         content["saving_ns"] = finding.saving_ns

@@ -23,15 +23,18 @@ from placement_advisor.report.tables import (
     AS_IS,
     BASELINE,
     HOW_TO_SPLIT,
+    IF_SPLIT_ANYWAY,
     NO_FINDINGS,
     NOTHING,
     as_is_interval,
     candidate_figures,
     figure_lines,
+    hypothetical_findings,
     layers_by_device,
     ops_by_device,
     predicted_speedup,
     range_text,
+    ranked_findings,
     speedup,
     times_text,
     verdict_is_split,
@@ -52,7 +55,9 @@ MAX_LISTING_LINES = 80
 
 def render_markdown(analysis: Analysis) -> str:
     """Return the whole report."""
-    findings = [_finding(finding) for finding in analysis.findings]
+    findings = [_finding(finding) for finding in ranked_findings(analysis)] or [NO_FINDINGS]
+    if hypothetical := hypothetical_findings(analysis):
+        findings += [f"{IF_SPLIT_ANYWAY}:", *map(_finding, hypothetical)]
     parts = [
         f"# {escape(analysis.model.name)}: placement report",
         f"**{escape(analysis.recommendation.headline)}**",
@@ -71,7 +76,7 @@ def render_markdown(analysis: Analysis) -> str:
         section("Prediction against measurement", *evidence.errors(analysis)),
         section("Testbed", *evidence.testbed(analysis)),
         section("How it was measured", *evidence.method(analysis)),
-        section("Findings", *(findings or [NO_FINDINGS])),
+        section("Findings", *findings),
         section("Warnings", bullets(analysis.warnings)),
         section("Limits", bullets(_limits(analysis))),
         section("Files", _files(analysis)),

@@ -199,6 +199,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "finding": finding.finding,
         "action": finding.action,
         "where": where_text(finding),
+        "hypothetical": finding.is_hypothetical,
         "saving_ns": finding.saving_ns,
         "saving_basis": finding.saving_basis,
         "page": page(finding.code),

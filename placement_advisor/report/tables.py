@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 BASELINE = "single"
 # The user's step unmodified: a row of its own, not a candidate.
 AS_IS = "as-is"
-# The file with the code of a recommended split.
 NO_FINDINGS = "none: no rule has anything to say of this step"
+# What stands before findings about a split that is not recommended.
+IF_SPLIT_ANYWAY = "If you split all the same, which is not recommended"
 CERTIFICATE = "bound.json"
 GRAPH = "graph.json.gz"
+# The file with the code of a recommended split.
 HOW_TO_SPLIT = "how_to_split.py"
 # nvprof's own summaries rarely need more rows to show what a step is made of.
 TOP_ACTIVITIES = 5
@@ -273,6 +275,16 @@ def right_aligned(rows: Sequence[Sequence[str]], label_width: int = 0) -> list[s
         )
         for row in rows
     ]
+
+
+def ranked_findings(analysis: Analysis) -> list[Finding]:
+    """Return the findings about what the user runs or is told to run."""
+    return [finding for finding in analysis.findings if not finding.is_hypothetical]
+
+
+def hypothetical_findings(analysis: Analysis) -> list[Finding]:
+    """Return those about a split that is not recommended."""
+    return [finding for finding in analysis.findings if finding.is_hypothetical]
 
 
 def where_text(finding: Finding) -> str:

@@ -30,6 +30,7 @@ from placement_advisor.report.tables import (
     BASELINE,
     CERTIFICATE,
     HOW_TO_SPLIT,
+    IF_SPLIT_ANYWAY,
     NO_FINDINGS,
     NOTHING,
     activity_rows,
@@ -37,9 +38,11 @@ from placement_advisor.report.tables import (
     candidate_figures,
     copy_share,
     figure_lines,
+    hypothetical_findings,
     one_line,
     predicted_speedup,
     range_text,
+    ranked_findings,
     speedup,
     times_text,
     verdict_is_split,
@@ -135,10 +138,13 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
         is_compared = candidate.name in (BASELINE, answer.candidate)
         if is_compared and candidate.measured and candidate.measured.profile:
             yield _activities(candidate.name, candidate.measured.profile)
-    if analysis.findings:
-        yield _findings(analysis.findings)
+    if ranked := ranked_findings(analysis):
+        yield _findings(ranked)
     else:
         yield Text(f"Findings: {NO_FINDINGS}")
+    if hypothetical := hypothetical_findings(analysis):
+        names = dict.fromkeys(f"{finding.code} {finding.name}" for finding in hypothetical)
+        yield Text(f"{IF_SPLIT_ANYWAY}: {', '.join(names)} (report.md)", style="dim")
     if analysis.warnings:
         yield _section("Warnings", _bullets(analysis.warnings))
 

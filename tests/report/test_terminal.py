@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import sample_analysis
 
+from placement_advisor.report.analysis_json import analysis_as_json
+from placement_advisor.report.markdown import render_markdown
 from placement_advisor.report.terminal import render_terminal
 
 if TYPE_CHECKING:
@@ -105,3 +107,24 @@ def test_the_tensorboard_command_is_one_line_to_copy(analysis: Analysis) -> None
     folder = Path("a folder") / ("deep" * 30)
     text = render_terminal(analysis, width=80, color=False, output_dir=folder)
     assert f"advisor view '{folder}'\n" in text
+
+
+def _if_split(analysis: Analysis) -> Analysis:
+    (finding,) = analysis.findings
+    return replace(analysis, findings=(replace(finding, is_hypothetical=True, saving_ns=None),))
+
+
+def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothing(
+    analysis: Analysis,
+) -> None:
+    text = _plain(_if_split(analysis), width=200)
+    assert "Findings: none" in text
+    assert (
+        "If you split all the same, which is not recommended: PA201 step-waits-for-transfers "
+        "(report.md)\n" in text
+    )
+    assert "saves:" not in text
+    page = render_markdown(_if_split(analysis))
+    assert "If you split all the same, which is not recommended:\n\n**PA201" in page
+    assert "saves:" not in page
+    assert analysis_as_json(_if_split(analysis))["findings"][0]["hypothetical"] is True

@@ -109,5 +109,6 @@ def _in_the_candidate(evidence: Evidence) -> tuple[Finding, ...]:
             action=_CURE,
             where={"candidate": by_hand.name},
             saving_ns=saving_ns,
+            is_hypothetical=evidence.is_hypothetical(by_hand.name),
         ),
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CODE = "PA302"
 NAME = "batch-too-small"
 GOOD_SHARE = 0.9
-# A line says nothing so far from where it was fitted.
+# A line says nothing so far from where it was fitted, so no batch is named and no saving.
 MAX_FACTOR = 64
 # Step times on a busy machine wander by a tenth; what is further off is no line, and 9·a/b would
 # make nonsense of it.
@@ -51,7 +51,8 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     )
     at_least = "" if basis == "measured" else "at least "
     wanted = f"of {at_least}{good_batch}"
-    if good_batch > MAX_FACTOR * batch:
+    is_far = good_batch > MAX_FACTOR * batch
+    if is_far:
         wanted = f"that is much larger (it takes more than {MAX_FACTOR} times this one)"
     return (
         Finding(
@@ -63,7 +64,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
             action=f"take a batch {wanted} for {format_share(GOOD_SHARE)} of the "
             "best rate, if it fits and training allows it, before splitting",
             where={},
-            saving_ns=round(line.fixed_ns + best_ns - best_ns / GOOD_SHARE),
+            saving_ns=None if is_far else round(line.fixed_ns + best_ns - best_ns / GOOD_SHARE),
             saving_basis=basis,
         ),
     )

@@ -48,8 +48,8 @@ def _slow_input(evidence: Evidence) -> Finding | None:
         finding=f"the input delivers a batch in {format_ns(batch_ns)}{rate} (measured, alone), a "
         f"step takes {format_ns(step_ns)} ({basis}): a device is busy for at most "
         f"{format_share(step_ns / batch_ns)} of the time, and no split changes that",
-        action="make the input faster first: parallel map, cache, larger reads, "
-        "less work per sample (PA303 says what is missing)",
+        action="make the input faster first: parallel map, prefetch, cache, larger reads, less "
+        "work per sample",
         where={},
         saving_ns=round(batch_ns - step_ns),
         saving_basis=basis,
@@ -64,15 +64,12 @@ def _slow_host(evidence: Evidence) -> Finding | None:
     if not compute_ns or compute_ns >= BUSY_SHARE * step_ns:
         return None
     free = evidence.simulator.on(evidence.cluster.scaled(copies=1.0, launches=0.0))
-    count = len(evidence.cluster.devices)
-    ceiling = step_ns / (step_ns - compute_ns + compute_ns / count)
     return Finding(
         code=CODE,
         name=NAME,
         finding=f"{device} computes for {format_share(compute_ns / step_ns)} of a step "
         f"({format_ns(compute_ns)} of {format_ns(step_ns)}, simulated); the rest goes to launching "
-        f"ops, to the host and to the call. As long as it stays, {count} devices that share the "
-        f"computing evenly are {ceiling:.2f}× as fast at most",
+        "ops, to the host and to the call",
         action="have fewer and larger ops first: a larger batch, fused layers and optimizers, "
         "jit_compile=True on one device, several steps per call (steps_per_execution)",
         where={"device": device},

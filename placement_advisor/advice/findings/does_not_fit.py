@@ -52,6 +52,7 @@ def _finding(evidence: Evidence, name: str, short: Shortage, fitting: list[str])
         "be split over more devices, or be smaller",
         where=evidence.where(largest.name, device=short.device.name, candidate=name),
         saving_ns=None,
+        is_hypothetical=evidence.is_hypothetical(name),
     )
 
 

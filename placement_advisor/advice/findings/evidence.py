@@ -1,8 +1,9 @@
 """Everything that a rule may look at, gathered once.
 
 Rules that judge a split look at two: the user's own, as their `tf.device` scopes have it, and the
-best candidate, by measured step time where candidates ran, else by simulated time. Others are worse
-on purpose or by their nature, and nobody would use them.
+candidate that is recommended. Where none is, they look at the best one, by measured step time where
+candidates ran, else by simulated time: what they find there is hypothetical. Others are worse on
+purpose or by their nature, and nobody would use them.
 """
 
 from __future__ import annotations
@@ -33,11 +34,15 @@ MIN_SAVING_SHARE = 0.01
 
 
 class Split(NamedTuple):
-    """A placement on several devices, with its simulated step."""
+    """A placement on several devices, with its simulated step.
+
+    ``is_hypothetical``: it is neither the user's own nor recommended.
+    """
 
     name: str
     placement: Placement
     schedule: Schedule
+    is_hypothetical: bool = False
 
 
 # What rules would say of these, nobody would act on; a split of the batch is of another graph.
@@ -51,7 +56,7 @@ class Evidence:
     ``requested_device_of`` has the devices of the user's `tf.device` scopes, ``line_of`` file and
     line of ops. ``batch_points`` are measurements of the user's own step at several batch sizes,
     none where it was not run so. ``own_of_replicas`` are ops that compute something of a replica's
-    own where the batch is split.
+    own where the batch is split. ``recommended`` is the candidate to use, None if none is.
     """
 
     graph: OpGraph
@@ -65,6 +70,12 @@ class Evidence:
     batch_points: tuple[Throughput, ...]
     input_timing: InputTiming | None
     own_of_replicas: tuple[str, ...]
+    recommended: str | None
+
+    def is_hypothetical(self, candidate: str) -> bool:
+        """Whether the user neither runs a candidate nor is told to: not the single device."""
+        alone = self.alone
+        return candidate != self.recommended and (alone is None or candidate != alone.name)
 
     @property
     def alone(self) -> Candidate | None:
@@ -116,15 +127,20 @@ def gather(
     batch_points: Sequence[Throughput] = (),
     input_timing: InputTiming | None = None,
     own_of_replicas: Sequence[str] = (),
+    recommended: str | None = None,
 ) -> Evidence:
-    """Return the evidence, with the splits that rules judge."""
+    """Return the evidence, with the splits that rules judge.
+
+    ``recommended`` is the split to use, None if the verdict is not to split.
+    """
     splits = []
     own = as_written(graph, requested_device_of, cluster)
     if own is not None:
         splits.append(Split(YOUR_SPLIT, own, simulator.schedule(own)))
-    best = best_split(candidates)
+    judged = [c for c in candidates if recommended is None or c.name == recommended]
+    best = best_split(judged)
     if best is not None:
-        splits.append(best)
+        splits.append(best._replace(is_hypothetical=recommended is None))
     return Evidence(
         graph=graph,
         cluster=cluster,
@@ -137,6 +153,7 @@ def gather(
         batch_points=tuple(batch_points),
         input_timing=input_timing,
         own_of_replicas=tuple(own_of_replicas),
+        recommended=recommended,
     )
 
 

@@ -51,6 +51,7 @@ def _finding(evidence: Evidence, split: Split, time: DeviceTime, busiest: str) -
         action=action,
         where={"device": time.device},
         saving_ns=None if move is None else move.saving_ns,
+        is_hypothetical=split.is_hypothetical,
     )
 
 

@@ -46,4 +46,5 @@ def _finding(evidence: Evidence, split: Split) -> Finding | None:
         action=f"put the layers of the largest on another device: {held}",
         where={"device": first.name},
         saving_ns=None,
+        is_hypothetical=split.is_hypothetical,
     )

@@ -39,6 +39,7 @@ def _seen(evidence: Evidence) -> tuple[Finding, ...]:
             "wanted: until then the measurement is one of another placement",
             where={"op": moved[0].partition(": ")[0], "candidate": candidate.name},
             saving_ns=None,
+            is_hypothetical=evidence.is_hypothetical(candidate.name),
         )
         for candidate in evidence.candidates
         if candidate.measured and (moved := candidate.measured.moved_ops)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from placement_advisor.advice.findings import (
@@ -55,12 +56,19 @@ RULES: tuple[Rule, ...] = (
 def find_all(evidence: Evidence) -> tuple[Finding, ...]:
     """Return the findings of all rules: what does not fit first, then those that save most.
 
-    Findings whose saving is unknown come last, in the order of their codes.
+    Findings whose saving is unknown come behind, in the order of their codes. Last come those about
+    splits that nobody has or is told to make, without a saving: nobody has what it would save.
     """
     found = [finding for rule in RULES for finding in rule.find(evidence)]
-    return tuple(sorted(found, key=_order))
+    shown = [replace(f, saving_ns=None) if f.is_hypothetical else f for f in found]
+    return tuple(sorted(shown, key=_order))
 
 
-def _order(finding: Finding) -> tuple[bool, float, str]:
+def _order(finding: Finding) -> tuple[bool, bool, float, str]:
     saving_ns = finding.saving_ns
-    return finding.code != does_not_fit.CODE, -saving_ns if saving_ns else 0, finding.code
+    return (
+        finding.is_hypothetical,
+        finding.code != does_not_fit.CODE,
+        -saving_ns if saving_ns else 0,
+        finding.code,
+    )

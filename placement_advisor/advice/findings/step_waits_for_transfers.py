@@ -70,6 +70,7 @@ def _finding(evidence: Evidence, split: Split) -> Finding | None:
         action=action,
         where=evidence.where(top.copy.producer, tensor=top.copy.tensor, device=top.copy.target),
         saving_ns=saving_ns,
+        is_hypothetical=split.is_hypothetical,
     )
 
 

@@ -49,4 +49,5 @@ def _finding(evidence: Evidence, split: Split) -> Finding | None:
         action=f"put {move.what} with its gradients and variables on {move.device}",
         where={"layer": move.what.removeprefix("layer "), "device": busiest},
         saving_ns=move.saving_ns,
+        is_hypothetical=split.is_hypothetical,
     )

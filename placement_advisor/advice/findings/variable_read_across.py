@@ -71,4 +71,5 @@ def _finding(evidence: Evidence, split: Split, copy: Transfer) -> Finding | None
         action=f"put {move.what} on {move.device}",
         where=evidence.where(copy.producer, tensor=copy.tensor, device=copy.target),
         saving_ns=move.saving_ns,
+        is_hypothetical=split.is_hypothetical,
     )

@@ -16,6 +16,9 @@ function finding(each) {
     'article',
     { class: 'finding' },
     el('h3', {}, `${each.code} ${each.finding}`),
+    each.hypothetical
+      ? el('p', { class: 'hint' }, 'If you split all the same, which is not recommended.')
+      : null,
     el('p', {}, each.action),
     each.where ? el('p', { class: 'hint' }, each.where) : null,
     saves,
