@@ -15,6 +15,7 @@ from placement_advisor import defaults
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError, PlacementError
 from placement_advisor.graph import Role
+from placement_advisor.limits import MAX_NS
 from placement_advisor.placement import Placement, placed_ops
 
 if TYPE_CHECKING:
@@ -262,7 +263,7 @@ def _tables(graph: OpGraph, costs: Costs, cluster: Cluster) -> dict[str, CostTab
     """Return a table for each device and host.
 
     Raises:
-        AdvisorError: an op has no cost in one of them.
+        AdvisorError: an op has no cost in one of them, or one that is no time.
     """
     places = cluster.place_names()
     if costs is None:
@@ -271,13 +272,19 @@ def _tables(graph: OpGraph, costs: Costs, cluster: Cluster) -> dict[str, CostTab
         return dict(roofline_by_place(graph, cluster))
     if isinstance(costs, CostTable):
         tables = dict.fromkeys(places, costs)
-    elif all(isinstance(value, int) for value in costs.values()):
+    elif not any(isinstance(value, CostTable | Mapping) for value in costs.values()):
         tables = dict.fromkeys(places, _table(costs))  # type: ignore[arg-type]
     else:
         missing = [place for place in places if place not in costs]
         if missing:
             raise AdvisorError(f"costs: none for {missing[0]!r}")
         tables = {place: _table(costs[place]) for place in places}  # type: ignore[arg-type]
+    for table in {id(table): table for table in tables.values()}.values():
+        for name, cost in table.costs.items():
+            if not isinstance(cost.time_ns, int) or not 0 <= cost.time_ns <= MAX_NS:
+                raise AdvisorError(
+                    f"costs: op {name!r}: {cost.time_ns!r} is not a whole number of ns up to 2^60"
+                )
     for op in placed_ops(graph):
         if op.role not in _FREE_ROLES:
             bare = next((place for place in places if op.name not in tables[place].costs), None)

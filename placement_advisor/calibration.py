@@ -30,6 +30,7 @@ from placement_advisor.foreign_json import (
     text,
     within,
 )
+from placement_advisor.limits import MAX_BYTES, MAX_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -296,7 +297,7 @@ def _copy(copy: dict[str, object]) -> CopyTiming:
     core_ns = [field(copy, end) for end in ("send_ns", "receive_ns")]
     send_ns, receive_ns = (None if time_ns is None else _time(time_ns) for time_ns in core_ns)
     return CopyTiming(
-        size_bytes=integer(field(copy, "size_bytes"), "a size"),
+        size_bytes=_size(field(copy, "size_bytes")),
         copy_ns=_difference(field(copy, "copy_ns")),
         send_ns=send_ns,
         receive_ns=receive_ns,
@@ -312,7 +313,7 @@ def _between(value: object) -> tuple[str, str]:
 
 def _both_ways(pair: dict[str, object]) -> BothWaysTiming:
     return BothWaysTiming(
-        size_bytes=integer(field(pair, "size_bytes"), "a size"),
+        size_bytes=_size(field(pair, "size_bytes")),
         one_way_ns=_difference(field(pair, "one_way_ns")),
         both_ways_ns=_difference(field(pair, "both_ways_ns")),
     )
@@ -320,7 +321,11 @@ def _both_ways(pair: dict[str, object]) -> BothWaysTiming:
 
 def _difference(value: object) -> int:
     """Return a difference of times, in a noisy minute negative; what uses it leaves that out."""
-    return integer(value, "a time in ns", low=-(2**62))
+    return integer(value, "a time in ns", low=-MAX_NS, high=MAX_NS)
+
+
+def _size(value: object) -> int:
+    return integer(value, "a number of bytes from 0 to 10^15", high=MAX_BYTES)
 
 
 def _ratio(value: object) -> float:
@@ -330,4 +335,4 @@ def _ratio(value: object) -> float:
 
 
 def _time(value: object) -> int:
-    return integer(value, "a time in ns")
+    return integer(value, "a time in ns", high=MAX_NS)

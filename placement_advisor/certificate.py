@@ -37,6 +37,7 @@ from placement_advisor.foreign_json import (
     text,
     within,
 )
+from placement_advisor.limits import MAX_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -215,7 +216,7 @@ def _arc(value: object) -> tuple[tuple[str, str], int]:
     return (text(row[0]), text(row[1])), _ns(row[2])
 
 
-_ns = partial(integer, what="a time in ns")
+_ns = partial(integer, what="a whole number from 0 to 2^60", high=MAX_NS)
 
 
 def _amounts(value: object) -> dict[str, int]:

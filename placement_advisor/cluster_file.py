@@ -28,6 +28,7 @@ from placement_advisor.foreign_json import (
 )
 from placement_advisor.foreign_toml import line_of, parse
 from placement_advisor.hardware import MAX_DEVICES, device_preset, link_preset, there_are
+from placement_advisor.limits import MAX_BYTES
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -286,8 +287,8 @@ def _link_preset(value: object) -> Link:
 
 
 _ns = partial(integer, what="a whole number of ns from 0 to 10^11", high=100 * NS_PER_S)
-_bytes = partial(integer, what="a number of bytes from 10^6 to 10^15", low=10**6, high=10**15)
-_POINT = (partial(integer, what="a number of bytes from 0 to 10^15", high=10**15), _ns)
+_bytes = partial(integer, what="a number of bytes from 10^6 to 10^15", low=10**6, high=MAX_BYTES)
+_POINT = (partial(integer, what="a number of bytes from 0 to 10^15", high=MAX_BYTES), _ns)
 _flops = partial(_number, "flop/s", 1e6, 1e18)
 
 _HOST: Readers = {

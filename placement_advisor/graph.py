@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from operator import le
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.digraph import find_cycle, topological_order
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph_file import graph_fingerprint, read_graph, write_graph
+from placement_advisor.limits import MAX_BYTES, MAX_TOTAL_BYTES
 from placement_advisor.op import CONTROL_PORT, Edge, Op, Role
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class OpGraph:
     Producers come first, otherwise ops stand as given. Edges stand by producer, consumer, port.
 
     Raises:
-        AdvisorError: duplicate op, edge to an unknown op, or a cycle (which is named).
+        AdvisorError: duplicate op, edge to an unknown op, a cycle (which is named), or sizes that
+            no machine could hold.
     """
 
     ops: tuple[Op, ...]
@@ -60,6 +62,7 @@ class OpGraph:
                 raise AdvisorError(
                     f"edge {edge.producer!r} → {edge.consumer!r}: op {gone!r} is not in the graph"
                 )
+        _check_sizes(ops, edges)
         sources = [place[edge.producer] for edge in edges]
         targets = [place[edge.consumer] for edge in edges]
         order = topological_order(len(ops), sources, targets)
@@ -201,6 +204,24 @@ def load_graph(path: Path) -> tuple[OpGraph, Mapping[str, str] | None]:
     except AdvisorError as error:
         raise AdvisorError(f"{path}: {error.message}", hint=error.hint) from None
     return graph, file.requested_device_of
+
+
+def _check_sizes(ops: Sequence[Op], edges: Sequence[Edge]) -> None:
+    """Check that 64 bits hold what the ops hold and make, all together."""
+    held = [(op.name, size) for op in ops for size in (op.parameter_bytes, *op.output_bytes)]
+    read = ((edge.producer, edge.size_bytes) for edge in edges)
+    for name, size in chain(held, read):
+        if size is not None and not 0 <= size <= MAX_BYTES:
+            raise AdvisorError(
+                f"op {name!r}: {size} bytes, where a tensor or variable may have up to 10^15",
+                hint="sizes are in bytes",
+            )
+    total = sum(size or 0 for _, size in held)
+    if total > MAX_TOTAL_BYTES:
+        raise AdvisorError(
+            f"the tensors and variables of the graph have {total} bytes, where 10^17 are the most",
+            hint="sizes are in bytes",
+        )
 
 
 def _from_columns(ops: tuple[Any, ...], edges: tuple[Any, ...]) -> OpGraph:

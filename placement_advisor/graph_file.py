@@ -30,6 +30,7 @@ from placement_advisor.foreign_json import (
     text,
     within,
 )
+from placement_advisor.limits import MAX_BYTES
 from placement_advisor.op import CONTROL_PORT, Edge, Op, Role
 from placement_advisor.work.signature import WorkBasis
 
@@ -182,7 +183,7 @@ class _Ops:
             "layer": self._text,
             "variable": self._text,
             "flops": _count,
-            "bytes_accessed": _size,
+            "bytes_accessed": _count,
             "work_basis": _member(WorkBasis),
             "trips": _count,
             "output_bytes": lambda value: _tuple(value, _optional_size),
@@ -251,7 +252,7 @@ def _count(value: object) -> int:
 
 
 def _size(value: object) -> int:
-    return integer(value, "a size")
+    return integer(value, "a number of bytes from 0 to 10^15", high=MAX_BYTES)
 
 
 def _port(value: object) -> int:
@@ -259,7 +260,7 @@ def _port(value: object) -> int:
 
 
 def _optional_size(value: object) -> int | None:
-    return None if value is None else integer(value, "a size")
+    return None if value is None else _size(value)
 
 
 def _member(kinds: type[StrEnum]) -> Callable[[object], StrEnum]:

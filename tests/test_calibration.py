@@ -158,6 +158,11 @@ def test_a_file_without_a_field_is_as_good_as_none(field: str) -> None:
         ("schema_version", "1"),
         ("op_ns", -1),
         ("op_ns", 1.5),
+        ("op_ns", 2**61),
+        (
+            "both_ways",
+            [{"between": ENDS, "size_bytes": 2**62, "one_way_ns": 1, "both_ways_ns": 1}],
+        ),
         ("op_ns", None),
         ("reference_ns", [1]),
         ("reference_ns", {"worker:0": "fast"}),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from placement_advisor.graph import OpGraph, Role
 from placement_advisor.host_ops import host_bound
+from placement_advisor.limits import MAX_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Set
@@ -69,7 +70,7 @@ class GraphArrays:
         names = [self.ops[i].name for i in self.producer.tolist()]
         keys = zip(names, self.port.tolist(), strict=True)
         grows = np.array([key in tensors for key in keys], bool) & (self.size_bytes > 0)
-        grown = np.rint(self.size_bytes * factor).astype(np.int64)
+        grown = _held_whole(self.size_bytes * factor)
         other = copy(self)
         other._set_sizes(np.where(grows, grown, self.size_bytes))
         return other
@@ -134,9 +135,7 @@ class PlaceArrays:
         grows = np.array([op.name in ops for op in self._ops], bool)
         known = self._cost_ns != _UNKNOWN
         other = copy(self)
-        other._cost_ns = np.where(
-            known & grows, np.rint(self._cost_ns * factor).astype(np.int64), self._cost_ns
-        )
+        other._cost_ns = np.where(known & grows, _held_whole(self._cost_ns * factor), self._cost_ns)
         other._set_durations()
         return other
 
@@ -207,18 +206,35 @@ class LinkArrays:
             self.channel[i] = channels.setdefault(channel, len(channels))
             kind = replace(known, source="", target="", channel=None)
             self.kind[i] = kinds.setdefault(kind, len(kinds))
-        self.latency_ns = np.array([kind.latency_ns for kind in kinds], np.int64)
+        self.latency_ns = np.array([_held(kind.latency_ns) for kind in kinds], np.int64)
         sizes = arrays.sizes.tolist()
 
         def table(time_ns: Callable[[Link, int], int]) -> Ints:
-            rows = [[time_ns(kind, size) for size in sizes] for kind in kinds]
+            rows = [[_held(time_ns(kind, size)) for size in sizes] for kind in kinds]
             return np.array(rows, np.int64).reshape(len(kinds), len(sizes))
 
         self.bytes_ns = table(lambda link, size: link.bytes_ns(size))
         self.send_ns = table(lambda link, size: link.sender.time_ns(size))
         self.receive_ns = table(lambda link, size: link.receiver.time_ns(size))
 
+    def most_ns(self) -> list[int]:
+        """Return what a tensor of each size takes over the slowest link, with work at both ends."""
+        tables = (self.bytes_ns, self.send_ns, self.receive_ns)
+        most: list[int] = sum(table.max(axis=0, initial=0) for table in tables).tolist()
+        return [time_ns + int(self.latency_ns.max(initial=0)) for time_ns in most]
+
 
 def _cost_ns(table: CostTable, name: str) -> int:
     cost = table.costs.get(name)
-    return _UNKNOWN if cost is None else cost.time_ns
+    return _UNKNOWN if cost is None else _held(cost.time_ns)
+
+
+def _held(time_ns: int) -> int:
+    """Return a time, or one that 64 bits hold and that is too long as well; see `horizon`."""
+    return min(time_ns, MAX_NS + 1)
+
+
+def _held_whole(amounts: NDArray[np.floating[Any]]) -> Ints:
+    """Return amounts as whole numbers, those that are too large as `_held` does."""
+    held: Ints = np.minimum(np.rint(amounts), MAX_NS + 1).astype(np.int64)
+    return held

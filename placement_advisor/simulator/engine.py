@@ -46,6 +46,7 @@ import numpy as np
 
 from placement_advisor.simulator.arrays import GraphArrays, LinkArrays, PlaceArrays
 from placement_advisor.simulator.exposure import exposed_ns
+from placement_advisor.simulator.horizon import check_horizon
 from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
 
@@ -81,12 +82,17 @@ class Simulator:
         *,
         contention: bool = True,
     ) -> None:
-        """Take the cost of every op on every device and host of the cluster, by its name."""
+        """Take the cost of every op on every device and host of the cluster, by its name.
+
+        Raises:
+            AdvisorError: times add up to more than 64 bits hold.
+        """
         self._graph, self._contention = graph, contention
         self._arrays = GraphArrays(graph)
         self._cluster = cluster
         self._places = PlaceArrays(self._arrays, costs, cluster)
         self._links = LinkArrays(self._arrays, cluster, self._places.index)
+        self._check_horizon()
 
     def on(self, cluster: Cluster) -> Simulator:
         """Return the same graph with the same costs on another cluster of the same devices.
@@ -95,11 +101,13 @@ class Simulator:
 
         Raises:
             ValueError: the cluster has other devices or hosts, of other kinds, or in another order.
+            AdvisorError: times add up to more than 64 bits hold.
         """
         other = copy(self)
         other._cluster = cluster
         other._places = self._places.on(cluster)
         other._links = LinkArrays(self._arrays, cluster, self._places.index)
+        other._check_horizon()
         return other
 
     @property
@@ -118,11 +126,15 @@ class Simulator:
         """Return `placed_step_ns` for the step at another scale.
 
         These ops take, and these tensors (producer and port) hold, ``factor`` times as much.
+
+        Raises:
+            AdvisorError: times add up to more than 64 bits hold.
         """
         other = copy(self)
         other._arrays = self._arrays.scaled(factor, tensors)
         other._places = self._places.scaled(factor, ops)
         other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
+        other._check_horizon()
         return other.placed_step_ns
 
     def step_ns(self, placement: Placement) -> int:
@@ -199,6 +211,9 @@ class Simulator:
             peak_memory=peak_memory(self._graph, runs, transfers, names),
             unknown_bytes=int((crossed < 0).sum()),
         )
+
+    def _check_horizon(self) -> None:
+        check_horizon(self._arrays, self._places, self._links, self._cluster.dispatch)
 
     def _step(self, place: Ints) -> Step:
         # Compiled code takes a second to load; who does not simulate does not wait for it.

@@ -132,7 +132,11 @@ def _work_over_devices(problem: Problem) -> float:
 
 
 def _prices(work: Floats, counts: Floats) -> Floats:
-    """Return the dual prices of the pools: how dear a unit of their time is."""
+    """Return the dual prices of the pools: how dear a unit of their time is.
+
+    They do not hang on the unit of time; the solver's tolerances do.
+    """
+    unit = work[np.isfinite(work)].max() or 1.0
     model = model_builder.Model()
     time = model.new_num_var(0.0, float("inf"), "")
     loads: list[list[model_builder.LinearExpr]] = [[] for _ in counts]
@@ -142,7 +146,7 @@ def _prices(work: Floats, counts: Floats) -> Floats:
             if np.isfinite(units):
                 share = model.new_num_var(0.0, 1.0, "")
                 shares.append(share)
-                loads[pool].append(float(units) * share)
+                loads[pool].append(float(units / unit) * share)
         model.add(model_builder.LinearExpr.sum(shares) == 1.0)
     rows = [
         model.add(model_builder.LinearExpr.sum(load) - float(count) * time <= 0.0)
@@ -150,7 +154,8 @@ def _prices(work: Floats, counts: Floats) -> Floats:
     ]
     model.minimize(time)
     solver = model_builder.Solver("glop")
-    solver.solve(model)
+    if solver.solve(model) != model_builder.SolveStatus.OPTIMAL:
+        return np.ones(len(counts))
     return np.array([max(0.0, -solver.dual_value(row)) for row in rows])
 
 
