@@ -41,8 +41,8 @@ class SearchResult:
 
     ``objective_value_ns`` is the simulated step (latency), or what the fullest device works for
     each step (throughput); no placement has less than ``lower_bound_ns``, and ``is_proven`` says
-    that this one has no more. ``stopped_by`` says why the search ended: proof, effort, clock or
-    size.
+    that this one has no more. ``stopped_by`` says why the search ended: proof, effort, clock,
+    size or solver.
     """
 
     placement: Placement

@@ -19,7 +19,6 @@ from placement_advisor.foreign_json import MisfitError, content, parse
 from placement_advisor.graph import OpGraph
 from placement_advisor.graph_problem import throughput_problem, with_hosts
 from placement_advisor.solvers.conflict import find_conflict
-from placement_advisor.solvers.effort import Stop
 from placement_advisor.solvers.searched import Objective, Searched
 from placement_advisor.units import NS_PER_S
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.devices import Cluster
-    from placement_advisor.solvers.effort import Effort
+    from placement_advisor.solvers.effort import Effort, Stop
     from placement_advisor.solvers.problem import Problem
 
 DEFAULT_DEVICES = 2
@@ -216,6 +215,6 @@ def _least_makespan(problem: Problem, effort: Effort) -> _Found:
         objective_value=found.objective_value,
         lower_bound=found.lower_bound,
         is_proven=found.is_proven,
-        stopped_by=Stop(found.stopped_by),
+        stopped_by=found.stopped_by,
         units=None,
     )

@@ -20,6 +20,7 @@ _WHY_STOPPED = {
     Stop.EFFORT: "the effort was used up; more may find better: --effort",
     Stop.CLOCK: "the time limit cut it, so another run may differ",
     Stop.SIZE: "the graph is too large for a proof",
+    Stop.SOLVER: "the solver contradicted what is known, so that its proof does not count",
 }
 
 

@@ -127,6 +127,8 @@ def _is_impossible(problem: Problem, groups: Sequence[Sequence[int]]) -> bool:
         return False
     from ortools.sat.python import cp_model
 
+    from placement_advisor.solvers.cp_sat import new_solver
+
     model = cp_model.CpModel()
     inside = [[model.new_bool_var("") for _ in rooms] for _ in groups]
     for group, row in zip(groups, inside, strict=True):
@@ -138,8 +140,7 @@ def _is_impossible(problem: Problem, groups: Sequence[Sequence[int]]) -> bool:
         if room is not None:
             held = sum(size * here for size, here in zip(sizes, column, strict=True))
             model.add(held <= room)
-    solver = cp_model.CpSolver()
+    solver = new_solver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = _PACKING_SECONDS
-    solver.parameters.keep_all_feasible_solutions_in_presolve = True
     return bool(solver.solve(model) == cp_model.INFEASIBLE)

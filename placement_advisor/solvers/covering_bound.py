@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from ortools.linear_solver.python import model_builder
 from ortools.sat.python import cp_model
 
+from placement_advisor.solvers.cp_sat import new_solver
 from placement_advisor.solvers.exact_load import UNITS_PER_SOLVER_SECOND
 from placement_advisor.solvers.loads import bundles, group_work
 
@@ -169,22 +170,20 @@ class _Finder:
     def dearest(self, prices: Sequence[int], spending: _Spending) -> tuple[int, tuple[int, ...]]:
         """Return what no set is worth more than, and the dearest that was found."""
         self._model.maximize(sum(p * here for p, here in zip(prices, self._in, strict=True)))
-        solver = cp_model.CpSolver()
+        solver = new_solver()
         solver.parameters.num_workers = 1
         solver.parameters.max_deterministic_time = _SECONDS_PER_SET
-        solver.parameters.keep_all_feasible_solutions_in_presolve = True
         status = solver.solve(self._model)
         spending.spent += solver.response_proto.deterministic_time * UNITS_PER_SOLVER_SECOND
-        if status == cp_model.UNKNOWN:
-            return sum(prices), ()
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            raise RuntimeError(f"CP-SAT denies the empty set: {solver.status_name(status)}")
+            # Nothing was found in time; or the solver denies the empty set, and is not believed.
+            return sum(prices), ()
         found = tuple(group for group, here in enumerate(self._in) if solver.value(here))
         return math.floor(solver.best_objective_bound + 0.5), found
 
     def _copies(self, bundle: Bundle) -> list[cp_model.LinearExprT]:
         """Return what a bundle loads the device with if it is sent, and if it is received."""
-        units = min(self._units(bundle.copy_time), _LOAD_UNITS + 1)
+        units = self._units(bundle.copy_time)
         home = self._in[bundle.home]
         sends, receives = self._model.new_bool_var(""), self._model.new_bool_var("")
         for reader in bundle.readers:
@@ -193,4 +192,5 @@ class _Finder:
         return [units * sends, units * receives]
 
     def _units(self, time: float) -> int:
-        return math.floor(time / self._unit)
+        """Return a time in whole units; what is longer than the limit just says so."""
+        return math.floor(min(time / self._unit, _LOAD_UNITS + 1))

@@ -120,10 +120,13 @@ def in_order(problem: Problem, device_of: Sequence[str], order: Iterable[int]) -
     return Timetable(device_of=tuple(device_of), start=tuple(start), end=tuple(end))
 
 
-def start_order(timetable: Timetable, flow: Flow) -> list[int]:
-    """Return the ops by start; of those that start together, inputs come first."""
+def by_start(start: Sequence[float], end: Sequence[float], flow: Flow) -> list[int]:
+    """Return the ops by start; of those that start together, inputs come first.
+
+    An op of no time comes before what starts with it: behind that, it would wait for its end.
+    """
     rank = {op: number for number, op in enumerate(flow.order)}
-    return sorted(rank, key=lambda op: (timetable.start[op], rank[op]))
+    return sorted(rank, key=lambda op: (start[op], end[op], rank[op]))
 
 
 def faults(problem: Problem, timetable: Timetable) -> list[str]:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+# Values that differ by less, in proportion, are equal: what a user reads has five digits, and no
+# cost is known as well. Judgement: less would cost the solvers larger numbers, for what none sees.
+PROOF_TOLERANCE = 1e-6
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
@@ -19,9 +23,14 @@ class Effort:
 
 
 class Stop(StrEnum):
-    """Why a search ended; ``size`` is a graph too large for an exact search."""
+    """Why a search ended.
+
+    ``size`` is a graph too large for an exact search; ``solver`` one that contradicted what is
+    known, so that nothing that it says of bounds is taken.
+    """
 
     PROOF = "proof"
     EFFORT = "effort"
     CLOCK = "clock"
     SIZE = "size"
+    SOLVER = "solver"

@@ -15,23 +15,25 @@ https://developers.google.com/optimization/cp/cp_solver.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from ortools.sat.python import cp_model
 
-from placement_advisor.solvers.effort import Stop
+from placement_advisor.digraph import topological_order
+from placement_advisor.solvers.cp_sat import new_solver
+from placement_advisor.solvers.effort import PROOF_TOLERANCE, Stop
 from placement_advisor.solvers.loads import bundles, group_work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from placement_advisor.solvers.effort import Effort
     from placement_advisor.solvers.problem import Pool, Problem
 
-# Of the load that is to be beaten: what differs by less counts as equal.
-_UNITS = 10**8
+# What rounding down may take from a load, of what counts as equal.
+_LOST = 0.25
 # Several searches that take turns, which is the same on any number of cores. One alone gives worse
 # bounds: 25.5 instead of 26.3 for 6 layers of BERT within 20 s.
 _SEARCHES = 4
@@ -66,7 +68,7 @@ def load_below(
     effort: Effort,
     *,
     least: float = 0.0,
-    follows: Iterable[tuple[int, int]] | None = None,
+    follows: Sequence[tuple[int, int]] | None = None,
     hint: Sequence[str] | None = None,
 ) -> LoadBelow:
     """Look for a placement whose largest load is at most ``limit``, the smaller the better.
@@ -74,12 +76,14 @@ def load_below(
     ``least`` is known to bound it. With ``follows``, pairs of groups of which the second is in no
     stage before the first, it is contiguous. A ``hint`` is a placement within the limit.
 
+    If the solver denies that there is what the hint says, it is not believed.
+
     Raises:
-        RuntimeError: the solver fails, or denies that there is what the hint says.
+        RuntimeError: the solver refuses the model.
     """
     found = _LoadModel(problem, limit, least, follows, hint).solve(effort)
     if hint is not None and found.device_of is None and found.stopped_by is Stop.PROOF:
-        raise RuntimeError("CP-SAT calls infeasible what has a solution")
+        return replace(found, lower_bound=least, stopped_by=Stop.SOLVER)
     return found
 
 
@@ -89,11 +93,14 @@ class _LoadModel:
         problem: Problem,
         limit: float,
         least: float,
-        follows: Iterable[tuple[int, int]] | None,
+        follows: Sequence[tuple[int, int]] | None,
         hint: Sequence[str] | None,
     ) -> None:
         self._problem, self._limit = problem, limit
-        self._unit = limit / _UNITS or 1.0
+        # A load has a term for each group, and two for each bundle.
+        terms = len(problem.groups) + 2 * len(bundles(problem))
+        self._most = math.ceil(terms / (_LOST * PROOF_TOLERANCE))
+        self._unit = limit / self._most or 1.0
         self._model = cp_model.CpModel()
         self._slots = range(len(problem.devices))
         self._in = [[self._bool() for _ in self._slots] for _ in problem.groups]
@@ -109,24 +116,21 @@ class _LoadModel:
             self._pools = [[(pool, self._bool()) for pool in problem.pools] for _ in self._slots]
             self._choose_pools()
             self._order_stages(follows)
-        self._largest = self._model.new_int_var(self._units(least), _UNITS, "")
+        self._largest = self._model.new_int_var(self._units(least), self._most, "")
         self._limit_slots()
         self._model.minimize(self._largest)
-        for row, device in zip(self._in, hint or (), strict=hint is not None):
-            for slot, name in zip(row, problem.devices, strict=True):
-                self._model.add_hint(slot, name == device)
+        if hint is not None:
+            in_order = problem.devices if follows is None else _stages(problem, follows, hint)
+            self._hint(hint, in_order)
 
     def solve(self, effort: Effort) -> LoadBelow:
-        solver = cp_model.CpSolver()
+        solver = new_solver()
         solver.parameters.random_seed = effort.seed
         solver.parameters.num_workers = _SEARCHES
         solver.parameters.interleave_search = True
         solver.parameters.max_deterministic_time = effort.units / UNITS_PER_SOLVER_SECOND
         if effort.time_limit_s is not None:
             solver.parameters.max_time_in_seconds = effort.time_limit_s
-        # Without it, OR-Tools 9.15 called a model infeasible that has a solution
-        # (docs/decisions/0013-exact-search-with-cp-sat.md).
-        solver.parameters.keep_all_feasible_solutions_in_presolve = True
         status = solver.solve(self._model)
         if status == cp_model.MODEL_INVALID:
             raise RuntimeError(f"CP-SAT refuses the model: {self._model.validate()}")
@@ -184,7 +188,7 @@ class _LoadModel:
             devices = column[0][0].devices
             self._model.add(sum(chosen for _, chosen in column) == len(devices))
 
-    def _order_stages(self, follows: Iterable[tuple[int, int]]) -> None:
+    def _order_stages(self, follows: Sequence[tuple[int, int]]) -> None:
         """Say by which stage each group has been, and that none is before one that it follows."""
         by = [[self._bool() for _ in self._slots] for _ in self._problem.groups]
         for inside, reached in zip(self._in, by, strict=True):
@@ -206,7 +210,7 @@ class _LoadModel:
             for pool, chosen in self._pools[slot]:
                 load = []
                 for time, here in zip(work[id(pool)], inside, strict=True):
-                    if time is None or self._units(time) > _UNITS:
+                    if time is None or self._units(time) > self._most:
                         self._model.add_implication(chosen, here.Not())
                     else:
                         load.append(self._units(time) * here)
@@ -221,8 +225,7 @@ class _LoadModel:
         """Return by slot what copies load it with, and the variables that say whether they do."""
         copies: list[list[tuple[int, cp_model.IntVar]]] = [[] for _ in self._slots]
         for bundle in bundles(self._problem):
-            # A copy that is longer than the limit cannot be; any that is just too long says so.
-            units = min(self._units(bundle.copy_time), _UNITS + 1)
+            units = self._units(bundle.copy_time)
             home = self._in[bundle.home]
             for slot, choices in enumerate(self._pools):
                 if not units or not any(pool.pays_for_copies for pool, _ in choices):
@@ -235,8 +238,19 @@ class _LoadModel:
                 copies[slot] += [(units, sends), (units, receives)]
         return copies
 
-    def _units(self, work: float) -> int:
-        return math.floor(work / self._unit)
+    def _units(self, time: float) -> int:
+        """Return a time in whole units; what is longer than the limit just says so."""
+        return math.floor(min(time / self._unit, self._most + 1))
+
+    def _hint(self, device_of: Sequence[str], device_at: Sequence[str]) -> None:
+        """Suggest a placement, given the device of each slot."""
+        for row, device in zip(self._in, device_of, strict=True):
+            for here, name in zip(row, device_at, strict=True):
+                self._model.add_hint(here, name == device)
+        for choices, name in zip(self._pools, device_at, strict=True):
+            for pool, chosen in choices:
+                if len(choices) > 1:
+                    self._model.add_hint(chosen, name in pool.devices)
 
     def _slot_names(self, solver: cp_model.CpSolver) -> list[str]:
         """Return the device of each slot; stages take those of their pool in order."""
@@ -247,3 +261,16 @@ class _LoadModel:
             for pool, chosen in choices
             if solver.value(chosen)
         ]
+
+
+def _stages(
+    problem: Problem, follows: Sequence[tuple[int, int]], device_of: Sequence[str]
+) -> list[str]:
+    """Return the devices in the order of their stages, given that of each group."""
+    number = {name: i for i, name in enumerate(problem.devices)}
+    ends = {(number[device_of[first]], number[device_of[second]]) for first, second in follows}
+    pairs = sorted(pair for pair in ends if pair[0] != pair[1])
+    order = topological_order(len(number), [a for a, _ in pairs], [b for _, b in pairs])
+    if order is None:
+        raise ValueError("the hint is no pipeline")
+    return [problem.devices[i] for i in order]

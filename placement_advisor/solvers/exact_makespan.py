@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placement_advisor.solvers.delays import Flow, can_copy_freely
+from placement_advisor.solvers.cp_sat import new_solver
+from placement_advisor.solvers.delays import Flow, by_start, can_copy_freely
 from placement_advisor.solvers.scale import Scale
 from placement_advisor.solvers.windows import Windows, surely_together, windows_below
 
@@ -119,7 +120,7 @@ class _MakespanModel:
             self._hint(hint)
 
     def solve(self, effort: Effort) -> MakespanBelow:
-        solver = cp_model.CpSolver()
+        solver = new_solver()
         solver.parameters.random_seed = effort.seed
         # One search that learns from its conflicts proved 15 hard cases in 5 s of CPU time, four
         # that take turns in 45 s. Linear relaxations of orders say little, and cost time.
@@ -128,9 +129,6 @@ class _MakespanModel:
         solver.parameters.max_deterministic_time = effort.units * _DETERMINISTIC_TIME_PER_UNIT
         if effort.time_limit_s is not None:
             solver.parameters.max_time_in_seconds = max(0.0, effort.time_limit_s)
-        # Without it, OR-Tools 9.15 called a model infeasible that has a solution
-        # (docs/decisions/0013-exact-search-with-cp-sat.md).
-        solver.parameters.keep_all_feasible_solutions_in_presolve = True
         status = solver.solve(self._model)
         if status == cp_model.INFEASIBLE:
             return MakespanBelow(lower_bound=self._scale.proof)
@@ -148,11 +146,11 @@ class _MakespanModel:
             next(self._slots[slot][1] for slot, here in on.items() if solver.value(here))
             for on in self._on
         ]
-        rank = {op: at for at, op in enumerate(self._flow.order)}
-        start = [solver.value(start) for start in self._start]
+        start = [float(solver.value(each)) for each in self._start]
+        end = [float(solver.value(each)) for each in self._end]
         return MakespanBelow(
             device_of=tuple(device_of[cluster] for cluster in self._cluster_of),
-            order=tuple(sorted(rank, key=lambda op: (start[op], rank[op]))),
+            order=tuple(by_start(start, end, self._flow)),
             lower_bound=bound,
             is_finished=status == cp_model.OPTIMAL,
             is_out_of_time=is_out_of_time,

@@ -27,7 +27,7 @@ import numpy as np
 
 from placement_advisor.solvers.annealing import anneal
 from placement_advisor.solvers.delay_arrays import DelayArrays
-from placement_advisor.solvers.delays import Flow, Timetable, in_order, start_order
+from placement_advisor.solvers.delays import Flow, Timetable, by_start, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ def local_order(
         device_of = np.array(
             [number[start.device_of[group[0]]] for group in problem.groups], np.int64
         )
-        order = np.array(start_order(start, flow), np.int64)
+        order = np.array(by_start(start.start, start.end, flow), np.int64)
         anneal(
             device_of,
             order,

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from placement_advisor.solvers.delay_bounds import delay_bounds
 from placement_advisor.solvers.delays import Flow, Timetable, in_order
+from placement_advisor.solvers.effort import PROOF_TOLERANCE, Stop
 from placement_advisor.solvers.etf import etf
 from placement_advisor.solvers.exact_makespan import makespan_below
 from placement_advisor.solvers.heft import heft
 from placement_advisor.solvers.local_order import local_order
 from placement_advisor.solvers.msct import msct
-from placement_advisor.solvers.scale import PROOF_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,40 +33,37 @@ _LOCAL_UNITS_PER_PAIR = 1e-4
 # Ops times devices, above which the exact search's model alone takes seconds and proves nothing.
 _MAX_CHOICES = 8_000
 
-StoppedBy = Literal["proof", "effort", "clock", "size"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Makespan:
     """The device and the start of each op, the makespan, and a bound on that of any placement.
 
     ``device_of``, ``start`` and ``objective_value`` are None where nothing was found; then
-    ``lower_bound`` is infinite if nothing is possible. ``stopped_by`` says why the search ended;
-    "size" means that the graph is too large for an exact one.
+    ``lower_bound`` is infinite if nothing is possible.
     """
 
     device_of: tuple[str, ...] | None
     start: tuple[float, ...] | None
     objective_value: float | None
     lower_bound: float
-    stopped_by: StoppedBy
+    stopped_by: Stop
 
     @property
     def is_proven(self) -> bool:
         """Whether no placement is better by a millionth, or none is possible."""
-        return self.stopped_by == "proof"
+        return self.stopped_by is Stop.PROOF
 
 
 def least_makespan(problem: Problem, effort: Effort) -> Makespan:
     """Return the best timetable that was found within the effort."""
     if not problem.ops:
-        return _result(Timetable(device_of=(), start=(), end=()), 0.0, "proof")
+        return _result(Timetable(device_of=(), start=(), end=()), 0.0, Stop.PROOF)
     bound = delay_bounds(problem)[0].value
     if math.isinf(bound):
-        return _result(None, bound, "proof")
+        return _result(None, bound, Stop.PROOF)
     best = min(list_timetables(problem), key=lambda found: found.makespan, default=None)
     if _is_optimal(best, bound):
-        return _result(best, bound, "proof")
+        return _result(best, bound, Stop.PROOF)
     is_small = len(problem.ops) * len(problem.devices) <= _MAX_CHOICES
     units = effort.units if effort.time_limit_s is None else min(effort.units, effort.time_limit_s)
     if is_small:
@@ -74,9 +71,9 @@ def least_makespan(problem: Problem, effort: Effort) -> Makespan:
     if best is not None:
         best = fast_timetable(problem, units=units, seed=effort.seed)
     if _is_optimal(best, bound):
-        return _result(best, bound, "proof")
+        return _result(best, bound, Stop.PROOF)
     if not is_small:
-        return _result(best, bound, "size")
+        return _result(best, bound, Stop.SIZE)
     limit = _longest(problem) if best is None else best.makespan
     left = replace(
         effort,
@@ -84,16 +81,19 @@ def least_makespan(problem: Problem, effort: Effort) -> Makespan:
         time_limit_s=None if effort.time_limit_s is None else effort.time_limit_s - units,
     )
     found = makespan_below(problem, limit, left, hint=None if best is None else best.device_of)
-    bound = max(bound, found.lower_bound)
+    known, bound = bound, max(bound, found.lower_bound)
     if found.device_of is not None and found.order is not None:
         better = in_order(problem, found.device_of, found.order)
         if best is None or better.makespan < best.makespan:
             best = better
     if best is None and found.is_finished:
-        return _result(None, math.inf, "proof")
+        return _result(None, math.inf, Stop.PROOF)
     if _is_optimal(best, bound):
-        return _result(best, bound, "proof")
-    return _result(best, bound, "clock" if found.is_out_of_time else "effort")
+        return _result(best, bound, Stop.PROOF)
+    if found.is_finished:
+        # Its timetable takes longer than it says.
+        return _result(best, known, Stop.SOLVER)
+    return _result(best, bound, Stop.CLOCK if found.is_out_of_time else Stop.EFFORT)
 
 
 def fast_timetable(problem: Problem, *, units: float, seed: int) -> Timetable | None:
@@ -122,7 +122,7 @@ def list_timetables(problem: Problem) -> Iterable[Timetable]:
 def _longest(problem: Problem) -> float:
     """Return what ends after any timetable that has no idle time to spare."""
     work = sum(max(filter(None, times), default=0.0) for times in _times(problem))
-    return work + sum(problem.copy_time) + 1.0
+    return 2 * (work + sum(problem.copy_time)) or 1.0
 
 
 def _times(problem: Problem) -> Iterable[tuple[float | None, ...]]:
@@ -133,7 +133,7 @@ def _is_optimal(found: Timetable | None, bound: float) -> bool:
     return found is not None and found.makespan <= bound * (1 + PROOF_TOLERANCE)
 
 
-def _result(found: Timetable | None, bound: float, stopped_by: StoppedBy) -> Makespan:
+def _result(found: Timetable | None, bound: float, stopped_by: Stop) -> Makespan:
     return Makespan(
         device_of=None if found is None else found.device_of,
         start=None if found is None else found.start,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.clock import Countdown
 from placement_advisor.digraph import strong_components, topological_order
 from placement_advisor.solvers.along_order import best_along
-from placement_advisor.solvers.effort import Stop
+from placement_advisor.solvers.effort import PROOF_TOLERANCE, Stop
 from placement_advisor.solvers.loads import group_work, largest_load
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from placement_advisor.solvers.effort import Effort
     from placement_advisor.solvers.problem import Problem
 
-# Loads that differ by less, in proportion, are the same; the integer program is finer.
-PROOF_TOLERANCE = 1e-6
 # What the local search gets of the effort and of the time, and the bound after it. More found
 # nothing more on the graphs of the benchmark.
 _SHARE = 0.25

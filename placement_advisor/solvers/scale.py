@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.solvers.delays import whole_unit
+from placement_advisor.solvers.effort import PROOF_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from placement_advisor.solvers.problem import Problem
-
-# Makespans that differ by less, in proportion, are the same where times are no whole numbers.
-PROOF_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

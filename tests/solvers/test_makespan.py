@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from delay_problems import least_by_trying, problem, problems
 from hypothesis import given, settings
+from small_dags import drawn_dag, least_makespan_of
 
+from placement_advisor.fiddle_file import read_fiddle
 from placement_advisor.solvers.delay_bounds import delay_bounds
-from placement_advisor.solvers.delays import Flow, Timetable, faults, in_order
+from placement_advisor.solvers.delays import Flow, Timetable, by_start, faults, in_order
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.solvers.exact_makespan import makespan_below
 from placement_advisor.solvers.local_order import local_order
@@ -260,3 +262,19 @@ def test_a_bound_is_kept_when_the_effort_runs_out():
     found = least_makespan(task, Effort(units=0.05))
     assert found.stopped_by in ("effort", "proof")
     assert found.lower_bound <= found.objective_value
+
+
+def test_what_takes_no_time_does_not_wait_for_what_starts_with_it():
+    # Op 2 takes no time, and is over at 2 on the first device: op 3 can start at 3 on the other.
+    task = problem([2.0, 9.0, 0.0, 6.0], [(0, 2), (2, 3)], [50.0, 0.0, 1.0, 0.0])
+    order = by_start([0.0, 2.0, 2.0, 3.0], [2.0, 11.0, 2.0, 9.0], Flow.of(task))
+    found = in_order(task, ["GPU:0", "GPU:0", "GPU:0", "GPU:1"], order)
+    assert found.start == (0, 2, 2, 3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_makespans_are_proved_where_each_edge_has_a_cost_of_its_own(seed):
+    dag = drawn_dag(seed)
+    found = least_makespan(read_fiddle(dag.document()), Effort(units=5.0))
+    least = least_makespan_of(dag)
+    assert (found.objective_value, found.lower_bound, found.is_proven) == (least, least, True)

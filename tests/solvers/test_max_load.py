@@ -6,9 +6,11 @@ import math
 from dataclasses import replace
 
 import pytest
+from bert_graphs import bert_document
 from hypothesis import HealthCheck, given, settings
 from load_problems import brute_force, chain, fits, is_contiguous, load_problems
 
+from placement_advisor.fiddle_file import read_fiddle
 from placement_advisor.solvers.along_order import best_along
 from placement_advisor.solvers.conflict import find_conflict
 from placement_advisor.solvers.covering_bound import covering_bound
@@ -173,10 +175,10 @@ def test_a_time_limit_ends_the_search_and_is_named() -> None:
     assert found.lower_bound <= found.objective_value
 
 
-def test_to_deny_a_placement_that_is_known_is_a_bug() -> None:
+def test_a_solver_that_denies_a_placement_that_is_known_is_not_believed() -> None:
     problem = chain(2.0, 3.0)
-    with pytest.raises(RuntimeError, match="calls infeasible what has a solution"):
-        load_below(problem, 3.5, EFFORT, hint=("d0", "d0"))
+    found = load_below(problem, 3.5, EFFORT, least=1.0, hint=("d0", "d0"))
+    assert (found.device_of, found.lower_bound, found.stopped_by) == (None, 1.0, Stop.SOLVER)
 
 
 @pytest.mark.parametrize(
@@ -217,3 +219,27 @@ def test_the_fewest_ops_of_a_conflict_are_named(
     conflict = find_conflict(problem)
     assert conflict is not None
     assert (conflict.ops, conflict.reason) == (ops, reason)
+
+
+@pytest.mark.parametrize(
+    ("seed", "accelerators", "memory_share"), [(0, 6, 1.3), (2, 6, 4.0), (2, 8, 1.3)]
+)
+def test_a_pipeline_of_twelve_layers_of_bert_is_found(
+    seed: int, accelerators: int, memory_share: float
+) -> None:
+    # Presolve of CP-SAT 9.15 called these infeasible.
+    problem = read_fiddle(
+        bert_document(12, accelerators=accelerators, memory_share=memory_share, seed=seed)
+    )
+    found = max_load(problem, Effort(units=1.0), contiguous=True)
+    assert found.objective_value is not None
+    assert 0 < found.lower_bound <= found.objective_value
+    assert found.stopped_by is not Stop.SOLVER
+
+
+def test_what_is_proved_of_many_small_ops_is_proved_to_a_millionth() -> None:
+    # Rounding each of 1,500 loads to a part in 1e8 of the limit would lose more than that.
+    problem = chain(*(1.0 + i / 3 for i in range(12)), *(1e-6 / (3 + i) for i in range(1500)))
+    found = max_load(problem, EFFORT, contiguous=True)
+    assert found.is_proven == (found.stopped_by is Stop.PROOF)
+    assert found.is_proven
