@@ -207,7 +207,7 @@ def test_an_op_that_is_not_there_is_not_passed_over(tmp_path: Path) -> None:
         Placement.load(path, graph)
 
 
-TWICE = {"number": 0, "made_of": "m"}
+TWICE = {"number": 0, "made_of": "m", "ops": {}}
 
 
 def placement_document(graph: OpGraph) -> dict[str, Any]:

@@ -59,11 +59,15 @@ def identities_json(
     """Return what a file holds of some layers of a graph, and of some of their ops."""
     numbers, made_of = numbering(graph), layer_fingerprints(graph)
     rows: dict[str, dict[str, Any]] = {
-        layer: {"number": numbers.layers[layer or None], "made_of": made_of[layer or None]}
+        layer: {
+            "number": numbers.layers[layer or None],
+            "made_of": made_of[layer or None],
+            "ops": {},
+        }
         for layer in layers
     }
     for op in ops:
-        rows[graph.op(op).layer or ""].setdefault("ops", {})[op] = numbers.ops[op]
+        rows[graph.op(op).layer or ""]["ops"][op] = numbers.ops[op]
     return {"fingerprint": numbers.fingerprint, "layers": rows}
 
 
@@ -99,7 +103,7 @@ def _layer(value: object) -> _Layer:
     return _Layer(
         number=within("number", _number, field(table, "number")),
         made_of=within("made_of", text, field(table, "made_of")),
-        ops=within("ops", _numbers, table.get("ops", {})),
+        ops=within("ops", _numbers, field(table, "ops")),
     )
 
 

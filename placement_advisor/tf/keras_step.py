@@ -105,8 +105,9 @@ def keras_step(
 def _is_x_alone(model: Any, batch: Any) -> bool:
     """Say whether a batch is x, and not (x,), (x, y) or (x, y, weights)."""
     inputs = getattr(model, "inputs", None) or ()
-    # As many tensors as the model takes: none is left to be a target.
-    return not isinstance(batch, tuple) or 1 < len(inputs) == len(tf.nest.flatten(batch))
+    # As many tensors as the model takes: none is left to be a target. Of several in one, that is x.
+    is_x = 1 < len(inputs) == len(tf.nest.flatten(batch))
+    return not isinstance(batch, tuple) or (is_x and len(batch) > 1)
 
 
 def _declared_inputs(path: Path, model: Any, label: str) -> tuple[Any, str]:

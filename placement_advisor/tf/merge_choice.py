@@ -13,6 +13,7 @@ from placement_advisor.batch_split.plan import own_of_replicas
 from placement_advisor.batch_split.wiring import Merge
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.op import Role
+from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.merging import Merging, merges, tensors_of
 from placement_advisor.tf.results import rounded
 
@@ -63,8 +64,8 @@ def found_mergings(
     And which ops compute something of a replica's own.
 
     Raises:
-        BatchSplitError: what comes of it is not what the whole batch gives, and neither random
-            numbers nor statistics of the batch explain that.
+        BatchSplitError: it does not run on a share; or what comes of it is not what the whole
+            batch gives, and neither random numbers nor statistics of the batch explain that.
     """
     first, *others = (step.flat.bundle(step.batches()[:1]) for step in (whole, *parts))
     shares = [part.loaded.batch_size or 0 for part in parts]
@@ -74,11 +75,8 @@ def found_mergings(
     as_is, as_rounded = tensors_of(first, names, [first.variables, noisy])
     count = len(plan.merged)
     given = _given(dict(zip(handed_back, as_is[count:], strict=True)), shares, axes)
-    found = merges(
-        plan.merged,
-        as_is[:count],
-        as_rounded[:count],
-        [
+    try:
+        of_shares = [
             tensors_of(
                 bundle,
                 names[:count],
@@ -86,10 +84,11 @@ def found_mergings(
                 {_node(tensor, whole.flat): value for tensor, value in known.items()},
             )[0]
             for bundle, known in zip(others, given, strict=True)
-        ],
-        shares,
-        axes,
-    )
+        ]
+    except tf.errors.OpError as error:
+        reason = run_failure(error).message
+        raise BatchSplitError(f"it does not run on a share of its batch: {reason}") from None
+    found = merges(plan.merged, as_is[:count], as_rounded[:count], of_shares, shares, axes)
     wrong = [tensor for tensor, merging in found.items() if merging.difference]
     own = own_of_replicas(whole.graph, plan, wrong)
     for tensor in wrong:

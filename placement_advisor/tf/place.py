@@ -192,7 +192,8 @@ def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
     if inputs:
         found = examples.from_values(path, inputs, "the inputs given to place()", None)
     if isinstance(step, keras.Model):
-        if found is not None and len(inputs) == 1:
+        # Several tensors in one would be taken for x and y.
+        if found is not None and len(inputs) == 1 and not isinstance(inputs[0], tuple):
             found = found.changed(lambda batch: batch[0])
         return keras_step(path, step, label, found, mode=None, batch_size=None)
     if not callable(step):
@@ -211,7 +212,8 @@ def _fitting(placement: Placement | Path, graph: OpGraph) -> tuple[Placement, tu
         if unknown:
             raise PlacementError(
                 f"{placement.label}: made for another graph: this one has no op {min(unknown)!r}",
-                hint=_OTHER_GRAPH_HINT,
+                hint=f"{_OTHER_GRAPH_HINT}; if only names differ, save the placement with the "
+                "graph that it was made for, and give the file: it holds under other names",
             )
     else:
         placement, file = read_placement(placement, graph)

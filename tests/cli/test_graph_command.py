@@ -90,10 +90,21 @@ def test_a_missing_or_foreign_file_is_named(advisor: Callable[..., Ran], here: P
 
 def test_a_placement_for_another_graph_is_refused(advisor: Callable[..., Ran], here: Path) -> None:
     content = json.loads((here / "towers.json").read_text())
-    (here / "other.json").write_text(json.dumps({**content, "graph_fingerprint": "0" * 16}))
+    content["graph_fingerprint"] = content["structure"]["fingerprint"] = "0" * 16
+    (here / "other.json").write_text(json.dumps(content))
     words = ("m.graph.json.gz", "--png", "m.png", "--placement", "other.json")
     assert "other.json: written for graph 0000000000000000" in refusal(advisor("graph", *words))
     assert not (here / "m.png").exists()
+
+
+def test_a_placement_for_the_same_graph_under_other_names_holds(
+    advisor: Callable[..., Ran], here: Path
+) -> None:
+    content = json.loads((here / "towers.json").read_text())
+    content["graph_fingerprint"] = "0" * 16
+    (here / "other.json").write_text(json.dumps(content))
+    words = ("m.graph.json.gz", "--png", "m.png", "--placement", "other.json")
+    assert advisor("graph", *words).code == 0
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "\udcff", '{"graph_fingerprint": 1}'])

@@ -139,10 +139,18 @@ def _tower(x: Any) -> Any:
     return tf.tanh(x @ tf.ones((4, 3)))
 
 
+def _counting(x: Any) -> Any:
+    """Compute only where there are as many samples as in the whole batch."""
+    enough = tf.debugging.assert_greater(tf.reduce_sum(x * 0 + 1), 20.0, "too few samples")
+    with tf.control_dependencies([enough]):
+        return _tower(x)
+
+
 REFUSED: dict[str, Callable[[], Any]] = {
     "largest": lambda x: tf.reduce_max(_tower(x)),
     "pairs": lambda x: _tower(x) @ tf.transpose(_tower(x)),
     "normalized": lambda x: _tower(x) - tf.reduce_mean(_tower(x), 0),
+    "failing share": _counting,
     "own share": lambda x: tf.reshape(x, (8, 4)) if x.shape[0] == 8 else tf.reshape(x, (7, 4)),
 }
 

@@ -138,6 +138,34 @@ def listing_of_another_build() -> str:
     return _error(lambda: names["placed_step"].get_concrete_function(*batch))
 
 
+def predict_from_a_pair(functional: bool) -> float:
+    """Place a model that takes two tensors as one x; return how far its predictions are off."""
+    cpus(2)
+    left, right = (np.ones((4, size), np.float32) for size in (3, 5))
+    if functional:
+        pair = [keras.Input((3,)), keras.Input((5,))]
+        joined = keras.layers.Concatenate()(pair)
+        model = keras.Model(pair, keras.layers.Dense(2)(joined))
+    else:
+        model = Joining()
+    expected = model((left, right))
+    graph = live_step(model, ((left, right),)).graph
+    step = placement_advisor.place(model, at_random(graph, WORKERS, 1), (left, right))
+    return float(np.max(np.abs(step((left, right)) - expected)))
+
+
+class Joining(keras.Model):
+    """A model that says nothing of its inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = keras.layers.Dense(2)
+
+    def call(self, inputs: Any) -> Any:
+        left, right = inputs
+        return self.dense(tf.concat([left, right], 1))
+
+
 def place_twice() -> tuple[list[float], list[float], str]:
     """Train half of the steps under one placement and half under another."""
     cpus(2)

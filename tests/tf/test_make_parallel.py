@@ -77,6 +77,7 @@ def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
         ("no batch", "its inputs hold no batch"),
         ("lone number", "its inputs hold no batch"),
         ("own share", "it takes no batch of 4: "),
+        ("failing share", "it does not run on a share of its batch: "),
         ("too many devices", "PlacementError: "),
         ("one device", "make_parallel needs two devices or more"),
         ("the same device twice", "CPU:0 is given twice"),

@@ -77,6 +77,11 @@ def test_a_listing_stops_a_model_that_is_built_once_more(child: Child) -> None:
     assert "placement_advisor.place()" in str(message)
 
 
+@pytest.mark.parametrize("functional", [False, True], ids=["subclassed", "functional"])
+def test_x_may_be_several_tensors_in_one(child: Child, functional: bool) -> None:
+    assert child.call("placed_live:predict_from_a_pair", functional, time_limit_s=_LIMIT_S) <= 1e-6
+
+
 def test_a_model_that_was_placed_can_be_placed_otherwise(child: Child) -> None:
     found: Any = child.call("placed_live:place_twice", time_limit_s=_LIMIT_S)
     own, placed, _ = found
