@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 # Which steps are tried how often: a device and a place in the order, a device alone, that of a
-# connected part, two devices against each other; the rest shifts an op in the order.
+# connected part, two devices against each other; the rest shifts an op in the order. Judgement, as
+# are the next two: each kind finds what the others cannot, and none is dear. Measured as a whole,
+# by tests/benchmarks/makespan.py.
 _BOTH, _DEVICE, _PART, _SWAP = 0.2, 0.35, 0.6, 0.7
 # Steps that begin on the critical chain, and moves that go along an edge.
 _FROM_CRITICAL, _ALONG_EDGE = 0.5, 0.6

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from placement_advisor.solvers.problem import Pool, Problem
 
-# Of the solver's deterministic clock. Packing is hard only where it is nearly possible.
+# Of the solver's deterministic clock. Packing is hard only where it is nearly possible. Judgement:
+# where that is not enough, no conflict is named, and the search itself says what it finds.
 _PACKING_SECONDS = 5.0
 
 

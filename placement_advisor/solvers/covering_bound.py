@@ -33,15 +33,21 @@ if TYPE_CHECKING:
     from placement_advisor.solvers.loads import Bundle
     from placement_advisor.solvers.problem import Pool, Problem
 
-# Of the limit, and of what all groups are worth.
+# None of what follows makes a bound wrong, only weak or late: rounding is towards the safe side.
+# Set by hand, measured as a whole by tests/benchmarks/max_load.py.
+
+# Of the limit, and of what all groups are worth. Judgement: far finer than ``_FINEST``.
 _LOAD_UNITS = 10**8
 _PRICE_UNITS = 10**7
-# Of the solver's deterministic clock, for one set; a bound on its worth will do.
+# Of the solver's deterministic clock, for one set; a bound on its worth will do. Judgement: trades
+# the dearest set for more rounds of prices.
 _SECONDS_PER_SET = 0.5
 _MOST_ROUNDS = 200
-# Prices change by half, as the newest are often far off.
+# Prices change by half, as the newest are often far off. Judgement, as is customary in column
+# generation (smoothing).
 _STEP = 0.5
-# In proportion: limits closer to each other are not told apart.
+# In proportion: limits closer to each other are not told apart. Judgement: what is left is better
+# spent on placements.
 _FINEST = 1e-3
 _JUST_BELOW = 1 - 1e-7
 MAX_GROUPS = 2_000

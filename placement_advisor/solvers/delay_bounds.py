@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-# What is known of pairs of ops takes memory and time with the square of their number.
+# What is known of pairs of ops takes memory and time with the square of their number. Judgement:
+# tens of MB; without it the bound is weaker, never wrong.
 _MAX_OPS_IN_PAIRS = 1_000
 # Intervals end at times where some op has to start or to be over; so many of these, evenly taken.
+# Judgement: trades a weaker bound for time, which grows with their square.
 _MAX_INTERVAL_ENDS = 64
 
 # What sums of floating point numbers may be off by, in proportion, before they are rounded up.

@@ -32,14 +32,17 @@ if TYPE_CHECKING:
     from placement_advisor.solvers.effort import Effort
     from placement_advisor.solvers.problem import Pool, Problem
 
-# What rounding down may take from a load, of what counts as equal.
+# What rounding down may take from a load, of what counts as equal: the rest is for the solver's own
+# and for the sums of floats.
 _LOST = 0.25
-# Several searches that take turns, which is the same on any number of cores. One alone gives worse
-# bounds: 25.5 instead of 26.3 for 6 layers of BERT within 20 s.
+# Several searches that take turns, which is the same on any number of cores. Judgement: one alone
+# has four times the time, but one way to go.
 _SEARCHES = 4
-# A second of the solver's own deterministic clock takes about four of a core.
+# A second of the solver's own deterministic clock takes about four of a core, on the graphs of
+# tests/benchmarks/max_load.py. It varies; so units are no seconds, but the same everywhere.
 UNITS_PER_SOLVER_SECOND = 4.0
-# Models of more 0-1 variables take minutes to build and find nothing in time.
+# Models of more 0-1 variables take minutes to build and find nothing in time. Judgement: trades a
+# proof for an answer.
 MAX_LITERALS = 300_000
 
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-# CP-SAT's deterministic time per second of one core, measured on graphs of 20 and 30 ops.
+# CP-SAT's deterministic time per second of one core, measured on graphs of 20 and 30 ops: seconds
+# "of its core" of tests/benchmarks/makespan.py.
 _DETERMINISTIC_TIME_PER_UNIT = 0.14
 
 

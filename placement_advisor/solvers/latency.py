@@ -40,9 +40,13 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FAMILY = "searched"
-# What layers, their state apart, and single ops take of the effort.
+# What layers, their state apart, and single ops take of the effort. Judgement: layers are few and
+# settle early, single ops are too many to be gone through. Measured as a whole, by
+# tests/benchmarks/step_search.py.
 _SHARES = (0.1, 0.55, 0.35)
-# A peak that is estimated below this share of the memory is taken to fit until the end.
+# A peak that is estimated below this share of the memory is taken to fit until the end. Judgement:
+# trades a hundredfold time for estimates that are off by no more than two; the last placement is
+# looked at in full, and if that fails all are, so that no answer rests on it.
 _TRUSTED = 0.5
 _FOR_UPDATES = frozenset({Role.BACKWARD, Role.UPDATE})
 

@@ -37,21 +37,29 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 # One unit of effort, about a second of one core: so many ops simulated. Each simulation also counts
-# as some ops, for what it costs beside them.
+# as some ops, for what it costs beside them. tests/benchmarks/engine_speed.py measures the
+# first.
 OPS_PER_UNIT = 12_000_000
 _OPS_PER_CALL = 800
+# What follows was set by hand. That it finds good placements is measured as a whole, by
+# tests/benchmarks/step_search.py (docs/search.md), not number by number.
+
 # A change that costs so many times the mean group's share of the step is kept with probability 1/e,
-# at first and at last.
+# at first and at last. Judgement: hotter forgets the start, colder stays at the first dead end.
 _HOT, _COLD = 0.1, 0.01
 # Starts on the coarsest groups: the best that are known go on with equal shares of the effort.
+# Judgement: trades depth from the best start for a second and third chance.
 _STARTS = 3
 # The share of changes on the chain, of these the share that goes where the chain comes from or goes
-# on to, and how many groups they move. After so many changes the chain is looked up anew.
+# on to, and how many groups they move. After so many changes the chain is looked up anew, which
+# takes as long as a simulation. Judgement: only what is on the chain shortens a step, but the rest
+# has to make room.
 _ON_CHAIN, _ALONG_CHAIN = 0.7, 0.8
 _MEAN_ON_CHAIN = 2.5
 _CHAIN_HOLDS = 30
 # Of the other changes, the shares that follow a tensor and that move what stands side by side; the
-# rest go anywhere.
+# rest go anywhere. Judgement: a tensor that no longer crosses gains at once, what goes anywhere
+# leaves a dead end.
 _ALONG_TENSOR, _STRETCH = 0.5, 0.25
 _MEAN_STRETCH = 6.0
 

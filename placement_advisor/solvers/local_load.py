@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-# About as many take a second of one core.
+# About as many take a second of one core, on the graphs of tests/benchmarks/max_load.py.
 STEPS_PER_UNIT = 2_000_000
 # The higher one finds ways between placements that heavy tensors keep apart, the lower one balances
-# many small ops. Each gets rounds from the start and from the best.
+# many small ops. Each gets rounds from the start and from the best. Judgement: trades depth for
+# ways to go; measured as a whole, by tests/benchmarks/max_load.py.
 _THRESHOLDS = (0.1, 0.02, 0.005)
 _ROUNDS = 12
 # All loads together: what differs by less counts as equal, and sums stay far from 64 bits.

@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 
     from placement_advisor.solvers.problem import Problem
 
-# Ops that are decoded per unit of effort, a second of one core: measured on graphs of 30 ops.
+# Ops that are decoded per unit of effort, a second of one core: measured on graphs of 30 ops, see
+# "lists and local search" of tests/benchmarks/makespan.py.
 _OPS_PER_UNIT = 25_000_000
-# Restarts: half as many as there are seeds more than once finds what one long run misses.
+# Restarts: half as many as there are seeds more than once finds what one long run misses. This and
+# the heats were set by hand; what they reach is measured by tests/benchmarks/makespan.py.
 _ROUNDS = 6
 # How much worse than the best a step may be at first and at last, in proportion, to be taken one
-# time in three.
+# time in three. Judgement: hotter forgets the start, colder stays at the first dead end.
 _HOT, _COLD = 0.04, 0.0005
 
 

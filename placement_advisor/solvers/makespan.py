@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from placement_advisor.solvers.problem import Problem
 
 # Of the effort, if something exact follows. What the local search gains, it gains early: per pair
-# of ops, about as many units as bring graphs of 30 ops to within 0.1 % of the best known.
+# of ops, about as many units as bring graphs of 30 ops to within 0.1 % of the best known
+# (tests/benchmarks/makespan.py).
 _LOCAL_SHARE = 0.1
 _LOCAL_UNITS_PER_PAIR = 1e-4
 # Ops times devices, above which the exact search's model alone takes seconds and proves nothing.
+# Judgement: trades a proof in rare easy cases for an answer in time.
 _MAX_CHOICES = 8_000
 
 
