@@ -36,13 +36,20 @@ if TYPE_CHECKING:
 
     SplitBundle = tuple[TracedSplit, Path]
 
+# Judgement: an odd number, so that the median is a round, of which three may be disturbed. How near
+# the advice comes to the best of a sweep is shown by `tests/benchmarks/uneven_workers.py`
+# (docs/uneven.md).
 _ROUNDS = 7
-# What a turn takes at least, so that a device which is slowed down in slices shows its mean speed.
+# What a turn takes at least, so that a device which is slowed down in slices shows its mean speed:
+# three of the 100 ms periods in which Linux' scheduler hands out a cgroup's quota.
 _TURN_NS = 0.3 * NS_PER_S
+# Of steps shorter than 6 ms so many say as much as a full turn would. Judgement.
 _MAX_STEPS = 50
 _CALL_LIMIT_S = 300.0
+# As in a trial (`trial.py`).
 _WARM_UP = 3
 # Of a search: the first move is this part of the batch, and so many splits are tried at most.
+# Judgement: halving from an eighth reaches single samples of a batch of 128 in five moves each way.
 _FIRST_MOVE = 8
 _MOST_TRIED = 12
 

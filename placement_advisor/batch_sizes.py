@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _AS_IS = "placement_advisor.tf.as_is"
 # A third size says whether the two others lie on a line by chance.
 _PARTS = (1, 2, 4)
+# Judgement: a median of nine steps, in turns, for a finding that a misfit silences. The time that
+# it may take is below; more would lengthen every analysis.
 _ROUNDS, _STEPS = 3, 3
 # With the steps that are not counted, twelve of each size: half a minute at most, and tracing.
 _SLOWEST_STEP_S = 1.5

@@ -47,8 +47,13 @@ if TYPE_CHECKING:
 SplitCosts = dict[str, CostTable]
 # Where one reference product in ten takes this much longer than the middle one, the machine had
 # other work: good enough for now, as the model will have met the same, but not for later.
+# Judgement: a lower limit would have shared machines calibrate before each analysis, a higher one
+# would keep what was measured beside other work.
 UNSTEADY_P90 = 1.3
-# A step of 1,283 ops of next to no work took 2.4 µs per op beside the ops themselves.
+# What launches an op is charged at most; what a step takes beyond that makes its ops longer in
+# proportion, as caches do. Judgement: the step of deep_chain, 1,283 ops of next to no work, took
+# 2.4 µs beside each on a quiet machine when this was set; on a busy one
+# `tests/benchmarks/launches.py` showed 3.1 and 5.1 µs.
 MAX_DISPATCH_NS = 3_000
 # Two devices take 20 s, half of it for their links in both directions; anything near is a hang.
 _CALIBRATION_LIMIT_S = 300.0

@@ -3,8 +3,12 @@
 # Where analyses go, each into a folder of its own.
 OUTPUT = "advisor-out"
 DEVICES = 2
+# Judgement. A turn of four steps is short beside the seconds for which a machine is slow, so that
+# all candidates of a round meet the same machine, and long beside what a change of candidate costs.
 STEPS = 4
 ROUNDS = 15
 # About so many seconds; a demo should not take much longer for a better split.
 EFFORT = 5.0
+# For loading and for tracing each. Judgement: three times the slowest trace of docs/figures.md, an
+# unrolled LSTM of 210,000 ops.
 TIME_LIMIT_S = 300.0

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from placement_advisor.tf.answers import Traced
 
 # A roofline is within 2 for two kinds of op in three (docs/figures.md), most of which both sides of
-# a ratio share; and nobody has timed launches and copies there.
+# a ratio share: what is left between them is taken for a quarter, by judgement. Nobody has timed
+# launches and copies there: twice and half as much is judgement, too.
 ASSUMED_DOUBT = Doubt(copies=2.0, launches=2.0, ops=1.25, may_hide_launches=True)
 # What was recorded of links is their time without waiting and without the call that starts a copy.
+# Judgement: between what is measured here and what is assumed.
 RECORDED_DOUBT = Doubt(copies=1.5, launches=2.0, ops=1.1, may_hide_launches=True)
 
 

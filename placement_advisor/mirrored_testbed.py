@@ -35,7 +35,9 @@ _MIRRORED = "placement_advisor.tf.mirrored"
 _WORKER = "placement_advisor.tf.worker"
 # Two processes take 3 s; anything near is a hang.
 _COLLECTIVES_LIMIT_S = 120.0
+# Judgement: after a profiler has crashed, each further try starts all processes anew.
 _MORE_PROFILES = 2
+# As in a trial (`trial.py`).
 _WARM_UP = 3
 
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from placement_advisor.bounds.step import Step
 
+# Any weights give a bound that holds; these say how near it comes to the best one, which a linear
+# program has: within 1 % on uneven devices (`tests/bounds/test_work_weights.py`). More turns take
+# longer for less than that. Weights are whole parts of a million, so that a checker adds up
+# integers.
 _PARTS = 10**6
 _ROUNDS = 300
 _RATE = 0.5

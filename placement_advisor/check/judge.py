@@ -25,13 +25,19 @@ if TYPE_CHECKING:
 
     from placement_advisor.check.record import Record
 
-# Kernels and buffers of one size come and go as code is written in other words.
+# Kernels and buffers of one size come and go as code is written in other words. The edits of
+# `tests/check/edits.py` show how much: the 40 harmless ones move the predicted step by 4.0 % at
+# most (0.9 % up), a peak by 2.0 % up and by 7.2 % down, and no bytes across; of the harmful ones
+# those that make the step slower add 6.2 % and more. So 5 % lies between, with little room: an edit
+# that orders a step otherwise may fail by its memory alone. That bytes may grow by 1 % is
+# judgement: scalars come and go with what is logged.
 BYTES_TOLERANCE = 0.01
 MEMORY_TOLERANCE = 0.05
 STEP_TOLERANCE = 0.05
 # More names than these no reader of a pull request takes in.
 MAX_CULPRITS = 5
-# What crosses and is less than this does not make a step longer, but for its number.
+# What crosses and is less than this does not make a step longer, but for its number. Judgement: it
+# only picks which tensors are named.
 _LARGE_SHARE = 0.05
 _RANKS = (Standing.SINGLE, Standing.CANNOT_TELL, Standing.SPLIT)
 

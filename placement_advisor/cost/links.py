@@ -27,13 +27,17 @@ MIN_SIZES = 2
 # Above any link of today. A fit that wants more has seen no effect of the size at all.
 MAX_BANDWIDTH_BYTES_PER_S = 1e12
 
-# gRPC between two workers on a machine of 2 cores, measured for this project: what a copy takes
-# between idle ends, and what it is of work for the core of either end.
+# Where nothing is measured: gRPC between two workers, rounded from what `advisor calibrate` found
+# on the machine of docs/cost-model.md when this was written: 0.19 ms for 1 kB, 2.2 ms for 4 MB
+# between idle ends; 0.05 and 0.07 ms, and 1.5 ms, of work for the core of either end. That the
+# latency is not 0.19 but 0.15 ms has no recorded reason. All of it is labelled *assumed* wherever
+# it is used, and a verdict from it has to survive twice and half as much (`ASSUMED_DOUBT`).
 ASSUMED_LATENCY_NS = 150_000
 ASSUMED_BANDWIDTH_BYTES_PER_S = 2.1e9
 ASSUMED_COPY_WORK = CopyWork(per_copy_ns=60_000, ns_per_byte=0.35)
-# The same testbed: a step of one worker takes 0.4 ms beside its ops, each further worker more; and
-# an op thread keeps its core for some milliseconds before the system's scheduler takes it away.
+# From the same calibrations, rounded: a step of one worker takes 0.4 ms beside its ops; another
+# worker keeps the first one busy for 0.24 ms, begins later and is known to have ended later; and an
+# op thread keeps its core for 2.7 to 4.5 ms before the system's scheduler takes it away.
 ASSUMED_DISPATCH = Dispatch(
     step_overhead_ns=400_000,
     partition_overhead_ns=240_000,

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from placement_advisor.graph import OpGraph
 
 # The cheapest quarter of the kinds: enough of them that one odd kind does not decide, few enough
-# that kinds which compute are not among them.
+# that kinds which compute are not among them. Judgement.
 CHEAPEST_KINDS_SHARE = 0.25
 # Ops that TensorFlow runs inline as cheap (shape and control ops) take a few µs at most. The limit
-# matters where a profile shows expensive ops only.
+# matters where a profile shows expensive ops only. Judgement; `advisor calibrate` shows what one
+# takes.
 UNSEEN_OP_LIMIT_NS = 10_000
 
 # Roles that run nothing worth a guess; the simulator takes them as free.

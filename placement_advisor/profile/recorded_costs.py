@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from placement_advisor.profile.recorded_events import Sample
 
 # With less of its time joined, a recording is more likely of another model than of this one.
+# Judgement.
 LEAST_JOINED_SHARE = 0.5
 MAX_NAMED = 5
 # A line always goes through two points; the third tells whether it is one.

@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 LINK_REACH = 1024
 # A batch of 32 becomes one of 2,048: few models train well on more, or fit.
 BATCH_REACH = 64
+# Judgement: finer than any link or batch that one could choose, and twenty simulations for each
+# axis in either direction.
 _POINTS_PER_OCTAVE = 2
-# Costs are not known that well.
+# Costs are not known that well (docs/cost-model.md), and each halving costs a simulation.
 _CROSSING_PRECISION = 0.01
 # Copies that take nothing: times are whole ns.
 _NEXT_TO_NOTHING = 1e-9

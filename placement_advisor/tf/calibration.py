@@ -45,9 +45,16 @@ class _Effort:
     steps: int
 
 
+# Judgement: a pass over two devices takes about 7 s, and three are the fewest of which one can be
+# wrong while the middle one is right. Before there were three, a calibration that other work
+# disturbed for some seconds priced small copies four times too high (docs/cost-model.md). How far
+# passes are apart on a machine is seen by `advisor calibrate`, run twice.
 _PASSES = 3
+# Judgement: twenty steps of each graph, in five turns so that no graph has a good or a bad moment
+# to itself. More would make calibrations more even, and each first analysis longer.
 _ROUNDS = 5
 _STEPS = 4
+# The first step of a graph is set up, the second finds its buffers: judgement, no figure behind it.
 _WARMUPS = 2
 _SMALL = _Effort(copies=(4, 24), hops=(2, 12), rounds=_ROUNDS, steps=_STEPS)
 _LARGE = _Effort(copies=(2, 6), hops=(2, 6), rounds=_ROUNDS, steps=_STEPS)
@@ -65,6 +72,8 @@ _COPIES = {
 # An activation of medium size, of which the bytes and not the message are what takes time.
 _BOTH_WAYS_BYTES = 1 << 19
 _BOTH_WAYS_COPIES = (4, 12)
+# What two graphs differ in: enough that the difference, of tens of microseconds or more, is larger
+# than what medians of twenty steps wander by. Judgement: larger graphs take longer.
 _TINY_OPS = (0, 200)
 _PRODUCTS = (2, 12)
 # Longer than a scheduler leaves a core to one thread (4 ms at 250 ticks a second, 10 ms at 100).

@@ -6,6 +6,7 @@ import pytest
 from edits import HARMFUL, HARMLESS, Edit
 
 from placement_advisor.check.config import read_config
+from placement_advisor.check.judge import MEMORY_TOLERANCE, STEP_TOLERANCE, Code
 from placement_advisor.check.lock_file import lock_text, read_lock
 from placement_advisor.check.result import ModelResult, Status
 from placement_advisor.check_models import CheckOptions, check_models
@@ -72,3 +73,25 @@ def test_a_harmful_edit_fails_and_its_culprit_is_named(
 def test_a_harmless_edit_passes(checked: dict[str, ModelResult], edit: Edit) -> None:
     result = checked[str(edit)]
     assert result.status is Status.PASSED, (result.problems, result.error)
+
+
+def test_the_tolerances_lie_between_what_harmless_and_what_harmful_edits_move(
+    checked: dict[str, ModelResult],
+) -> None:
+    for edit in HARMLESS:
+        before, after = checked[str(edit)].before, checked[str(edit)].after
+        assert before is not None
+        assert after is not None
+        assert abs(after.step_us / before.step_us - 1) < 0.9 * STEP_TOLERANCE, edit
+        assert after.bytes_across == before.bytes_across, edit
+        for device in before.memory_bytes:
+            more = after.peak_bytes(device) - before.peak_bytes(device)
+            assert more <= 0.5 * MEMORY_TOLERANCE * before.peak_bytes(device), edit
+    slower = []
+    for edit in HARMFUL:
+        result = checked[str(edit)]
+        if any(problem.code is Code.SLOWER for problem in result.problems):
+            assert result.before is not None
+            assert result.after is not None
+            slower.append(result.after.step_us / result.before.step_us - 1)
+    assert min(slower) > 1.2 * STEP_TOLERANCE

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CODE = "PA301"
 NAME = "device-waits-for-host"
-# Above this, what the host costs is of the order of what a verdict tolerates.
+# Above this, what the host costs is of the order of what a verdict tolerates. Judgement.
 BUSY_SHARE = 0.9
 
 
