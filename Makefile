@@ -16,7 +16,7 @@ LOCKED := $(VENV)/.locked-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow bench bench-fidelity lint check lock build clean check-python
+.PHONY: help demo test test-slow verdicts bench bench-fidelity lint check lock build clean check-python
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -29,6 +29,9 @@ test: $(INSTALLED)  ## run the tests, except the slow ones
 
 test-slow: $(INSTALLED)  ## run the slow tests only
 	$(BIN)/python -m pytest -m slow
+
+verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two workers, about 2 minutes
+	$(BIN)/python -m pytest -m slow tests/verdicts
 
 bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 10 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/tracing.py
