@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 _LOCKED, _AGAIN, _TODAY = "locked", "locked-again", "today"
 _STEPS = 4
-# A race ends after so many rounds if they tell, else after twice as many, and so on.
+# A race ends after so many rounds if they tell, else as soon as they do. So many tell of a
+# placement that takes a sixth longer where rounds differ by 5 % (tests/check/test_races.py); four
+# times as many halve what is left in doubt.
 ROUNDS = 15
 MAX_ROUNDS = 60
 
@@ -171,7 +173,7 @@ def _race(trial: Trial, tolerance: float) -> Race | None:
     found = None
     for number in range(MAX_ROUNDS):
         trial.round(number, MAX_ROUNDS)
-        if (number + 1) % ROUNDS:
+        if number + 1 < ROUNDS:
             continue
         new = {label: entry.rounds[before[label] :] for label, entry in trial.entries.items()}
         found = race(new[_TODAY], new[_LOCKED], new[_AGAIN], tolerance)

@@ -1,7 +1,8 @@
 """A candidate against the single device: paired ratios, an interval, and a verdict with doubt.
 
 Steps are compared within a round only: rounds of all candidates are interleaved, so what slows
-the machine for a while slows both sides of a ratio.
+the machine for a while slows both sides of a ratio. Intervals allow for rounds that are added while
+a verdict is in doubt, and for the number of candidates (`sequential`).
 """
 
 from __future__ import annotations
@@ -11,17 +12,16 @@ from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.measure import Interval, bootstrap_median
+from placement_advisor.measure import Interval
+from placement_advisor.sequential import median_interval
 
 if TYPE_CHECKING:
-    from placement_advisor.measure import Measurement
+    from collections.abc import Collection, Sequence
 
 # A split brings a second device to buy, feed and debug: under 3 % it is not worth its trouble.
 WORTHWHILE_RATIO = 0.97
 # The same as a speed-up, which is what texts give with the sign ×.
 WORTHWHILE_SPEEDUP = 1 / WORTHWHILE_RATIO
-# A bootstrap of a median says little below this many pairs.
-MIN_ROUNDS = 5
 
 
 class Verdict(StrEnum):
@@ -53,8 +53,6 @@ class Comparison:
     @property
     def verdict(self) -> Verdict:
         """Faster or slower only where the whole interval lies on one side."""
-        if self.rounds < MIN_ROUNDS:
-            return Verdict.INCONCLUSIVE
         if self.ratio.high < WORTHWHILE_RATIO:
             return Verdict.FASTER
         if self.ratio.low > WORTHWHILE_RATIO:
@@ -63,19 +61,46 @@ class Comparison:
 
 
 def compare(
-    baseline: str, candidate: str, baseline_run: Measurement, candidate_run: Measurement
+    baseline: str,
+    candidate: str,
+    baseline_rounds: Sequence[Sequence[int]],
+    candidate_rounds: Sequence[Sequence[int]],
+    *,
+    among: int,
 ) -> Comparison | None:
-    """Compare two runs round by round; None if they share no complete round."""
-    ratios = [
+    """Compare two runs round by round; None if they share too few complete rounds.
+
+    They are compared beside others, ``among`` of them in all, this one included. Of a candidate
+    that joins late, take the baseline's rounds since then.
+    """
+    ratios = paired_ratios(baseline_rounds, candidate_rounds)
+    interval = median_interval(ratios, among=among)
+    if interval is None:
+        return None
+    return Comparison(baseline=baseline, candidate=candidate, ratio=interval, rounds=len(ratios))
+
+
+def paired_ratios(
+    baseline_rounds: Sequence[Sequence[int]], candidate_rounds: Sequence[Sequence[int]]
+) -> list[float]:
+    """Return the ratio of the two median steps of each round that both completed."""
+    return [
         median(ours) / median(theirs)
-        for theirs, ours in zip(baseline_run.rounds, candidate_run.rounds, strict=False)
+        for theirs, ours in zip(baseline_rounds, candidate_rounds, strict=False)
         if theirs and ours
     ]
-    if not ratios:
-        return None
-    return Comparison(
-        baseline=baseline,
-        candidate=candidate,
-        ratio=bootstrap_median(ratios),
-        rounds=len(ratios),
-    )
+
+
+def overall(comparisons: Collection[Comparison]) -> Verdict:
+    """Return what all of them say: faster if one is, slower if each is."""
+    verdicts = {comparison.verdict for comparison in comparisons}
+    for verdict in (Verdict.FASTER, Verdict.INCONCLUSIVE):
+        if verdict in verdicts:
+            return verdict
+    return Verdict.SLOWER
+
+
+def is_in_doubt(comparisons: Collection[Comparison]) -> bool:
+    """Return whether more rounds may change which one to prefer, or whether to prefer any."""
+    best = min(comparisons, key=lambda each: each.ratio.median)
+    return best.verdict is not Verdict.FASTER and overall(comparisons) is not Verdict.SLOWER

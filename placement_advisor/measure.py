@@ -23,7 +23,7 @@ _BOOTSTRAP_SEED = 20_201
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A median with its 95 % bootstrap interval."""
+    """A median with its 95 % interval."""
 
     median: float
     low: float

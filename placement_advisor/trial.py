@@ -1,12 +1,14 @@
 """Candidates against each other on a testbed: prepared, verified, timed in turns, profiled.
 
-Rounds are interleaved (A B C, A B C, …) and run without the profiler. A turn begins with a step
-that is not counted, since the turn before has left its data in the caches. A candidate that fails
-is out; if its failure took the testbed down, the testbed is built anew and the others go on.
+Rounds are interleaved (A B C, B C A, …) and run without the profiler, each in an order drawn for
+it: a turn is slower or faster for what ran before. It begins with a step that is not counted, since
+the turn before has left its data in the caches. A candidate that fails is out; if its failure took
+the testbed down, the testbed is built anew and the others go on.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import dataclass, field
 from statistics import median
@@ -14,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from placement_advisor.analysis import Failure, FailureKind
 from placement_advisor.children import ChildFailure, FailureCause
-from placement_advisor.compare import Comparison, Verdict, compare
+from placement_advisor.compare import Comparison, compare, is_in_doubt
 from placement_advisor.errors import AdvisorError
 from placement_advisor.measure import Measurement
 from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.steps import read_worker_steps
+from placement_advisor.sequential import least_samples
 from placement_advisor.testbed import STEP, ProfileFiles, TestbedKind
 from placement_advisor.tf.answers import RunFailure
 
@@ -36,8 +39,9 @@ BASELINE = "single"
 RESULT_TOLERANCE = 1e-3
 VERIFIED_STEPS = 4
 PROFILED_STEPS = 10
-_ADDED_ROUNDS = 10
-MAX_ROUNDS = 60
+# Half as many again as sufficed for intervals that were too narrow: what is in doubt then is nearer
+# to the threshold than rounds can tell (`make campaign-verdict-errors`).
+MAX_ROUNDS = 90
 # Past this, rounds stop once there are enough for an interval: a demo must not take an hour.
 _TIMING_BUDGET_S = 90.0
 _WARMUP_STEPS = 3
@@ -186,33 +190,37 @@ class Trial:
         ``as_is`` is called once a round, to time the user's own step beside the candidates.
         """
         deadline = time.monotonic() + _TIMING_BUDGET_S
-        done, wanted = 0, rounds
-        while done < wanted:
-            self.round(done, wanted)
+        most, least = max(rounds, MAX_ROUNDS), min(rounds, least_samples(self._competitors))
+        done = 0
+        while done < rounds or (done < most and self._in_doubt()):
+            self.round(done, rounds if done < rounds else most)
             as_is(done)
             done += 1
-            if time.monotonic() > deadline and done >= min(rounds, _ADDED_ROUNDS):
+            if time.monotonic() > deadline and done >= least:
                 return
-            if done == wanted and wanted < MAX_ROUNDS and self._in_doubt():
-                wanted = min(wanted + _ADDED_ROUNDS, MAX_ROUNDS)
 
     def round(self, number: int, of: int) -> None:
-        """Time a turn of every candidate that is still in."""
-        for entry in self._running():
+        """Time a turn of every candidate that is still in, in an order drawn for this round."""
+        turns = self._running()
+        random.Random(number).shuffle(turns)
+        for entry in turns:
             self._watcher.working("timing rounds", number, of, entry.placement.label)
             self._timed_turn(entry, number)
 
     def comparisons(self) -> dict[str, Comparison]:
         """Compare every candidate that has run with the baseline."""
-        baseline = self.entries[BASELINE].measurement(None)
-        found = {}
-        for label, entry in self.entries.items():
-            run = entry.measurement(None)
-            if label != BASELINE and baseline is not None and run is not None:
-                comparison = compare(BASELINE, label, baseline, run)
-                if comparison is not None:
-                    found[label] = comparison
-        return found
+        theirs = self.entries[BASELINE].rounds
+        compared = {
+            label: compare(BASELINE, label, theirs, entry.rounds, among=self._competitors)
+            for label, entry in self.entries.items()
+            if label != BASELINE
+        }
+        return {label: each for label, each in compared.items() if each is not None}
+
+    @property
+    def _competitors(self) -> int:
+        """How many a split is chosen from; that one fails is no reason to ask less of others."""
+        return max(1, len(self.entries) - 1)
 
     def profile(self, entry: Entry) -> None:
         """Profile steps of one candidate."""
@@ -256,13 +264,13 @@ class Trial:
         return [entry for entry in self.entries.values() if entry.failure is None]
 
     def _in_doubt(self) -> bool:
-        """Say whether more rounds could settle a verdict: not that on a candidate which is out."""
-        if self.entries[BASELINE].failure is not None:
+        """Say whether more rounds could settle the verdict, on candidates that are not out."""
+        running = [entry.placement.label for entry in self._running()]
+        if BASELINE not in running or running == [BASELINE]:
             return False
-        return any(
-            comparison.verdict is Verdict.INCONCLUSIVE and self.entries[label].failure is None
-            for label, comparison in self.comparisons().items()
-        )
+        compared = self.comparisons()
+        told = [compared[label] for label in running if label in compared]
+        return len(told) < len(running) - 1 or is_in_doubt(told)
 
     def _prepare(self, entry: Entry) -> None:
         answer = self._call_prepare(entry)

@@ -12,6 +12,7 @@ from placement_advisor.analysis import FailureKind
 from placement_advisor.children import ChildFailure, FailureCause
 from placement_advisor.errors import TestbedError
 from placement_advisor.placement import Placement
+from placement_advisor.sequential import least_samples
 from placement_advisor.testbed import STEP, ProfileFiles, TestbedKind, TestbedPlan
 from placement_advisor.tf.answers import Prepared, RunFailure
 from placement_advisor.tf.results import Difference
@@ -27,6 +28,8 @@ DOWN = ChildFailure(
 )
 REFUSED = RunFailure(out_of_memory=False, message="no kernel")
 STEP_NS = {"single": 1_000, "towers": 700, "alternating": 2_000}
+# As many as tell how two candidates compare if nothing varies.
+ROUNDS = least_samples(2)
 
 
 class FakeTestbed:
@@ -106,7 +109,7 @@ def no_profile_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run() -> Run:
-    """Runs three candidates in five rounds, then profiles them."""
+    """Runs three candidates in as many rounds as they need, then profiles them."""
 
     def run(
         cues: dict[tuple[str, str, int], Any] | None = None, *, starts: int = 99
@@ -117,26 +120,28 @@ def run() -> Run:
             trial.enter(
                 Placement(label=label, family=label, device_of={"op": "GPU:0"}, rationale="")
             )
-        trial.race(5, lambda number: testbed.calls.append(("as-is", str(number))))
+        trial.race(ROUNDS, lambda number: testbed.calls.append(("as-is", str(number))))
         trial.profile_all()
         return trial.entries, testbed
 
     return run
 
 
-def test_rounds_are_interleaved_and_the_first_step_of_a_turn_is_warm_up(
+def test_every_round_times_all_in_an_order_of_its_own_and_the_first_step_of_a_turn_is_warm_up(
     run: Run,
 ) -> None:
     entries, testbed = run()
-    turns = [call for call in testbed.calls if call[0] in ("run_steps", "as-is")]
-    one_round = [("run_steps", label) for label in STEP_NS]
-    assert turns[3:] == [
-        *one_round, ("as-is", "0"), *one_round, ("as-is", "1"), *one_round, ("as-is", "2"),
-        *one_round, ("as-is", "3"), *one_round, ("as-is", "4"),
-    ]  # fmt: skip
-    assert entries["towers"].rounds == [(700, 700)] * 5
-    # Three to warm up, and one at the start of each of five turns.
-    assert entries["towers"].warmup_ns == [700] * 8
+    turns = [call for call in testbed.calls if call[0] in ("run_steps", "as-is")][3:]
+    size = len(STEP_NS) + 1
+    rounds = [turns[i : i + size] for i in range(0, len(turns), size)]
+    assert len(rounds) == ROUNDS
+    for number, (*timed, beside) in enumerate(rounds):
+        assert sorted(timed) == sorted(("run_steps", label) for label in STEP_NS)
+        assert beside == ("as-is", str(number))
+    assert {timed[0][1] for timed in rounds} == set(STEP_NS)
+    assert entries["towers"].rounds == [(700, 700)] * ROUNDS
+    # Three to warm up, and one at the start of each turn.
+    assert entries["towers"].warmup_ns == [700] * (3 + ROUNDS)
     assert all(entry.files is not None for entry in entries.values())
 
 
@@ -149,7 +154,7 @@ def test_a_dead_worker_costs_the_candidate_that_ran_and_the_others_go_on(
     assert failure.kind is FailureKind.CRASHED
     assert failure.message == "worker:1 was killed by SIGKILL"
     assert entries["single"].failure is None
-    assert len(entries["single"].rounds) == len(entries["alternating"].rounds) == 5
+    assert len(entries["single"].rounds) == len(entries["alternating"].rounds) == ROUNDS
     assert entries["alternating"].files is not None
     assert "towers" not in testbed.prepared
 
@@ -179,7 +184,7 @@ def test_nothing_is_compared_where_single_itself_failed(
     entries, _ = run({("verify", "single", 0): DOWN})
     assert entries["single"].failure is not None
     assert entries["towers"].difference is None
-    assert len(entries["towers"].rounds) == 5
+    assert len(entries["towers"].rounds) == ROUNDS
 
 
 def test_a_candidate_that_cannot_be_prepared_again_is_out_and_the_others_go_on(
@@ -189,7 +194,7 @@ def test_a_candidate_that_cannot_be_prepared_again_is_out_and_the_others_go_on(
     assert entries["towers"].failure is not None
     assert entries["single"].failure is not None
     assert entries["alternating"].failure is None
-    assert len(entries["alternating"].rounds) == 5
+    assert len(entries["alternating"].rounds) == ROUNDS
     assert testbed.starts_left == 97
 
 
@@ -253,18 +258,46 @@ def test_rounds_are_added_while_a_verdict_is_in_doubt(
     assert len(entries["single"].rounds) == MAX_ROUNDS
 
 
+def test_rounds_are_added_until_there_is_an_interval(run: Run) -> None:
+    entries, testbed = run()
+    assert len(entries["single"].rounds) == ROUNDS
+    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    trial.entries.update(entries)
+    for entry in entries.values():
+        entry.rounds.clear()
+    trial.race(1, lambda _: None)
+    assert len(entries["single"].rounds) == ROUNDS
+
+
+def test_no_rounds_are_added_where_the_best_is_sure_though_another_is_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STEP_NS, "alternating", 970)
+    entries, _ = run()
+    assert len(entries["single"].rounds) == ROUNDS
+
+
+def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interval(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_module, "_TIMING_BUDGET_S", -1.0)
+    monkeypatch.setitem(STEP_NS, "towers", 970)
+    entries, _ = run()
+    assert len(entries["single"].rounds) == ROUNDS
+
+
 def test_no_rounds_are_added_for_a_candidate_that_is_out(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(STEP_NS, "towers", 970)
     entries, _ = run({("run_steps", "towers", 4): DOWN})
-    assert len(entries["single"].rounds) == 5
+    assert len(entries["single"].rounds) == ROUNDS
 
 
 def test_no_rounds_are_added_where_single_is_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STEP_NS, "towers", 970)
     entries, _ = run({("run_steps", "single", 4): DOWN})
-    assert len(entries["towers"].rounds) == 5
+    assert len(entries["towers"].rounds) == ROUNDS
 
 
 def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
@@ -306,14 +339,14 @@ def run_beside(
     for label, own in (("single", None), ("mirrored", bench), ("towers", None)):
         placement = Placement(label=label, family=label, device_of={}, rationale="")
         trial.enter(placement, bench=own, if_wrong="; as said")
-    trial.race(5, lambda _: None)
+    trial.race(ROUNDS, lambda _: None)
     trial.profile_all()
     return trial.entries, testbed
 
 
 def test_a_candidate_with_a_bench_of_its_own_runs_in_turn_with_the_others() -> None:
     entries, testbed = run_beside(OwnBench({}))
-    assert entries["mirrored"].rounds == [(600, 600)] * 5
+    assert entries["mirrored"].rounds == [(600, 600)] * ROUNDS
     assert entries["mirrored"].files is not None
     assert ("run_steps", "mirrored") not in testbed.calls
 
@@ -321,7 +354,7 @@ def test_a_candidate_with_a_bench_of_its_own_runs_in_turn_with_the_others() -> N
 def test_the_death_of_its_bench_takes_nothing_else_down() -> None:
     entries, testbed = run_beside(OwnBench({"run_steps": DOWN}))
     assert entries["mirrored"].failure is not None
-    assert len(entries["towers"].rounds) == 5
+    assert len(entries["towers"].rounds) == ROUNDS
     assert testbed.starts_left == 99
 
 
@@ -330,7 +363,7 @@ def test_a_testbed_that_is_built_anew_leaves_it_alone() -> None:
     entries, _ = run_beside(bench, {("run_steps", "towers", 3): DOWN})
     assert entries["towers"].failure is not None
     assert entries["mirrored"].failure is None
-    assert len(entries["mirrored"].rounds) == 5
+    assert len(entries["mirrored"].rounds) == ROUNDS
     assert bench.prepared == 1
 
 

@@ -1,9 +1,9 @@
 """The verdict: split, stay single, or cannot tell, with its ground.
 
-Measured: *split* if the best candidate's interval lies below the worthwhile ratio; *stay single*
-if every candidate that ran lies above it; else *cannot tell*, with what would settle it. Where the
-devices are no stand-ins, a split must also beat the step as it is. Simulated: the same, with the
-range of the ratio if costs are wrong by as much as they are known to be in place of the interval.
+Measured: *split* if a candidate's interval lies below the worthwhile ratio; *stay single* if every
+candidate that ran lies above it; else *cannot tell*, with what would settle it. Where the devices
+are no stand-ins, a split must also beat the step as it is. Simulated: the same, with the range of
+the ratio if costs are wrong by as much as they are known to be in place of the interval.
 
 *Stay single* rests on at least one split that was tried and is not bad on purpose, or on a proof: a
 bound on the step of any placement, under the costs of the prediction. Where there is neither (no
@@ -37,18 +37,20 @@ from placement_advisor.advice.reasons import (
 from placement_advisor.analysis import AdviceVerdict, FailureKind, Recommendation
 from placement_advisor.candidates import single
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
-from placement_advisor.compare import MIN_ROUNDS, WORTHWHILE_RATIO, Comparison, Verdict
-from placement_advisor.measure import Interval, bootstrap_median
+from placement_advisor.compare import WORTHWHILE_RATIO, Comparison, Verdict, compare, overall
+from placement_advisor.sequential import least_samples
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.analysis import Bound, Candidate, TestbedSummary
-    from placement_advisor.measure import Measurement
+    from placement_advisor.measure import Interval, Measurement
 
 # The interval shrinks with the square root of the rounds: past this they buy next to nothing.
 MAX_ROUNDS_TO_ADVISE = 500
+
+_AS_IS = "as-is"
 
 # Testbeds whose step times say nothing about a split.
 UNFIT_TESTBEDS = {
@@ -84,9 +86,9 @@ def recommend(
 ) -> Recommendation:
     """Return the answer for these candidates.
 
-    ``as_is`` holds the step times of the unmodified step in ns. ``candidate`` of the answer is
-    the split that the verdict is about: the one to use, or the best that was tried. ``speedup``
-    is None where nothing was measured.
+    ``as_is`` holds the step times of the unmodified step in ns, as many of each round.
+    ``candidate`` of the answer is the split that the verdict is about: the one to use, or the best
+    that was tried. ``speedup`` is None where nothing was measured.
     """
     alone = next((c for c in candidates if c.family == single.FAMILY), None)
     splits = [c for c in candidates if c.family != single.FAMILY]
@@ -164,11 +166,12 @@ def _rule_measured(
         if c.failure is None and c.measured is not None and c.comparison is not None
     ]
     if not tried:
+        ran = [c for c in splits if c.failure is None and c.measured is not None]
+        if ran and not is_proved:
+            least = least_samples(len(ran))
+            return _no_ground(f"at least {least} rounds are needed (--rounds {least})")
         return _nothing_tried(splits, "measured", is_proved)
-    verdicts = {comparison.verdict for _, _, comparison in tried}
-    deciding = next(
-        v for v in (Verdict.FASTER, Verdict.INCONCLUSIVE, Verdict.SLOWER) if v in verdicts
-    )
+    deciding = overall([comparison for _, _, comparison in tried])
     best, run, comparison = min(
         (entry for entry in tried if entry[2].verdict is deciding),
         key=lambda entry: entry[2].ratio.median,
@@ -176,7 +179,7 @@ def _rule_measured(
     speedup = comparison.speedup
     if deciding is Verdict.FASTER:
         if to_beat:
-            return _against_as_is(best, run, speedup, to_beat)
+            return _against_as_is(best, run, speedup, to_beat, among=len(splits))
         return _Ruling(
             verdict=AdviceVerdict.SPLIT,
             says=f"{best.name}, {speedup_text(speedup)}",
@@ -202,35 +205,35 @@ def _as_is_beside(as_is: Sequence[int], ruling: _Ruling, *, stand_in: bool) -> s
     Elsewhere a split is recommended only if it beats it.
     """
     theirs_ns = format_ns(median(as_is))
-    best = ruling.split
-    run = best.measured if best is not None else None
+    run = ruling.split.measured if ruling.split is not None else None
     if not stand_in:
         return f"as-is: {theirs_ns}"
-    if ruling.verdict is not AdviceVerdict.SPLIT or run is None:
+    if ruling.verdict is not AdviceVerdict.SPLIT or ruling.split is None or run is None:
         return f"as-is on all cores: {theirs_ns}"
-    ours, theirs = bootstrap_median(run.step_ns), bootstrap_median(as_is)
-    if ours.high < theirs.low:
+    comparison = _with_as_is(ruling.split, run, as_is, among=1)
+    if comparison is None or comparison.ratio.high < 1:
         return f"as-is on all cores: {theirs_ns}"
-    is_faster = theirs.high < ours.low
+    is_faster = comparison.ratio.low > 1
     return (
         f"on this machine your untouched step is {'faster' if is_faster else 'as fast'}: as-is on "
-        f"all cores {theirs_ns}, the split {format_ns(ours.median)}; the verdict is about serial "
-        "devices, like those that the stand-ins stand for"
+        f"all cores {theirs_ns}, the split {format_ns(median(run.step_ns))}; the verdict is about "
+        "serial devices, like those that the stand-ins stand for"
     )
 
 
 def _against_as_is(
-    best: Candidate, run: Measurement, speedup: Interval, as_is: Sequence[int]
+    best: Candidate, run: Measurement, speedup: Interval, as_is: Sequence[int], *, among: int
 ) -> _Ruling:
     """Rule on a split that beats the single device: it must beat the unmodified step as well.
 
-    The two did not run in the same rounds, so only intervals far enough apart decide.
+    ``among`` is the number of splits that it was chosen from.
     """
-    ours, theirs = bootstrap_median(run.step_ns), bootstrap_median(as_is)
+    comparison = _with_as_is(best, run, as_is, among=among)
+    verdict = Verdict.INCONCLUSIVE if comparison is None else comparison.verdict
     says = f"{best.name}, {speedup_text(speedup)}"
-    if ours.high < WORTHWHILE_RATIO * theirs.low:
+    if verdict is Verdict.FASTER:
         return _Ruling(verdict=AdviceVerdict.SPLIT, says=says, split=best, speedup=speedup)
-    if ours.low > WORTHWHILE_RATIO * theirs.high:
+    if verdict is Verdict.SLOWER:
         return _Ruling(
             verdict=AdviceVerdict.STAY_SINGLE,
             says=f"best split is {says}, which does not beat the step as it is",
@@ -247,6 +250,15 @@ def _against_as_is(
         settles=f"; more rounds (--rounds {2 * len(run.rounds)}) or a quieter machine "
         "would settle it",
     )
+
+
+def _with_as_is(
+    split: Candidate, run: Measurement, as_is: Sequence[int], *, among: int
+) -> Comparison | None:
+    """Compare a split with the unmodified step, of which as many steps ran in each round."""
+    each = len(as_is) // len(run.rounds)
+    turns = [as_is[i * each : (i + 1) * each] for i in range(len(run.rounds))]
+    return compare(_AS_IS, split.name, turns, run.rounds, among=among)
 
 
 def _rule_simulated(
@@ -357,8 +369,6 @@ def _all_lost(lost: _Ruling, tried: Sequence[Candidate], is_proved: bool) -> _Ru
 
 def _what_settles(comparison: Comparison) -> str:
     """Return how to get the interval to one side of the worthwhile ratio."""
-    if comparison.rounds < MIN_ROUNDS:
-        return f"at least {MIN_ROUNDS} rounds are needed (--rounds {MIN_ROUNDS})"
     ratio = comparison.ratio
     distance = abs(ratio.median - WORTHWHILE_RATIO)
     reach = max(ratio.high - ratio.median, ratio.median - ratio.low)

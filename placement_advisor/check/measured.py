@@ -4,8 +4,10 @@ Both run in turns, on the same devices and the same step, and so does the locked
 what differs between those two is noise. Only ratios of turns within a round count, so that what
 slows the machine for a while slows both sides.
 
-A placement is slower if its median ratio exceeds the tolerance and the noise, and the whole
-interval lies above 1. A single race may still be wrong: who fails on it should ask for another.
+A placement is slower if the whole interval lies above the tolerance, and the median ratio above the
+noise; it is no slower if the whole interval lies below the tolerance. Intervals hold at every look
+(`sequential`), so that rounds may be added until they tell. A single race may still be wrong: who
+fails on it should ask for another.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.measure import Interval, bootstrap_median
+from placement_advisor.sequential import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from placement_advisor.measure import Interval
 
 
 class Pace(StrEnum):
@@ -58,7 +62,7 @@ def race(
     again: Sequence[Sequence[int]],
     tolerance: float,
 ) -> Race | None:
-    """Compare step times by round; None if no round is complete.
+    """Compare step times by round; None if too few rounds are complete.
 
     ``again`` are those of the locked placement, run a second time. ``tolerance`` is the share by
     which today's may be slower.
@@ -68,17 +72,16 @@ def race(
         for ours, theirs, twin in zip(today, locked, again, strict=False)
         if ours and theirs and twin
     ]
-    if not complete:
-        return None
     # The locked placement is known twice as well, by both of its turns.
-    ratio = bootstrap_median([ours / ((theirs + twin) / 2) for ours, theirs, twin in complete])
-    same = bootstrap_median([twin / theirs for _, theirs, twin in complete])
+    ratio = median_interval([ours / ((theirs + twin) / 2) for ours, theirs, twin in complete])
+    same = median_interval([twin / theirs for _, theirs, twin in complete])
+    if ratio is None or same is None:
+        return None
     noise = max(same.high - 1, 1 - same.low, 0.0)
-    limit = 1 + max(tolerance, noise)
-    if ratio.median > limit and ratio.low > 1:
+    if ratio.low > 1 + tolerance and ratio.median > 1 + noise:
         pace = Pace.SLOWER
-    elif ratio.median > limit or ratio.high > 1 + tolerance + noise:
-        pace = Pace.CANNOT_TELL
-    else:
+    elif ratio.high <= 1 + tolerance:
         pace = Pace.NO_SLOWER
+    else:
+        pace = Pace.CANNOT_TELL
     return Race(pace=pace, ratio=ratio, noise=noise, rounds=len(complete))

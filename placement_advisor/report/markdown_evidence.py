@@ -198,8 +198,9 @@ def method(analysis: Analysis) -> Iterable[str]:
         return
     yield (
         "Timing rounds of all candidates are interleaved and run without the profiler; warm-up "
-        "steps are kept apart. Ratios are paired by round, intervals are 95 % bootstrap "
-        "intervals of the median. Copies and compute come from separate, profiled steps."
+        "steps are kept apart. Ratios are paired by round; their 95 % intervals allow for rounds "
+        "that are added while in doubt and for the choice among candidates. Copies and compute "
+        "come from separate, profiled steps."
     )
     yield table(_METHOD_HEADINGS, [_method_row(name, run) for name, run in runs])
 

@@ -14,9 +14,8 @@ from traced_models import traced_model
 
 from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.compare import compare
+from placement_advisor.compare import compare, paired_ratios
 from placement_advisor.costing import calibrated, measure_costs
-from placement_advisor.measure import Interval, Measurement
 from placement_advisor.report.write import write_prediction
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.sensitivity import Sensitivity
@@ -168,23 +167,14 @@ def _pair(
     predicted_range: PredictedRatio,
     done: int,
 ) -> Pair:
-    def ratio(rounds: slice) -> Interval:
-        runs = [
-            Measurement(
-                warmup_ns=(),
-                rounds=tuple(of.rounds[rounds]),
-                moved_ops=(),
-                max_relative_difference=None,
-                profile=None,
-                profile_run=None,
-            )
-            for of in (alone, entry)
-        ]
-        comparison = compare(BASELINE, predicted.label, *runs)
-        assert comparison is not None
-        return comparison.ratio
+    def ratio(rounds: slice) -> float:
+        return median(paired_ratios(alone.rounds[rounds], entry.rounds[rounds]))
 
-    whole = ratio(slice(done))
+    comparison = compare(
+        BASELINE, predicted.label, alone.rounds[:done], entry.rounds[:done], among=1
+    )
+    assert comparison is not None
+    whole = comparison.ratio
     return Pair(
         model=model,
         candidate=predicted.label,
@@ -194,9 +184,9 @@ def _pair(
         measured=whole.median,
         low=whole.low,
         high=whole.high,
-        odd=ratio(slice(0, done, 2)).median,
-        even=ratio(slice(1, done, 2)).median,
-        fresh=ratio(slice(done, None)).median,
+        odd=ratio(slice(0, done, 2)),
+        even=ratio(slice(1, done, 2)),
+        fresh=ratio(slice(done, None)),
         copies_predicted=predicted.transfer_count,
         copies_counted=entry.profile.transfer_count if entry.profile else None,
     )

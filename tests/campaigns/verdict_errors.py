@@ -1,0 +1,272 @@
+"""How often a verdict is wrong, and how soon it is right: simulated races with recorded noise.
+
+    make campaign-verdict-errors
+
+A case is a true ratio, a number of candidates, a kind of noise and a part of the trials. In each
+trial the package's own `Trial` runs rounds on a bench that answers with drawn step times, until it
+stops; what its comparisons then say together is the verdict, as in an analysis. Where one candidate
+differs from the others, these take a fifth longer than `single`.
+
+Noise:
+
+- *recorded*: `rounds.jsonl`, the same placement timed beside seven copies of itself on this
+  testbed while other work ran beside it (`tests/benchmarks/round_noise.py`). Blocks of rounds are
+  drawn from one model with all their turns, so that what comes and goes, and what is common to a
+  round, stays.
+- *a third*: the same, deviations shrunk to a third: about what a testbed of its own shows (the
+  README's demo has an interval of 3 % each way after 45 rounds).
+- *drawn*: tails of a t distribution with 3 degrees of freedom, 8 % between rounds, a tenth of which
+  is carried over to the next round (the recorded copies' ratios show no more); the machine's speed
+  walks at random.
+- *sticky*: the same with three tenths carried over, more than what is claimed allows for.
+
+*Before* is the rule that this one replaced: the bootstrap's interval after 15, 25, … 60 rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from bisect import bisect_left
+from functools import cache
+from itertools import accumulate, product
+from math import comb, exp, log
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from campaign import run_campaign
+
+from placement_advisor.compare import WORTHWHILE_RATIO, Verdict, overall
+from placement_advisor.defaults import ROUNDS
+from placement_advisor.placement import Placement
+from placement_advisor.tf.answers import Prepared
+from placement_advisor.trial import BASELINE, MAX_ROUNDS, Entry, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+RECORDED = Path(__file__).with_name("rounds.jsonl")
+RATIOS = (0.85, 0.9, 0.97, 1.0, 1.05, 1.15)
+# How many candidates there are, and how many of them have the true ratio.
+FIELDS = ((1, 1), (7, 7), (7, 1))
+NOISES = ("recorded", "a third", "drawn", "sticky")
+TRIALS, PARTS = 250, 4
+# What the other candidates take, where they differ.
+_OTHERS = 1.2
+# What is carried over from round to round where noise is drawn.
+_CARRIED = {"drawn": 0.1, "sticky": 0.3}
+_BLOCK = 10
+_STEP_NS = 20_000_000
+_LOOKS_BEFORE = (15, 25, 35, 45, 55, 60)
+# How many more rounds than before a verdict may take.
+_SLOWER = 1.5
+
+
+def cases() -> list[str]:
+    """Return the names of all cases."""
+    return [
+        f"{noise} noise, ratio {ratio:g}, {alike} of {candidates} candidates, part {part}"
+        for noise, ratio, (candidates, alike), part in product(NOISES, RATIOS, FIELDS, range(PARTS))
+        if alike == candidates or ratio < 1
+    ]
+
+
+def examine(case: str, trials: int = TRIALS) -> dict[str, Any]:
+    """Return how the trials of a case came out, by this rule and by the one before."""
+    noise, ratio_text, field, part = case.split(", ")
+    noise, ratio = noise.removesuffix(" noise"), float(ratio_text.split()[1])
+    alike, candidates = int(field.split()[0]), int(field.split()[2])
+    chance = random.Random(case)
+    ratios = [ratio] * alike + [_OTHERS] * (candidates - alike)
+    drawn = [_drawn_trial(noise, ratios, chance) for _ in range(trials)]
+    now, before = [_raced(turns) for turns in drawn], [_raced_before(turns) for turns in drawn]
+    right = None
+    if ratio != WORTHWHILE_RATIO:
+        right = Verdict.FASTER if ratio < WORTHWHILE_RATIO else Verdict.SLOWER
+    in_time = sum(
+        verdict is right and rounds <= _SLOWER * rounds_before
+        for (verdict, rounds), (_, rounds_before) in zip(now, before, strict=True)
+    )
+    return {
+        "setting": [noise, ratio, candidates, alike],
+        "part": part,
+        "trials": trials,
+        "now": _counted(now, right),
+        "before": _counted(before, right),
+        "in_time": in_time,
+    }
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Return a row for each setting."""
+    rows = [
+        "| noise | true ratio | candidates | wrong: before | wrong | right: before | right "
+        "| right within 1.5 × the rounds before | rounds: before | rounds |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    settings = list(dict.fromkeys(tuple(result["setting"]) for result in results))
+    for setting in settings:
+        parts = [result for result in results if tuple(result["setting"]) == setting]
+        trials = sum(part["trials"] for part in parts)
+        noise, ratio, candidates, alike = setting
+
+        def share(key: str, rule: str, parts: Any = parts, trials: int = trials) -> str:
+            return f"{sum(part[rule][key] for part in parts) / trials:.1%}"
+
+        def rounds(rule: str, parts: Any = parts, trials: int = trials) -> str:
+            return f"{sum(part[rule]['rounds'] for part in parts) / trials:.1f}"
+
+        is_edge = ratio == WORTHWHILE_RATIO
+        field = str(candidates) if alike == candidates else f"{candidates}, {alike} of them so"
+        in_time = f"{sum(part['in_time'] for part in parts) / trials:.1%}"
+        cells = [
+            noise, f"{ratio:g}", field, share("wrong", "before"), share("wrong", "now"),
+            *(["–"] * 3 if is_edge else [share("right", "before"), share("right", "now"), in_time]),
+            rounds("before"), rounds("now"),
+        ]  # fmt: skip
+        rows.append(f"| {' | '.join(cells)} |")
+    trials = max(sum(r["trials"] for r in results if tuple(r["setting"]) == s) for s in settings)
+    return "\n".join(rows) + f"\n\n{trials} trials of each; at 0.97 any firm verdict is wrong."
+
+
+def _counted(outcomes: Sequence[tuple[Verdict, int]], right: Verdict | None) -> dict[str, int]:
+    firm = [verdict for verdict, _ in outcomes if verdict is not Verdict.INCONCLUSIVE]
+    return {
+        "wrong": sum(verdict is not right for verdict in firm),
+        "right": sum(verdict is right for verdict in firm),
+        "rounds": sum(rounds for _, rounds in outcomes),
+    }
+
+
+class _Bench:
+    """Answers each turn with the next of the step times that were drawn."""
+
+    def __init__(self, turns: Iterable[int]) -> None:
+        self._turns = iter(turns)
+
+    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> list[int]:
+        """Run a warm-up step and one that counts."""
+        return [next(self._turns)] * 2
+
+    def profile(self, label: str, steps: int, *, time_limit_s: float) -> None:
+        """Profile nothing."""
+
+
+class _Watcher:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
+        """Say nothing."""
+
+    def note(self, what: str) -> None:
+        """Say nothing."""
+
+
+def _raced(turns: Sequence[Sequence[int]]) -> tuple[Verdict, int]:
+    """Return the verdict on what took these turns, the baseline first, and after which round."""
+    trial = Trial(testbed=None, steps=1, watcher=_Watcher())  # type: ignore[arg-type]
+    for number, each in enumerate(turns):
+        label = f"candidate-{number}" if number else BASELINE
+        placement = Placement(label=label, family=label, device_of={}, rationale="")
+        trial.entries[label] = Entry(
+            placement=placement,
+            bench=_Bench(each),
+            prepared=Prepared(moved_ops=(), crossings=()),
+        )
+    trial.race(ROUNDS, lambda _: None)
+    return overall(trial.comparisons().values()), len(trial.entries[BASELINE].rounds)
+
+
+def _raced_before(turns: Sequence[Sequence[int]]) -> tuple[Verdict, int]:
+    """Do the same by the rule before."""
+    baseline, *others = turns
+    ratios = [[our / their for our, their in zip(o, baseline, strict=True)] for o in others]
+    for looks in _LOOKS_BEFORE:
+        low, high = _bootstrap_ranks(looks)
+        found = set()
+        for each in ratios:
+            ordered = sorted(each[:looks])
+            is_faster, is_slower = ordered[high] < WORTHWHILE_RATIO, ordered[low] > WORTHWHILE_RATIO
+            found.add("faster" if is_faster else "slower" if is_slower else "unsure")
+        if "unsure" not in found:
+            break
+    if "faster" in found:
+        return Verdict.FASTER, looks
+    return (Verdict.INCONCLUSIVE if "unsure" in found else Verdict.SLOWER), looks
+
+
+@cache
+def _bootstrap_ranks(samples: int) -> tuple[int, int]:
+    """Return the ranks, from 0, of the ends of the median's 95 % percentile bootstrap interval.
+
+    As if resampled without end, and exactly for odd numbers of samples: the median of a resample is
+    at most the k-th sample if at least half of its picks are.
+    """
+    half = (samples + 1) // 2
+    at_most = [
+        sum(
+            comb(samples, n) * (k / samples) ** n * (1 - k / samples) ** (samples - n)
+            for n in range(half, samples + 1)
+        )
+        for k in range(1, samples + 1)
+    ]
+    return bisect_left(at_most, 0.025), bisect_left(at_most, 0.975)
+
+
+def _drawn_trial(noise: str, ratios: Sequence[float], chance: random.Random) -> list[list[int]]:
+    """Return the step times of all turns, the baseline's first."""
+    if noise in _CARRIED:
+        logs = _drawn(len(ratios), _CARRIED[noise], chance)
+    else:
+        logs = _recorded(len(ratios), noise, chance)
+    return [
+        [round(_STEP_NS * ratio * exp(deviation)) for deviation in turns]
+        for ratio, turns in zip([1.0, *ratios], logs, strict=True)
+    ]
+
+
+def _recorded(candidates: int, noise: str, chance: random.Random) -> list[list[float]]:
+    """Return deviations of turns, the baseline's first; each one's median ratio to it is 1."""
+    shrunk = 1 / 3 if noise == "a third" else 1
+    turns = chance.choice(_recordings())
+    baseline, *others = chance.sample(turns, candidates + 1)
+    rounds: list[int] = []
+    while len(rounds) < MAX_ROUNDS:
+        start = chance.randrange(len(baseline))
+        rounds += [(start + i) % len(baseline) for i in range(_BLOCK)]
+    found = [[shrunk * baseline[i] for i in rounds]]
+    for each in others:
+        middle = median(ours - theirs for ours, theirs in zip(each, baseline, strict=True))
+        found.append([shrunk * (each[i] - middle) for i in rounds])
+    return found
+
+
+@cache
+def _recordings() -> tuple[list[list[float]], ...]:
+    """Return the logarithms of the turns of each model's copies, around their median."""
+    found = []
+    for line in RECORDED.read_text().splitlines():
+        turns = json.loads(line).get("turn_us", {})
+        copies = [times for label, times in turns.items() if label != "towers"]
+        if copies:
+            found.append([[log(time / median(times)) for time in times] for times in copies])
+    return tuple(found)
+
+
+def _drawn(candidates: int, share: float, chance: random.Random) -> list[list[float]]:
+    """Return deviations of turns, the baseline's first."""
+    machine = list(accumulate(chance.gauss(0, 0.02) for _ in range(MAX_ROUNDS)))
+    found = []
+    for _ in range(candidates + 1):
+        carried, own = 0.0, []
+        for there in machine:
+            # A t variate of 3 degrees of freedom has a standard deviation of sqrt(3); two turns
+            # make a ratio.
+            tail = chance.gauss(0, 1) / (chance.gammavariate(1.5, 2) / 3) ** 0.5 / 3**0.5
+            carried = share * carried + (1 - share**2) ** 0.5 * tail
+            own.append(there + 0.08 / 2**0.5 * carried)
+        found.append(own)
+    return found
+
+
+if __name__ == "__main__":
+    run_campaign("verdict_errors", cases(), examine, table)
