@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import Bound, Failure, FailureKind
@@ -11,7 +12,7 @@ from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.bounds.bound import bound_step
 from placement_advisor.bounds.doubted import least_ratio_if_wrong
 from placement_advisor.candidates import batch_towers, searched
-from placement_advisor.candidates.families import FAMILIES, SPLITS, propose
+from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, SPLITS, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.certificate import Certificate, write_certificate
 from placement_advisor.compare import WORTHWHILE_RATIO
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from placement_advisor.analysis import Candidate
     from placement_advisor.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.cost.table import CostTable
@@ -164,14 +166,26 @@ class Forecast:
         ratio = least_ratio_if_wrong(self._graph, prices.costs, self._sensitivity)
         return replace(bound, ratio_if_wrong=ratio)
 
-    def break_even(self, batch_size: int | None) -> BreakEven | None:
-        """Sweep what would have to change for a split to win, of those that fit."""
-        own = self._of_whole_batch()
-        fits = {n: p for n, p in own.items() if self.too_large(n) is None}
-        baseline = fits.pop(BASELINE, None)
-        if baseline is None:
+    def break_even(
+        self, batch_size: int | None, candidates: Sequence[Candidate]
+    ) -> BreakEven | None:
+        """Sweep what would have to change for a split to win, of those that fit and did not fail.
+
+        ``candidates`` have what was measured, by which predictions are corrected.
+        """
+        own, failed = self._of_whole_batch(), {c.name for c in candidates if c.failure is not None}
+        if BASELINE in failed or self.too_large(BASELINE) is not None:
             return None
-        splits = [*fits.values(), *self._for_faster_links()]
+        baseline = own.pop(BASELINE)
+        splits = [
+            *(
+                placement
+                for name, placement in own.items()
+                if name not in failed and len(set(placement.device_of.values())) > 1
+            ),
+            *self._for_faster_links(),
+        ]
+        labels = [split.label for split in splits]
         return break_even(
             self._graph,
             self.cluster,
@@ -180,6 +194,7 @@ class Forecast:
             splits=tuple(splits),
             batch_size=batch_size,
             worthwhile_ratio=WORTHWHILE_RATIO,
+            corrections=_corrections(labels, candidates),
         )
 
     def _of_whole_batch(self) -> dict[str, Placement]:
@@ -285,6 +300,23 @@ class Forecast:
         if self._within is not None:
             pair = self.cluster.device_names()[: batch_towers.GROUP]
             self._within.save(folder / f"{self._within.label}.json", self._graph, pair)
+
+
+def _corrections(labels: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, float]:
+    """Return the measured over the predicted ratio of each split; nothing if none was measured.
+
+    A split that did not run gets the median of those that did and are not bad on purpose.
+    """
+    seen = {
+        c.name: c.comparison.ratio.median / c.predicted_ratio.ratio
+        for c in candidates
+        if c.name in labels and c.comparison and c.predicted_ratio and c.predicted_ratio.ratio
+    }
+    others = [seen[c.name] for c in candidates if c.name in seen and c.family not in BAD_ON_PURPOSE]
+    if not seen:
+        return {}
+    middle = median(others or seen.values())
+    return {label: seen.get(label, middle) for label in labels}
 
 
 def _sum(samples: tuple[int, ...]) -> str:

@@ -286,7 +286,7 @@ class Study:
         as_is = tuple(self._as_is) or None
         with self._clock.stage("simulate"):
             bound = self._known.bound()
-            sweep = self._known.break_even(self._traced.batch_size)
+            sweep = self._known.break_even(self._traced.batch_size, candidates)
         recommendation = recommend(candidates, testbed, as_is, bound)
         recommended = self._known.placements.get(recommendation.candidate or "")
         analysis = Analysis(

@@ -17,6 +17,7 @@ def break_even_as_json(found: BreakEven) -> dict[str, Any]:
     return {
         "baseline": found.baseline,
         "worthwhile_ratio": found.worthwhile_ratio,
+        "corrections": dict(found.corrections),
         "free_copies": _best(found.free_copies),
         "bandwidth": _sweep(found.bandwidth),
         "latency": _sweep(found.latency),

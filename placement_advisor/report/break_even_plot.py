@@ -73,7 +73,8 @@ def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
     for ax, sweep in zip(row, sweeps, strict=True):
         _draw(ax, sweep, found.worthwhile_ratio, colors)
     _scale_speedups(row[0], sweeps)
-    title = f"speed-up of the best split over {drawable(found.baseline)} (simulated)"
+    basis = "simulated, corrected" if found.corrections else "simulated"
+    title = f"speed-up of the best split over {drawable(found.baseline)} ({basis})"
     row[0].set_ylabel(title, fontsize=FONT_SIZE)
     add_title(figure, analysis, "break-even, simulated")
     handles: list[Artist] = [

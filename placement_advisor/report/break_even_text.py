@@ -37,8 +37,9 @@ def value_text(axis: Axis, value: int) -> str:
 
 def break_even_title(found: BreakEven) -> str:
     """Return what the lines are about."""
+    basis = "simulated, corrected by what was measured" if found.corrections else "simulated"
     return (
-        f"Break-even (simulated): a split wins above {speedup_of(found.worthwhile_ratio)}, its "
+        f"Break-even ({basis}): a split wins above {speedup_of(found.worthwhile_ratio)}, its "
         f"speed-up over {found.baseline}"
     )
 
@@ -53,6 +54,15 @@ def break_even_lines(found: BreakEven) -> Iterable[str]:
         f"{speedup_of(free.ratio)} as fast as {found.baseline}"
     )
     yield line if free.ratio < found.worthwhile_ratio else f"{line}: no link makes one win"
+    if found.corrections:
+        named = dict.fromkeys(
+            best.split for sweep in found.sweeps() for best in (sweep.here.best, free)
+        )
+        factors = ", ".join(f"{name} {found.corrections[name]:.2f}" for name in named)
+        yield (
+            "corrected: the simulated step of a split times its measured ratio over the predicted "
+            f"one, of a split that did not run times the median of the others ({factors})"
+        )
 
 
 def _finding(sweep: Sweep) -> str:

@@ -8,6 +8,11 @@ of them; links of hosts stay. The *batch* changes ops and tensors as `cost/batch
 step time need not follow a figure steadily, so a grid is swept first; the outermost place where a
 split begins to win is then narrowed down, and how often that changes along the grid is counted.
 
+Where splits ran, what they measured is known better than what the simulator says: a split's
+simulated steps are all multiplied by what its measured ratio was over the predicted one. So a
+prediction that its measurement refuted does not come back as a break-even. That an error stays the
+same factor at other links and batches is an assumption.
+
 Left out: placements other than those given, which another figure might call for; memory; and that
 a step on several devices takes a time to start, which no link changes.
 """
@@ -109,8 +114,10 @@ class BreakEven:
     """What would have to change for a split to win, all simulated.
 
     A split wins where its ratio to the baseline is below ``worthwhile_ratio``. ``free_copies`` is
-    the best split if copies between devices took no time. An axis is None where it has no value:
-    the batch if none is known, the latency if links have none, the bandwidth if it has no end.
+    the best split if copies between devices took no time. ``corrections`` has the factor for each
+    split by which its simulated steps are multiplied; it is empty where none was measured. An axis
+    is None where it has no value: the batch if none is known, the latency if links have none, the
+    bandwidth if it has no end.
     """
 
     baseline: str
@@ -119,6 +126,7 @@ class BreakEven:
     bandwidth: Sweep | None
     latency: Sweep | None
     batch: Sweep | None
+    corrections: Mapping[str, float]
 
     def sweeps(self) -> tuple[Sweep, ...]:
         """Return the axes that were swept, in the order of the fields."""
@@ -134,11 +142,12 @@ def break_even(
     splits: Sequence[Placement],
     batch_size: int | None,
     worthwhile_ratio: float,
+    corrections: Mapping[str, float],
 ) -> BreakEven | None:
     """Return where the best of some splits begins to win; None without splits, or without links.
 
     ``simulator`` is that of the graph on the cluster, ``batch_size`` the one the graph was traced
-    at.
+    at, ``corrections`` the factors of splits by label, all or none.
 
     Raises:
         PlacementError: a placement does not fit the graph and the cluster.
@@ -146,7 +155,7 @@ def break_even(
     links = cluster.device_links()
     if not splits or not links:
         return None
-    contest = _Contest(simulator, baseline, splits)
+    contest = _Contest(simulator, baseline, splits, corrections)
 
     def on(change: Callable[[Link], Link]) -> BestSplit:
         return contest.best(simulator.on(cluster.with_device_links(change)).placed_step_ns)
@@ -182,6 +191,7 @@ def break_even(
         if latency_ns
         else None,
         batch=sweep_batch,
+        corrections=corrections,
     )
 
 
@@ -189,8 +199,13 @@ class _Contest:
     """Splits against the baseline, each placed once."""
 
     def __init__(
-        self, simulator: Simulator, baseline: Placement, splits: Iterable[Placement]
+        self,
+        simulator: Simulator,
+        baseline: Placement,
+        splits: Iterable[Placement],
+        corrections: Mapping[str, float],
     ) -> None:
+        self._corrections = corrections
         self._baseline = simulator.places_of(baseline)
         self._splits: Mapping[str, Ints] = {
             split.label: simulator.places_of(split) for split in splits
@@ -198,7 +213,10 @@ class _Contest:
 
     def best(self, step_ns: StepNs) -> BestSplit:
         """Return the fastest split; of equally fast ones the first."""
-        times_ns = {label: step_ns(place) for label, place in self._splits.items()}
+        times_ns = {
+            label: step_ns(place) * self._corrections.get(label, 1)
+            for label, place in self._splits.items()
+        }
         split = min(times_ns, key=times_ns.__getitem__)
         return BestSplit(split=split, ratio=times_ns[split] / max(1, step_ns(self._baseline)))
 

@@ -64,6 +64,7 @@ FOUND = BreakEven(
     bandwidth=CROSSING,
     latency=NOWHERE,
     batch=THROUGHOUT,
+    corrections={},
 )
 # 32 samples in 2 ms and in 3 ms: 12,800 a second
 TIMING = InputTiming(

@@ -15,7 +15,7 @@ from sample_break_even import CROSSING, FOUND, NOWHERE, THROUGHOUT, swept
 
 from placement_advisor.report.analysis_json import analysis_as_json, load_schema
 from placement_advisor.report.break_even_plot import plot_break_even
-from placement_advisor.report.break_even_text import break_even_lines
+from placement_advisor.report.break_even_text import break_even_lines, break_even_title
 from placement_advisor.report.canvas import COMPUTE_COLOR, COPY_COLOR
 from placement_advisor.report.input_text import input_line
 from placement_advisor.report.markdown import render_markdown
@@ -80,6 +80,19 @@ def test_copies_that_cost_nothing_and_still_do_not_help_are_called_that():
     free = replace(FOUND.free_copies, ratio=1.02)
     *_, line = break_even_lines(replace(FOUND, free_copies=free))
     assert line.endswith("would be 0.98× as fast as single: no link makes one win")
+
+
+def test_corrections_by_what_was_measured_are_said_in_title_line_and_json(full):
+    found = replace(FOUND, corrections={"towers": 1.26, "alternating": 1.1})
+    assert break_even_title(found).startswith(
+        "Break-even (simulated, corrected by what was measured): "
+    )
+    *_, line = break_even_lines(found)
+    assert line.startswith("corrected: the simulated step of a split times its measured ratio over")
+    assert line.endswith("(towers 1.26)")
+    content = analysis_as_json(replace(full, break_even=found))
+    jsonschema.Draft202012Validator(load_schema("analysis")).validate(content)
+    assert content["break_even"]["corrections"] == {"towers": 1.26, "alternating": 1.1}
 
 
 def test_the_input_stands_beside_the_step_as_it_is_else_beside_single(full):

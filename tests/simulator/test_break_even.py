@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,8 @@ from placement_advisor.simulator.break_even import BATCH_REACH, Axis, Outcome, b
 from placement_advisor.simulator.engine import Simulator
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from placed_steps import PlacedStep
 
     from placement_advisor.devices import Cluster
@@ -44,7 +47,12 @@ SPLIT = replace(
 )
 
 
-def towers(cluster: Cluster, *splits: Placement, batch_size: int | None = BATCH) -> BreakEven:
+def towers(
+    cluster: Cluster,
+    *splits: Placement,
+    batch_size: int | None = BATCH,
+    corrections: Mapping[str, float] = MappingProxyType({}),
+) -> BreakEven:
     found = break_even(
         TOWERS,
         cluster,
@@ -53,9 +61,26 @@ def towers(cluster: Cluster, *splits: Placement, batch_size: int | None = BATCH)
         splits=splits or (SPLIT,),
         batch_size=batch_size,
         worthwhile_ratio=WORTHWHILE,
+        corrections=corrections,
     )
     assert found is not None
     return found
+
+
+def test_a_prediction_that_its_measurement_refuted_is_corrected_by_it() -> None:
+    cluster = pair(latency_ns=50, bytes_per_ns=2.0)
+    # single 2,000; split 200 + 50, 1,000, 20 + 50.
+    predicted = towers(cluster)
+    assert predicted.bandwidth is not None
+    assert predicted.bandwidth.here.best.ratio == 1_320 / 2_000
+    # Measured it took 1.1 times the step of single: it must not be said to win here.
+    measured = towers(cluster, corrections={SPLIT.label: 1.1 / (1_320 / 2_000)})
+    assert measured.bandwidth is not None
+    assert measured.bandwidth.here.best.ratio == pytest.approx(1.1)
+    # It would win below 1,940 / (1.1 / 0.66) = 1,164 ns, 440 / B < 64 of which are bytes.
+    wins, _ = crossing(measured.bandwidth)
+    assert wins == pytest.approx(440 / 64 * 1e9, rel=0.02)
+    assert measured.free_copies.ratio == pytest.approx(1_000 / 2_000 * 1.1 / 0.66)
 
 
 def crossing(sweep: Sweep | None) -> tuple[int, int]:
@@ -134,6 +159,7 @@ def test_the_best_of_several_splits_may_change_along_the_sweep():
         splits=[apart, both],
         batch_size=None,
         worthwhile_ratio=WORTHWHILE,
+        corrections={},
     )
     assert found is not None
     assert found.latency is not None
@@ -160,6 +186,7 @@ def test_winning_that_begins_and_ends_again_is_counted():
         splits=[replace(SPLIT, device_of={**on_a, "decay": "b"})],
         batch_size=BATCH,
         worthwhile_ratio=WORTHWHILE,
+        corrections={},
     )
     assert found is not None
     assert found.batch is not None
@@ -183,6 +210,7 @@ def test_without_a_split_or_a_link_there_is_no_break_even():
                 splits=splits,
                 batch_size=BATCH,
                 worthwhile_ratio=WORTHWHILE,
+                corrections={},
             )
             is None
         )
@@ -222,6 +250,7 @@ def test_links_of_hosts_stay_as_they_are():
         splits=[SPLIT],
         batch_size=None,
         worthwhile_ratio=WORTHWHILE,
+        corrections={},
     )
     assert found is not None
     # single 4,010 + 2,000; split 4,010 + 1,000: the tensor back has no bytes to speak of
@@ -247,6 +276,7 @@ def test_the_winning_side_wins_in_a_simulation_of_its_own_and_the_losing_side_do
         splits=[step.placement],
         batch_size=None,
         worthwhile_ratio=WORTHWHILE,
+        corrections={},
     )
     if found is None:
         assert not step.cluster.device_links()
