@@ -37,10 +37,10 @@ def value_text(axis: Axis, value: int) -> str:
 
 def break_even_title(found: BreakEven) -> str:
     """Return what the lines are about."""
-    basis = "simulated, corrected by what was measured" if found.corrections else "simulated"
+    basis = "simulated, corrected" if found.corrections else "simulated"
     return (
-        f"Break-even ({basis}): a split wins above {speedup_of(found.worthwhile_ratio)}, its "
-        f"speed-up over {found.baseline}"
+        f"Break-even ({basis}): a split wins above {speedup_of(found.worthwhile_ratio)} "
+        f"over {found.baseline}"
     )
 
 

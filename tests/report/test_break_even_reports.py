@@ -84,9 +84,7 @@ def test_copies_that_cost_nothing_and_still_do_not_help_are_called_that():
 
 def test_corrections_by_what_was_measured_are_said_in_title_line_and_json(full):
     found = replace(FOUND, corrections={"towers": 1.26, "alternating": 1.1})
-    assert break_even_title(found).startswith(
-        "Break-even (simulated, corrected by what was measured): "
-    )
+    assert break_even_title(found).startswith("Break-even (simulated, corrected): ")
     *_, line = break_even_lines(found)
     assert line.startswith("corrected: the simulated step of a split times its measured ratio over")
     assert line.endswith("(towers 1.26)")
