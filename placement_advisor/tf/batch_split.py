@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from placement_advisor.tf.captures import State
     from placement_advisor.tf.tracer import TracedStep
     from placement_advisor.tf.v1_loops import Loop
+
+_REASON = re.compile(r"^(?:.*: |\s*)((?:\w+\.)*\w*(?:Error|Exception): .+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +155,10 @@ def trace_share(whole: TracedStep, start: int, stop: int) -> TracedStep:
     try:
         return trace_step(whole.path, whole.loaded.part(start, stop))
     except ModelError as error:
-        reason = error.message.strip().splitlines()[-1].strip()
-        raise BatchSplitError(f"it takes no batch of {stop - start}: {reason}") from None
+        # The message of an error ends where the user's lines begin; that of one within a traced
+        # function is itself such a stack, and has the reason last.
+        reasons = _REASON.findall(error.message) or error.message.strip().splitlines()
+        raise BatchSplitError(f"it takes no batch of {stop - start}: {reasons[-1]}") from None
 
 
 def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) -> SplitStep:

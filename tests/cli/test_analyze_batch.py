@@ -107,7 +107,10 @@ class TestASplitBatch:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--no-run",), "it takes no batch of 4: "),
+        (
+            ("--no-run",),
+            "it takes no batch of 4: ValueError: Cannot reshape a tensor with 12 elements",
+        ),
         (("--devices", "9"), "a batch of 8 has less than one sample for each of 9"),
     ],
 )
