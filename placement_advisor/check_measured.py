@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from placement_advisor.trial import Entry, Watcher
 
 _LOCKED, _AGAIN, _TODAY = "locked", "locked-again", "today"
+# Judgement, as of `advisor analyze` (`defaults.py`).
 _STEPS = 4
 # A race ends after so many rounds if they tell, else as soon as they do. So many tell of a
 # placement that takes a sixth longer where rounds differ by 5 % (tests/check/test_races.py); four

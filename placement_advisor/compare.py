@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 # A split brings a second device to buy, feed and debug: under 3 % it is not worth its trouble.
+# Judgement; whoever thinks otherwise reads the interval.
 WORTHWHILE_RATIO = 0.97
 # The same as a speed-up, which is what texts give with the sign ×.
 WORTHWHILE_SPEEDUP = 1 / WORTHWHILE_RATIO

@@ -42,10 +42,14 @@ PROFILED_STEPS = 10
 # Half as many again as sufficed for intervals that were too narrow: what is in doubt then is nearer
 # to the threshold than rounds can tell (`make campaign-verdict-errors`).
 MAX_ROUNDS = 90
-# Past this, rounds stop once there are enough for an interval: a demo must not take an hour.
+# Past this, rounds stop once there are enough for an interval: a demo must not take an hour. By
+# judgement, as are the seconds below.
 _TIMING_BUDGET_S = 90.0
+# Judgement: the first step sets up what later ones find, and two more are cheap.
 _WARMUP_STEPS = 3
 # Steps until they are steady, fewer where they take long; those of the warm-up are left out.
+# Judgement: a median of twelve, taken twice with the profile between, is what costs of ops rest on;
+# more would make each analysis longer before its first round.
 _SETTLING_STEPS = 15
 _FEWEST_SETTLING_STEPS = 2 * _WARMUP_STEPS
 _SETTLING_BUDGET_S = 5.0
