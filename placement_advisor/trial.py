@@ -194,7 +194,7 @@ class Trial:
         ``as_is`` is called once a round, to time the user's own step beside the candidates.
         """
         deadline = time.monotonic() + _TIMING_BUDGET_S
-        most, least = max(rounds, MAX_ROUNDS), min(rounds, least_samples(self._competitors))
+        most, least = max(rounds, MAX_ROUNDS), least_samples(self._competitors)
         done = 0
         while done < rounds or (done < most and self._in_doubt()):
             self.round(done, rounds if done < rounds else most)

@@ -112,7 +112,10 @@ def run() -> Run:
     """Runs three candidates in as many rounds as they need, then profiles them."""
 
     def run(
-        cues: dict[tuple[str, str, int], Any] | None = None, *, starts: int = 99
+        cues: dict[tuple[str, str, int], Any] | None = None,
+        *,
+        starts: int = 99,
+        rounds: int = ROUNDS,
     ) -> tuple[dict[str, Entry], FakeTestbed]:
         testbed = FakeTestbed(cues or {}, starts=starts)
         trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
@@ -120,7 +123,7 @@ def run() -> Run:
             trial.enter(
                 Placement(label=label, family=label, device_of={"op": "GPU:0"}, rationale="")
             )
-        trial.race(ROUNDS, lambda number: testbed.calls.append(("as-is", str(number))))
+        trial.race(rounds, lambda number: testbed.calls.append(("as-is", str(number))))
         trial.profile_all()
         return trial.entries, testbed
 
@@ -259,13 +262,7 @@ def test_rounds_are_added_while_a_verdict_is_in_doubt(
 
 
 def test_rounds_are_added_until_there_is_an_interval(run: Run) -> None:
-    entries, testbed = run()
-    assert len(entries["single"].rounds) == ROUNDS
-    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
-    trial.entries.update(entries)
-    for entry in entries.values():
-        entry.rounds.clear()
-    trial.race(1, lambda _: None)
+    entries, _ = run(rounds=1)
     assert len(entries["single"].rounds) == ROUNDS
 
 
@@ -282,8 +279,9 @@ def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interva
 ) -> None:
     monkeypatch.setattr(trial_module, "_TIMING_BUDGET_S", -1.0)
     monkeypatch.setitem(STEP_NS, "towers", 970)
-    entries, _ = run()
-    assert len(entries["single"].rounds) == ROUNDS
+    for wanted in (1, 2 * ROUNDS):
+        entries, _ = run(rounds=wanted)
+        assert len(entries["single"].rounds) == ROUNDS
 
 
 def test_no_rounds_are_added_for_a_candidate_that_is_out(

@@ -38,7 +38,6 @@ from placement_advisor.analysis import AdviceVerdict, FailureKind, Recommendatio
 from placement_advisor.candidates import single
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.compare import WORTHWHILE_RATIO, Comparison, Verdict, compare, overall
-from placement_advisor.sequential import least_samples
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -166,10 +165,6 @@ def _rule_measured(
         if c.failure is None and c.measured is not None and c.comparison is not None
     ]
     if not tried:
-        ran = [c for c in splits if c.failure is None and c.measured is not None]
-        if ran and not is_proved:
-            least = least_samples(len(ran))
-            return _no_ground(f"at least {least} rounds are needed (--rounds {least})")
         return _nothing_tried(splits, "measured", is_proved)
     deciding = overall([comparison for _, _, comparison in tried])
     best, run, comparison = min(

@@ -142,12 +142,6 @@ def test_what_would_settle_it(ratio, rounds, settles):
     assert recommend([SINGLE, unsure], TESTBED, None).headline.endswith(settles)
 
 
-def test_too_few_rounds_are_no_ground_and_the_answer_says_how_many_are():
-    answer = recommend([SINGLE, replace(FAST, comparison=None)], TESTBED, None)
-    assert answer.verdict is AdviceVerdict.CANNOT_TELL
-    assert answer.headline.startswith("cannot tell: at least 8 rounds are needed (--rounds 8)")
-
-
 @pytest.mark.parametrize(
     "single",
     [[], [candidate("single")], [replace(SINGLE, failure=CRASHED.failure)]],
