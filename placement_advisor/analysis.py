@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostSource
     from placement_advisor.devices import Cluster
     from placement_advisor.input_timing import InputTiming
-    from placement_advisor.measure import Interval, Measurement
+    from placement_advisor.measure import BrokenLaw, Interval, Measurement
     from placement_advisor.placement import Placement
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
@@ -50,7 +50,8 @@ class Candidate:
     ``predicted_ratio`` is None for the single device and where nothing was predicted.
     ``by_layer`` is `Placement.by_layer`, in graph order, for reports that do not see the graph. A
     split of the batch has none, but the ``samples`` of each replica; ``weak_predicted_ns`` and
-    ``weak_measured_ns`` are its steps with the whole batch on every device.
+    ``weak_measured_ns`` are its steps with the whole batch on every device. ``broken_laws`` are
+    those that its prediction or measurement breaks: nothing is concluded from its profile then.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Candidate:
     by_layer: Mapping[str, str] | None = None
     predicted_ratio: PredictedRatio | None = None
     samples: tuple[int, ...] | None = None
+    broken_laws: tuple[BrokenLaw, ...] = ()
     weak_predicted_ns: int | None = None
     weak_measured_ns: tuple[int, ...] = ()
 

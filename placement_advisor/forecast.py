@@ -17,6 +17,7 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.certificate import Certificate, write_certificate
 from placement_advisor.compare import WORTHWHILE_RATIO
 from placement_advisor.errors import BatchSplitError
+from placement_advisor.laws import of_schedule
 from placement_advisor.placement import Placement
 from placement_advisor.report.tables import CERTIFICATE, GRAPH
 from placement_advisor.report.write import write_prediction
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.elsewhere import Prices
     from placement_advisor.graph import OpGraph
+    from placement_advisor.measure import BrokenLaw
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
@@ -70,10 +72,10 @@ class PricedSplit:
 class Forecast:
     """The candidates for a graph on a cluster, and what is predicted for each.
 
-    ``proposed`` has what each family that was asked for answers; ``predicted`` and ``ratios`` grow
-    with `predict`. What is predicted is written to the folder at once. ``splits`` has what each
-    split of the batch is of, by family; ``weak_step_ns`` its simulated step with the whole batch
-    for every replica.
+    ``proposed`` has what each family that was asked for answers; ``predicted``, ``ratios`` and
+    ``broken_laws`` grow with `predict`. What is predicted is written to the folder at once.
+    ``splits`` has what each split of the batch is of, by family; ``weak_step_ns`` its simulated
+    step with the whole batch for every replica.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Forecast:
             if label == BASELINE or answer.family in families
         }
         self.predicted: dict[str, Schedule] = {}
+        self.broken_laws: dict[str, tuple[BrokenLaw, ...]] = {}
         self.ratios: dict[str, PredictedRatio] = {}
         self._sensitivity = Sensitivity(self.simulator, alone, prices.doubt)
         self._save_placements()
@@ -128,6 +131,7 @@ class Forecast:
         simulator = self._split_simulators.get(label)
         schedule = (simulator or self.simulator).schedule(placement)
         self.predicted[label] = schedule
+        self.broken_laws[label] = of_schedule(schedule)
         if label != BASELINE:
             self.ratios[label] = self._sensitivity.ratio(placement, simulator)
         path = self._folder / "predictions" / f"{label}.json"
@@ -224,8 +228,10 @@ class Forecast:
             cluster = self.cluster
             if name == MIRRORED and split.collectives is not None:
                 cluster = split.collectives.on(cluster)
-            graph, weak = split.traced.graphs[name].graph, split.traced.weak
-            self._split_simulators[name] = Simulator(graph, split.costs[name], cluster)
+            graph, weak = split.traced.graphs[name], split.traced.weak
+            self._split_simulators[name] = Simulator(
+                graph.graph, split.costs[name], cluster, collective_of=graph.collective_of
+            )
             placed = self._placed(name, weak, split.traced.samples)
             assert isinstance(placed, Placement)
             alike = Simulator(weak[name].graph, split.weak_costs[name], cluster)

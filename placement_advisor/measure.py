@@ -7,6 +7,7 @@ profile comes from separate steps.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -30,18 +31,45 @@ class Interval:
     high: float
 
 
+class Law(StrEnum):
+    """What holds of every step; `laws` says why."""
+
+    DEVICE_WITHIN_STEP = "device-within-step"
+    COPIES_WITHIN_STEP = "copies-within-step"
+    PARTS_ADD_UP = "parts-add-up"
+    PROFILE_OF_TIMED_STEP = "profile-of-timed-step"
+    RATIO_AGREES = "ratio-agrees"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenLaw:
+    """A law, and the figures that break it, in words."""
+
+    law: Law
+    what: str
+
+
+class SizeBasis(StrEnum):
+    """Where the bytes of copies come from: the profile itself, or the shapes in the graph."""
+
+    PROFILE = "profile"
+    SHAPES = "shapes"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferTotal:
     """All copies from one device to another within a step (median over profiled steps).
 
     ``time_ns`` is the time in which at least one of them was under way: copies that overlap share
-    it. ``exposed_ns`` is the part during which the target computed nothing.
+    it. ``exposed_ns`` is the part during which the target computed nothing. ``size_basis`` is that
+    of the bytes, *shapes* if that of any copy is, None where they are not known.
     """
 
     source: str
     target: str
     count: int
     size_bytes: int | None
+    size_basis: SizeBasis | None
     time_ns: int
     exposed_ns: int
 
@@ -81,15 +109,28 @@ class StepProfile:
     length is the median one, counted from its start. ``step_memory_bytes`` is what a step holds at
     its worst moment above what stands between steps, by device; devices whose allocator reported
     nothing are missing.
+
+    ``exposed_by_device`` is the time in which a device waited for a copy and computed nothing,
+    wherever that came from. ``unseen_copies`` names copies that the step makes and the profile does
+    not show: how many there are in all, and their bytes, is then unknown. ``broken_laws`` are those
+    that any of the profiled steps breaks.
     """
 
     step_ns: tuple[int, ...]
     compute_ns: Mapping[str, int]
+    exposed_by_device: Mapping[str, int]
     transfers: tuple[TransferTotal, ...]
     activities: tuple[Activity, ...]
     op_ns: Mapping[str, int]
     timeline: tuple[Span, ...]
     step_memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    unseen_copies: tuple[str, ...] = ()
+    broken_laws: tuple[BrokenLaw, ...] = ()
+
+    @property
+    def exposed_ns(self) -> int:
+        """What the device that waits longest for copies waits, computing nothing."""
+        return max(self.exposed_by_device.values(), default=0)
 
     @property
     def transfer_ns(self) -> int:
@@ -97,16 +138,24 @@ class StepProfile:
         return sum(total.time_ns for total in self.transfers)
 
     @property
-    def transfer_count(self) -> int:
-        """Copies per step."""
-        return sum(total.count for total in self.transfers)
+    def transfer_count(self) -> int | None:
+        """Copies per step, None if the profile does not show all of them."""
+        return None if self.unseen_copies else sum(total.count for total in self.transfers)
 
     @property
     def transfer_bytes(self) -> int | None:
-        """Bytes across per step, None if the size of any copy is unknown."""
+        """Bytes across per step, None if a copy was not seen or the size of any is unknown."""
         sizes = [total.size_bytes for total in self.transfers]
         known = [size for size in sizes if size is not None]
-        return sum(known) if len(known) == len(sizes) else None
+        return sum(known) if len(known) == len(sizes) and not self.unseen_copies else None
+
+    @property
+    def size_basis(self) -> SizeBasis | None:
+        """Where the bytes across come from, None where they are not known or there are none."""
+        found = {total.size_basis for total in self.transfers}
+        if self.transfer_bytes is None or not found:
+            return None
+        return SizeBasis.SHAPES if SizeBasis.SHAPES in found else SizeBasis.PROFILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

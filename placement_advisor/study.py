@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
 from placement_advisor.advice.findings.evidence import Evidence, gather
@@ -45,6 +45,7 @@ from placement_advisor.elsewhere import ASSUMED_DOUBT, Prices
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.fingerprints import testbed_fingerprint
 from placement_advisor.forecast import Forecast, PricedSplit
+from placement_advisor.laws import of_comparison, of_measurement
 from placement_advisor.log_files import LOG_FOLDER, PROFILE_RUNS
 from placement_advisor.mirrored_testbed import MirroredTestbed
 from placement_advisor.report.tab import Tab
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.clock import Clock
+    from placement_advisor.compare import Comparison
     from placement_advisor.cost.batch import Throughput
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.costing import Costing
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from placement_advisor.elsewhere import Elsewhere
     from placement_advisor.graph import OpGraph
     from placement_advisor.input_timing import InputTiming
+    from placement_advisor.measure import Measurement
     from placement_advisor.model_source import ModelSource
     from placement_advisor.placement import Placement
     from placement_advisor.solvers.effort import Effort
@@ -298,7 +301,11 @@ class Study:
             candidates=candidates,
             recommendation=recommendation,
             findings=find_all(self._evidence(candidates, recommendation)),
-            warnings=tuple(self._warnings + _failures_in_words(candidates)),
+            warnings=(
+                *self._warnings,
+                *_failures_in_words(candidates),
+                *_broken_laws_in_words(candidates),
+            ),
             bound=bound,
             break_even=sweep,
             input_timing=self._input_timing,
@@ -443,8 +450,9 @@ class Study:
     def _candidates(self) -> tuple[Candidate, ...]:
         entries = self._trial.entries if self._trial else {}
         comparisons = self._trial.comparisons() if self._trial else {}
+        baseline = entries[BASELINE].measurement(None) if BASELINE in entries else None
         return tuple(
-            self._candidate(name, proposal, entries.get(name), comparisons)
+            self._candidate(name, proposal, entries.get(name), comparisons, baseline)
             for name, proposal in self._known.proposed.items()
         )
 
@@ -453,7 +461,8 @@ class Study:
         name: str,
         proposal: Placement | NotApplicable,
         entry: Entry | None,
-        comparisons: Mapping[str, Any],
+        comparisons: Mapping[str, Comparison],
+        baseline: Measurement | None,
     ) -> Candidate:
         if isinstance(proposal, NotApplicable):
             return Candidate(
@@ -469,6 +478,13 @@ class Study:
         split = self._known.splits.get(proposal.family)
         samples = split.samples if split is not None else None
         profile_run = _profile_run(name) if entry and entry.files else None
+        measured = entry.measurement(profile_run) if entry else None
+        comparison = comparisons.get(name)
+        broken = self._known.broken_laws.get(name, ())
+        if measured is not None:
+            broken += of_measurement(measured)
+        if measured is not None and comparison is not None and baseline is not None:
+            broken += of_comparison(comparison, baseline, measured)
         return Candidate(
             name=name,
             family=proposal.family,
@@ -480,9 +496,10 @@ class Study:
             weak_measured_ns=tuple(self._weak_ns) if name == MIRRORED else (),
             predicted=self._known.predicted.get(name),
             predicted_ratio=self._known.ratios.get(name),
-            measured=entry.measurement(profile_run) if entry else None,
-            comparison=comparisons.get(name),
+            measured=measured,
+            comparison=comparison,
             failure=entry.failure if entry else self._known.too_large(name),
+            broken_laws=broken,
         )
 
     def _keep_profiles(self) -> None:
@@ -537,4 +554,13 @@ def _failures_in_words(candidates: Sequence[Candidate]) -> list[str]:
         f"{candidate.name} has no result: {candidate.failure.kind}: {candidate.failure.message}"
         for candidate in candidates
         if candidate.failure and candidate.failure.kind is not FailureKind.NOT_APPLICABLE
+    ]
+
+
+def _broken_laws_in_words(candidates: Sequence[Candidate]) -> list[str]:
+    return [
+        f"{candidate.name}: {candidate.broken_laws[0].what}, which cannot be: nothing is concluded "
+        "from its profile"
+        for candidate in candidates
+        if candidate.broken_laws
     ]

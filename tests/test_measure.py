@@ -4,18 +4,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.measure import Measurement, StepProfile, TransferTotal, bootstrap_median
+from placement_advisor.measure import (
+    Measurement,
+    SizeBasis,
+    StepProfile,
+    TransferTotal,
+    bootstrap_median,
+)
 
 SAMPLES = st.lists(st.floats(0.01, 1e6), min_size=1, max_size=30)
 
 
 def profile(*sizes: int | None, step_ns: tuple[int, ...] = ()) -> StepProfile:
     transfers = tuple(
-        TransferTotal(source="a", target="b", count=2, size_bytes=size, time_ns=100, exposed_ns=40)
+        TransferTotal(
+            source="a",
+            target="b",
+            count=2,
+            size_bytes=size,
+            size_basis=None if size is None else SizeBasis.PROFILE,
+            time_ns=100,
+            exposed_ns=40,
+        )
         for size in sizes
     )
     return StepProfile(
-        step_ns=step_ns, compute_ns={}, transfers=transfers, activities=(), op_ns={}, timeline=()
+        step_ns=step_ns,
+        compute_ns={},
+        exposed_by_device={},
+        transfers=transfers,
+        activities=(),
+        op_ns={},
+        timeline=(),
     )
 
 

@@ -7,7 +7,6 @@ against measurement, the unmodified step, and what the answer does not cover.
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING
@@ -90,9 +89,19 @@ def measured_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
     if candidate.measured is None:
         return reasons
     profile = candidate.measured.profile
-    if profile is not None:
+    if candidate.broken_laws:
+        reasons.append(
+            f"{candidate.name}: {candidate.broken_laws[0].what}, which cannot be: nothing is "
+            "concluded from its profile"
+        )
+    elif profile is not None:
         reasons.append(_copies_against_compute(candidate.name, profile))
-        if alone.measured is not None and alone.measured.profile is not None:
+        if (
+            alone.measured is not None
+            and alone.measured.profile is not None
+            and not alone.broken_laws
+            and max(profile.compute_ns.values()) < median(candidate.measured.step_ns)
+        ):
             reasons.append(_free_copies(candidate.name, profile, alone.measured.profile))
     if candidate.predicted is not None and candidate.measured.step_ns:
         step_ns = median(candidate.measured.step_ns)
@@ -226,7 +235,13 @@ def _ratio_reason(name: str, comparison: Comparison) -> str:
 
 def _copies_against_compute(name: str, profile: StepProfile) -> str:
     compute = _by_device(profile.compute_ns)
-    if not profile.transfers:
+    if profile.transfer_count is None:
+        unseen = profile.unseen_copies
+        return (
+            f"{name}: the profile shows no sign of {len(unseen)} copies that each step makes, "
+            f"{unseen[0]} among them, so how much it copies is unknown; compute: {compute}"
+        )
+    if not profile.transfer_count:
         return f"{name}: no copies; compute: {compute}"
     size = profile.transfer_bytes
     line = (
@@ -234,9 +249,7 @@ def _copies_against_compute(name: str, profile: StepProfile) -> str:
         f"{'an unknown number of bytes' if size is None else format_bytes(size)} "
         f"in {format_ns(profile.transfer_ns)}"
     )
-    waits_ns: Counter[str] = Counter()
-    for total in profile.transfers:
-        waits_ns[total.target] += total.exposed_ns
+    waits_ns = profile.exposed_by_device
     waiting = max(waits_ns, key=waits_ns.__getitem__)
     share = waits_ns[waiting] / median(profile.step_ns) if profile.step_ns else None
     return (

@@ -43,6 +43,11 @@ class RingOp(NamedTuple):
     inputs: tuple[RingTensor, ...]
     made_bytes: tuple[int, ...]
 
+    @property
+    def collective(self) -> str:
+        """The collective that it is of."""
+        return self.name.rpartition("/")[0]
+
 
 def is_pack(name: str) -> bool:
     """Say whether an op begins a collective, by its name."""

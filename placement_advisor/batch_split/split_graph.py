@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
@@ -23,13 +23,14 @@ class SplitGraph:
     """The op graph of a split step.
 
     ``replica_of`` has the replica of each op, None for shared ones; ``source`` the trace and the op
-    that it was copied from: the whole batch (None) or that of a replica's share. ``family`` is that
-    of its placements.
+    that it was copied from: the whole batch (None) or that of a replica's share. ``collective_of``
+    has the collective of each op that is part of one. ``family`` is that of its placements.
     """
 
     graph: OpGraph
     replica_of: Mapping[str, int | None]
     source: Mapping[str, tuple[int | None, str]]
+    collective_of: Mapping[str, str] = field(default_factory=dict)
     family: str = FAMILY
 
     def placed(self, devices: Sequence[str], *, label: str, rationale: str) -> Placement:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from placement_advisor.measure import SizeBasis
 from placement_advisor.profile.copies import CopyKind
 from placement_advisor.profile.streams import GpuPlane, gpu_planes, is_stream
 from placement_advisor.profile.summary import Copy, Work, summarise
@@ -90,6 +91,7 @@ def _fill(windows: StepWindows, stream: Stream, here: str, device_names: Mapping
                     tensor=route.kind if tensor < 0 else stream.tensors[tensor],
                     row=route.kind,
                     size_bytes=None if size_bytes == UNKNOWN_BYTES else size_bytes,
+                    size_basis=SizeBasis.PROFILE,
                     start_ns=start_ns,
                     end_ns=end_ns,
                 )

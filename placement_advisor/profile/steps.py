@@ -6,7 +6,8 @@ Ops are the events of their kernels, wherever they ran: a thread that receives a
 the ops that waited for it inline. Sends and receives are copies, not compute.
 
 A collective op lasts from its start on a device until that has what all others sent; it counts as a
-copy from the device before it in the ring, the wait for slower devices included.
+copy from the device before it in the ring, the wait for slower devices included. Its hops leave no
+event, and no copy's bytes are in a profile of a CPU: those come from the shapes in the graph.
 
 Left out: loops and calls, which complete asynchronously, have no event of their own, only the ops
 that they run; clocks of several hosts are not aligned.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph import CONTROL_PORT
+from placement_advisor.measure import SizeBasis
 from placement_advisor.profile.copies import CopyKind
 from placement_advisor.profile.memory import measured_memory
 from placement_advisor.profile.summary import Copy, Work, summarise, tensor_name
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.measure import StepProfile
+    from placement_advisor.profile.summary import RecordedStep
     from placement_advisor.profile.windows import OpenStep, StepWindows
     from placement_advisor.profile.xplane import Event, Line
 
@@ -42,7 +45,13 @@ ARRIVAL = "ExecutorState::ProcessAsync::Done"
 SEND_KINDS = frozenset({"_Send", "_HostSend"})
 RECEIVE_KINDS = frozenset({"_Recv", "_HostRecv"})
 COLLECTIVE_KINDS = frozenset(
-    {"CollectiveGather", "CollectiveGatherV2", "CollectiveReduce", "CollectiveReduceV2"}
+    {
+        "CollectiveGather",
+        "CollectiveGatherV2",
+        "CollectiveReduce",
+        "CollectiveReduceV2",
+        "CollectiveReduceV3",
+    }
 )
 
 
@@ -69,11 +78,12 @@ def read_worker_steps(
     worker_files: Mapping[str, Path],
     client_file: Path,
     crossings: Sequence[Crossing],
-    exchanged_bytes: Mapping[str, int] = MappingProxyType({}),
+    exchanged_bytes: Mapping[str, int | None] = MappingProxyType({}),
 ) -> StepProfile:
     """Read the profiles of the workers, one per device; the steps are those of the client.
 
-    ``exchanged_bytes`` has what collective ops send on from a device, where that is known.
+    ``exchanged_bytes`` has the collective ops that each device runs in every step, with what one
+    sends on from a device, None where that is not known. More may be seen, in conditionals.
 
     A copy lasts from the start of its ``_Send`` to the moment at which the receiving executor
     goes on: the way through both processes and the wait for a busy core are part of it.
@@ -104,7 +114,11 @@ def read_worker_steps(
         raise AdvisorError(
             f"none of the {len(crossings)} planned copies is in the profiles {paths}"
         )
-    summary = summarise([step.closed() for step in steps], tuple(worker_files))
+    closed = [step.closed() for step in steps]
+    summary = replace(
+        summarise(closed, tuple(worker_files)),
+        unseen_copies=_unseen(closed, tuple(worker_files), crossings, exchanged_bytes),
+    )
     memory = {
         device: measured_memory(lines, windows[device].shared_with(covered))
         for device, lines in threads.items()
@@ -187,7 +201,7 @@ def _gather_exchanges(
     line: Line,
     windows: StepWindows,
     devices: Sequence[str],
-    exchanged_bytes: Mapping[str, int],
+    exchanged_bytes: Mapping[str, int | None],
 ) -> None:
     for event in line.events:
         match = OP_EVENT.fullmatch(event.name)
@@ -204,6 +218,7 @@ def _gather_exchanges(
                     tensor=name,
                     row=COLLECTIVE_ROW,
                     size_bytes=exchanged_bytes.get(name),
+                    size_basis=SizeBasis.SHAPES,
                     start_ns=event.start_ns,
                     end_ns=event.end_ns,
                 )
@@ -233,8 +248,25 @@ def _copies(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[Copy]:
                 tensor=tensor_name(crossing.producer, crossing.port),
                 row=COPY_ROW,
                 size_bytes=0 if crossing.port == CONTROL_PORT else crossing.size_bytes,
+                size_basis=SizeBasis.SHAPES,
                 start_ns=start_ns,
                 # Both processes read the machine's clock, which may be set back in between; a
                 # copy cannot arrive before it was sent.
                 end_ns=max(start_ns, arrival_ns),
             )
+
+
+def _unseen(
+    steps: Iterable[RecordedStep],
+    devices: Sequence[str],
+    crossings: Iterable[Crossing],
+    exchanges: Iterable[str],
+) -> tuple[str, ...]:
+    """Return the copies that every step makes and no step shows, each with where it goes."""
+    planned = [
+        *((tensor_name(each.producer, each.port), each.target) for each in crossings),
+        *((name, device) for name in exchanges for device in devices),
+    ]
+    seen = {(copy.tensor, copy.target) for step in steps for copy in step.copies}
+    missing = (each for each in dict.fromkeys(planned) if each not in seen)
+    return tuple(f"{tensor} to {target}" for tensor, target in missing)

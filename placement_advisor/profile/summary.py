@@ -1,7 +1,8 @@
 """From the ops and copies of recorded steps to one `StepProfile`.
 
 Model: compute time of a device is the time during which at least one op runs on it, however many
-threads or streams it has. A copy is exposed while the device that waits for it computes nothing.
+threads or streams it has. A copy is exposed while the device that waits for it computes nothing; a
+device waits exposed while any copy to it is, and what waits at the same moment counts once.
 Figures per step are medians over the steps, rounded down to whole ns and bytes; rows of the
 activity table sum over all steps.
 """
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.graph import CONTROL_PORT
 from placement_advisor.intervals import length, length_outside, merged, shares
-from placement_advisor.measure import Activity, Span, StepProfile, TransferTotal
+from placement_advisor.laws import of_step
+from placement_advisor.measure import Activity, SizeBasis, Span, StepProfile, TransferTotal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +42,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """One copy; ``waiting`` is the device whose compute can hide it."""
+    """One copy; ``waiting`` is the device whose compute can hide it.
+
+    ``size_basis`` says where its bytes come from, if they are known.
+    """
 
     source: str
     target: str
@@ -48,6 +53,7 @@ class Copy:
     tensor: str
     row: str
     size_bytes: int | None
+    size_basis: SizeBasis
     start_ns: int
     end_ns: int
 
@@ -65,11 +71,18 @@ class RecordedStep:
 def summarise(steps: Sequence[RecordedStep], devices: Sequence[str]) -> StepProfile:
     """Summarise at least one step that ran on these devices."""
     busy = [_busy(step, devices) for step in steps]
+    busy_ns = [{device: length(spans) for device, spans in of.items()} for of in busy]
+    exposed_ns = [_exposed_by_device(step, of) for step, of in zip(steps, busy, strict=True)]
+    broken = dict.fromkeys(
+        law
+        for step, computing, waiting in zip(steps, busy_ns, exposed_ns, strict=True)
+        for law in of_step(step.end_ns - step.start_ns, computing, waiting, _under_way_ns(step))
+    )
     return StepProfile(
         step_ns=tuple(step.end_ns - step.start_ns for step in steps),
-        compute_ns={
-            device: int(median(length(of_step[device]) for of_step in busy)) for device in devices
-        },
+        compute_ns=_medians(busy_ns),
+        exposed_by_device=_medians(exposed_ns),
+        broken_laws=tuple(broken),
         transfers=_transfers(steps, busy),
         activities=_activities(steps),
         op_ns=_op_ns(steps),
@@ -80,6 +93,26 @@ def summarise(steps: Sequence[RecordedStep], devices: Sequence[str]) -> StepProf
 def tensor_name(producer: str, port: int) -> str:
     """Return the tensor's name as TensorFlow writes it: ``op:port``, ``^op`` for a control edge."""
     return f"^{producer}" if port == CONTROL_PORT else f"{producer}:{port}"
+
+
+def _medians(of_steps: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return {device: int(median(of[device] for of in of_steps)) for device in of_steps[0]}
+
+
+def _exposed_by_device(step: RecordedStep, busy: Mapping[str, list[Interval]]) -> dict[str, int]:
+    in_flight: defaultdict[str, list[Interval]] = defaultdict(list)
+    for copy in step.copies:
+        in_flight[copy.waiting].append((copy.start_ns, copy.end_ns))
+    return {
+        device: length_outside(in_flight[device], computing) for device, computing in busy.items()
+    }
+
+
+def _under_way_ns(step: RecordedStep) -> dict[tuple[str, str], int]:
+    in_flight: defaultdict[tuple[str, str], list[Interval]] = defaultdict(list)
+    for copy in step.copies:
+        in_flight[copy.source, copy.target].append((copy.start_ns, copy.end_ns))
+    return {pair: length(merged(spans)) for pair, spans in in_flight.items()}
 
 
 def _busy(step: RecordedStep, devices: Iterable[str]) -> dict[str, list[Interval]]:
@@ -100,6 +133,7 @@ def _transfers(
             for step in steps
         ]
         sizes = [copy.size_bytes for copies in per_step for copy in copies]
+        bases = {copy.size_basis for copies in per_step for copy in copies}
         totals.append(
             TransferTotal(
                 source=source,
@@ -108,6 +142,11 @@ def _transfers(
                 size_bytes=None
                 if None in sizes
                 else int(median(sum(copy.size_bytes or 0 for copy in c) for c in per_step)),
+                size_basis=None
+                if None in sizes
+                else SizeBasis.SHAPES
+                if SizeBasis.SHAPES in bases
+                else SizeBasis.PROFILE,
                 time_ns=int(median(sum(_link_ns(copies)) for copies in per_step)),
                 exposed_ns=int(
                     median(

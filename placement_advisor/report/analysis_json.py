@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis import Analysis, Bound, Candidate, Finding, Recommendation
     from placement_advisor.analysis import TestbedSummary as Testbed
     from placement_advisor.input_timing import InputTiming
-    from placement_advisor.measure import StepProfile
+    from placement_advisor.measure import SizeBasis, StepProfile
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
 
@@ -39,6 +39,18 @@ SCHEMA_NAMES = (
     "calibration",
     "doctor",
     "check",
+)
+# What of a measurement the profile has; null without one.
+_OF_PROFILE = (
+    "compute_ns",
+    "transfer_ns",
+    "transfer_count",
+    "transfer_bytes",
+    "bytes_basis",
+    "exposed_ns",
+    "unseen_copies",
+    "transfers",
+    "step_memory_bytes",
 )
 # Stages of an analysis; one that did not happen (nothing runs with --no-run) is null.
 STAGES = (
@@ -157,6 +169,9 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         else None,
         "measured": _measured(candidate),
         "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
+        "broken_laws": [
+            {"law": broken.law.value, "what": broken.what} for broken in candidate.broken_laws
+        ],
     }
 
 
@@ -171,6 +186,7 @@ def predicted_as_json(schedule: Schedule, ratio: PredictedRatio | None) -> dict[
         "transfer_ns": schedule.transfer_ns,
         "transfer_count": schedule.transfer_count,
         "transfer_bytes": schedule.transfer_bytes,
+        "exposed_ns": schedule.exposed_ns,
         "peak_memory_bytes": dict(schedule.peak_memory_bytes),
     }
 
@@ -193,19 +209,22 @@ def _measured(candidate: Candidate) -> dict[str, Any] | None:
 
 def _profiled(profile: StepProfile | None) -> Mapping[str, Any]:
     if profile is None:
-        names = ("compute_ns", "transfer_ns", "transfer_count", "transfer_bytes", "transfers")
-        return dict.fromkeys((*names, "step_memory_bytes"))
+        return dict.fromkeys(_OF_PROFILE)
     return {
         "compute_ns": dict(profile.compute_ns),
         "transfer_ns": profile.transfer_ns,
         "transfer_count": profile.transfer_count,
         "transfer_bytes": profile.transfer_bytes,
+        "bytes_basis": _basis(profile.size_basis),
+        "exposed_ns": profile.exposed_ns,
+        "unseen_copies": list(profile.unseen_copies),
         "transfers": [
             {
                 "source": total.source,
                 "target": total.target,
                 "count": total.count,
                 "bytes": total.size_bytes,
+                "bytes_basis": _basis(total.size_basis),
                 "time_ns": total.time_ns,
                 "exposed_ns": total.exposed_ns,
             }
@@ -213,6 +232,10 @@ def _profiled(profile: StepProfile | None) -> Mapping[str, Any]:
         ],
         "step_memory_bytes": dict(profile.step_memory_bytes),
     }
+
+
+def _basis(basis: SizeBasis | None) -> str | None:
+    return basis.value if basis else None
 
 
 def _ratio_to_single(candidate: Candidate) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.intervals import length, merged
+from placement_advisor.measure import SizeBasis
 from placement_advisor.report.markdown_syntax import escape, table
 from placement_advisor.report.tables import (
     ACTIVITY_HEADINGS,
@@ -71,7 +71,8 @@ def copies(analysis: Analysis) -> Iterable[str]:
 def _measured_cells(profile: StepProfile) -> dict[tuple[str, str], str]:
     return {
         (total.source, total.target): (
-            f"{copies_text(total.count)}, {format_bytes(total.size_bytes)}<br>"
+            f"{copies_text(total.count)}, {format_bytes(total.size_bytes)}"
+            f"{' by shapes' if total.size_basis is SizeBasis.SHAPES else ''}<br>"
             f"{format_ns(total.time_ns)}, {format_ns(total.exposed_ns)} exposed"
         )
         for total in profile.transfers
@@ -79,13 +80,14 @@ def _measured_cells(profile: StepProfile) -> dict[tuple[str, str], str]:
 
 
 def _simulated_cells(schedule: Schedule) -> dict[tuple[str, str], str]:
-    pairs = sorted({(transfer.source, transfer.target) for transfer in schedule.transfers})
+    seen = schedule.copies
+    pairs = sorted({(copy.source, copy.target) for copy in seen})
     floor = "≥ " if schedule.unknown_bytes else ""
     cells = {}
     for pair in pairs:
-        copies = [t for t in schedule.transfers if (t.source, t.target) == pair]
+        copies = [copy for copy in seen if (copy.source, copy.target) == pair]
         size = format_bytes(sum(copy.size_bytes for copy in copies))
-        time = format_ns(length(merged((copy.start_ns, copy.end_ns) for copy in copies)))
+        time = format_ns(schedule.under_way_ns[pair])
         cells[pair] = f"{copies_text(len(copies))}, {floor}{size}<br>{time}"
     return cells
 

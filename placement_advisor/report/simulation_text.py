@@ -99,6 +99,7 @@ def _copies(told: Simulation) -> Iterator[str]:
     yield (
         f"copies: {schedule.transfer_count} per step; {format_ns(schedule.exposed_ns)} exposed, "
         f"{format_ns(told.hidden_ns)} hidden behind compute"
+        + (f", on {one_line(schedule.waits_longest)}" if schedule.waits_longest else "")
     )
     if schedule.unknown_bytes:
         yield f"of unknown size, so priced at latency alone: {schedule.unknown_bytes}"

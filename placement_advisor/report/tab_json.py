@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from placement_advisor.measure import Span, TransferTotal
     from placement_advisor.report.layer_map import LayerMap
     from placement_advisor.report.tables import StepFigures
-    from placement_advisor.simulator.schedule import Schedule, Transfer
+    from placement_advisor.simulator.exposure import SeenCopy
+    from placement_advisor.simulator.schedule import Schedule
 
 SCHEMA_VERSION = 1
 
@@ -222,8 +223,8 @@ def _tensors(schedule: Schedule) -> list[dict[str, Any]]:
 
 
 def _simulated_copies(schedule: Schedule) -> list[dict[str, Any]]:
-    pairs: dict[tuple[str, str], list[Transfer]] = {}
-    for copy in schedule.transfers:
+    pairs: dict[tuple[str, str], list[SeenCopy]] = {}
+    for copy in schedule.copies:
         pairs.setdefault((copy.source, copy.target), []).append(copy)
     return [
         {
@@ -243,6 +244,7 @@ def _copies(total: TransferTotal) -> dict[str, Any]:
         "target": total.target,
         "count": total.count,
         "bytes": total.size_bytes,
+        "basis": total.size_basis.value if total.size_basis else None,
         "time_ns": total.time_ns,
     }
 

@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis import AdviceVerdict
-from placement_advisor.measure import Interval, bootstrap_median
+from placement_advisor.measure import Interval, SizeBasis, bootstrap_median
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ GRAPH = "graph.json.gz"
 HOW_TO_SPLIT = "how_to_split.py"
 # nvprof's own summaries rarely need more rows to show what a step is made of.
 TOP_ACTIVITIES = 5
+_BASIS_WORDS = {SizeBasis.PROFILE: "profiled", SizeBasis.SHAPES: "by the graph's shapes"}
 _DASH = "–"
 NOTHING = _DASH
 
@@ -45,6 +46,7 @@ class StepFigures:
 
     ``step_memory_bytes`` is what each device holds at its worst moment above what stays between
     steps. ``bytes_are_a_floor`` is True where copies of unknown size are missing from the bytes.
+    ``exposed_ns`` is what the device that waits longest for copies waits, computing nothing.
     """
 
     step_ns: int
@@ -96,7 +98,7 @@ def measured_figures(measurement: Measurement) -> StepFigures | None:
         transfer_count=profile.transfer_count if profile else None,
         transfer_bytes=profile.transfer_bytes if profile else None,
         transfer_ns=profile.transfer_ns if profile else None,
-        exposed_ns=sum(t.exposed_ns for t in profile.transfers) if profile else None,
+        exposed_ns=profile.exposed_ns if profile else None,
         step_memory_bytes=profile.step_memory_bytes if profile else {},
         bytes_are_a_floor=False,
     )
@@ -148,8 +150,10 @@ def figure_lines(figures: StepFigures | None) -> list[str]:
     if figures is None:
         return [NOTHING]
     lines = [format_ns(figures.step_ns)]
-    if figures.transfer_count is None:
+    if figures.compute_ns is None:
         return [*lines, "not profiled"]
+    if figures.transfer_count is None:
+        return [*lines, "copies not all seen", f"{format_ns(figures.exposed_ns)} exposed"]
     if not figures.transfer_count:
         return [*lines, "no copies"]
     return [
@@ -166,6 +170,14 @@ def copies_text(count: int) -> str:
     ('no copies', '1 copy', '19 copies')
     """
     return "no copies" if not count else "1 copy" if count == 1 else f"{count} copies"
+
+
+def bytes_basis_text(analysis: Analysis) -> str:
+    """Return where the bytes of measured copies come from, empty if none are known."""
+    runs = [candidate.measured for candidate in analysis.candidates if candidate.measured]
+    bases = {run.profile.size_basis for run in runs if run.profile}
+    words = [_BASIS_WORDS[basis] for basis in SizeBasis if basis in bases]
+    return f", their bytes {' or '.join(words)}" if words else ""
 
 
 def bytes_text(figures: StepFigures) -> str:

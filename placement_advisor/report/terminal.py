@@ -35,6 +35,7 @@ from placement_advisor.report.tables import (
     NOTHING,
     activity_rows,
     as_is_interval,
+    bytes_basis_text,
     candidate_figures,
     copy_share,
     figure_lines,
@@ -226,10 +227,12 @@ def _footnotes(analysis: Analysis) -> Text:
     lines = [f"Per step, batch {analysis.model.batch_size or 'unknown'}, {analysis.model.mode}."]
     if was_measured(analysis):
         lines.append(
-            f"Measured on {testbed.description}; step: median without profiler, copies: profiled."
+            f"Measured on {testbed.description}; step: median without profiler, copies: profiled"
+            f"{bytes_basis_text(analysis)}."
         )
     else:
         lines.append(f"Nothing was measured ({testbed.not_run or 'no candidate ran'}).")
+    lines.append("exposed: copies to the device that waits longest, while it computes nothing.")
     if analysis.as_is:
         lines.append(f"{AS_IS}: your own step, unmodified, with all of the machine.")
     return Text("\n".join(one_line(line) for line in lines), style="dim")

@@ -40,12 +40,13 @@ memory; tensors that a GPU kernel takes from or leaves in host memory.
 from __future__ import annotations
 
 from copy import copy
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from placement_advisor.simulator.arrays import GraphArrays, LinkArrays, PlaceArrays
-from placement_advisor.simulator.exposure import exposed_ns
+from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.horizon import check_horizon
 from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
@@ -81,13 +82,16 @@ class Simulator:
         cluster: Cluster,
         *,
         contention: bool = True,
+        collective_of: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Take the cost of every op on every device and host of the cluster, by its name.
+
+        ``collective_of`` has the collective of each op that is one of its hops, or begins it.
 
         Raises:
             AdvisorError: times add up to more than 64 bits hold.
         """
-        self._graph, self._contention = graph, contention
+        self._graph, self._contention, self._collective_of = graph, contention, collective_of
         self._arrays = GraphArrays(graph)
         self._cluster = cluster
         self._places = PlaceArrays(self._arrays, costs, cluster)
@@ -207,7 +211,7 @@ class Simulator:
             transfers=transfers,
             step_ns=self._step_ns(result),
             compute_ns={name: int(time) for name, time in zip(names, compute_ns, strict=True)},
-            exposed_ns=exposed_ns(runs, transfers),
+            exposed_by_device=exposed_by_device(runs, seen_copies(transfers), names),
             peak_memory=peak_memory(self._graph, runs, transfers, names),
             unknown_bytes=int((crossed < 0).sum()),
         )
@@ -308,9 +312,10 @@ class Simulator:
             link = self._links.links[source * count + target]
             assert link is not None
             receive_ns = link.receiver.time_ns(size)
+            name = self._arrays.ops[producer].name
             transfers.append(
                 Transfer(
-                    producer=self._arrays.ops[producer].name,
+                    producer=name,
                     port=port,
                     source=names[source],
                     target=names[target],
@@ -321,6 +326,7 @@ class Simulator:
                     held_ns=end - receive_ns - arrival,
                     send_work_ns=link.sender.time_ns(size),
                     receive_work_ns=receive_ns,
+                    collective=self._collective_of.get(name),
                 )
             )
         return tuple(transfers)

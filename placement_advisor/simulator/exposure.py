@@ -1,41 +1,89 @@
-"""Copy time that no compute hides, and copy time that is hidden.
+"""Copies as a profile shows them, and the time of theirs that no compute hides.
 
 Model: a copy is under way from when its bytes get hold of the wire until the target has received
-them. What the target computes meanwhile hides it; its copy work does not. Transfers that are on
-their way to one target at the same moment count once; targets add up.
+them. What the target computes meanwhile hides it; its copy work does not. Copies that are on their
+way to one target at the same moment count once. A device's *exposed* time is that in which a copy
+to it is under way and it computes nothing; a step's is that of the device that waits longest.
+
+Of a collective a profile shows one event on each device, from when that joins until it has what
+all others sent: all hops that reach a device are one copy there.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.intervals import length, length_outside, merged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from placement_advisor.intervals import Interval
     from placement_advisor.simulator.schedule import OpRun, Transfer
 
 
-def exposed_ns(runs: Sequence[OpRun], transfers: Sequence[Transfer]) -> int:
-    """Return the time in which a target waits for a transfer and computes nothing."""
+class SeenCopy(NamedTuple):
+    """A copy as a profile shows it: a transfer, or what a collective brings to a device."""
+
+    source: str
+    target: str
+    size_bytes: int
+    start_ns: int
+    end_ns: int
+
+
+def seen_copies(transfers: Sequence[Transfer]) -> tuple[SeenCopy, ...]:
+    """Return the copies of a step, hops put together."""
+    found: list[SeenCopy] = []
+    hops: defaultdict[tuple[str, str], list[Transfer]] = defaultdict(list)
+    joined_ns: dict[tuple[str, str], int] = {}
+    for each in transfers:
+        if each.collective is None:
+            found.append(
+                SeenCopy(each.source, each.target, each.size_bytes, each.start_ns, each.end_ns)
+            )
+            continue
+        hops[each.collective, each.target].append(each)
+        key = each.collective, each.source
+        joined_ns[key] = min(each.set_out_ns, joined_ns.get(key, each.set_out_ns))
+    for key, of_device in hops.items():
+        first_ns = min(each.start_ns for each in of_device)
+        found.append(
+            SeenCopy(
+                source=of_device[0].source,
+                target=key[1],
+                size_bytes=sum(each.size_bytes for each in of_device),
+                start_ns=min(first_ns, joined_ns.get(key, first_ns)),
+                end_ns=max(each.end_ns for each in of_device),
+            )
+        )
+    return tuple(found)
+
+
+def exposed_by_device(
+    runs: Iterable[OpRun], copies: Iterable[SeenCopy], devices: Iterable[str]
+) -> dict[str, int]:
+    """Return the time in which each device waits for copies and computes nothing."""
+    computing, in_flight = _computing(runs), _in_flight(copies)
+    return {device: length_outside(in_flight[device], computing[device]) for device in devices}
+
+
+def hidden_ns(runs: Iterable[OpRun], copies: Iterable[SeenCopy], device: str) -> int:
+    """Return the time in which a copy is on its way to a device that computes."""
+    spans = _in_flight(copies)[device]
+    return length(merged(spans)) - length_outside(spans, _computing(runs)[device])
+
+
+def _computing(runs: Iterable[OpRun]) -> defaultdict[str, list[Interval]]:
     computing: defaultdict[str, list[Interval]] = defaultdict(list)
     for run in runs:
         computing[run.device].append((run.start_ns, run.end_ns))
-    in_flight = _in_flight(transfers)
-    return sum(length_outside(spans, computing[target]) for target, spans in in_flight.items())
+    return computing
 
 
-def hidden_ns(runs: Sequence[OpRun], transfers: Sequence[Transfer]) -> int:
-    """Return the time in which a transfer is on its way to a target that computes."""
-    whole = sum(length(merged(spans)) for spans in _in_flight(transfers).values())
-    return whole - exposed_ns(runs, transfers)
-
-
-def _in_flight(transfers: Sequence[Transfer]) -> dict[str, list[Interval]]:
+def _in_flight(copies: Iterable[SeenCopy]) -> defaultdict[str, list[Interval]]:
     in_flight: defaultdict[str, list[Interval]] = defaultdict(list)
-    for transfer in transfers:
-        in_flight[transfer.target].append((transfer.start_ns, transfer.end_ns))
+    for copy in copies:
+        in_flight[copy.target].append((copy.start_ns, copy.end_ns))
     return in_flight

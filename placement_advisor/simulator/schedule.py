@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.graph import CONTROL_PORT, Role
 from placement_advisor.host_ops import host_bound
 from placement_advisor.intervals import length, merged
+from placement_advisor.simulator.exposure import SeenCopy, seen_copies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,8 @@ class Transfer:
     It sets out ``queued_ns`` before ``start_ns``, when its bytes get hold of the wire. Where
     processors move the bytes, the source works on it for ``send_work_ns`` from when it sets out.
     The tensor arrives, is held for ``held_ns`` until the target has time for it, and the target
-    works on it for ``receive_work_ns`` until ``end_ns``.
+    works on it for ``receive_work_ns`` until ``end_ns``. ``collective`` names the collective of
+    which it is a hop.
     """
 
     producer: str
@@ -52,6 +54,7 @@ class Transfer:
     held_ns: int = 0
     send_work_ns: int = 0
     receive_work_ns: int = 0
+    collective: str | None = None
 
     @property
     def tensor(self) -> str:
@@ -84,7 +87,7 @@ class Transfer:
 class Schedule:
     """One simulated step.
 
-    ``exposed_ns`` is the copy time during which the target computed nothing, targets added up.
+    ``exposed_by_device`` is the time in which a device waits for copies and computes nothing.
     ``unknown_bytes`` counts copied tensors whose size is unknown; they are priced at latency alone.
     """
 
@@ -93,7 +96,7 @@ class Schedule:
     transfers: tuple[Transfer, ...]
     step_ns: int
     compute_ns: Mapping[str, int]
-    exposed_ns: int
+    exposed_by_device: Mapping[str, int]
     peak_memory: Mapping[str, PeakMemory]
     unknown_bytes: int
 
@@ -103,22 +106,43 @@ class Schedule:
         return {name: peak.size_bytes for name, peak in self.peak_memory.items()}
 
     @property
+    def copies(self) -> tuple[SeenCopy, ...]:
+        """What crosses, as a profile shows it: the hops of a collective are one copy per device."""
+        return seen_copies(self.transfers)
+
+    @property
+    def waits_longest(self) -> str | None:
+        """Of the devices that copies go to, the one that waits longest; None without copies."""
+        targets = sorted({copy.target for copy in self.copies})
+        return max(targets, key=lambda device: self.exposed_by_device[device], default=None)
+
+    @property
+    def exposed_ns(self) -> int:
+        """What the device that waits longest for copies waits, computing nothing."""
+        return max(self.exposed_by_device.values(), default=0)
+
+    @property
+    def under_way_ns(self) -> dict[tuple[str, str], int]:
+        """Time in which a copy is under way, by source and target."""
+        pairs: defaultdict[tuple[str, str], list[Interval]] = defaultdict(list)
+        for copy in self.copies:
+            pairs[copy.source, copy.target].append((copy.start_ns, copy.end_ns))
+        return {pair: length(merged(spans)) for pair, spans in pairs.items()}
+
+    @property
     def transfer_ns(self) -> int:
         """Time in which a copy was under way, summed over pairs of source and target."""
-        pairs: defaultdict[tuple[str, str], list[Interval]] = defaultdict(list)
-        for transfer in self.transfers:
-            pairs[transfer.source, transfer.target].append((transfer.start_ns, transfer.end_ns))
-        return sum(length(merged(spans)) for spans in pairs.values())
+        return sum(self.under_way_ns.values())
 
     @property
     def transfer_count(self) -> int:
         """Copies per step, control signals included."""
-        return len(self.transfers)
+        return len(self.copies)
 
     @property
     def transfer_bytes(self) -> int:
         """Bytes across, of the tensors whose size is known."""
-        return sum(transfer.size_bytes for transfer in self.transfers)
+        return sum(copy.size_bytes for copy in self.copies)
 
     def check(self, graph: OpGraph, placement: Placement, cluster: Cluster) -> None:
         """Check that this is a schedule of the graph under the placement on the cluster.

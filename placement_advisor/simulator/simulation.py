@@ -57,7 +57,8 @@ class Direction:
 class Simulation:
     """A schedule and what follows from it.
 
-    ``basis_shares`` is the share of the ops' time by where their costs come from.
+    ``basis_shares`` is the share of the ops' time by where their costs come from. ``hidden_ns`` is
+    that of the device whose exposed time is the step's.
     """
 
     origin: Origin
@@ -96,9 +97,14 @@ def simulation(
         basis_shares=_basis_shares(schedule.runs, costs),
         device_times=device_times(schedule),
         directions=_directions(graph, schedule.transfers),
-        hidden_ns=hidden_ns(schedule.runs, schedule.transfers),
+        hidden_ns=_hidden_ns(schedule),
         path=critical_path(graph, schedule, cluster),
     )
+
+
+def _hidden_ns(schedule: Schedule) -> int:
+    waiting = schedule.waits_longest
+    return hidden_ns(schedule.runs, schedule.copies, waiting) if waiting else 0
 
 
 def _basis_shares(runs: Sequence[OpRun], costs: Mapping[str, CostTable]) -> dict[CostBasis, float]:

@@ -76,12 +76,13 @@ class TracedSplit:
 class Prepared:
     """A candidate that is ready to run: what moved, and which tensors cross.
 
-    ``exchanged_bytes`` has what each collective op sends on from a device, where that is known.
+    ``exchanged_bytes`` has the collective ops that every step runs, with what one sends on from a
+    device, None where that is not known; those within conditionals and loops are not among them.
     """
 
     moved_ops: tuple[str, ...]
     crossings: tuple[Crossing, ...]
-    exchanged_bytes: Mapping[str, int] = field(default_factory=dict)
+    exchanged_bytes: Mapping[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

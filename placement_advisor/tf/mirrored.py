@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.steps import COLLECTIVE_KINDS
 from placement_advisor.tf import calibration, collectives
 from placement_advisor.tf.answers import Prepared, RunFailure
 from placement_advisor.tf.bundle import Bundle
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.model_source import ModelSource
 
-_REDUCTIONS, _GATHERINGS = "CollectiveReduce", "CollectiveGather"
+_REDUCTION = "CollectiveReduce"
 
 _strategy: Any = None
 _step: _MirroredStep | None = None
@@ -156,15 +157,18 @@ class _MirroredStep:
         self._variables = _matched(bundle.variables, created, log.variables())
         self._reset()
 
-    def exchanged_bytes(self) -> dict[str, int]:
-        """Return the bytes that each collective op sends on from a replica."""
+    def exchanged_bytes(self) -> dict[str, int | None]:
+        """Return the bytes that each collective op sends on from a replica, None if unknown."""
         count = _strategy.num_replicas_in_sync
-        found = {}
+        found: dict[str, int | None] = {}
         graph = self._run.get_concrete_function(self._batch).graph
         for op in graph.get_operations():
-            part = {_REDUCTIONS: 2 / count, _GATHERINGS: 1.0}.get(op.type.removesuffix("V2"))
-            if part is not None and op.inputs[0].shape.is_fully_defined():
-                held = op.inputs[0].shape.num_elements() * op.inputs[0].dtype.size
+            if op.type not in COLLECTIVE_KINDS:
+                continue
+            part = 2 / count if op.type.startswith(_REDUCTION) else 1.0
+            of, found[op.name] = op.inputs[0], None
+            if of.shape.is_fully_defined():
+                held = of.shape.num_elements() * of.dtype.size
                 found[op.name] = round(part * (count - 1) * held)
         return found
 

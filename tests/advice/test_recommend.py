@@ -15,7 +15,15 @@ from placement_advisor.bounds.arguments import LowerBound, PathArgument
 from placement_advisor.compare import Comparison
 from placement_advisor.cost.table import CostSource
 from placement_advisor.devices import Cluster
-from placement_advisor.measure import Interval, Measurement, StepProfile, TransferTotal
+from placement_advisor.measure import (
+    BrokenLaw,
+    Interval,
+    Law,
+    Measurement,
+    SizeBasis,
+    StepProfile,
+    TransferTotal,
+)
 from placement_advisor.placement import Placement
 from placement_advisor.simulator.schedule import Schedule
 from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
@@ -52,7 +60,7 @@ def schedule(step_ms):
         transfers=(),
         step_ns=round(step_ms * MS),
         compute_ns={"w0": 2 * MS, "w1": MS},
-        exposed_ns=0,
+        exposed_by_device={},
         peak_memory={},
         unknown_bytes=0,
     )
@@ -472,17 +480,33 @@ def test_without_a_prediction_for_single_a_simulation_tells_nothing():
 
 def test_reasons_set_copies_against_compute_and_prediction_against_measurement():
     alone = StepProfile(
-        step_ns=(10 * MS,), compute_ns={"w0": 9 * MS, "w1": 0}, transfers=(), activities=(),
-        op_ns={}, timeline=(),
+        step_ns=(10 * MS,), compute_ns={"w0": 9 * MS, "w1": 0}, exposed_by_device={}, transfers=(),
+        activities=(), op_ns={}, timeline=(),
     )  # fmt: skip
     there = TransferTotal(
-        source="w0", target="w1", count=4, size_bytes=900_000, time_ns=5 * MS, exposed_ns=3 * MS
+        source="w0",
+        target="w1",
+        count=4,
+        size_bytes=900_000,
+        size_basis=SizeBasis.SHAPES,
+        time_ns=5 * MS,
+        exposed_ns=3 * MS,
     )
     back = TransferTotal(
-        source="w1", target="w0", count=3, size_bytes=100_000, time_ns=2 * MS, exposed_ns=MS
+        source="w1",
+        target="w0",
+        count=3,
+        size_bytes=100_000,
+        size_basis=SizeBasis.SHAPES,
+        time_ns=2 * MS,
+        exposed_ns=MS,
     )
     split = replace(
-        alone, step_ns=(12 * MS,), compute_ns={"w0": 6 * MS, "w1": 4 * MS}, transfers=(there, back)
+        alone,
+        step_ns=(12 * MS,),
+        compute_ns={"w0": 6 * MS, "w1": 4 * MS},
+        exposed_by_device={"w0": MS, "w1": 3 * MS},
+        transfers=(there, back),
     )
     answer = recommend(
         [
@@ -536,3 +560,31 @@ def test_a_faster_device_than_the_first_is_named():
     slow = replace(candidate("single-cpu", predicted=12), family="single")
     answer = recommend([alone, slow, simulated("towers", 1.1, 1.2, 1.3)], NOT_RUN, None)
     assert not any("single-cpu" in reason for reason in answer.reasons)
+
+
+def test_nothing_is_concluded_from_a_profile_that_breaks_a_law():
+    alone, split = candidate("single", ms=10), candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
+    profile = StepProfile(
+        step_ns=(12 * MS,), compute_ns={"w0": 30 * MS}, exposed_by_device={"w0": 0}, transfers=(),
+        activities=(), op_ns={}, timeline=(),
+    )  # fmt: skip
+    broken = BrokenLaw(law=Law.DEVICE_WITHIN_STEP, what="w0 computes for 30.0 ms")
+    split = replace(split, measured=replace(split.measured, profile=profile), broken_laws=(broken,))
+    reasons = "\n".join(recommend([alone, split], TESTBED, None).reasons)
+    assert "towers: w0 computes for 30.0 ms, which cannot be: nothing is concluded" in reasons
+    assert "if copies were free" not in reasons
+    assert "no copies" not in reasons
+
+
+def test_a_floor_above_the_step_itself_is_not_shown():
+    def profiled(compute_ms, step_ms):
+        return StepProfile(
+            step_ns=(step_ms * MS,), compute_ns={"w0": compute_ms * MS},
+            exposed_by_device={"w0": 0}, transfers=(), activities=(), op_ns={}, timeline=(),
+        )  # fmt: skip
+
+    for compute_ms, is_shown in ((11, True), (13, False)):
+        split = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3), profile=profiled(compute_ms, 14))
+        alone = candidate("single", ms=10, profile=profiled(9, 10))
+        reasons = recommend([alone, split], TESTBED, None).reasons
+        assert any("if copies were free" in reason for reason in reasons) is is_shown

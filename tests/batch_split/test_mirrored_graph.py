@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from split_steps import training, two_updates, wiring_of_training
+from split_steps import op, training, two_updates, wired, wiring_of_training
 
 from placement_advisor.batch_split.mirrored_graph import mirrored_graph
 from placement_advisor.batch_split.plan import plan_split
 from placement_advisor.batch_split.wiring import Merge, Wiring
-from placement_advisor.graph import Role
+from placement_advisor.graph import OpGraph, Role
 
 if TYPE_CHECKING:
     from placement_advisor.batch_split.split_graph import SplitGraph
@@ -113,3 +113,45 @@ def test_without_gradients_replicas_have_nothing_to_exchange() -> None:
     plain = wiring_of_training(2, 2)
     wiring = replace(plain, merges={**plain.merges, ("gradient", 0): Merge.SAME})
     assert not crossing(mirrored(2, 2, wiring=wiring))
+
+
+def looking_up_twice(samples: int) -> OpGraph:
+    """Return a step that adds the rows of two lookups up in one table: 8 bytes a row."""
+    rows = 8 * samples
+    ops = [
+        op("x", rows, kind="Placeholder", role=Role.INPUT),
+        op("table", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(
+            variable="table", parameter_bytes=64
+        ),
+        op("axis", 4, kind="Const", role=Role.CONSTANT),
+        op("first", rows, kind="Reshape", role=Role.BACKWARD),
+        op("second", rows, kind="Reshape", role=Role.BACKWARD),
+        op("joined", 2 * rows, kind="ConcatV2", role=Role.UPDATE),
+        op("update", None, kind="ResourceScatterAdd", role=Role.UPDATE)._replace(
+            variable="table", output_bytes=()
+        ),
+    ]
+    reads = {
+        "first": ["x"],
+        "second": ["x"],
+        "joined": ["first", "second", "axis"],
+        "update": ["table", "joined"],
+    }
+    return wired(ops, reads)
+
+
+def test_rows_of_several_lookups_in_one_table_are_exchanged_once() -> None:
+    whole, share = looking_up_twice(4), looking_up_twice(2)
+    plan = plan_split(whole, share, [])
+    assert set(plan.merged) == {("first", 0), ("second", 0)}
+    wiring = Wiring(
+        plan=plan, shares=(2, 2), merges=dict.fromkeys(plan.merged, Merge.CONCAT), axes={}
+    )
+    found = mirrored_graph(whole, [share, share], wiring, [], ["update"])
+
+    assert set(found.collective_of.values()) == {"all_gather/joined"}
+    # Each replica joins its own rows, and the update has those of both.
+    assert found.graph.op("replica_0/joined").output_bytes == (2 * 16,)
+    assert found.graph.op("replica_0/all_gather/joined/done").output_bytes == (2 * 2 * 16,)
+    read = {edge.producer for edge in found.graph.inputs_of("replica_1/update")}
+    assert read == {"replica_1/table", "replica_1/all_gather/joined/done"}

@@ -5,7 +5,7 @@ TensorFlow with copies between GPUs is known.
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.measure import Activity, StepProfile, TransferTotal
+from placement_advisor.measure import Activity, SizeBasis, StepProfile, TransferTotal
 from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 
@@ -68,6 +68,7 @@ def test_a_peer_copy_that_overlaps_compute_by_hand(tmp_path):
             target="GPU:1",
             count=1,
             size_bytes=4096,
+            size_basis=SizeBasis.PROFILE,
             time_ns=200,
             exposed_ns=200 - 110,
         ),

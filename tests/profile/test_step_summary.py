@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement_advisor.measure import SizeBasis
 from placement_advisor.profile.summary import (
     Copy,
     RecordedStep,
@@ -44,6 +45,7 @@ def step_of(work, copies) -> RecordedStep:
                 tensor="a:0",
                 row="copy",
                 size_bytes=1,
+                size_basis=SizeBasis.SHAPES,
                 start_ns=start,
                 end_ns=end,
             )
@@ -64,6 +66,9 @@ def test_compute_and_exposed_time_of_any_step_are_those_counted_by_nanosecond(wo
     (total,) = profile.transfers
     assert total.exposed_ns == len(points(copies) - busy[DEVICES[1]])
     assert total.exposed_ns <= total.time_ns == len(points(copies))
+    assert profile.exposed_by_device == {DEVICES[0]: 0, DEVICES[1]: total.exposed_ns}
+    # What lies within a step breaks no law of it.
+    assert profile.broken_laws == ()
     assert (total.count, total.size_bytes) == (len(copies), len(copies))
 
 

@@ -1,12 +1,12 @@
 """Steps of worker processes, on profiles small enough to add up by hand."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.measure import Activity, Span, StepProfile, TransferTotal
+from placement_advisor.measure import Activity, Law, SizeBasis, Span, StepProfile, TransferTotal
 from placement_advisor.profile.steps import Crossing, read_worker_steps
 from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
 
@@ -57,25 +57,28 @@ class Profiles:
         self.add(process, name, at_ns, at_ns + 10_000, thread=thread, stats=stats)
 
     def read(self, *crossings, exchanged=None) -> StepProfile:
-        for process in (CLIENT, WORKER_0, WORKER_1):
-            lines = tuple(
-                Line(name=thread, events=tuple(events))
-                for (owner, thread), events in self.events.items()
-                if owner == process
-            )
-            task = {"profile_start_time": EPOCH_NS + self.starts_ns[process]}
-            if process in self.stops_ns:
-                task["profile_stop_time"] = EPOCH_NS + self.stops_ns[process]
-            write_planes(
-                self.file(process),
-                [Plane(name="/host:CPU", lines=lines), Plane(name="Task Environment", stats=task)],
-            )
+        self.write(CLIENT, WORKER_0, WORKER_1)
         return read_worker_steps(
             {worker: self.file(worker) for worker in (WORKER_0, WORKER_1)},
             self.file(CLIENT),
             crossings,
             exchanged or {},
         )
+
+    def write(self, *processes: str) -> None:
+        for process in processes:
+            lines = tuple(
+                Line(name=thread, events=tuple(events))
+                for (owner, thread), events in self.events.items()
+                if owner == process
+            )
+            task = {"profile_start_time": EPOCH_NS + self.starts_ns.get(process, -300)}
+            if process in self.stops_ns:
+                task["profile_stop_time"] = EPOCH_NS + self.stops_ns[process]
+            write_planes(
+                self.file(process),
+                [Plane(name="/host:CPU", lines=lines), Plane(name="Task Environment", stats=task)],
+            )
 
     def file(self, process: str) -> Path:
         return self.folder / f"{process.replace(':', '')}.xplane.pb"
@@ -111,6 +114,7 @@ def test_one_step_of_two_workers_by_hand(profiles):
             target=WORKER_1,
             count=1,
             size_bytes=64,
+            size_basis=SizeBasis.SHAPES,
             time_ns=600 - 400,
             exposed_ns=200 - 50,
         ),
@@ -365,10 +369,22 @@ def test_a_collective_is_a_copy_from_the_device_before_it_in_the_ring(profiles):
 
     assert profile.transfers == (
         TransferTotal(
-            source=WORKER_0, target=WORKER_1, count=1, size_bytes=48, time_ns=350, exposed_ns=350
+            source=WORKER_0,
+            target=WORKER_1,
+            count=1,
+            size_bytes=48,
+            size_basis=SizeBasis.SHAPES,
+            time_ns=350,
+            exposed_ns=350,
         ),
         TransferTotal(
-            source=WORKER_1, target=WORKER_0, count=1, size_bytes=48, time_ns=400, exposed_ns=350
+            source=WORKER_1,
+            target=WORKER_0,
+            count=1,
+            size_bytes=48,
+            size_basis=SizeBasis.SHAPES,
+            time_ns=400,
+            exposed_ns=350,
         ),
     )
     assert profile.compute_ns == {WORKER_0: 250, WORKER_1: 200}
@@ -426,3 +442,55 @@ def test_copies_that_mark_other_steps_are_an_error(profiles):
 
     with pytest.raises(AdvisorError, match=r"worker1\.xplane\.pb holds 4 steps, that of the first"):
         profiles.read()
+
+
+def test_copies_that_steps_make_and_no_step_shows_are_unknown_not_none(profiles):
+    one_step(profiles, 0, 1_000)
+    profiles.add(WORKER_0, "sum:CollectiveReduceV2", 700, 900, thread="collective_ops/1")
+
+    seen = profiles.read(A_TO_WORKER_1)
+    assert (seen.unseen_copies, seen.transfer_count) == ((), 2)
+
+    profile = profiles.read(A_TO_WORKER_1, crossing("x"), exchanged={"sum": 48})
+    assert profile.unseen_copies == ("x:0 to worker:1", "sum to worker:1")
+    assert (profile.transfer_count, profile.transfer_bytes) == (None, None)
+
+
+def test_a_step_that_exchanges_nothing_copies_nothing(profiles):
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "a:MatMul", 100, 200)
+
+    profile = profiles.read()
+    assert (profile.transfer_count, profile.transfer_bytes) == (0, 0)
+
+
+def test_waits_for_copies_from_several_devices_count_once(profiles):
+    three = {f"worker:{i}": profiles.file(f"worker:{i}") for i in range(3)}
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "x:MatMul", 10, 100)
+    profiles.add(WORKER_0, "x_send:_Send", 100, 101)
+    profiles.add("worker:2", "y:MatMul", 10, 100)
+    profiles.add("worker:2", "y_send:_Send", 200, 201)
+    profiles.arrival(WORKER_1, "x_recv", 600)
+    profiles.arrival(WORKER_1, "y_recv", 700)
+    profiles.write(CLIENT, *three)
+
+    other = replace(crossing("y"), source="worker:2")
+    profile = read_worker_steps(three, profiles.file(CLIENT), (crossing("x"), other))
+
+    assert [total.exposed_ns for total in profile.transfers] == [500, 500]
+    assert profile.exposed_by_device == {WORKER_0: 0, WORKER_1: 600, "worker:2": 0}
+    assert profile.exposed_ns == 600
+    assert profile.broken_laws == ()
+
+
+def test_a_step_in_which_a_device_does_more_than_fits_is_named(profiles):
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "a:MatMul", 100, 1_200)
+
+    (broken,) = profiles.read().broken_laws
+
+    assert broken.law is Law.DEVICE_WITHIN_STEP
+    assert broken.what == (
+        "worker:0 computes for 1.10 µs and waits exposed for 0 ns in a step of 1.00 µs"
+    )

@@ -25,11 +25,13 @@ from placement_advisor.measure import (
     Activity,
     Interval,
     Measurement,
+    SizeBasis,
     Span,
     StepProfile,
     TransferTotal,
 )
 from placement_advisor.placement import Placement
+from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.peak import PeakMemory
 from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
 from placement_advisor.simulator.sensitivity import Doubt
@@ -85,33 +87,33 @@ _ALTERNATING_COPIES: list[Copy] = [
 _PROFILE_SLOWDOWN = 1.04
 
 
-def _schedule(
-    label: str, runs: list[Run], copies: list[Copy], exposed_us: int, peaks: dict[str, int]
-) -> Schedule:
+def _schedule(label: str, runs: list[Run], copies: list[Copy], peaks: dict[str, int]) -> Schedule:
     compute: dict[str, int] = dict.fromkeys(peaks, 0)
     for _, device, start, end in runs:
         compute[device] += (end - start) * US
+    op_runs = tuple(
+        OpRun(op=op, device=d, ready_ns=s * US, start_ns=s * US, end_ns=e * US)
+        for op, d, s, e in runs
+    )
+    transfers = tuple(
+        Transfer(
+            producer=op,
+            port=0,
+            source=source,
+            target=target,
+            size_bytes=size,
+            start_ns=s * US,
+            end_ns=e * US,
+        )
+        for op, source, target, size, s, e in copies
+    )
     return Schedule(
         label=label,
-        runs=tuple(
-            OpRun(op=op, device=d, ready_ns=s * US, start_ns=s * US, end_ns=e * US)
-            for op, d, s, e in runs
-        ),
-        transfers=tuple(
-            Transfer(
-                producer=op,
-                port=0,
-                source=source,
-                target=target,
-                size_bytes=size,
-                start_ns=s * US,
-                end_ns=e * US,
-            )
-            for op, source, target, size, s, e in copies
-        ),
+        runs=op_runs,
+        transfers=transfers,
         step_ns=max(run[3] for run in runs) * US,
         compute_ns=compute,
-        exposed_ns=exposed_us * US,
+        exposed_by_device=exposed_by_device(op_runs, seen_copies(transfers), peaks),
         peak_memory={
             device: PeakMemory(
                 size_bytes=size, at_ns=0, resident_bytes=size // 2, contributors=(), rest_bytes={}
@@ -173,8 +175,9 @@ def _profile(schedule: Schedule) -> StepProfile:
                 target=target,
                 count=len(lane),
                 size_bytes=sum(copy.size_bytes for copy in lane),
+                size_basis=SizeBasis.SHAPES,
                 time_ns=sum(times),
-                exposed_ns=round(sum(times) * 0.75),
+                exposed_ns=min(slow(schedule.exposed_by_device[target]), sum(times)),
             )
         )
         activities.append(
@@ -190,6 +193,9 @@ def _profile(schedule: Schedule) -> StepProfile:
     return StepProfile(
         step_ns=tuple(slow(schedule.step_ns) for _ in range(steps)),
         compute_ns={device: slow(time) for device, time in schedule.compute_ns.items()},
+        exposed_by_device={
+            device: slow(time) for device, time in schedule.exposed_by_device.items()
+        },
         transfers=tuple(transfers),
         activities=tuple(activities),
         op_ns={span.name: span.end_ns - span.start_ns for span in spans if not span.is_copy},
@@ -240,19 +246,17 @@ def _links(devices: tuple[str, ...]) -> tuple[Link, ...]:
 
 def sample() -> Analysis:
     """Three candidates: single and towers ran, alternating was killed."""
-    single_plan = _schedule("single", _SINGLE_RUNS, [], exposed_us=0, peaks={W0: 18_400_000, W1: 0})
+    single_plan = _schedule("single", _SINGLE_RUNS, [], peaks={W0: 18_400_000, W1: 0})
     towers_plan = _schedule(
         "towers",
         _TOWER_RUNS,
         _TOWER_COPIES,
-        exposed_us=1_800,
         peaks={W0: 12_100_000, W1: 8_200_000},
     )
     alternating_plan = _schedule(
         "alternating",
         _ALTERNATING_RUNS,
         _ALTERNATING_COPIES,
-        exposed_us=8_000,
         peaks={W0: 14_000_000, W1: 9_100_000},
     )
     single_run = _measurement(single_plan, 51_000, 2 * (-600, 0, 300, 900, -200, 0), None)
@@ -459,9 +463,7 @@ def four_devices() -> Analysis:
         if number % 3 == 0 and device != target:
             copies.append((f"model/layer_{number}", device, target, 4_096, start + 3, start + 40))
     runs.append(("model/head/Conv2DBackpropFilter", names[2], 24_100, 31_000))
-    plan = _schedule(
-        "alternating", runs, copies, exposed_us=9_000, peaks=dict.fromkeys(names, 12_000_000)
-    )
+    plan = _schedule("alternating", runs, copies, peaks=dict.fromkeys(names, 12_000_000))
     plain = sample()
     return replace(
         plain,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.compare import Comparison
-from placement_advisor.measure import Activity, Interval, StepProfile
+from placement_advisor.measure import Activity, Interval, Measurement, StepProfile
 from placement_advisor.report.tables import (
     NOTHING,
     StepFigures,
@@ -16,6 +16,7 @@ from placement_advisor.report.tables import (
     copy_share,
     error_text,
     figure_lines,
+    measured_figures,
     one_line,
     predicted_speedup,
     speedup,
@@ -28,7 +29,13 @@ if TYPE_CHECKING:
 
 def _profile(*activities: Activity) -> StepProfile:
     return StepProfile(
-        step_ns=(100,), compute_ns={}, transfers=(), activities=activities, op_ns={}, timeline=()
+        step_ns=(100,),
+        compute_ns={},
+        exposed_by_device={},
+        transfers=(),
+        activities=activities,
+        op_ns={},
+        timeline=(),
     )
 
 
@@ -72,7 +79,7 @@ def test_copy_share_is_copies_over_everything() -> None:
 def test_bytes_with_copies_of_unknown_size_are_a_lower_bound() -> None:
     figures = StepFigures(
         step_ns=1_000,
-        compute_ns=None,
+        compute_ns={"a": 700},
         transfer_count=2,
         transfer_bytes=5_000,
         transfer_ns=300,
@@ -129,3 +136,17 @@ def test_file_and_line_of_a_finding_stand_together(analysis: Analysis) -> None:
 
 def test_text_from_models_stays_on_one_line_and_cannot_drive_a_terminal() -> None:
     assert one_line("a\x1b[31m\tb\r\nc") == "a\N{REPLACEMENT CHARACTER}[31m b c"
+
+
+def test_copies_that_the_profile_does_not_all_show_are_unknown_not_none() -> None:
+    unseen = replace(_profile(), compute_ns={"a": 1}, unseen_copies=("sum to a",))
+    assert (unseen.transfer_count, unseen.transfer_bytes) == (None, None)
+    run = Measurement(
+        warmup_ns=(),
+        rounds=((1_000,),),
+        moved_ops=(),
+        max_relative_difference=None,
+        profile=unseen,
+        profile_run=None,
+    )
+    assert figure_lines(measured_figures(run)) == ["1.00 µs", "copies not all seen", "0 ns exposed"]

@@ -23,6 +23,7 @@ from placed_steps import (
 from placement_advisor.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph import Edge, Op, OpGraph, Role
+from placement_advisor.laws import of_schedule
 from placement_advisor.placement import placed_ops
 from placement_advisor.simulator.exposure import hidden_ns
 
@@ -51,7 +52,8 @@ def test_diamond_split_over_two_devices_by_hand() -> None:
         ("right", "a", 260, 370),
     ]
     # b waits for all of the first transfer; left ended at 130, so a waits for all of the second.
-    assert schedule.exposed_ns == 110 + 110
+    assert schedule.exposed_by_device == {"a": 110, "b": 110}
+    assert schedule.exposed_ns == 110
     assert schedule.transfer_bytes == 200
 
 
@@ -560,7 +562,7 @@ def test_more_bandwidth_can_make_a_step_longer_where_it_changes_the_order() -> N
 @given(placed_steps(hosts=True))
 def test_exposed_and_hidden_time_equal_a_count_of_single_nanoseconds(step: PlacedStep) -> None:
     schedule = step.simulate()
-    exposed = hidden = 0
+    assert of_schedule(schedule) == ()
     for device in schedule_devices(step):
         coming: set[int] = set()
         computing: set[int] = set()
@@ -570,10 +572,9 @@ def test_exposed_and_hidden_time_equal_a_count_of_single_nanoseconds(step: Place
         for run in schedule.runs:
             if run.device == device:
                 computing |= set(range(run.start_ns, run.end_ns))
-        exposed += len(coming - computing)
-        hidden += len(coming & computing)
-    assert schedule.exposed_ns == exposed
-    assert hidden_ns(schedule.runs, schedule.transfers) == hidden
+        assert schedule.exposed_by_device[device] == len(coming - computing)
+        assert hidden_ns(schedule.runs, schedule.copies, device) == len(coming & computing)
+    assert schedule.exposed_ns == max(schedule.exposed_by_device.values())
 
 
 @given(placed_steps(hosts=True), st.sampled_from([0.0, 0.3, 4.0]))

@@ -133,6 +133,7 @@ def _candidate(placement: Placement, schedule: Schedule) -> Candidate:
             profile=StepProfile(
                 step_ns=(schedule.step_ns,),
                 compute_ns=schedule.compute_ns,
+                exposed_by_device=schedule.exposed_by_device,
                 transfers=(),
                 activities=(),
                 op_ns={},
