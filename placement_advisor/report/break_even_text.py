@@ -53,6 +53,12 @@ def break_even_lines(found: BreakEven) -> Iterable[str]:
         f"if copies cost nothing, the best split ({free.split}) would be "
         f"{speedup_of(free.ratio)} as fast as {found.baseline}"
     )
+    here = min((sweep.here.best.ratio for sweep in found.sweeps()), default=free.ratio)
+    if speedup_of(free.ratio) != speedup_of(here) and free.ratio > here:
+        line += (
+            ", less than here: ops that are ready earlier run in another order, which can take "
+            "longer"
+        )
     yield line if free.ratio < found.worthwhile_ratio else f"{line}: no link makes one win"
     if found.corrections:
         named = dict.fromkeys(

@@ -78,8 +78,20 @@ def test_what_wins_nowhere_and_throughout_names_the_end_of_what_was_tried():
 
 def test_copies_that_cost_nothing_and_still_do_not_help_are_called_that():
     free = replace(FOUND.free_copies, ratio=1.02)
-    *_, line = break_even_lines(replace(FOUND, free_copies=free))
+    *_, line = break_even_lines(replace(FOUND, free_copies=free, batch=None))
     assert line.endswith("would be 0.98× as fast as single: no link makes one win")
+
+
+def test_free_copies_that_gain_less_than_todays_are_explained():
+    free = replace(FOUND.free_copies, ratio=0.91)
+    found = replace(FOUND, free_copies=free, bandwidth=None, latency=None)  # The best here: 0.9.
+    *_, line = break_even_lines(found)
+    assert line.endswith(
+        "1.10× as fast as single, less than here: ops that are ready earlier run in another order, "
+        "which can take longer"
+    )
+    *_, line = break_even_lines(replace(found, free_copies=replace(free, ratio=0.9)))
+    assert "less than here" not in line
 
 
 def test_corrections_by_what_was_measured_are_said_in_title_line_and_json(full):
