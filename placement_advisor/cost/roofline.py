@@ -23,10 +23,11 @@ from placement_advisor.graph import Op, OpGraph, Role
 from placement_advisor.units import NS_PER_S
 from placement_advisor.work.signature import WorkBasis
 
-# One core of a server of today, assumed, for runs that measure nothing. 5e10 flop/s is half of
-# what two 8-wide fused multiply-adds per cycle give at 3 GHz: dense kernels reach about that.
-# 1e10 B/s is what one core draws from memory when its neighbours work too. 5 µs is what
-# TensorFlow's executor spends on an op beside its kernel.
+# One core of a server of today, assumed, for runs that measure nothing; all of it judgement. 5e10
+# flop/s is half of what two 8-wide fused multiply-adds per cycle give at 3 GHz. 1e10 B/s is less
+# than one core draws alone (19 to 30 GB/s in docs/figures.md), as its neighbours work too. 5 µs is
+# what TensorFlow's executor spends on an op beside its kernel, on a busy machine; on a quiet one
+# about half of it (`tests/benchmarks/launches.py`).
 STAND_IN_CPU = Device(
     name="worker:0",
     kind="CPU",
