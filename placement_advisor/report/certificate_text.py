@@ -26,7 +26,8 @@ def render_certificate(told: Certificate) -> str:
     bound = told.bound
     devices = ", ".join(one_line(device.name) for device in told.cluster.devices)
     lines = [
-        f"verified: no placement of these ops takes less than {format_ns(bound.step_ns)} a step",
+        f"verified for {told.source} costs: no placement of these ops takes less than "
+        f"{format_ns(bound.step_ns)} a step",
         "",
         fact("graph", told.graph_fingerprint),
         fact("devices", devices),
