@@ -1,0 +1,150 @@
+"""What tests of models drawn at random do in a child: place and split them where they live."""
+
+from __future__ import annotations
+
+import runpy
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from placed_live import WORKERS, cpus
+from random_models import random_model
+from traced_models import at_random
+
+import placement_advisor
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.tf.batch_split import split_step
+from placement_advisor.tf.place import live_step
+from placement_advisor.tf.results import NOISE_MARGIN, rounded
+from placement_advisor.tf.variable_log import VariableLog
+
+# So many steps from the same state, on batches of their own where the file has several.
+STEPS = 3
+MAX_MS = 20.0
+# Of the largest change of a variable, where rounding does no more to it.
+TOLERANCE = 1e-3
+
+
+class Made(NamedTuple):
+    """What a model file makes: what is placed, the batches it is called with, its variables."""
+
+    step: Any
+    batches: list[tuple[Any, ...]]
+    variables: list[Any]
+
+    def called(self, step: Any) -> None:
+        """Run steps, one of the file's own or one of ours in its place."""
+        for batch in self.batches:
+            if isinstance(self.step, keras.Model):
+                step(batch[0] if len(batch) == 1 else batch)
+            else:
+                step(*batch)
+
+    def values(self) -> list[Any]:
+        """Return what the variables hold."""
+        return [variable.numpy() for variable in self.variables]
+
+
+class Changes(NamedTuple):
+    """What steps change variables by, alone and from values that differ in the last digit."""
+
+    before: list[Any]
+    after: list[Any]
+    noisy: list[Any]
+
+    def allowed(self) -> list[float]:
+        """Return how far each variable may be from what it is after the steps."""
+        return [
+            max(TOLERANCE * _largest(after - value), NOISE_MARGIN * _largest(noisy - after))
+            for value, after, noisy in zip(*self, strict=True)
+        ]
+
+    def apart(self, found: list[Any]) -> float:
+        """Return how far variables are, the worst, over how far it may be."""
+        worst = 0.0
+        for ours, after, allowed in zip(found, self.after, self.allowed(), strict=True):
+            if apart := _largest(ours - after):
+                worst = max(worst, apart / allowed if allowed else float("inf"))
+        return worst
+
+
+def through_all(seed: int, folder: str) -> dict[str, Any]:
+    """Place the model of a seed by a file that was written for another build of it, and split it.
+
+    ``place`` and ``make_parallel`` have how far the worst variable is from that of the step alone,
+    over how far it may be; ``refused`` has the reason where the batch cannot be split, ``own`` the
+    ops that compute something of a replica's own. ``drowned`` counts variables of which rounding
+    alone hides a thousandth of the change.
+    """
+    cpus(2)
+    path = Path(folder) / "model.py"
+    path.write_text(random_model(seed, max_ms=MAX_MS).text, encoding="utf-8")
+    first, alone, noisy, placed, parallel = (_made(path) for _ in range(5))
+    traced = live_step(first.step, first.batches[0])
+    before = alone.values()
+    for variable in noisy.variables:
+        variable.assign(rounded({"": variable.numpy()}, seed)[""])
+    for each in (alone, noisy):
+        each.called(_own(each))
+    changes = Changes(before, alone.values(), noisy.values())
+    sizes = [_largest(after - value) for value, after, _ in zip(*changes, strict=True)]
+
+    file = Path(folder) / "placement.json"
+    at_random(traced.graph, WORKERS, seed).save(file, traced.graph, WORKERS)
+    placed.called(placement_advisor.place(placed.step, file, *placed.batches[0]))
+    found: dict[str, Any] = {
+        "ops": len(traced.graph),
+        "variables": len(sizes),
+        "changed": sum(map(bool, sizes)),
+        "drowned": sum(a > TOLERANCE * s for a, s in zip(changes.allowed(), sizes, strict=True)),
+        "place": changes.apart(placed.values()),
+    }
+    try:
+        size = traced.loaded.batch_size or 0
+        found["own"] = split_step(traced, (size // 2, size - size // 2)).own
+        step = placement_advisor.make_parallel(
+            parallel.step, ["CPU:0", "CPU:1"], inputs=parallel.batches[0]
+        )
+    except BatchSplitError as error:
+        return found | {"refused": error.message}
+    parallel.called(step)
+    return found | {"make_parallel": changes.apart(parallel.values())}
+
+
+def _made(path: Path) -> Made:
+    """Run a model file; it counts from the same seeds each time."""
+    log = VariableLog()
+    with log.recording():
+        names = runpy.run_path(str(path))
+    step = names.get("train_step") or names.get("step") or names["model"]
+    if "dataset" in names:
+        batches = [batch if isinstance(batch, tuple) else (batch,) for batch in names["dataset"]]
+    elif "workload" in names:
+        batches = [tuple(names["workload"]().inputs)]
+    else:
+        batches = [tuple(names["inputs"])]
+    steps = list(islice(batches * STEPS, STEPS))
+    variables = {id(v): v for v in log.variables() if v is not None}
+    if isinstance(step, keras.Model):
+        # A GAN calls nothing but its parts.
+        if not step.built and type(step).call is not keras.Model.call:
+            step(steps[0][0])
+        variables |= {id(v.value): v.value for v in step.variables}
+    return Made(step, steps, [v for v in variables.values() if v.dtype.is_floating])
+
+
+def _own(made: Made) -> Any:
+    step = made.step
+    if not isinstance(step, keras.Model):
+        return step
+    step.jit_compile = False
+    if getattr(step, "compiled", False):
+        return tf.function(step.train_step, autograph=False)
+    return tf.function(lambda batch: step(batch, training=False), autograph=False)
+
+
+def _largest(values: Any) -> float:
+    return float(np.max(np.abs(values), initial=0.0))

@@ -1,0 +1,29 @@
+"""Models drawn at random, where their user has them: placed and split, they learn the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.children import Child
+
+pytestmark = pytest.mark.slow
+_LIMIT_S = 300.0
+# Own train_step, raw, two optimizers, subclassed, a GAN among them.
+SEEDS = (1, 11, 32, 22)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_model_drawn_at_random_is_placed_and_split_and_learns_the_same(
+    child: Child, seed: int, tmp_path: Path
+) -> None:
+    found: Any = child.call("random_live:through_all", seed, str(tmp_path), time_limit_s=_LIMIT_S)
+    assert isinstance(found, dict), found
+    assert found["place"] <= 1
+    # Where replicas draw numbers or normalize by themselves, they learn something else.
+    if not found.get("refused") and not found["own"]:
+        assert found["make_parallel"] <= 1
