@@ -13,8 +13,7 @@ Noise:
   testbed while other work ran beside it (`tests/benchmarks/round_noise.py`). Blocks of rounds are
   drawn from one model with all their turns, so that what comes and goes, and what is common to a
   round, stays.
-- *a third*: the same, deviations shrunk to a third: about what a testbed of its own shows (the
-  README's demo has an interval of 3 % each way after 45 rounds).
+- *a third*: the same, deviations shrunk to a third, as on a quieter machine.
 - *drawn*: tails of a t distribution with 3 degrees of freedom, 8 % between rounds, a tenth of which
   is carried over to the next round (the recorded copies' ratios show no more); the machine's speed
   walks at random.
