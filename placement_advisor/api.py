@@ -263,9 +263,14 @@ def _tables(graph: OpGraph, costs: Costs, cluster: Cluster) -> dict[str, CostTab
     """Return a table for each device and host.
 
     Raises:
-        AdvisorError: an op has no cost in one of them, or one that is no time.
+        AdvisorError: an op has no cost in one of them, or one that is no time; or the cluster has
+            no device, or two of one name.
     """
     places = cluster.place_names()
+    if not cluster.devices:
+        raise AdvisorError("the cluster has no device")
+    if len(set(places)) < len(places):
+        raise AdvisorError(f"two devices or hosts have one name: {', '.join(places)}")
     if costs is None:
         from placement_advisor.cost.roofline import roofline_by_place
 

@@ -200,3 +200,12 @@ def test_the_largest_numbers_of_a_benchmark_file_are_solved(
         assert fullest.objective_value is not None
         assert 2 * time <= fullest.objective_value * (1 + 1e-9)
         assert fullest.lower_bound <= fullest.objective_value * (1 + 1e-9)
+
+
+def test_a_cluster_without_a_device_or_with_two_of_one_name_is_refused() -> None:
+    step = diamond()
+    first, _ = step.cluster.devices
+
+    for devices, problem in (((), "no device"), ((first, first), "one name: a, a")):
+        with pytest.raises(AdvisorError, match=problem):
+            api.lower_bound(step.graph, step.costs, replace(step.cluster, devices=devices))

@@ -175,6 +175,17 @@ def test_ops_of_unknown_cost_cannot_have_been_simulated() -> None:
         verify(false, diamond().graph)
 
 
+def test_a_graph_without_ops_takes_no_time_and_no_more_is_confirmed() -> None:
+    empty = PlacedStep(graph=OpGraph([], []), placement=place({}), costs=price({}), cluster=pair())
+    told = certified(empty)
+
+    verify(told, empty.graph)
+    for argument in told.bound.arguments:
+        false = replace(told.bound, arguments=(replace(argument, value_ns=1),))
+        with pytest.raises(RefusedError, match="it shows 0 ns, not 1"):
+            verify(replace(told, bound=false), empty.graph)
+
+
 def test_a_certificate_of_another_graph_is_refused() -> None:
     with pytest.raises(RefusedError, match="it is about graph"):
         verify(certified(diamond()), clock().graph)

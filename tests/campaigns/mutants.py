@@ -1,0 +1,133 @@
+"""Do tests notice a small mistake? Mutants of what proves bounds: found, written down, verified.
+
+Of all mutants of these modules so many are drawn, with a fixed seed. One that no test notices is
+printed with its difference, and `mutants_explained.toml` has to say why it does no harm: it changes
+nothing that anyone could see, or it only weakens a bound. Without that the campaign fails.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import tomllib
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from campaign import drawn, run_campaign
+from mutation import PACKAGE, ROOT, Mutant, mutants
+from workshop import Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EXPLAINED = Path(__file__).with_name("mutants_explained.toml")
+# What an explanation may show, and nothing else.
+_REASONS = ("equal: ", "weaker: ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """Modules, by patterns within the package, and the tests that are to notice mistakes there."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+    count: int
+    seed: int
+
+    @cached_property
+    def mutants(self) -> Mapping[str, Mutant]:
+        """Those that are drawn, by name."""
+        folder = ROOT / PACKAGE
+        paths = sorted(path for pattern in self.modules for path in folder.glob(pattern))
+        names = (path.relative_to(folder).as_posix() for path in paths)
+        every = {mutant.name: mutant for name in names for mutant in mutants(name)}
+        return {name: every[name] for name in drawn(list(every), self.count, self.seed)}
+
+
+PROOF = Subject(
+    modules=("bounds/*.py", "certificate.py", "verify.py"),
+    # Those that are fast and notice most come first.
+    tests=(
+        "tests/bounds/test_bound.py",
+        "tests/bounds/test_certificate.py",
+        "tests/bounds/test_brute_force.py",
+    ),
+    count=200,
+    seed=19,
+)
+
+
+def explanations() -> dict[str, str]:
+    """Return why mutants do no harm, by name."""
+    found: dict[str, str] = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
+    for name, reason in found.items():
+        if not reason.startswith(_REASONS):
+            raise ValueError(f"{name}: {reason!r} begins with none of {_REASONS}")
+    return found
+
+
+class Examination:
+    """Runs the tests of a subject on its mutants, in a workshop of its own."""
+
+    def __init__(self, subject: Subject, folder: Path) -> None:
+        self._subject, self._folder = subject, folder
+
+    @cached_property
+    def _workshop(self) -> Workshop:
+        return Workshop(self._folder, self._subject.tests)
+
+    def __call__(self, name: str) -> dict[str, Any]:
+        """Return the outcome of a mutant, with its difference if it survives."""
+        mutant = self._subject.mutants[name]
+        outcome = self._workshop.outcome(mutant)
+        survives = {} if outcome.killed_by else {"difference": mutant.difference}
+        return {**asdict(outcome), **survives}
+
+
+def unexplained(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the survivors without a reason."""
+    known = explanations()
+    return [r for r in results if r["killed_by"] is None and r["case"] not in known]
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Return counts by module, and all survivors with their differences and reasons."""
+    known = explanations()
+    lines = ["| module | mutants | noticed by a test | survive |", "|---|---|---|---|"]
+    modules = [result["case"].split(" ", 1)[0] for result in results]
+    survivors = [result for result in results if result["killed_by"] is None]
+    for module in sorted(set(modules)):
+        alive = sum(result["case"].startswith(f"{module} ") for result in survivors)
+        count = modules.count(module)
+        lines.append(f"| {module} | {count} | {count - alive} | {alive} |")
+    lines.append(
+        f"| all | {len(results)} | {len(results) - len(survivors)} | {len(survivors)}, "
+        f"{len(unexplained(results))} of them unexplained |"
+    )
+    for result in survivors:
+        reason = known.get(result["case"], "**not explained**")
+        lines += ["", f"`{result['case']}`: {reason}", "", "```diff"]
+        lines += [*result["difference"].splitlines()[2:], "```"]
+    seconds = sum(result["cpu_s"] for result in results)
+    lines += ["", f"{seconds / 60:.0f} minutes of the processor's time."]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the campaign; end with an error if a survivor is not explained."""
+    found: list[dict[str, Any]] = []
+
+    def judged(results: list[dict[str, Any]]) -> str:
+        found.extend(unexplained(results))
+        return table(results)
+
+    with tempfile.TemporaryDirectory() as folder:
+        run_campaign("mutants", list(PROOF.mutants), Examination(PROOF, Path(folder)), judged)
+    if found:
+        sys.exit(f"{len(found)} survivors are not explained in {EXPLAINED.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

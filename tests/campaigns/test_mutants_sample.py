@@ -1,0 +1,66 @@
+"""A sample of the mutants, and the mistakes in bounds that tests did not notice once."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+from mutants import PROOF, explanations
+from mutation import PACKAGE, ROOT, Mutant
+from workshop import Workshop
+
+SAMPLE = 12
+# Each of them makes bounds say too much, or has too much confirmed.
+_RECEIVED = "names[home], step.receive_ns(tensor))"
+_STARTS = "min(self._starts_and_ends_ns(device)[0]"
+_INTO_HOME = 'f"op {home}"] = receive_ns'
+_ONCE_UNNOTICED = (
+    ("bounds/cut.py", "min(map(step.begin_ns, places))", "max(map(step.begin_ns, places))"),
+    ("bounds/cut.py", _RECEIVED, _RECEIVED.replace("step", "2 * step")),
+    ("bounds/cut.py", _RECEIVED, "names[home], _UNLIMITED_NS)"),
+    ("bounds/step.py", "min((link.sender", "max((link.sender"),
+    ("bounds/step.py", "min((link.receiver", "max((link.receiver"),
+    ("verify.py", "min((link.receiver", "max((link.receiver"),
+    ("verify.py", _STARTS, _STARTS.replace("min", "max")),
+    ("verify.py", _INTO_HOME, _INTO_HOME.replace("receive_ns", "2 * receive_ns")),
+    ("verify.py", _INTO_HOME, _INTO_HOME.replace("receive_ns", "None")),
+)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    return Workshop(tmp_path_factory.mktemp("workshop"), PROOF.tests)
+
+
+@pytest.mark.parametrize(("module", "right", "wrong"), _ONCE_UNNOTICED)
+def test_a_mistake_that_was_not_noticed_once_is(
+    workshop: Workshop, module: str, right: str, wrong: str
+) -> None:
+    source = (ROOT / PACKAGE / module).read_text()
+    assert source.count(right) == 1
+    changed = source.replace(right, wrong)
+
+    outcome = workshop.outcome(Mutant(name=wrong, module=module, source=source, changed=changed))
+    assert outcome.killed_by is not None
+
+
+def test_a_program_without_a_mistake_survives(workshop: Workshop) -> None:
+    source = (ROOT / PACKAGE / "verify.py").read_text()
+    same = Mutant(name="none", module="verify.py", source=source, changed=f"{source}\n")
+
+    assert workshop.outcome(same).killed_by is None
+
+
+def test_of_mutants_drawn_at_random_none_survives_unexplained(workshop: Workshop) -> None:
+    names = random.Random(7).sample(list(PROOF.mutants), SAMPLE)
+    alive = [n for n in names if workshop.outcome(PROOF.mutants[n]).killed_by is None]
+
+    assert set(alive) <= set(explanations())
