@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -175,6 +177,40 @@ def test_ops_of_unknown_cost_cannot_have_been_simulated() -> None:
         verify(false, diamond().graph)
 
 
+def test_a_cut_says_nothing_where_ops_may_run_on_hosts() -> None:
+    told = certified(clock())
+    first, second = told.cluster.devices
+    flow = {("op root", "sink"): 10}
+    cut = CutArgument(value_ns=10, root="root", flow=flow)
+    claim = replace(told.bound, alone_ns={"a": 0, "b": 0}, arguments=(cut,), split_ns=10)
+    hosted = replace(told.cluster, devices=(first, replace(second, kind="GPU", host="a")))
+
+    verify(replace(told, bound=claim), clock().graph)
+    with pytest.raises(RefusedError, match="cut: it does not hold where there are hosts"):
+        verify(replace(told, bound=claim, cluster=hosted), clock().graph)
+
+
+def test_a_cut_of_a_step_on_one_device_shows_its_work_and_no_copies() -> None:
+    step = clock()
+    alone = replace(step, cluster=pair(work=HALF_EACH, count=1))
+    told = certified(alone)
+    flow = {("op root", "sent root:0"): 1, ("sent root:0", "op op0"): 1, ("op op0", "sink"): 1}
+
+    for root, arcs in (("op0", {("op op0", "sink"): 6}), ("root", flow)):
+        cut = CutArgument(value_ns=7, root=root, flow=arcs)
+        claim = replace(told.bound, arguments=(cut,), split_ns=7)
+        with pytest.raises(RefusedError, match=r"it shows 6 ns, not 7|there is work for 0 ns"):
+            verify(replace(told, bound=claim), alone.graph)
+
+
+def test_more_placements_than_can_be_tried_are_not_tried() -> None:
+    told = certified(clock())
+    every = AllArgument(value_ns=1, placements=2**21)
+
+    with pytest.raises(RefusedError, match="there are too many to have been simulated"):
+        verify(replace(told, bound=replace(told.bound, arguments=(every,))), clock().graph)
+
+
 def test_a_graph_without_ops_takes_no_time_and_no_more_is_confirmed() -> None:
     empty = PlacedStep(graph=OpGraph([], []), placement=place({}), costs=price({}), cluster=pair())
     told = certified(empty)
@@ -299,6 +335,43 @@ def test_a_file_that_was_changed_is_refused(files: tuple[Path, Path], key: str) 
     assert "refused" in ran.err
     assert "changed after it had been written" in ran.err
     assert ran.out == ""
+
+
+@pytest.mark.parametrize(
+    ("edit", "problem"),
+    [
+        (lambda d: d.update(cluster=5), "cluster: not a text"),
+        (lambda d: d["op_ns_of"].update(a=1), "op_ns_of.a: there is no table 1"),
+        (lambda d: d["op_ns"][0].update(root=0.5), "op_ns[0].'root': 0.5 is not"),
+        (lambda d: d["claim"].update(alone_ns=[]), "claim.alone_ns: [] is not an object"),
+        (lambda d: d["arguments"][0].update(kind="luck"), "kind: 'luck' is not path, work, cut or"),
+        (lambda d: d["arguments"][0]["flow"].append(["a", "b"]), "is not [from, to, ns]"),
+        (
+            lambda d: d["arguments"][0]["flow"].append(d["arguments"][0]["flow"][0]),
+            "flow: an arc is given twice",
+        ),
+    ],
+)
+def test_a_file_that_was_never_a_certificate_is_an_error(
+    files: tuple[Path, Path], edit: Callable[[dict[str, Any]], None], problem: str
+) -> None:
+    def edit_and_seal(document: dict[str, Any]) -> None:
+        edit(document)
+        del document["sha256"]
+        canonical = json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        document["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
+
+    change(files[0], edit_and_seal)
+
+    with pytest.raises(AdvisorError, match=re.escape(problem)):
+        read_certificate(files[0])
+
+
+def test_devices_that_are_alike_have_one_table(files: tuple[Path, Path]) -> None:
+    document = json.loads(files[0].read_text())
+
+    assert len(document["op_ns"]) == 1
+    assert document["op_ns_of"] == {"a": 0, "b": 0}
 
 
 def test_a_file_that_is_no_certificate_is_an_error(files: tuple[Path, Path]) -> None:

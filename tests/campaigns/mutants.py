@@ -37,12 +37,17 @@ class Subject:
     seed: int
 
     @cached_property
-    def mutants(self) -> Mapping[str, Mutant]:
-        """Those that are drawn, by name."""
+    def every_mutant(self) -> Mapping[str, Mutant]:
+        """All mutants of the modules, by name."""
         folder = ROOT / PACKAGE
         paths = sorted(path for pattern in self.modules for path in folder.glob(pattern))
         names = (path.relative_to(folder).as_posix() for path in paths)
-        every = {mutant.name: mutant for name in names for mutant in mutants(name)}
+        return {mutant.name: mutant for name in names for mutant in mutants(name)}
+
+    @cached_property
+    def mutants(self) -> Mapping[str, Mutant]:
+        """Those that are drawn, by name."""
+        every = self.every_mutant
         return {name: every[name] for name in drawn(list(every), self.count, self.seed)}
 
 
@@ -51,6 +56,8 @@ PROOF = Subject(
     # Those that are fast and notice most come first.
     tests=(
         "tests/bounds/test_bound.py",
+        "tests/bounds/test_doubted.py",
+        "tests/bounds/test_work_weights.py",
         "tests/bounds/test_certificate.py",
         "tests/bounds/test_brute_force.py",
     ),

@@ -188,10 +188,18 @@ class Workshop:
 
 
 class _Watch:
-    """A plugin of pytest that remembers what failed first."""
+    """A plugin of pytest that remembers what failed first, and wants no smaller example of it."""
 
     def __init__(self) -> None:
         self.failed = ""
+
+    def pytest_collection(self) -> None:
+        """Keep Hypothesis from shrinking, which takes longer than all tests."""
+        from hypothesis import Phase, settings
+
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile("unshrunk", settings.default, phases=phases)
+        settings.load_profile("unshrunk")
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed and not self.failed:
