@@ -47,6 +47,7 @@ print((time.process_time() - began_cpu_s) / (time.monotonic() - began_s))
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(len(usable_cores()) < 2, reason="two workers need two cores"),
 ]
 
