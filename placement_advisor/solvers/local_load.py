@@ -1,11 +1,12 @@
 """A local search for a small largest load: regions of groups move from device to device.
 
 A *trial* moves a group, then one after the other groups beside it, all from the same device to the
-same other one, and takes back all but the best beginning of that. A region moves where a single
-group could not, as its tensors would be cut on both sides. What is best is judged by a smooth
-stand-in for the largest load, the sum of the loads' 16th powers; a trial may worsen it by up to a
-*threshold*, which falls to nothing within a round. Rounds start from the placement that is given
-and from the best so far, in turns. Memory is a hard limit.
+same other one; half of the time then others the other way, in exchange; and takes back all but the
+best beginning of that. A region moves where a single group could not, as its tensors would be cut
+on both sides; where devices are nearly even, nothing can move without an exchange. What is best is
+judged by a smooth stand-in for the largest load, the sum of the loads' 16th powers; a trial may
+worsen it by up to a *threshold*, which falls to nothing within a round. Rounds start from the
+placement that is given and from the best so far, in turns. Memory is a hard limit.
 
 A step changes the loads of two devices, in time proportional to the tensors of the group. Loads are
 whole units and powers are products, so that equal seeds give equal answers on any machine.
@@ -43,6 +44,9 @@ _THRESHOLDS = (0.1, 0.02, 0.005)
 _ROUNDS = 12
 # All loads together: what differs by less counts as equal, and sums stay far from 64 bits.
 _LOAD_UNITS = 2**50
+# How often a group that fits is looked for at random, before a trial does without. Judgement: where
+# there are that few, they are seldom worth the time.
+_TRIES = 8
 _NO_LIMIT = 2**62
 _CANNOT_RUN = -1
 
@@ -158,7 +162,7 @@ def _round(
     load, held_bytes, readers_on = _state(arrays, device)
     best, best_load = device.copy(), load.max()
     scale = max(1.0, float(best_load))
-    path = np.empty(groups, np.int64)
+    path = np.empty(2 * groups, np.int64)
     # Regions of up to all groups, small ones as often as large ones.
     largest_log = math.ceil(math.log2(groups))
     step = 0
@@ -175,31 +179,38 @@ def _round(
         before = rest + _power(load[source] / scale) + _power(load[target] / scale)
         least = np.inf
         moved, kept = 0, 0
-        length = 1 << np.random.randint(largest_log + 1)
-        while group >= 0 and moved < min(length, groups):
-            step += 1
-            if (
-                arrays.work[target, group] == _CANNOT_RUN
-                or held_bytes[target] + arrays.size_bytes[group] > arrays.capacity_bytes[target]
-            ):
-                break
-            _move(arrays, device, load, held_bytes, readers_on, group, target)
-            path[moved] = group
-            moved += 1
-            now = rest + _power(load[source] / scale) + _power(load[target] / scale)
-            if now < least:
-                least, kept = now, moved
-                if max(load[source], load[target]) < best_load:
-                    largest = load.max()
-                    if largest < best_load:
-                        best_load = largest
-                        best[:] = device
-            group = _beside(arrays, device, path, moved, source)
+        # There, and half of the time something in exchange.
+        for way in range(1 + np.random.randint(2)):
+            begin = moved
+            origin, goal = (source, target) if way == 0 else (target, source)
+            if way:
+                group = _any_on(device, origin)
+            length = 1 << np.random.randint(largest_log + 1)
+            while group >= 0 and moved - begin < length and moved < len(path):
+                step += 1
+                if (
+                    arrays.work[goal, group] == _CANNOT_RUN
+                    or held_bytes[goal] + arrays.size_bytes[group] > arrays.capacity_bytes[goal]
+                ):
+                    break
+                _move(arrays, device, load, held_bytes, readers_on, group, goal)
+                path[moved] = group
+                moved += 1
+                now = rest + _power(load[source] / scale) + _power(load[target] / scale)
+                if now < least:
+                    least, kept = now, moved
+                    if max(load[source], load[target]) < best_load:
+                        largest = load.max()
+                        if largest < best_load:
+                            best_load = largest
+                            best[:] = device
+                group = _beside(arrays, device, path[begin:], moved - begin, origin)
         step += 1
         if least > before * allowed:
             kept = 0
         for i in range(moved - 1, kept - 1, -1):
-            _move(arrays, device, load, held_bytes, readers_on, path[i], source)
+            back = source if device[path[i]] == target else target
+            _move(arrays, device, load, held_bytes, readers_on, path[i], back)
     return best, best_load
 
 
@@ -271,11 +282,20 @@ def _move(
 
 
 @compiled(nogil=True)
+def _any_on(device: Ints, wanted: int) -> int:
+    """Return a group on a device, -1 if none is met."""
+    for _ in range(_TRIES):
+        group = np.random.randint(len(device))
+        if device[group] == wanted:
+            return int(group)
+    return -1
+
+
+@compiled(nogil=True)
 def _beside(arrays: _Arrays, device: Ints, path: Ints, moved: int, source: int) -> int:
     """Return a group on the source beside one that moved lately, -1 if none is met."""
-    tries = 8
-    for _ in range(tries):
-        group = path[moved - 1 - np.random.randint(min(moved, tries))]
+    for _ in range(_TRIES):
+        group = path[moved - 1 - np.random.randint(min(moved, _TRIES))]
         sent = arrays.sent_start[group + 1] - arrays.sent_start[group]
         received = arrays.received_start[group + 1] - arrays.received_start[group]
         if not sent + received:
