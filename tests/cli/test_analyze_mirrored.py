@@ -107,10 +107,25 @@ class TestAMirroredStep:
         assert min(held.values()) > parameters
 
     def test_its_profile_shows_the_exchange_on_both_devices(self, analysis: dict[str, Any]) -> None:
-        measured = candidate_in(analysis)["measured"]
+        mirrored = candidate_in(analysis)
+        measured = mirrored["measured"]
         # An all-reduce of dense gradients; of the table the number of rows, rows, and indices.
         assert measured["transfer_count"] == 2 * (1 + 3)
+        assert mirrored["predicted"]["transfer_count"] == measured["transfer_count"]
+        assert measured["unseen_copies"] == []
+        # Rows are gathered within a conditional: how many bytes they have is not known.
+        assert (measured["transfer_bytes"], measured["bytes_basis"]) == (None, None)
         assert all(time_ns > 0 for time_ns in measured["compute_ns"].values())
+
+    def test_no_device_computes_and_waits_for_longer_than_the_profiled_step(
+        self, analysis: dict[str, Any]
+    ) -> None:
+        measured = candidate_in(analysis)["measured"]
+        laws = {broken["law"] for broken in candidate_in(analysis)["broken_laws"]}
+        assert not laws & {"device-within-step", "copies-within-step", "parts-add-up"}
+        profiled_ns = measured["step_ns"]["median"] * measured["profiler_overhead"]
+        assert 0 < measured["exposed_ns"] <= round(profiled_ns)
+        assert max(measured["compute_ns"].values()) <= round(profiled_ns)
 
     def test_weak_scaling_is_run_as_well(self, analysis: dict[str, Any]) -> None:
         row = analysis["scaling"][-1]
@@ -207,7 +222,7 @@ def test_elsewhere_replicas_are_simulated(advisor: Callable[..., Ran], tmp_path:
     analysis = json.loads(ran.out)
     mirrored = candidate_in(analysis)
     assert mirrored["samples"] == [8, 8, 8, 8]
-    # Six hops of dense gradients and three of each gather, to the next of four devices; what is
-    # fed and fetched crosses to the host and back.
-    assert mirrored["predicted"]["transfer_count"] >= 4 * (6 + 3 * 3)
+    # An all-reduce of dense gradients and three gathers, on each of four devices; what is fed and
+    # fetched crosses to the host and back.
+    assert mirrored["predicted"]["transfer_count"] >= 4 * (1 + 3)
     assert "PA103" not in {finding["code"] for finding in analysis["findings"]}
