@@ -5,8 +5,8 @@ run has few candidates and rounds. `make verdicts` runs these, as `.ci/run` does
 
 A split over two workers wins only while it has two cores: beside other work, one device keeps its
 core, and two share theirs with it. So where a split must win, both cores have to be free before and
-after the run. A run beside other work, or one that ends in *cannot tell*, is made once more; any
-other wrong verdict fails.
+after the run. A run beside other work, or one that ends in *cannot tell*, is made once more; if
+other work goes on, the test is skipped and says so. Any other wrong verdict fails.
 """
 
 from __future__ import annotations
@@ -92,13 +92,14 @@ def test_a_split_wins_where_both_devices_have_work(
         wait_for_cores()
         before = free_share()
         answer = analysed(advisor, tmp_path / str(attempt), model, candidate)["recommendation"]
-        after = free_share()
+        free = min(before, free_share())
         if answer["verdict"] == "split":
             break
-        if answer["verdict"] != "cannot-tell" and min(before, after) >= FREE_SHARE:
+        if answer["verdict"] != "cannot-tell" and free >= FREE_SHARE:
             break
-    cores = f"a process got {before:.0%} of a core before the run and {after:.0%} after it"
-    assert (answer["verdict"], answer["candidate"]) == ("split", candidate), cores
+    if answer["verdict"] != "split" and free < FREE_SHARE:
+        pytest.skip(f"two free cores are needed, and of one a process got {free:.0%}")
+    assert (answer["verdict"], answer["candidate"]) == ("split", candidate)
 
 
 @pytest.mark.parametrize(
