@@ -56,9 +56,9 @@ PROOF = Subject(
     # Those that are fast and notice most come first.
     tests=(
         "tests/bounds/test_bound.py",
+        "tests/bounds/test_certificate.py",
         "tests/bounds/test_doubted.py",
         "tests/bounds/test_work_weights.py",
-        "tests/bounds/test_certificate.py",
         "tests/bounds/test_brute_force.py",
     ),
     count=200,
