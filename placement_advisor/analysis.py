@@ -69,6 +69,12 @@ class Candidate:
     weak_predicted_ns: int | None = None
     weak_measured_ns: tuple[int, ...] = ()
 
+    @property
+    def is_unverified(self) -> bool:
+        """Whether it ran, and a mistake in some of its updates would not have shown."""
+        found = self.measured.verification if self.measured is not None else None
+        return found is not None and bool(found.unverified)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSummary:

@@ -16,6 +16,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from placement_advisor.equal_changes import Verification
+
 CONFIDENCE = 0.95
 # Enough resamples for two stable digits of a 95 % interval (Efron & Tibshirani, 1993, ch. 13).
 BOOTSTRAP_RESAMPLES = 4_000
@@ -163,15 +165,15 @@ class Measurement:
     """A candidate as it really ran.
 
     ``rounds`` holds the step times of each timing round. ``moved_ops`` are ops that TensorFlow
-    ran elsewhere than planned. ``max_relative_difference`` compares outputs and updated variables
-    with those of the single-device run; None for that run itself. ``profile_run`` is the folder
+    ran elsewhere than planned. ``verification`` compares what steps changed and put out with the
+    single-device run; None for that run itself. ``profile_run`` is the folder
     of the TensorBoard profile run.
     """
 
     warmup_ns: tuple[int, ...]
     rounds: tuple[tuple[int, ...], ...]
     moved_ops: tuple[str, ...]
-    max_relative_difference: float | None
+    verification: Verification | None
     profile: StepProfile | None
     profile_run: str | None
 

@@ -54,9 +54,16 @@ class MirroredTestbed:
         bundle: Path,
         created: Mapping[str, int],
         *,
+        program: str,
+        draws: bool,
         scratch: Path,
     ) -> None:
-        """Take the step's source, its bundle, and the order in which it creates its variables."""
+        """Take the step's source, its bundle, and the order in which it creates its variables.
+
+        ``program`` is the same split of the batch on the testbed; ``draws`` says that replicas of
+        it draw random numbers.
+        """
+        self._program, self._draws = program, draws
         self._testbed, self._source, self._scratch = testbed, source, scratch
         self._bundle, self._created = bundle, created
         self._children: tuple[Child, ...] = ()
@@ -76,7 +83,7 @@ class MirroredTestbed:
                 return self._prepare(time_limit_s)
             case "verify":
                 (steps,) = args
-                return self._verify(label, steps, time_limit_s)
+                return self._verify(steps, time_limit_s)
             case "run_steps" | "run_weak_steps":
                 return self._all(f"{_MIRRORED}:{function}", lambda _: args, time_limit_s)
             case _:
@@ -174,15 +181,21 @@ class MirroredTestbed:
         for child in self._children:
             self._must(child.wait(time_limit_s=START_LIMIT_S, watch=self._children), child)
 
-    def _verify(self, label: str, steps: int, time_limit_s: float) -> Any:
+    def _verify(self, steps: int, time_limit_s: float) -> Any:
         files = {child.name: self._scratch / f"{child.name}.results" for child in self._children}
         answer = self._all(
-            f"{_MIRRORED}:save_results", lambda child: (steps, str(files[child.name])), time_limit_s
+            f"{_MIRRORED}:save_results",
+            lambda child: (steps, str(files[child.name]), not self._draws),
+            time_limit_s,
         )
         if answer is not None:
             return answer
         found = self._testbed.call(
-            "compare", label, [str(path) for path in files.values()], time_limit_s=time_limit_s
+            "compare",
+            self._program,
+            [str(path) for path in files.values()],
+            steps,
+            time_limit_s=time_limit_s,
         )
         for path in files.values():
             path.unlink()

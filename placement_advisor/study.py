@@ -186,7 +186,12 @@ class Study:
             self._warnings += testbed.warnings
             calibration = calibrated(testbed, self._watcher)
             self._watcher.working("measuring op times on one device", 0, 1)
-            self._trial = Trial(testbed, steps=self._options.steps, watcher=self._watcher)
+            self._trial = Trial(
+                testbed,
+                steps=self._options.steps,
+                watcher=self._watcher,
+                line_of=self._traced.update_lines(),
+            )
             costing = measure_costs(self._trial, self._plan, self._traced, calibration)
             collectives = self._start_mirrored(testbed)
             splits = {
@@ -238,6 +243,8 @@ class Study:
             self._options.source,
             self._bundles,
             self._traced.created,
+            program=PER_DEVICE[0],
+            draws=split.draws,
             scratch=self._scratch,
         )
         return self._mirrored.start()
@@ -270,14 +277,10 @@ class Study:
 
     def _enter(self, placement: Placement) -> None:
         assert self._trial is not None
-        split = self._known.splits.get(placement.family)
-        may_differ = split is not None and bool(split.own)
         if placement.family == MIRRORED:
-            self._trial.enter(
-                placement, bench=self._mirrored, may_differ=may_differ, if_wrong=_ADDS_UP
-            )
+            self._trial.enter(placement, bench=self._mirrored, if_wrong=_ADDS_UP)
         elif placement.family in SPLITS:
-            self._trial.enter(placement, placement.family, may_differ=may_differ)
+            self._trial.enter(placement, placement.family)
         else:
             self._trial.enter(placement)
 

@@ -12,11 +12,13 @@ import random
 import time
 from dataclasses import dataclass, field
 from statistics import median
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from placement_advisor.analysis import Failure, FailureKind
 from placement_advisor.children import ChildFailure, FailureCause
 from placement_advisor.compare import Comparison, compare, is_in_doubt
+from placement_advisor.equal_changes import TOLERANCE
 from placement_advisor.errors import AdvisorError
 from placement_advisor.measure import Measurement
 from placement_advisor.profile.gpu_steps import read_gpu_steps
@@ -28,15 +30,15 @@ from placement_advisor.tf.answers import RunFailure
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from placement_advisor.equal_changes import Verification
     from placement_advisor.measure import StepProfile
     from placement_advisor.placement import Placement
     from placement_advisor.testbed import Testbed
-    from placement_advisor.tf.answers import Prepared
+    from placement_advisor.tf.answers import Prepared, SourceLine
 
 BASELINE = "single"
-# Adam divides by gradients' own size, so rounding noise in a tiny gradient becomes a visible
-# step; anything wrong with a placement (a stale read, a lost update) is far above this.
-RESULT_TOLERANCE = 1e-3
+# A step on each of the example batches, which the loader takes four of; what is a step late shows
+# from the second on.
 VERIFIED_STEPS = 4
 PROFILED_STEPS = 10
 # Half as many again as sufficed for intervals that were too narrow: what is in doubt then is nearer
@@ -54,6 +56,12 @@ _SETTLING_STEPS = 15
 _FEWEST_SETTLING_STEPS = 2 * _WARMUP_STEPS
 _SETTLING_BUDGET_S = 5.0
 _CALL_LIMIT_S = 300.0
+_EXCHANGE = (
+    "add the gradients up first, with optimizer.apply_gradients or "
+    "tf.distribute.get_replica_context().all_reduce"
+)
+# A message names as many; a step that exchanges nothing may have hundreds.
+_NAMED_VARIABLES = 3
 
 
 class Watcher(Protocol):
@@ -83,12 +91,11 @@ class Entry:
     placement: Placement
     bench: Bench
     program: str = STEP
-    may_differ: bool = False
     if_wrong: str = ""
     prepared: Prepared | None = None
     warmup_ns: list[int] = field(default_factory=list)
     rounds: list[tuple[int, ...]] = field(default_factory=list)
-    difference: float | None = None
+    verification: Verification | None = None
     profile: StepProfile | None = None
     files: ProfileFiles | None = None
     failure: Failure | None = None
@@ -101,7 +108,7 @@ class Entry:
             warmup_ns=tuple(self.warmup_ns),
             rounds=tuple(self.rounds),
             moved_ops=self.prepared.moved_ops,
-            max_relative_difference=self.difference,
+            verification=self.verification,
             profile=self.profile,
             profile_run=profile_run,
         )
@@ -110,8 +117,19 @@ class Entry:
 class Trial:
     """Runs placements on a testbed; the first one entered is the reference for results."""
 
-    def __init__(self, testbed: Testbed, *, steps: int, watcher: Watcher) -> None:
-        """Use a testbed; ``steps`` are counted per turn."""
+    def __init__(
+        self,
+        testbed: Testbed,
+        *,
+        steps: int,
+        watcher: Watcher,
+        line_of: Mapping[str, SourceLine] = MappingProxyType({}),
+    ) -> None:
+        """Use a testbed; ``steps`` are counted per turn.
+
+        ``line_of`` has the line of the user's code that updates each variable, where it is known.
+        """
+        self._line_of = line_of
         self.entries: dict[str, Entry] = {}
         self._testbed, self._steps, self._watcher = testbed, steps, watcher
 
@@ -121,23 +139,23 @@ class Trial:
         program: str = STEP,
         *,
         bench: Bench | None = None,
-        may_differ: bool = False,
         if_wrong: str = "",
     ) -> Entry:
         """Prepare a candidate, verify its results against the first one's, warm it up.
 
-        It runs on the testbed, unless it has a ``bench`` of its own. Results that ``may_differ`` by
-        nature put no candidate out; of others that do, ``if_wrong`` says why they may.
+        It runs on the testbed, unless it has a ``bench`` of its own. ``if_wrong`` says why results
+        may be wrong.
         """
         entry = Entry(
             placement=placement,
             bench=bench or self._testbed,
             program=program,
-            may_differ=may_differ,
             if_wrong=if_wrong,
         )
         self.entries[placement.label] = entry
         self._prepare(entry)
+        if entry.failure is None:
+            self._check_exchange(entry)
         if entry.failure is None:
             self._verify(entry)
         if entry.failure is None:
@@ -307,16 +325,38 @@ class Trial:
             return
         if answer is None:
             return
-        entry.difference = answer.relative
-        if not answer.relative <= RESULT_TOLERANCE and not entry.may_differ:
+        entry.verification = answer
+        if answer.wrong:
             entry.failure = Failure(
                 kind=FailureKind.WRONG_RESULT,
                 message=(
-                    f"after {VERIFIED_STEPS} steps {answer.tensor} differs from the single-device "
-                    f"run by {answer.relative:.2g} of its largest value (tolerance "
-                    f"{RESULT_TOLERANCE:g}, and more than rounding explains){entry.if_wrong}"
+                    f"within {VERIFIED_STEPS} steps {answer.wrong} differs from the single-device "
+                    f"run by {answer.relative_difference:.2g} of its largest value (tolerance "
+                    f"{TOLERANCE:g}, and more than rounding explains)"
+                    f"{self._line(answer.wrong_variable)}{entry.if_wrong}"
                 ),
             )
+
+    def _check_exchange(self, entry: Entry) -> None:
+        """Put a candidate out whose replicas train alone."""
+        assert entry.prepared is not None
+        alone = entry.prepared.unexchanged
+        if alone:
+            named = ", ".join(map(repr, alone[:_NAMED_VARIABLES]))
+            more = f" and {len(alone) - _NAMED_VARIABLES} more" * (len(alone) > _NAMED_VARIABLES)
+            entry.failure = Failure(
+                kind=FailureKind.WRONG_RESULT,
+                message=(
+                    f"each device updates {named}{more} from its own samples alone: nothing is "
+                    f"exchanged, every replica trains a model of its own{self._line(alone[0])}; "
+                    f"{_EXCHANGE}"
+                ),
+            )
+
+    def _line(self, variable: str) -> str:
+        """Return where the user's code updates a variable, as an addition."""
+        line = self._line_of.get(variable)
+        return f"; {variable!r} is updated in {line.file}:{line.line}" if line else ""
 
     def _timed_turn(self, entry: Entry, number: int) -> None:
         samples: list[int] = []

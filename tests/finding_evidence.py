@@ -66,7 +66,7 @@ def measured_as(step_ns: int, *, moved_ops: tuple[str, ...] = ()) -> Measurement
         warmup_ns=(),
         rounds=((step_ns,),),
         moved_ops=moved_ops,
-        max_relative_difference=None,
+        verification=None,
         profile=None,
         profile_run=None,
     )

@@ -22,7 +22,7 @@ def run(rounds, profile=None) -> Measurement:
         warmup_ns=(),
         rounds=tuple(tuple(steps) for steps in rounds),
         moved_ops=(),
-        max_relative_difference=None,
+        verification=None,
         profile=profile,
         profile_run=None,
     )

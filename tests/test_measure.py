@@ -46,7 +46,7 @@ def measurement(
         warmup_ns=(),
         rounds=rounds,
         moved_ops=(),
-        max_relative_difference=None,
+        verification=None,
         profile=step_profile,
         profile_run=None,
     )

@@ -10,12 +10,12 @@ import pytest
 from placement_advisor import trial as trial_module
 from placement_advisor.analysis import FailureKind
 from placement_advisor.children import ChildFailure, FailureCause
+from placement_advisor.equal_changes import Verification
 from placement_advisor.errors import TestbedError
 from placement_advisor.placement import Placement
 from placement_advisor.sequential import least_samples
 from placement_advisor.testbed import STEP, ProfileFiles, TestbedKind, TestbedPlan
-from placement_advisor.tf.answers import Prepared, RunFailure
-from placement_advisor.tf.results import Difference
+from placement_advisor.tf.answers import Prepared, RunFailure, SourceLine
 from placement_advisor.trial import MAX_ROUNDS, Entry, Trial
 
 if TYPE_CHECKING:
@@ -30,6 +30,19 @@ REFUSED = RunFailure(out_of_memory=False, message="no kernel")
 STEP_NS = {"single": 1_000, "towers": 700, "alternating": 2_000}
 # As many as tell how two candidates compare if nothing varies.
 ROUNDS = least_samples(2)
+
+
+RIGHT = Verification(steps=4, variables=1, relative_difference=1e-7)
+
+
+def wrong(relative_difference: float) -> Verification:
+    return Verification(
+        steps=4,
+        variables=1,
+        wrong="what was added to variable 'w'",
+        wrong_variable="w",
+        relative_difference=relative_difference,
+    )
 
 
 class FakeTestbed:
@@ -80,13 +93,13 @@ class FakeTestbed:
         self.prepared.append(label)
         return Prepared(moved_ops=(), crossings=())
 
-    def _verify(self, label: str, _: int) -> Difference | None:
+    def _verify(self, label: str, _: int) -> Verification | None:
         assert label in self.prepared
         if self.reference is None:
             self.reference = label
             return None
         assert self.reference == "single", f"compared with {self.reference}"
-        return Difference(relative=1e-7, tensor="output 0")
+        return RIGHT
 
     def _run_steps(self, label: str, _: int, steps: int) -> list[int]:
         assert label in self.prepared, f"{label} runs unprepared"
@@ -178,7 +191,7 @@ def test_results_are_compared_with_single_also_after_a_new_start(
     # The new client has forgotten single's results; the fake refuses any other reference.
     entries, _ = run({("verify", "towers", 0): DOWN})
     assert entries["towers"].failure is not None
-    assert entries["alternating"].difference == 1e-7
+    assert entries["alternating"].verification == RIGHT
 
 
 def test_nothing_is_compared_where_single_itself_failed(
@@ -186,7 +199,7 @@ def test_nothing_is_compared_where_single_itself_failed(
 ) -> None:
     entries, _ = run({("verify", "single", 0): DOWN})
     assert entries["single"].failure is not None
-    assert entries["towers"].difference is None
+    assert entries["towers"].verification is None
     assert len(entries["towers"].rounds) == ROUNDS
 
 
@@ -225,7 +238,7 @@ def test_a_testbed_that_fails_while_it_is_built_anew_ends_as_well(
 def test_a_wrong_result_is_a_failure_that_names_the_difference(
     run: Run,
 ) -> None:
-    entries, _ = run({("verify", "towers", 0): Difference(relative=0.25, tensor="variable 'w'")})
+    entries, _ = run({("verify", "towers", 0): wrong(0.25)})
     failure = entries["towers"].failure
     assert failure is not None
     assert failure.kind is FailureKind.WRONG_RESULT
@@ -236,9 +249,7 @@ def test_a_wrong_result_is_a_failure_that_names_the_difference(
 def test_a_result_that_is_no_number_is_wrong(
     run: Run,
 ) -> None:
-    entries, _ = run(
-        {("verify", "towers", 0): Difference(relative=float("nan"), tensor="output 0")}
-    )
+    entries, _ = run({("verify", "towers", 0): wrong(float("nan"))})
     assert entries["towers"].failure is not None
     assert entries["towers"].failure.kind is FailureKind.WRONG_RESULT
 
@@ -320,7 +331,7 @@ class OwnBench:
         steps = args[1] if function == "run_steps" else 0
         answers = {
             "prepare": Prepared(moved_ops=(), crossings=()),
-            "verify": Difference(relative=0.0, tensor=""),
+            "verify": RIGHT,
             "run_steps": [600] * steps,
         }
         return answers[function]
@@ -366,8 +377,27 @@ def test_a_testbed_that_is_built_anew_leaves_it_alone() -> None:
 
 
 def test_its_wrong_results_come_with_what_may_be_the_reason() -> None:
-    wrong = Difference(relative=0.5, tensor="variable 'w'")
-    entries, _ = run_beside(OwnBench({"verify": wrong}))
+    entries, _ = run_beside(OwnBench({"verify": wrong(0.5)}))
     assert entries["mirrored"].failure is not None
     assert entries["mirrored"].failure.kind is FailureKind.WRONG_RESULT
     assert entries["mirrored"].failure.message.endswith("rounding explains); as said")
+
+
+def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_remedy() -> None:
+    alone = Prepared(moved_ops=(), crossings=(), unexchanged=("w", "v"))
+    testbed = FakeTestbed({})
+    lines = {"w": SourceLine(file="model.py", line=12)}
+    trial = Trial(testbed, steps=2, watcher=Silent(), line_of=lines)  # type: ignore[arg-type]
+    for label, bench in (("single", None), ("mirrored", OwnBench({"prepare": alone}))):
+        placement = Placement(label=label, family=label, device_of={}, rationale="")
+        trial.enter(placement, bench=bench)
+    failure = trial.entries["mirrored"].failure
+    assert failure is not None
+    assert failure.kind is FailureKind.WRONG_RESULT
+    assert failure.message == (
+        "each device updates 'w', 'v' from its own samples alone: nothing is exchanged, every "
+        "replica trains a model of its own; 'w' is updated in model.py:12; add the gradients up "
+        "first, with optimizer.apply_gradients or "
+        "tf.distribute.get_replica_context().all_reduce"
+    )
+    assert trial.entries["mirrored"].rounds == []

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from placement_advisor.measure import Interval, StepProfile
     from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 
+# A reason names as many; a large model has hundreds.
+_NAMED_VARIABLES = 3
 _VERDICT_WORDS = {
     Verdict.FASTER: "faster",
     Verdict.SLOWER: f"a split is worth it above {WORTHWHILE_SPEEDUP:.2f}×",
@@ -200,11 +202,26 @@ def failure_reason(candidate: Candidate) -> str | None:
     """Return why a candidate has no result, and that the answer does not cover it."""
     failure = candidate.failure
     if failure is None:
-        return None
+        return unverified_reason(candidate)
     if failure.kind is FailureKind.NOT_APPLICABLE:
         return f"{candidate.name}: not applicable: {failure.message}"
     kind = failure.kind.value.replace("-", " ")
     return f"{candidate.name}: {kind}: {failure.message}; the answer does not cover it"
+
+
+def unverified_reason(candidate: Candidate) -> str | None:
+    """Return that it was not shown to train the same model, None if it was or did not run."""
+    if not candidate.is_unverified:
+        return None
+    assert candidate.measured is not None
+    assert candidate.measured.verification is not None
+    names = candidate.measured.verification.unverified
+    shown = ", ".join(map(repr, names[:_NAMED_VARIABLES]))
+    more = f" and {len(names) - _NAMED_VARIABLES} more" * (len(names) > _NAMED_VARIABLES)
+    return (
+        f"{candidate.name}: unverified: a mistake in what it adds to {shown}{more} would not have "
+        "shown; it is not recommended, and the answer does not cover it"
+    )
 
 
 def as_is_reason(as_is: Sequence[int], candidate: Candidate, *, stand_in: bool) -> str | None:

@@ -162,7 +162,11 @@ def _rule_measured(
     tried = [
         (c, c.measured, c.comparison)
         for c in splits
-        if c.failure is None and c.measured is not None and c.comparison is not None
+        if c.failure is None
+        and c.measured is not None
+        and c.comparison is not None
+        # What was not shown to train the same model is not offered.
+        and not c.is_unverified
     ]
     if not tried:
         return _nothing_tried(splits, "measured", is_proved)

@@ -131,6 +131,19 @@ def own_of_replicas(graph: OpGraph, plan: SplitPlan, merged: Iterable[Tensor]) -
     return tuple(dict.fromkeys([*drawn, *kept]))
 
 
+def goes_on(graph: OpGraph, plan: SplitPlan) -> bool:
+    """Say whether replicas compute with, or wait for, what was put together from all of them."""
+    joined: set[str] = set()
+    for op in graph.ops:
+        before = [edge.producer for edge in graph.inputs_of(op.name)]
+        if plan.is_copied(op.name):
+            if _any(before, joined):
+                return True
+        elif _any(before, joined) or _any(before, plan.replicated):
+            joined.add(op.name)
+    return False
+
+
 def _is_kept(graph: OpGraph, name: str) -> bool:
     """Say whether what an op computes ends up in a variable."""
     after = {name}

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 _PREFIX = "replica"
 
 
+def replica_copy(name: str, replica: int, prefix: str = _PREFIX) -> str:
+    """Return the name of a replica's copy of an op."""
+    return f"{prefix}_{replica}/{name}"
+
+
 class Merge(StrEnum):
     """How the tensors of replicas become that of the unsplit step."""
 
@@ -67,7 +72,7 @@ class Wiring:
         """Return the name of an op, or of a replica's copy of it."""
         if replica is None or not self.plan.is_copied(name):
             return name
-        return f"{self.prefix}_{replica}/{name}"
+        return replica_copy(name, replica, self.prefix)
 
     def tensor(self, tensor: Tensor, reader: int | None) -> Tensor:
         """Return what a replica, or a shared op (None), reads in place of a tensor."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis import Analysis, Bound, Candidate, Finding, Recommendation
     from placement_advisor.analysis import TestbedSummary as Testbed
+    from placement_advisor.equal_changes import Verification
     from placement_advisor.input_timing import InputTiming
     from placement_advisor.measure import SizeBasis, StepProfile
     from placement_advisor.simulator.schedule import Schedule
@@ -202,8 +203,20 @@ def _measured(candidate: Candidate) -> dict[str, Any] | None:
         **_profiled(measurement.profile),
         "profiler_overhead": measurement.profiler_overhead,
         "moved_ops": list(measurement.moved_ops),
-        "max_relative_difference": measurement.max_relative_difference,
+        "verification": _verification(measurement.verification),
         "profile": measurement.profile_run,
+    }
+
+
+def _verification(found: Verification | None) -> Mapping[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "steps": found.steps,
+        "variables": found.variables,
+        "unverified": list(found.unverified),
+        "largest_difference": found.relative_difference,
+        "held_equal": found.held_equal,
     }
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from placement_advisor.analysis import Analysis
+    from placement_advisor.equal_changes import Verification
     from placement_advisor.measure import Measurement, StepProfile
     from placement_advisor.report.tables import StepFigures
     from placement_advisor.simulator.schedule import Schedule
@@ -41,7 +42,7 @@ _METHOD_HEADINGS = (
     "Warm-ups apart",
     "Step min / median / max",
     "Profiled step",
-    "Largest relative difference from single",
+    "Variables verified against single",
     "Ops moved by TensorFlow",
 )
 
@@ -208,7 +209,6 @@ def method(analysis: Analysis) -> Iterable[str]:
 
 
 def _method_row(name: str, run: Measurement) -> list[str]:
-    difference = run.max_relative_difference
     return [
         escape(name),
         str(len(run.rounds)),
@@ -216,9 +216,17 @@ def _method_row(name: str, run: Measurement) -> list[str]:
         f"{len(run.warmup_ns)} (longest {format_ns(max(run.warmup_ns, default=None))})",
         " / ".join(format_ns(pick(run.step_ns)) for pick in (min, median, max)),
         longer_text(run.profiler_overhead),
-        NOTHING if difference is None else f"{difference:.1e}",
+        _verified(run.verification),
         _moved(run.moved_ops),
     ]
+
+
+def _verified(found: Verification | None) -> str:
+    if found is None:
+        return NOTHING
+    shown = found.variables - len(found.unverified)
+    held = ", draws and statistics held equal" if found.held_equal else ""
+    return f"{shown} of {found.variables} (within {found.relative_difference:.1e}{held})"
 
 
 def _moved(ops: Sequence[str]) -> str:

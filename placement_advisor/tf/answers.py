@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from placement_advisor.profile.steps import Crossing
 
 
+_UPDATES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
+
+
 class SourceLine(NamedTuple):
     """A line of the user's code."""
 
@@ -43,6 +46,14 @@ class Traced:
     line_of: Mapping[str, SourceLine] = field(default_factory=dict)
     created: Mapping[str, int] = field(default_factory=dict)
 
+    def update_lines(self) -> dict[str, SourceLine]:
+        """Return the line that updates each variable, where the user's code has one."""
+        return {
+            op.variable: self.line_of[op.name]
+            for op in self.graph.ops
+            if op.variable is not None and op.kind.startswith(_UPDATES) and op.name in self.line_of
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedShare:
@@ -62,7 +73,8 @@ class TracedSplit:
 
     ``samples`` are those of each replica, ``shares`` the traces by number of samples. ``own`` are
     ops of the unsplit step that compute something of a replica's own: random numbers, or statistics
-    of its samples. If there are any, it need not compute what the unsplit step does.
+    of its samples. If there are any, it need not compute what the unsplit step does. It ``draws``
+    if some of them are random numbers.
     """
 
     graphs: Mapping[str, SplitGraph]
@@ -70,6 +82,7 @@ class TracedSplit:
     samples: tuple[int, ...]
     shares: Mapping[int, TracedShare]
     own: tuple[str, ...]
+    draws: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +91,14 @@ class Prepared:
 
     ``exchanged_bytes`` has the collective ops that every step runs, with what one sends on from a
     device, None where that is not known; those within conditionals and loops are not among them.
+    ``unexchanged`` are variables of a mirrored step that each device updates from its own samples
+    alone.
     """
 
     moved_ops: tuple[str, ...]
     crossings: tuple[Crossing, ...]
     exchanged_bytes: Mapping[str, int | None] = field(default_factory=dict)
+    unexchanged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,18 +10,21 @@ import tensorflow as tf
 
 from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.mirrored_graph import mirrored_graph
-from placement_advisor.batch_split.plan import plan_split
+from placement_advisor.batch_split.plan import goes_on, plan_split
 from placement_advisor.batch_split.split_graph import FAMILY, SplitGraph, split_graph
 from placement_advisor.batch_split.wiring import Wiring
 from placement_advisor.errors import BatchSplitError, ModelError
+from placement_advisor.tf.bundle import Split
 from placement_advisor.tf.merge_choice import (
     assumed_mergings,
     batch_axes,
     found_mergings,
+    node_tensor,
     tensor_of,
 )
 from placement_advisor.tf.split_graph_def import split_graph_def, split_loops
 from placement_advisor.tf.tracer import trace_step
+from placement_advisor.work import random
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,6 +116,42 @@ class SplitStep:
                 tuple(batches[trace][number][i] for _, trace, i in self._columns())
                 for number in range(len(self.whole.loaded.batches))
             ),
+            split=self._split(),
+        )
+
+    @property
+    def draws(self) -> bool:
+        """Whether replicas draw random numbers of their own."""
+        return bool(self._drawn())
+
+    def _drawn(self) -> list[str]:
+        graph = self.whole.graph
+        return [name for name in self.own if graph.op(name).kind in random.FORMULAS]
+
+    def _split(self) -> Split:
+        plan, graph = self.wiring.plan, self.whole.graph
+        sizes = [
+            {
+                (node.name, port): spec.shape
+                for node in trace.flat.ops
+                for port, spec in enumerate(node.outputs)
+            }
+            for trace in (self.whole, self.shares[0])
+        ]
+        return Split(
+            samples=self.wiring.shares,
+            merged=tuple(
+                (node_tensor(tensor, self.whole.flat), self.wiring.axes.get(tensor))
+                for tensor in plan.merged
+            ),
+            growing=frozenset(
+                node_tensor(tensor, self.whole.flat)
+                for tensor, shape in sizes[0].items()
+                if shape != sizes[1][tensor]
+            ),
+            draws=self.draws,
+            takes_statistics=len(self._drawn()) < len(self.own),
+            goes_on=goes_on(graph, plan),
         )
 
     def divided(self, values: Sequence[Any]) -> list[Any]:

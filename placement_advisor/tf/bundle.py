@@ -20,13 +20,32 @@ _STATE = "state.pickle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """How the batch of a step is split, in tensors of the unsplit step.
+
+    ``samples`` are those of each replica. ``merged`` has each tensor that is put together from
+    replicas, with the axis of the batch, None where it has none. ``growing`` tensors have a part
+    for each sample. ``draws`` and ``takes_statistics`` say what replicas compute of their own; one
+    that ``goes_on`` computes with what was put together from all.
+    """
+
+    samples: tuple[int, ...]
+    merged: tuple[tuple[str, int | None], ...]
+    growing: frozenset[str]
+    draws: bool
+    takes_statistics: bool
+    goes_on: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
     """Everything that is needed to run a step anywhere.
 
     ``graph_def`` is flat; variables are VarHandleOps, tables HashTableV2s. ``variables`` maps a
     handle's name to its initial value, ``tables`` to keys and values. ``batches`` are flattened,
     in the order of ``inputs``. ``outputs`` are tensors, ``targets`` ops that must run. ``loops``
-    maps ops of the op graph to the ops of the graph that they stand for.
+    maps ops of the op graph to the ops of the graph that they stand for. ``split`` is None for a
+    step whose batch is not split.
     """
 
     graph_def: Any
@@ -37,13 +56,23 @@ class Bundle:
     tables: dict[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]
     batches: tuple[tuple[np.ndarray[Any, Any], ...], ...]
     loops: dict[str, Loop] = field(default_factory=dict)
+    split: Split | None = None
 
     def save(self, folder: Path) -> None:
         """Write the bundle into a folder."""
         (folder / _GRAPH).write_bytes(self.graph_def.SerializeToString())
         rest = {
             name: getattr(self, name)
-            for name in ("inputs", "outputs", "targets", "variables", "tables", "batches", "loops")
+            for name in (
+                "inputs",
+                "outputs",
+                "targets",
+                "variables",
+                "tables",
+                "batches",
+                "loops",
+                "split",
+            )
         }
         with (folder / _STATE).open("wb") as file:
             pickle.dump(rest, file, protocol=pickle.HIGHEST_PROTOCOL)

@@ -14,6 +14,7 @@ from placement_advisor.batch_split.wiring import Merge
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.op import Role
 from placement_advisor.tf.failures import run_failure
+from placement_advisor.tf.held import with_constant_draws
 from placement_advisor.tf.merging import Merging, merges, tensors_of
 from placement_advisor.tf.results import rounded
 
@@ -67,10 +68,13 @@ def found_mergings(
         BatchSplitError: it does not run on a share; or what comes of it is not what the whole
             batch gives, and neither random numbers nor statistics of the batch explain that.
     """
-    first, *others = (step.flat.bundle(step.batches()[:1]) for step in (whole, *parts))
+    # Draws of their own would hide whether what comes of them is a mean or a sum.
+    first, *others = (
+        with_constant_draws(step.flat.bundle(step.batches()[:1])) for step in (whole, *parts)
+    )
     shares = [part.loaded.batch_size or 0 for part in parts]
     handed_back = _handed_back(plan, whole)
-    names = [_node(tensor, whole.flat) for tensor in (*plan.merged, *handed_back)]
+    names = [node_tensor(tensor, whole.flat) for tensor in (*plan.merged, *handed_back)]
     noisy = rounded(first.variables, _ROUNDING_SEED)
     as_is, as_rounded = tensors_of(first, names, [first.variables, noisy])
     count = len(plan.merged)
@@ -81,7 +85,7 @@ def found_mergings(
                 bundle,
                 names[:count],
                 [bundle.variables],
-                {_node(tensor, whole.flat): value for tensor, value in known.items()},
+                {node_tensor(tensor, whole.flat): value for tensor, value in known.items()},
             )[0]
             for bundle, known in zip(others, given, strict=True)
         ]
@@ -181,7 +185,8 @@ def _handed_on(output: Tensor, graph: OpGraph) -> list[Tensor]:
     return found
 
 
-def _node(tensor: Tensor, step: FlatStep) -> str:
+def node_tensor(tensor: Tensor, step: FlatStep) -> str:
+    """Return the name of a tensor in the step's graph, where a loop is many ops."""
     name, port = tensor
     if name in step.loops:
         name, port = step.loops[name].outputs[port]

@@ -16,8 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from placement_advisor.batch_split.wiring import Merge
+from placement_advisor.equal_changes import NOISE_MARGIN
 from placement_advisor.tf.placed_step import assignments, table_imports
-from placement_advisor.tf.results import NOISE_MARGIN, relative_difference
+from placement_advisor.tf.results import relative_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -25,15 +25,16 @@ from placement_advisor.tf.answers import Prepared, RunFailure
 from placement_advisor.tf.bundle import Bundle
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.loader import load
-from placement_advisor.tf.results import Results
 from placement_advisor.tf.tracer import seed_everything
 from placement_advisor.tf.variable_log import VariableLog
+from placement_advisor.tf.watched_step import WatchedStep
 from placement_advisor.tf.worker import OP_THREADS, become_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from placement_advisor.cost.collectives import CollectiveTimes
+    from placement_advisor.equal_changes import Results
     from placement_advisor.model_source import ModelSource
 
 _REDUCTION = "CollectiveReduce"
@@ -82,7 +83,12 @@ def prepare(source: ModelSource, folder: str, created: Mapping[str, int]) -> Pre
     global _step
     try:
         _step = _MirroredStep(source, Bundle.load(Path(folder)), created)
-        return Prepared(moved_ops=(), crossings=(), exchanged_bytes=_step.exchanged_bytes())
+        return Prepared(
+            moved_ops=(),
+            crossings=(),
+            exchanged_bytes=_step.exchanged_bytes(),
+            unexchanged=_step.unexchanged(),
+        )
     except AdvisorError as error:
         return RunFailure(out_of_memory=False, message=error.message)
     except Exception as error:  # It is the user's code: anything can come out of it.
@@ -101,12 +107,16 @@ def run_weak_steps(batch: int, steps: int) -> list[int] | RunFailure:
     return times
 
 
-def save_results(steps: int, path: str) -> RunFailure | None:
-    """Write what steps from the initial state compute; the state is reset before and after."""
+def save_results(steps: int, path: str, draws: bool) -> RunFailure | None:
+    """Write what steps from the initial state compute; the state is reset before and after.
+
+    Unless it ``draws`` random numbers, the step draws constants.
+    """
 
     def save(step: _MirroredStep) -> None:
         with Path(path).open("wb") as file:
-            pickle.dump(step.results(steps), file, protocol=pickle.HIGHEST_PROTOCOL)
+            found = step.results(steps, draws=draws)
+            pickle.dump(found, file, protocol=pickle.HIGHEST_PROTOCOL)
 
     failed: RunFailure | None = _attempt(save)
     return failed
@@ -154,6 +164,7 @@ class _MirroredStep:
         with log.recording():
             self._step()
         self._initial = bundle.variables
+        self._watching: dict[bool, WatchedStep] = {}
         self._variables = _matched(bundle.variables, created, log.variables())
         self._reset()
 
@@ -184,16 +195,30 @@ class _MirroredStep:
             with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
                 self._step()
 
-    def results(self, steps: int) -> Results:
-        """Return the state that steps from the initial one end with; replicas' outputs differ."""
+    def unexchanged(self) -> tuple[str, ...]:
+        """Return the variables that are updated without what other replicas computed."""
+        self._put_batch(0)
+        return self._watched(draws=True).unexchanged(self._batch)
+
+    def results(self, steps: int, *, draws: bool) -> list[Results]:
+        """Return what steps from the initial state compute, for each replica of this process."""
+        watched = self._watched(draws=draws)
         self._reset()
-        for number in range(steps):
+
+        def batch(number: int) -> Any:
             self._put_batch(number)
-            self._step()
-        with _strategy.scope():
-            state = {name: variable.numpy() for name, variable in self._variables.items()}
+            return self._batch
+
+        found = watched.results(steps, batch, self._initial)
         self._reset()
-        return Results(outputs=(), state=state)
+        return found
+
+    def _watched(self, *, draws: bool) -> WatchedStep:
+        if draws not in self._watching:  # Tracing a large step takes seconds.
+            self._watching[draws] = WatchedStep(
+                _strategy, self._loaded, self._variables, draws=draws
+            )
+        return self._watching[draws]
 
     def _step(self) -> None:
         """Run a step and wait until its outputs are there."""

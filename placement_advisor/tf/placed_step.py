@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from placement_advisor.equal_changes import Given, Results
 from placement_advisor.tf.placer import RESIDENT_SUFFIX
-from placement_advisor.tf.results import Results
+from placement_advisor.tf.updates import given_in_step, tensor_name, tensors, updates
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from placement_advisor.tf.bundle import Bundle
 
@@ -46,7 +47,8 @@ class Runtime:
 class PlacedStep:
     """A candidate that is ready to run its ``bundle``.
 
-    ``partitions`` are the graphs that the devices execute.
+    ``placed`` is the graph as it was asked for, ``partitions`` are the graphs that the devices
+    execute.
     """
 
     def __init__(self, bundle: Bundle, placed: Any, runtime: Runtime) -> None:
@@ -56,7 +58,7 @@ class PlacedStep:
             OpError: TensorFlow refuses the placement, or the step fails.
             ValueError: the graph is not valid.
         """
-        self.bundle = bundle
+        self.bundle, self.placed = bundle, placed
         graph = tf.Graph()
         with graph.as_default():
             tf.graph_util.import_graph_def(placed, name="")
@@ -85,14 +87,22 @@ class PlacedStep:
             self._session.run(ends, options=options, run_metadata=metadata)
             self.partitions = tuple(metadata.partition_graphs)
             self.run = self._session.make_callable(ends)
-            self._run_for_outputs = self._session.make_callable([outputs, targets])
+            ran = {node.name for partition in self.partitions for node in partition.node}
+            self._updates = [
+                each for each in updates(placed.node, bundle.variables) if each.op in ran
+            ]
+            given = {name: tensor_name(name) for name in tensors(self._updates)}
+            self._fetches = [outputs, targets, given]
         except Exception:
             self.close()
             raise
 
     def put_batch(self, number: int) -> None:
         """Put an example batch in place; they are used in turn."""
-        batch = self.bundle.batches[number % len(self.bundle.batches)]
+        self.put(self.bundle.batches[number % len(self.bundle.batches)])
+
+    def put(self, batch: Sequence[Any]) -> None:
+        """Put a batch in place."""
         for (operation, feed), value in zip(self._put, batch, strict=True):
             self._session.run(operation, {feed: value})
 
@@ -110,12 +120,36 @@ class PlacedStep:
         """
         self.reset(values)
         outputs: list[Any] = []
+        given: dict[str, tuple[Given, ...]] = {}
         for i in range(steps):
             self.put_batch(i)
-            outputs += self._run_for_outputs()[0]
-        state = self._session.run(self._reads)
+            computed, added = self.step(i)
+            outputs += computed
+            given = {name: (*given.get(name, ()), *added[name]) for name in added}
+        state = self.state()
         self.reset()
-        return Results(outputs=tuple(outputs), state=state)
+        before = values or self.bundle.variables
+        return Results(outputs=tuple(outputs), before=before, state=state, given=given)
+
+    def step(
+        self, number: int, feeds: Mapping[str, Any] | None = None
+    ) -> tuple[list[Any], dict[str, list[Given]]]:
+        """Run a step; return its outputs, and what updates were given, by variable.
+
+        ``feeds`` takes the place of what is computed for tensors.
+        """
+        outputs, _, values = self._session.run(self._fetches, feeds)
+        return outputs, given_in_step(self._updates, values, number)
+
+    def tensors(self, names: Sequence[str]) -> list[Any]:
+        """Return tensors of a step; it changes the state, if they depend on its updates."""
+        found: list[Any] = self._session.run([tensor_name(name) for name in names])
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """Return the values of all variables."""
+        found: dict[str, Any] = self._session.run(self._reads)
+        return found
 
     def close(self) -> None:
         """Free the state."""

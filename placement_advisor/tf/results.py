@@ -1,4 +1,4 @@
-"""What steps computed, and how far two runs of the same steps are apart. Free of TensorFlow.
+"""How far two tensors are apart, and values that differ in the last digit. Free of TensorFlow.
 
 Another placement adds numbers up in another order, so that the last digit of a result differs. Most
 steps keep that small. Some tensors do not: a bias that cannot change the loss has a gradient of
@@ -9,7 +9,6 @@ differ in the last digit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,47 +16,12 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Of the run from rounded values that candidates are compared with.
+ROUNDING_SEED = 20_202
 # Below this a tensor counts as zero: relative differences of rounding noise mean nothing.
 _NEGLIGIBLE = 1e-6
 # Kinds of NumPy's types that are equal or not; all others (also bfloat16) can be nearly equal.
 _EXACT_KINDS = "biuOSU"
-# One run with rounded values shows the size of what rounding does, not its largest value.
-NOISE_MARGIN = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
-    """The outputs of every step, in order, and all variables after the last one, by name."""
-
-    outputs: tuple[Any, ...]
-    state: dict[str, Any]
-
-    def difference(self, reference: Results, rounded: Results) -> Difference:
-        """Return the largest difference from the reference; see `relative_difference`.
-
-        ``rounded`` is the reference computed from values that differ in the last digit. A tensor
-        counts as equal if it differs at most `NOISE_MARGIN` times as much as that one.
-        """
-        worst = Difference(relative=0.0, tensor="")
-        for name, ours in self._named().items():
-            theirs, noisy = reference._named()[name], rounded._named()[name]
-            relative = relative_difference(ours, theirs)
-            noise = NOISE_MARGIN * relative_difference(noisy, theirs)
-            if relative > max(noise, worst.relative):
-                worst = Difference(relative=relative, tensor=name)
-        return worst
-
-    def _named(self) -> dict[str, Any]:
-        outputs = {f"output {i}": value for i, value in enumerate(self.outputs)}
-        return {**outputs, **{f"variable {name!r}": value for name, value in self.state.items()}}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """How far two results are apart, and in which tensor."""
-
-    relative: float
-    tensor: str
 
 
 def rounded(values: Mapping[str, Any], seed: int) -> dict[str, Any]:

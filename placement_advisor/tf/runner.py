@@ -7,7 +7,6 @@ from the same state and see the same batches.
 from __future__ import annotations
 
 import pickle
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,14 +17,14 @@ from placement_advisor.tf.answers import Prepared, RunFailure
 from placement_advisor.tf.bundle import Bundle
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.placed_step import PlacedStep, Runtime
-from placement_advisor.tf.results import rounded
+from placement_advisor.tf.verifier import Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.calibration import Calibration
+    from placement_advisor.equal_changes import Results, Verification
     from placement_advisor.graph import OpGraph
-    from placement_advisor.tf.results import Difference, Results
 
 
 class _Program(NamedTuple):
@@ -40,15 +39,15 @@ _runtime = Runtime(address="", logical_cpus=0)
 _devices: dict[str, str] = {}
 _host = ""
 _ready: dict[str, PlacedStep] = {}
-# What the first candidate verified computes, from its state and from its state rounded.
-_reference: tuple[Results, Results] | None = None
-_ROUNDING_SEED = 20_202
+_placed: dict[str, tuple[str, dict[str, str]]] = {}
+# Knows what the first candidate verified computes.
+_verifier: Verifier | None = None
 
 
 def open_runner(target: str, devices: dict[str, str], host: str, logical_cpus: int) -> None:
     """Remember the devices (our name -> TensorFlow's)."""
-    global _runtime, _host
-    _host = host
+    global _runtime, _host, _verifier
+    _host, _verifier = host, None
     _runtime = Runtime(address=target, logical_cpus=logical_cpus)
     _devices.update(devices)
 
@@ -56,6 +55,8 @@ def open_runner(target: str, devices: dict[str, str], host: str, logical_cpus: i
 def open_program(name: str, folder: str, graph: OpGraph) -> None:
     """Load a bundle that candidates can run, and its op graph."""
     _programs[name] = _Program(Bundle.load(Path(folder)), graph)
+    if _verifier is not None:
+        _verifier.forget(name)
 
 
 def prepare(label: str, device_of: Mapping[str, str], program: str) -> Prepared | RunFailure:
@@ -63,13 +64,11 @@ def prepare(label: str, device_of: Mapping[str, str], program: str) -> Prepared 
     bundle, graph = _programs[program]
     discard(label)
     try:
-        placed = placer.placed_graph(
-            bundle, {op: _devices[device] for op, device in device_of.items()}, _host
-        )
-        _ready[label] = PlacedStep(bundle, placed, _runtime)
+        _ready[label] = _place(bundle, device_of)
     except (tf.errors.OpError, ValueError) as error:
         return run_failure(error)
-    partitions = _ready[label].partitions
+    _placed[label] = program, dict(device_of)
+    placed, partitions = _ready[label].placed, _ready[label].partitions
     sizes = {(op.name, port): size for op in graph.ops for port, size in enumerate(op.output_bytes)}
     for name, loop in bundle.loops.items():
         sizes |= {output: sizes[name, port] for port, output in enumerate(loop.outputs)}
@@ -95,49 +94,47 @@ def results(label: str, steps: int) -> Results | RunFailure:
         return run_failure(error)
 
 
-def verify(label: str, steps: int) -> Difference | RunFailure | None:
+def verify(label: str, steps: int) -> Verification | RunFailure | None:
     """Run ``steps`` steps from the initial state and compare with the first candidate verified.
 
-    Returns the largest difference of any output or variable, relative to that tensor's largest
-    value, beyond what rounding explains; None for the reference itself.
+    None for the reference itself.
     """
-    global _reference
-    found = results(label, steps)
-    if isinstance(found, RunFailure):
-        return found
-    if _reference is not None:
-        return found.difference(*_reference)
-    again, bundle = found, _ready[label].bundle
-    if not _draws_from_kernels(bundle.graph_def):
-        state = rounded(bundle.variables, _ROUNDING_SEED)
-        try:
-            again = _ready[label].results(steps, state)
-        except tf.errors.OpError as error:
-            return run_failure(error)
-    _reference = found, again
-    return None
+    global _verifier
+    program, device_of = _placed[label]
+    bundle = _programs[program].bundle
+    try:
+        if _verifier is None:
+            verifier = Verifier(_place, bundle, device_of)
+            verifier.begin(steps)
+            _verifier = verifier
+            return None
+        return _verifier.verify(program, bundle, device_of, _ready[label], steps)
+    except tf.errors.OpError as error:
+        return run_failure(error)
 
 
-def compare(_: str, paths: list[str]) -> Difference | None:
+def compare(program: str, paths: list[str], steps: int) -> Verification | RunFailure | None:
     """Compare results that other processes wrote with those of the first candidate verified.
 
-    None without such a reference. Of several results the one that is farthest off counts.
+    They are of a step that is split as ``program`` is. None without such a reference.
     """
-    if _reference is None:
+    if _verifier is None:
         return None
-    found: list[Difference] = []
+    found: list[Results] = []
     for path in paths:
         with Path(path).open("rb") as file:  # Only files that our own processes wrote.
-            computed: Results = pickle.load(file)
-        found.append(computed.difference(*_reference))
-    return max(found, key=lambda difference: difference.relative)
+            found += pickle.load(file)
+    split = _programs[program].bundle.split
+    assert split is not None, f"{program} is not split"
+    try:
+        return _verifier.compare(found, split, steps)
+    except tf.errors.OpError as error:
+        return run_failure(error)
 
 
-def _draws_from_kernels(graph_def: Any) -> bool:
-    """Return whether kernels keep random states of their own: no run of them can be repeated."""
-    functions = (function.node_def for function in graph_def.library.function)
-    nodes = chain(graph_def.node, *functions)
-    return any(node.op.startswith(("Random", "Multinomial", "TruncatedNormal")) for node in nodes)
+def _place(bundle: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
+    devices = {op: _devices[device] for op, device in device_of.items()}
+    return PlacedStep(bundle, placer.placed_graph(bundle, devices, _host), _runtime)
 
 
 def run_steps(label: str, batch: int, steps: int) -> list[int] | RunFailure:

@@ -41,6 +41,7 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit 
             for share in step.shares
         },
         own=step.own,
+        draws=step.draws,
     )
 
 

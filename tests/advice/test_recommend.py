@@ -15,6 +15,7 @@ from placement_advisor.bounds.arguments import LowerBound, PathArgument
 from placement_advisor.compare import Comparison
 from placement_advisor.cost.table import CostSource
 from placement_advisor.devices import Cluster
+from placement_advisor.equal_changes import Verification
 from placement_advisor.measure import (
     BrokenLaw,
     Interval,
@@ -47,7 +48,7 @@ def measurement(step_ms, profile=None):
         warmup_ns=(),
         rounds=((round(step_ms * MS),),) * 20,
         moved_ops=(),
-        max_relative_difference=None,
+        verification=None,
         profile=profile,
         profile_run=None,
     )
@@ -588,3 +589,22 @@ def test_a_floor_above_the_step_itself_is_not_shown():
         alone = candidate("single", ms=10, profile=profiled(9, 10))
         reasons = recommend([alone, split], TESTBED, None).reasons
         assert any("if copies were free" in reason for reason in reasons) is is_shown
+
+
+def test_a_split_with_unverified_updates_is_never_recommended():
+    fast = candidate("towers", ms=6, ratio=(0.6, 0.55, 0.65))
+    found = Verification(steps=4, variables=5, unverified=("w", "v", "u", "t"))
+    unverified = replace(fast, measured=replace(fast.measured, verification=found))
+    slower = candidate("alternating", ms=8, ratio=(0.8, 0.75, 0.85))
+    single = candidate("single", ms=10)
+    assert recommend([single, fast, slower], TESTBED, None).candidate == "towers"
+    answer = recommend([single, unverified, slower], TESTBED, None)
+    assert answer.candidate == "alternating"
+    assert any(
+        reason.startswith(
+            "towers: unverified: a mistake in what it adds to 'w', 'v', 'u' and 1 more"
+        )
+        for reason in (*answer.reasons, *answer.others)
+    )
+    alone = recommend([single, unverified], TESTBED, None)
+    assert (alone.verdict, alone.candidate) == (AdviceVerdict.CANNOT_TELL, None)

@@ -7,13 +7,13 @@ cannot do to a variable (swap it where no other has its shape) it says with `Loo
 
 from __future__ import annotations
 
-import random
 import re
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Iterator
 
 SCALE = 1.02
@@ -124,7 +124,7 @@ def scaled(graph: Graph, variable: str, _: random.Random) -> None:
 
 def stale(graph: Graph, variable: str, _: random.Random) -> None:
     """The variable gets the update of the step before; in the first step its own."""
-    holder, place, dtype = _delta(graph, graph.updates(variable)[-1])
+    holder, place, _dtype = _delta(graph, graph.updates(variable)[-1])
     if "Scatter" in holder.op:
         raise LookupError("rows of the step before are other rows")
     name, device = f"{holder.name}/last", holder.device

@@ -15,7 +15,6 @@ from real_models import MODELS, load_and_trace, saved
 from placement_advisor.graph import OpGraph, Role
 from placement_advisor.placement import placed_ops
 from placement_advisor.testbed import usable_cores
-from placement_advisor.trial import RESULT_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,7 +178,7 @@ def test_mobilenet_really_runs_and_computes_the_same_when_split(
         assert len(measured["step_ns"]["samples"]) >= 3
         assert measured["moved_ops"] == []
     alternating = candidates[1]["measured"]
-    assert alternating["max_relative_difference"] <= RESULT_TOLERANCE
+    assert alternating["verification"]["unverified"] == []
     assert alternating["transfer_count"] == candidates[1]["predicted"]["transfer_count"]
 
 

@@ -21,6 +21,7 @@ from placement_advisor.bounds.arguments import LowerBound, PathArgument
 from placement_advisor.compare import compare
 from placement_advisor.cost.table import CostSource
 from placement_advisor.devices import Basis, Cluster, Device, Link
+from placement_advisor.equal_changes import Verification
 from placement_advisor.measure import (
     Activity,
     Interval,
@@ -214,7 +215,9 @@ def _measurement(
             for drift in drifts_us
         ),
         moved_ops=(),
-        max_relative_difference=difference,
+        verification=None
+        if difference is None
+        else Verification(steps=4, variables=6, relative_difference=difference),
         profile=_profile(schedule),
         profile_run=f"{schedule.label}/plugins/profile/2026_01_01",
     )

@@ -145,7 +145,7 @@ def test_copies_that_the_profile_does_not_all_show_are_unknown_not_none() -> Non
         warmup_ns=(),
         rounds=((1_000,),),
         moved_ops=(),
-        max_relative_difference=None,
+        verification=None,
         profile=unseen,
         profile_run=None,
     )

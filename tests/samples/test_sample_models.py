@@ -25,7 +25,6 @@ from placement_advisor.placement import Placement
 from placement_advisor.report.analysis_json import load_schema
 from placement_advisor.testbed import usable_cores
 from placement_advisor.tf.answers import Traced
-from placement_advisor.trial import RESULT_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -336,11 +335,13 @@ class TestASampleForReal:
         assert {"single", "alternating"} <= set(run), candidates
         assert run["single"]["moved_ops"] == []
         for label, measured in run.items():
-            difference = measured["max_relative_difference"]
+            verification = measured["verification"]
             # The first one verified is what the others are compared with.
-            assert (difference is None) == (label == "single"), label
-            if label not in SPLITS or name not in EACH_REPLICA_ITS_OWN:
-                assert (difference or 0.0) <= RESULT_TOLERANCE, label
+            assert (verification is None) == (label == "single"), label
+            if verification is not None:
+                assert verification["unverified"] == [], label
+                is_own = label in SPLITS and name in EACH_REPLICA_ITS_OWN
+                assert verification["held_equal"] == is_own, label
             crosses = measured["transfer_count"] > 0
             assert crosses == (label != "single"), label
         # Of laws only this one may be broken by a machine that is slower while it is profiled.

@@ -129,7 +129,7 @@ def _candidate(placement: Placement, schedule: Schedule) -> Candidate:
             warmup_ns=(),
             rounds=((schedule.step_ns,),),
             moved_ops=(),
-            max_relative_difference=None,
+            verification=None,
             profile=StepProfile(
                 step_ns=(schedule.step_ns,),
                 compute_ns=schedule.compute_ns,

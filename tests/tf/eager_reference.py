@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
+from placement_advisor.equal_changes import Results
 from placement_advisor.tf import captures
-from placement_advisor.tf.results import Results
 from placement_advisor.tf.tracer import labels, loaded_workload
 
 
@@ -33,4 +33,5 @@ def results(steps: int) -> Results:
         answer = function(workload.batches[i % len(workload.batches)])
         outputs += [captures.array(t) for t in tf.nest.flatten(answer) if t is not None]
     state = {name: captures.array(v.read_value()) for name, v in variables.items()}
-    return Results(outputs=tuple(outputs), state=state)
+    before = {name: captures.array(value) for name, value in initial.items()}
+    return Results(outputs=tuple(outputs), before=before, state=state, given={})

@@ -85,7 +85,9 @@ def test_verify_compares_with_the_first_candidate(
     for label, device in (("single", "cpu:0"), ("elsewhere", "cpu:1")):
         runner("prepare", label, _everything_on(model, device), STEP)
     assert runner("verify", "single", 3) is None
-    assert runner("verify", "elsewhere", 3).relative <= 1e-6
+    found = runner("verify", "elsewhere", 3)
+    assert (found.wrong, found.unverified, found.held_equal) == ("", (), False)
+    assert found.relative_difference <= 1e-6
 
 
 def test_verify_finds_a_wrong_result(
@@ -96,8 +98,8 @@ def test_verify_finds_a_wrong_result(
     child.call("runner_access:start_from_other_values", "head/kernel", time_limit_s=_LIMIT_S)
     runner("prepare", "wrong", _everything_on(model, "cpu:0"), STEP)
     found = runner("verify", "wrong", 3)
-    assert found.relative > 0.1
-    assert found.tensor.startswith(("variable ", "output "))
+    assert found.relative_difference > 0.1
+    assert found.wrong.startswith(("what ", "output "))
 
 
 def test_an_op_apart_from_its_variable_is_refused_or_seen_to_have_moved(

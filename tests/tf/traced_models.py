@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.children import Child
+from placement_advisor.equal_changes import Results
 from placement_advisor.graph import Role
 from placement_advisor.placement import Placement, placed_ops
 from placement_advisor.tf.answers import Traced
-from placement_advisor.tf.results import Results
+from placement_advisor.tf.results import relative_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,16 @@ class TracedModel:
     @property
     def graph(self) -> OpGraph:
         return self.traced.graph
+
+
+def largest_difference(ours: Results, theirs: Results) -> float:
+    """Return how far outputs and variables are apart, each relative to its largest value."""
+    assert ours.state.keys() == theirs.state.keys()
+    pairs = [
+        *zip(ours.outputs, theirs.outputs, strict=True),
+        *((value, theirs.state[name]) for name, value in ours.state.items()),
+    ]
+    return max(relative_difference(one, other) for one, other in pairs)
 
 
 def trace(path: Path, bundle: Path, *, run: bool = True) -> TracedModel:

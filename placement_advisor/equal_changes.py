@@ -1,0 +1,248 @@
+"""Whether two runs of the same steps changed the same, and whether a mistake would have shown.
+
+Compared are *changes*: what steps added to each variable, and, since a small one drowns in the
+rounding of what it is added to, what each op that updates a variable was given to add. How far
+rounding alone moves a number is seen in a third run, which starts from values that differ in the
+last digit. A number is *wrong* if it is farther off than that explains. It *shows* if that is so
+little that a mistake of two in a hundred would be seen: a variable is verified if its change
+shows, or all that its updates were given.
+
+Left out: mistakes in a few elements that are small against the largest of their tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Adam divides by gradients' own size, so rounding in a tiny gradient becomes a visible step; a
+# twentieth of the least mistake that has to be found (tests/campaigns/broken_runs.py: 1.02).
+TOLERANCE = 1e-3
+# One run with rounded values shows the size of what rounding does, not its largest value.
+NOISE_MARGIN = 10
+# Half of that least mistake: what rounding could explain, margin and all, is less.
+SHOWS = 1e-2
+# A mistake that is a step late shows from the second step on.
+_STEPS_THAT_SHOW = 2
+# Kinds of NumPy's types that are equal or not; all others (also bfloat16) can be nearly equal.
+_EXACT_KINDS = "biuOSU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What an op that updates a variable was given in one step: what it adds, mostly.
+
+    ``update`` tells the updates of a variable apart.
+    """
+
+    update: str
+    step: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """What steps computed: the outputs of each, in order, and all variables before and after.
+
+    ``given`` has what the updates of each variable were given, None where that is not known.
+    """
+
+    outputs: tuple[Any, ...]
+    before: Mapping[str, Any]
+    state: Mapping[str, Any]
+    given: Mapping[str, tuple[Given, ...] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What came of comparing a candidate with the reference.
+
+    ``wrong`` is what differs by more than rounding explains, empty if nothing does, and
+    ``relative_difference`` how far it is off, in proportion to the change; without anything wrong,
+    the farthest that verified changes are apart. ``variables`` counts those compared,
+    ``unverified`` are those in which a mistake would not have shown. ``held_equal`` says that
+    random numbers, or statistics of the batch, were made the same for both.
+    """
+
+    steps: int
+    variables: int
+    unverified: tuple[str, ...] = ()
+    wrong: str = ""
+    wrong_variable: str = ""
+    relative_difference: float = 0.0
+    held_equal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """How far a number is from the reference, absolutely; beside it how large that is."""
+
+    difference: float
+    noise: float
+    size: float
+    is_exact: bool
+
+    @property
+    def is_wrong(self) -> bool:
+        return not self.difference <= max(TOLERANCE * self.size, NOISE_MARGIN * self.noise)
+
+    @property
+    def shows(self) -> bool:
+        if self.is_exact:
+            return True
+        return NOISE_MARGIN * self.noise <= SHOWS * self.size
+
+    @property
+    def relative(self) -> float:
+        if not self.difference:
+            return 0.0
+        return self.difference / self.size if self.size else float("inf")
+
+
+@dataclass(slots=True)
+class _Findings:
+    worst: float = 0.0
+    wrong: tuple[str, str, float] | None = None
+    unverified: list[str] = field(default_factory=list)
+
+    def add(self, found: _Apart, what: str, variable: str = "") -> None:
+        if found.is_wrong:
+            if self.wrong is None or found.relative > self.wrong[2]:
+                self.wrong = what, variable, found.relative
+        elif found.shows:
+            self.worst = max(self.worst, found.relative)
+
+
+def verify(ours: Results, reference: Results, rounded: Results, steps: int) -> Verification:
+    """Compare what steps computed with the reference.
+
+    ``rounded`` is the reference computed from values that differ in the last digit.
+    """
+    found = _Findings()
+    for number, values in enumerate(
+        zip(ours.outputs, reference.outputs, rounded.outputs, strict=True)
+    ):
+        found.add(_apart(*values), f"output {number}")
+    for name in reference.state:
+        shows = _compare_variable(name, ours, reference, rounded, found)
+        if not shows:
+            found.unverified.append(name)
+    what, variable, relative = found.wrong or ("", "", found.worst)
+    return Verification(
+        steps=steps,
+        variables=len(reference.state),
+        unverified=tuple(found.unverified),
+        wrong=what,
+        wrong_variable=variable,
+        relative_difference=relative,
+    )
+
+
+def _compare_variable(
+    name: str, ours: Results, reference: Results, rounded: Results, found: _Findings
+) -> bool:
+    """Compare a variable's change and what its updates were given; say whether either shows."""
+    runs = ours, reference, rounded
+    if name not in ours.state:
+        found.add(_infinitely_far(), f"variable {name!r}, which is not there", name)
+        return False
+    change = _change(*((run.before[name], run.state[name]) for run in runs))
+    found.add(change, f"what was added to variable {name!r}", name)
+    if not reference.given.get(name):  # No op that is known to update it: a constant.
+        return change.shows if change.size else not change.difference
+    is_shown = change.size > 0 and change.shows
+    if ours.given.get(name, ()) is None:
+        return is_shown
+    given = [_by_step(run, name) for run in runs]
+    if given[0].keys() != given[1].keys():
+        found.add(_infinitely_far(), f"variable {name!r}, which other ops update,", name)
+        return False
+    steps: dict[str, int] = {}
+    for (update, step), value in given[0].items():
+        apart = _apart(value, given[1][update, step], given[2][update, step])
+        found.add(apart, f"what step {step} adds to variable {name!r} ({update})", name)
+        # Bit by bit the same is the same, whatever rounding could have made of it.
+        steps[update] = steps.get(update, 0) + (apart.shows or not apart.difference)
+    asked = min(_STEPS_THAT_SHOW, 1 + max(step for _, step in given[0]))
+    return is_shown or all(count >= asked for count in steps.values())
+
+
+def shows(reference: Any, rounded: Any) -> bool:
+    """Say whether a mistake in a tensor would show."""
+    return _apart(reference, reference, rounded).shows
+
+
+def _by_step(run: Results, name: str) -> dict[tuple[str, int], Any]:
+    return {(given.update, given.step): given.value for given in run.given.get(name) or ()}
+
+
+def _change(*runs: tuple[Any, Any]) -> _Apart:
+    """Return how far changes are apart; each run is given as the values before and after."""
+    befores, afters = zip(*(map(np.asarray, run) for run in runs), strict=True)
+    if any(array.shape != afters[1].shape for array in (*befores, *afters)):
+        return _infinitely_far()
+    if afters[1].dtype.kind in _EXACT_KINDS:
+        return _apart(*afters)
+    wide = _wide(afters[1].dtype)
+    found = _apart(
+        *(
+            after.astype(wide) - before.astype(wide)
+            for before, after in zip(befores, afters, strict=True)
+        )
+    )
+    # A sum is rounded to the last digit of what is added to, where changes may be far smaller.
+    digit = float(_epsilon(afters[1].dtype)) * _largest(befores[1])
+    return _Apart(found.difference, max(found.noise, digit), found.size, found.is_exact)
+
+
+def _apart(ours: Any, theirs: Any, noisy: Any) -> _Apart:
+    ours, theirs, noisy = map(np.asarray, (ours, theirs, noisy))
+    if ours.shape != theirs.shape:
+        return _infinitely_far()
+    if theirs.dtype.kind in _EXACT_KINDS:
+        is_equal = np.array_equal(ours, theirs)
+        # What rounding alone turns, as a choice of the larger of two, is no mistake if it turns.
+        is_free = not np.array_equal(noisy, theirs)
+        if is_free:
+            return _Apart(float(not is_equal), 1.0, 1.0, False)
+        return _Apart(0.0 if is_equal else np.inf, 0.0, 1.0, True)
+    size = _largest(theirs)
+    noise = _farthest(noisy, theirs) if noisy.shape == theirs.shape else np.inf
+    return _Apart(_farthest(ours, theirs), noise, size, False)
+
+
+def _farthest(ours: Any, theirs: Any) -> float:
+    """Return the largest difference; NaN equals NaN, and an infinite value itself."""
+    wide = _wide(theirs.dtype)
+    ours, theirs = ours.astype(wide), theirs.astype(wide)
+    differ = (ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))
+    if not differ.any():
+        return 0.0
+    if not np.isfinite([ours[differ], theirs[differ]]).all():
+        return float("inf")
+    return float(np.max(np.abs(ours[differ] - theirs[differ])))
+
+
+def _largest(array: Any) -> float:
+    finite = array[np.isfinite(array.astype(_wide(array.dtype)))]
+    return float(np.max(np.abs(finite.astype(_wide(array.dtype))))) if finite.size else 0.0
+
+
+def _wide(dtype: Any) -> Any:
+    return np.complex128 if dtype.kind == "c" else np.float64
+
+
+def _epsilon(dtype: Any) -> float:
+    try:
+        return float(np.finfo(dtype).eps)
+    except ValueError:  # A type of TensorFlow's, as bfloat16 with its eight digits.
+        return 2.0**-7
+
+
+def _infinitely_far() -> _Apart:
+    return _Apart(float("inf"), 0.0, 0.0, True)

@@ -1,0 +1,61 @@
+"""A sample of the matrix of broken runs: each breakage caught, and correct runs verified."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from placement_advisor import children
+from placement_advisor.children import Child
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LIMIT_S = 300.0
+# Steps with statistics, with draws, and with neither, at rates that change variables by less than
+# a digit.
+BROKEN = [
+    "dropout_mlp adam 1e-6 place scaled",
+    "dropout_mlp adam 1e-6 place reseeded",
+    "dropout_mlp adam 1e-6 batch one_replica",
+    "dropout_mlp adam 1e-6 batch averaged_twice",
+    "norm_convolutions sgd 1e-6 place dropped",
+    "norm_convolutions sgd 1e-6 batch scaled",
+    "norm_convolutions sgd 1e-6 batch not_exchanged",
+    "norm_convolutions sgd 1e-6 batch share_lost",
+    "raw_updates sgd 1e-6 place scaled",
+    "raw_updates sgd 1e-6 place doubled",
+    "raw_updates sgd 1e-6 place stale",
+    "dropout_mlp adam 1e-6 batch swapped",
+]
+CORRECT = [
+    "dropout_mlp adam 1e-6 place correct-0",
+    "dropout_mlp adam 1e-6 batch correct-0",
+    "norm_convolutions sgd 1e-6 place correct-0",
+    "norm_convolutions sgd 1e-6 batch correct-0",
+    "raw_updates sgd 1e-6 place correct-0",
+    "raw_updates sgd 1e-6 batch correct-0",
+]
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
+    children.preload()
+    # Campaigns say what machine they ran on, as benchmarks do.
+    sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+    with Child("broken", tmp_path_factory.mktemp("broken") / "child.log") as own:
+        yield own
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_broken_run_is_caught_and_every_correct_one_is_verified(child: Child) -> None:
+    found = {
+        case: child.call("broken_runs:examine", case, time_limit_s=_LIMIT_S)
+        for case in sorted(BROKEN + CORRECT)
+    }
+    assert {case: found[case]["verdict"] for case in BROKEN} == dict.fromkeys(BROKEN, "refused")
+    assert {case: found[case]["verdict"] for case in CORRECT} == dict.fromkeys(CORRECT, "verified")
