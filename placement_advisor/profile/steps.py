@@ -5,7 +5,7 @@ model under `tf.distribute` mark steps of their own, which cut each one's profil
 Ops are the events of their kernels, wherever they ran: a thread that receives a tensor may run
 the ops that waited for it inline. Sends and receives are copies, not compute.
 
-A collective op lasts from its start on a device until that has what all others sent; it counts as a
+A collective lasts on a device from when the executor starts it until it goes on; it counts as a
 copy from the device before it in the ring, the wait for slower devices included. Its hops leave no
 event, and no copy's bytes are in a profile of a CPU: those come from the shapes in the graph.
 
@@ -42,6 +42,7 @@ COPY_ROW = CopyKind.WORKER
 COLLECTIVE_ROW = "[gRPC ring collective]"
 
 ARRIVAL = "ExecutorState::ProcessAsync::Done"
+JOIN = "ExecutorState::ProcessAsync::Start"
 SEND_KINDS = frozenset({"_Send", "_HostSend"})
 RECEIVE_KINDS = frozenset({"_Recv", "_HostRecv"})
 COLLECTIVE_KINDS = frozenset(
@@ -105,7 +106,7 @@ def read_worker_steps(
         _gather_ops(device, threads[device], own)
         for line in threads[device]:
             _gather_arrivals(device, line, own)
-            _gather_exchanges(device, line, own, tuple(worker_files), exchanged_bytes)
+        _gather_exchanges(device, threads[device], own, tuple(worker_files), exchanged_bytes)
     steps = covered.with_work(client_file)
     for step in steps:
         step.copies.extend(_copies(step, crossings))
@@ -198,18 +199,32 @@ def _gather_arrivals(device: str, line: Line, windows: StepWindows) -> None:
 
 def _gather_exchanges(
     device: str,
-    line: Line,
+    lines: Iterable[Line],
     windows: StepWindows,
     devices: Sequence[str],
     exchanged_bytes: Mapping[str, int | None],
 ) -> None:
-    for event in line.events:
-        match = OP_EVENT.fullmatch(event.name)
-        if match is None or match.group(2) not in COLLECTIVE_KINDS:
-            continue
-        step = windows.at(event.start_ns)
-        if step is not None:
-            name = match.group(1)
+    """Put the collectives of a device into their steps: the first join ends first, and so on.
+
+    The op's own event lasts longer: its thread goes on to run the ops that waited for it.
+    """
+    joined_ns: defaultdict[str, list[int]] = defaultdict(list)
+    done_ns: defaultdict[str, list[int]] = defaultdict(list)
+    for line in lines:
+        for event in line.events:
+            if event.stats.get("kernel_type") in COLLECTIVE_KINDS:
+                moments = {JOIN: joined_ns, ARRIVAL: done_ns}.get(event.name)
+                if moments is not None:
+                    moments[str(event.stats.get("name"))].append(event.start_ns)
+    for name, starts in joined_ns.items():
+        done = sorted(done_ns[name])
+        for start_ns in sorted(starts):
+            step = windows.at(start_ns)
+            # One that was under way when profiling began has ended, but not joined.
+            while done and done[0] < start_ns:
+                done.pop(0)
+            if step is None or not done:
+                continue
             step.copies.append(
                 Copy(
                     source=devices[devices.index(device) - 1],
@@ -219,8 +234,8 @@ def _gather_exchanges(
                     row=COLLECTIVE_ROW,
                     size_bytes=exchanged_bytes.get(name),
                     size_basis=SizeBasis.SHAPES,
-                    start_ns=event.start_ns,
-                    end_ns=event.end_ns,
+                    start_ns=start_ns,
+                    end_ns=done.pop(0),
                 )
             )
 

@@ -56,6 +56,15 @@ class Profiles:
         stats = {"name": node, "kernel_type": kernel}
         self.add(process, name, at_ns, at_ns + 10_000, thread=thread, stats=stats)
 
+    def collective(self, process, node, start_ns, end_ns):
+        """From when the executor starts it until it goes on; the op's own event ends later."""
+        stats = {"name": node, "kernel_type": "CollectiveReduceV2"}
+        start, done = (f"ExecutorState::ProcessAsync::{which}" for which in ("Start", "Done"))
+        self.add(process, start, start_ns, start_ns + 1, stats=stats)
+        thread = "collective_ops/1"
+        self.add(process, f"{node}:CollectiveReduceV2", start_ns + 1, end_ns + 500, thread=thread)
+        self.add(process, done, end_ns, end_ns + 500, thread=thread, stats=stats)
+
     def read(self, *crossings, exchanged=None) -> StepProfile:
         self.write(CLIENT, WORKER_0, WORKER_1)
         return read_worker_steps(
@@ -360,7 +369,7 @@ def test_a_collective_is_a_copy_from_the_device_before_it_in_the_ring(profiles):
     profiles.step(0, 1_000)
     for worker, start_ns in ((WORKER_0, 200), (WORKER_1, 250)):
         profiles.add(worker, "gradient:MatMul", start_ns - 100, start_ns)
-        profiles.add(worker, "sum:CollectiveReduceV2", start_ns, 600, thread="collective_ops/1")
+        profiles.collective(worker, "sum", start_ns, 600)
         profiles.add(worker, "update:AssignSub", 600, 700)
     # Under way in another thread, an op hides a part of it.
     profiles.add(WORKER_0, "other:MatMul", 300, 350, thread="tf_Compute/2")
@@ -397,7 +406,7 @@ def test_a_collective_is_a_copy_from_the_device_before_it_in_the_ring(profiles):
 
 def test_a_collective_of_unknown_size_leaves_the_bytes_open(profiles):
     profiles.step(0, 1_000)
-    profiles.add(WORKER_0, "rows:CollectiveGatherV2", 100, 200, thread="collective_ops/1")
+    profiles.collective(WORKER_0, "rows", 100, 200)
     profiles.add(WORKER_0, "update:AssignSub", 200, 300)
     assert profiles.read().transfer_bytes is None
 
@@ -413,7 +422,7 @@ def copies_of_a_model(profiles, late_ns):
             profiles.step(begin_ns, begin_ns + 1_000, of=process)
             if process != CLIENT:
                 profiles.add(process, "a:MatMul", begin_ns + 5, begin_ns + 505)
-                profiles.add(process, "sum:CollectiveReduceV2", begin_ns + 505, begin_ns + 900)
+                profiles.collective(process, "sum", begin_ns + 505, begin_ns + 900)
                 profiles.add(process, "b:MatMul", begin_ns + 900, begin_ns + 990)
 
 
@@ -446,7 +455,7 @@ def test_copies_that_mark_other_steps_are_an_error(profiles):
 
 def test_copies_that_steps_make_and_no_step_shows_are_unknown_not_none(profiles):
     one_step(profiles, 0, 1_000)
-    profiles.add(WORKER_0, "sum:CollectiveReduceV2", 700, 900, thread="collective_ops/1")
+    profiles.collective(WORKER_0, "sum", 700, 900)
 
     seen = profiles.read(A_TO_WORKER_1)
     assert (seen.unseen_copies, seen.transfer_count) == ((), 2)
@@ -494,3 +503,14 @@ def test_a_step_in_which_a_device_does_more_than_fits_is_named(profiles):
     assert broken.what == (
         "worker:0 computes for 1.10 µs and waits exposed for 0 ns in a step of 1.00 µs"
     )
+
+
+def test_a_collective_that_was_under_way_when_profiling_began_is_no_end_of_the_next(profiles):
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "a:MatMul", 10, 20)
+    stats = {"name": "sum", "kernel_type": "CollectiveReduceV2"}
+    profiles.add(WORKER_0, "ExecutorState::ProcessAsync::Done", 5, 6, stats=stats)
+    profiles.collective(WORKER_0, "sum", 100, 300)
+
+    (total,) = profiles.read(exchanged={"sum": 8}).transfers
+    assert (total.count, total.time_ns) == (1, 200)
