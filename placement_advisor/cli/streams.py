@@ -10,12 +10,9 @@ import io
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import Any
 
 from placement_advisor.errors import AdvisorError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer  # in `collections.abc` since Python 3.12
 
 # GitHub's runner obeys a line that begins so, spaces left out, and `##[` wherever it stands.
 _COMMAND_OF_A_RUNNER = re.compile(r"^(\s*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)
@@ -45,7 +42,7 @@ class _Output(io.FileIO):
 
     _takes_more = True
 
-    def write(self, data: Buffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         """Write what can be written."""
         if not self._takes_more:
             return memoryview(data).nbytes
