@@ -95,6 +95,12 @@ def test_bit_by_bit_the_same_is_the_same_even_where_all_is_rounding() -> None:
     assert (other.wrong, other.unverified) == ("", ("w",))
 
 
+def test_noise_of_any_size_is_no_mistake_and_is_not_verified() -> None:
+    reference, rounded = results([DIGIT], (1e-9, 2e-9)), results([0.0], (-1e-9, 3e-9))
+    other = found(results([DIGIT], (3e-8, 1e-9)), reference, rounded)
+    assert (other.wrong, other.unverified) == ("", ("w",))
+
+
 def test_a_constant_that_stays_is_verified_and_one_that_moves_is_wrong() -> None:
     reference = results([0.0, 0.0], ())
     assert found(reference, reference).unverified == ()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.tf.bundle import Bundle
     from placement_advisor.tf.placed_step import PlacedStep
+    from placement_advisor.tf.updates import Update
 
     Place = Callable[[Bundle, Mapping[str, str]], PlacedStep]
 
@@ -42,8 +43,9 @@ def find_cancelling(
     Those are left out that cannot be shown in the same way in ``candidate``.
     """
     nodes = {node.name: node for node in bundle.graph_def.node}
-    given = [each.tensor for each in updates(nodes.values(), set(variables))]
-    clear = _clear(place, bundle, device_of, nodes, given)
+    every = updates(nodes.values(), bundle.variables)
+    given = [each.tensor for each in every if each.variable in set(variables)]
+    clear = _clear(place, bundle, device_of, nodes, given, every)
     found = []
     for name in dict.fromkeys(map(op_of, clear)):
         inputs = {
@@ -67,6 +69,7 @@ def _clear(
     device_of: Mapping[str, str],
     nodes: Mapping[str, Any],
     given: Sequence[str],
+    every: Sequence[Update],
 ) -> dict[str, bool]:
     """Say of tensors, and of what those that are noise are made of, whether a mistake shows."""
     states = bundle.variables, rounded(bundle.variables, ROUNDING_SEED)
@@ -76,6 +79,12 @@ def _clear(
         running.extend(place(bundle, device_of) for _ in states)
         wanted = [tensor_name(reference) for reference in given]
         for _ in range(_MOST_OPS_BEHIND):
+            # What a slot holds comes from its own updates.
+            wanted += [
+                tensor_name(each.tensor)
+                for each in every
+                if each.variable in {_read(nodes[op_of(name)]) for name in wanted}
+            ]
             wanted = [
                 name
                 for name in dict.fromkeys(wanted)
@@ -97,6 +106,11 @@ def _clear(
         for step in running:
             step.close()
     return found
+
+
+def _read(node: Any) -> str | None:
+    """Return the variable that an op reads, None if it does something else."""
+    return op_of(node.input[0]) if node.op == "ReadVariableOp" else None
 
 
 def _may_be_shown(op: str, tensor: str, bundle: Bundle) -> bool:
