@@ -25,7 +25,7 @@ from placement_advisor.certificate import (
 )
 from placement_advisor.cost.table import CostSource
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph import OpGraph
+from placement_advisor.graph import CONTROL_PORT, Edge, OpGraph
 from placement_advisor.report.analysis_json import load_schema
 from placement_advisor.verify import verify
 
@@ -165,6 +165,29 @@ def test_a_tensor_whose_edges_contradict_each_other_counts_as_in_the_simulator()
     }
     false = (CutArgument(value_ns=8, root="root", flow=flow),)
     with pytest.raises(RefusedError, match=r"8 ns flow .* there is work for 7 ns"):
+        verify(replace(told, bound=replace(told.bound, arguments=false)), graph)
+
+
+def test_a_control_edge_counts_as_no_bytes_whatever_size_a_graph_gives_it() -> None:
+    graph = OpGraph(
+        [op("root", 4), op("op0", 4), op("op1", 4)],
+        [Edge("root", name, CONTROL_PORT, 4_000) for name in ("op0", "op1")],
+    )
+    costs = price({"root": 10, "op0": 1_000, "op1": 1_000})
+    step = replace(clock(2), graph=graph, costs=costs)
+    told = certified(step)
+    cuts = [each for each in told.bound.arguments if isinstance(each, CutArgument)]
+
+    # A signal is work for 5 ns at either end: who runs op0 receives it, or runs all else as well.
+    assert [cut.value_ns for cut in cuts] == [1_000 + 5]
+    verify(told, graph)
+    flow = {
+        ("op root", "sent root:-1"): 6,
+        ("sent root:-1", "op op0"): 6,
+        ("op op0", "sink"): 6,
+    }
+    false = (CutArgument(value_ns=6, root="root", flow=flow),)
+    with pytest.raises(RefusedError, match=r"6 ns flow .* there is work for 5 ns"):
         verify(replace(told, bound=replace(told.bound, arguments=false)), graph)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,14 @@ from hypothesis import assume, given, settings
 from placed_steps import HALF_EACH, PlacedStep, edge, op, pair, place, placed_steps, price
 
 from placement_advisor.bounds.doubted import least_ratio_if_wrong
+from placement_advisor.devices import Device
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph import OpGraph
 from placement_advisor.placement import placed_ops
 from placement_advisor.simulator.sensitivity import Doubt, Sensitivity
 
 if TYPE_CHECKING:
+    from placement_advisor.devices import Cluster
     from placement_advisor.placement import Placement
 
 
@@ -49,18 +52,42 @@ def test_a_proof_by_copies_holds_as_long_as_they_cost_more_than_the_op_by_hand()
     assert least(clock(), copies=2.0) == pytest.approx((10 + 20 * 3) / 130)
 
 
-def test_what_the_ops_of_a_split_may_take_less_comes_off_by_hand() -> None:
-    # A chain: no placement is faster, but for ops that take less elsewhere.
-    chain = PlacedStep(
+def chain(cluster: Cluster) -> PlacedStep:
+    """Return two ops of 100 ns, one after the other, for which no split is of use."""
+    return PlacedStep(
         graph=OpGraph([op("one", 4), op("two", 4)], [edge("one", "two", 4)]),
         placement=place({"one": "a", "two": "a"}),
         costs=price({"one": 100, "two": 100}),
-        cluster=pair(latency_ns=1),
+        cluster=cluster,
     )
+
+
+def test_what_the_ops_of_a_split_may_take_less_comes_off_by_hand() -> None:
+    # No placement is faster, but for ops that take less elsewhere.
+    step = chain(pair(latency_ns=1))
     # With its one copy of 5 ns a split takes 205 at least: all placements were simulated.
-    assert least(chain, ops=1.25) == pytest.approx(205 / 1.25 / 200)
+    assert least(step, ops=1.25) == pytest.approx(205 / 1.25 / 200)
     # The second device alone is like the first: there all ops take what they take here.
-    assert least(chain, ops=1.01) == 1.0
+    assert least(step, ops=1.01) == 1.0
+
+
+def test_what_all_ops_may_take_less_on_a_device_unlike_the_first_comes_off_by_hand() -> None:
+    step = replace(chain(pair()), costs_on={"b": price({"one": 40, "two": 40})})
+
+    assert least(step, ops=1.25) == pytest.approx(80 / 1.25 / 200)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [Device(name="b", kind="GPU"), Device(name="b", kind="CPU", host="a")],
+    ids=["another kind", "another host"],
+)
+def test_a_device_is_not_like_the_first_only_because_ops_cost_the_same(second: Device) -> None:
+    like = pair()
+    unlike = replace(like, devices=(like.devices[0], second))
+
+    assert least(chain(like), ops=1.01) == 1.0
+    assert least(chain(unlike), ops=1.01) == pytest.approx(200 / 1.01 / 200)
 
 
 def everywhere(step: PlacedStep) -> list[Placement]:
