@@ -36,7 +36,7 @@ def test_a_placement_that_was_replaced_by_a_worse_one_is_measured_to_be_slower(t
 
     same = checked(tmp_path, "single", CheckOptions(measure=True))
     assert same.status in (Status.PASSED, Status.INCONCLUSIVE)
-    assert "the step time of the locked placement" in same.notes[-1]
+    assert "against the locked placement" in same.notes[-1]
 
     worse = checked(tmp_path, "alternating", CheckOptions(measure=True))
     assert Code.MEASURED_SLOWER in {problem.code for problem in worse.problems}, worse.notes
