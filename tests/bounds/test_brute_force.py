@@ -53,8 +53,12 @@ def refuses(told: Certificate, step: PlacedStep, argument: Argument) -> bool:
         alone_ns=told.bound.alone_ns,
         arguments=(argument,),
     )
+    return is_refused(replace(told, bound=bound), step)
+
+
+def is_refused(told: Certificate, step: PlacedStep) -> bool:
     try:
-        verify(replace(told, bound=bound), step.graph)
+        verify(told, step.graph)
     except RefusedError:
         return True
     return False
@@ -83,6 +87,9 @@ def check(seed: int) -> list[type[Argument]]:
     told, found = certified(step), fastest(step)
     for name, step_ns in found.alone_ns.items():
         assert told.bound.alone_ns[name] <= step_ns, f"step {seed} on {name} alone"
+        alone_ns = {**told.bound.alone_ns, name: step_ns + 1}
+        false_bound = LowerBound(split_ns=0, alone_ns=alone_ns, arguments=())
+        assert is_refused(replace(told, bound=false_bound), step), f"step {seed} on {name} alone"
     assert set(told.bound.alone_ns) == set(step.cluster.place_names())
     first = step.cluster.devices[0]
     if first.host is None:
