@@ -73,6 +73,17 @@ def updates(nodes: Iterable[Any], variables: Collection[str]) -> list[Update]:
     return found
 
 
+def written(nodes: Iterable[Any], variables: Collection[str]) -> set[str]:
+    """Return the variables, of those of these handles, that some op updates, known or not."""
+    return {
+        op_of(reference)
+        for node in nodes
+        if node.op.startswith((_ASSIGNS, *_ADDS, _SCATTERS))
+        for reference in node.input
+        if op_of(reference) in variables
+    }
+
+
 def _given(
     by_name: Mapping[str, Any], node: Any, inputs: Sequence[str], variables: Collection[str]
 ) -> tuple[list[str], str | None]:

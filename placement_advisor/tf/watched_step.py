@@ -17,10 +17,10 @@ from placement_advisor.tf.exchange import unexchanged
 from placement_advisor.tf.held import tracing_constant_draws
 from placement_advisor.tf.nodes import in_order
 from placement_advisor.tf.read_graph import read
-from placement_advisor.tf.updates import given_in_step, tensor_name, tensors, updates
+from placement_advisor.tf.updates import given_in_step, tensor_name, tensors, updates, written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.tf.loaded_step import LoadedStep
     from placement_advisor.tf.updates import Update
@@ -43,11 +43,14 @@ class WatchedStep:
         }
         self._updates: list[Update] = []
         self._owners: dict[str, tuple[str, int]] = {}
+        self._written: set[tuple[str, int]] = set()
 
         def added() -> dict[str, Any]:
             graph = tf.compat.v1.get_default_graph()
+            nodes = graph.as_graph_def().node
             self._owners = self._handles(graph)
-            self._updates = updates(graph.as_graph_def().node, self._owners)
+            self._written = {self._owners[handle] for handle in written(nodes, self._owners)}
+            self._updates = updates(nodes, self._owners)
             names = tensors(self._updates)
             return {name: graph.get_tensor_by_name(tensor_name(name)) for name in names}
 
@@ -96,14 +99,22 @@ class WatchedStep:
                 outputs=(),
                 before=initial,
                 state=state | self._own_values(replica),
-                given={name: self._given(name, found[replica]) for name in self._variables},
+                given={name: self._given(name, replica, found) for name in self._variables},
             )
             for replica in replicas
         ]
 
-    def _given(self, name: str, found: Mapping[str, list[Given]]) -> tuple[Given, ...] | None:
+    def _given(
+        self, name: str, replica: int, found: Sequence[Mapping[str, list[Given]]]
+    ) -> tuple[Given, ...] | None:
+        """Return what a replica's updates of a variable were given, None if it is not known.
+
+        A replica may be assigned what another one's copy became, as a count of steps is.
+        """
+        given = tuple(found[replica].get(name, ()))
         is_read_together = all(owner != name for owner, _ in self._copies.values())
-        return None if is_read_together else tuple(found.get(name, ()))
+        is_unknown = not given and (name, replica) in self._written
+        return None if is_read_together or is_unknown else given
 
     def _own_values(self, replica: int) -> dict[str, Any]:
         return {
