@@ -96,6 +96,24 @@ def test_a_claim_for_one_device_that_is_too_high_is_refused() -> None:
         verify(replace(told, bound=claim), clock().graph)
 
 
+@pytest.mark.parametrize("alone_ns", [{"a": 130}, {"a": 130, "b": 130, "c": 0}])
+def test_claims_for_other_devices_than_those_of_the_cluster_are_refused(
+    alone_ns: dict[str, int],
+) -> None:
+    told = certified(clock())
+    claim = replace(told.bound, alone_ns=alone_ns)
+
+    with pytest.raises(RefusedError, match="are not for the devices of its cluster"):
+        verify(replace(told, bound=claim), clock().graph)
+
+
+def test_a_certificate_without_op_times_for_a_device_is_refused() -> None:
+    told = certified(clock())
+
+    with pytest.raises(RefusedError, match="it has no op times for 'b'"):
+        verify(replace(told, costs={"a": told.costs["a"]}), clock().graph)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
