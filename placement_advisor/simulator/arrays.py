@@ -206,12 +206,14 @@ class LinkArrays:
             self.channel[i] = channels.setdefault(channel, len(channels))
             kind = replace(known, source="", target="", channel=None)
             self.kind[i] = kinds.setdefault(kind, len(kinds))
-        self.latency_ns = np.array([_held(kind.latency_ns) for kind in kinds], np.int64)
+        # A crossing without a link is refused after the run, which reads the first row for it.
+        self.latency_ns = np.array([_held(kind.latency_ns) for kind in kinds] or [0], np.int64)
         sizes = arrays.sizes.tolist()
 
         def table(time_ns: Callable[[Link, int], int]) -> Ints:
             rows = [[_held(time_ns(kind, size)) for size in sizes] for kind in kinds]
-            return np.array(rows, np.int64).reshape(len(kinds), len(sizes))
+            rows = rows or [[0] * len(sizes)]
+            return np.array(rows, np.int64).reshape(len(rows), len(sizes))
 
         self.bytes_ns = table(lambda link, size: link.bytes_ns(size))
         self.send_ns = table(lambda link, size: link.sender.time_ns(size))

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-
 from mutants import PROOF, explanations
 from mutation import PACKAGE, ROOT, Mutant
 from workshop import Workshop
