@@ -92,7 +92,9 @@ def found_mergings(
     except tf.errors.OpError as error:
         reason = run_failure(error).message
         raise BatchSplitError(f"it does not run on a share of its batch: {reason}") from None
-    found = merges(plan.merged, as_is[:count], as_rounded[:count], of_shares, shares, axes)
+    gradients = {t for t in plan.merged if whole.graph.op(t[0]).role is Role.BACKWARD}
+    values = as_is[:count], as_rounded[:count], of_shares
+    found = merges(plan.merged, *values, shares, axes, gradients)
     wrong = [tensor for tensor, merging in found.items() if merging.difference]
     own = own_of_replicas(whole.graph, plan, wrong)
     for tensor in wrong:

@@ -1,8 +1,9 @@
 """How the tensors of shares become that of the whole batch, found by computing both.
 
 Model: what holds a part for each sample is put together. All else is taken for a mean, a sum or the
-same number for all, whichever comes nearest on an example batch. Where several fit, as for zeros,
-the tensor goes like most others: a gradient of nothing but zeros is merged as gradients are.
+same number for all, whichever comes nearest on an example batch. Where none comes clearly nearest,
+as for zeros, or where statistics of the batch move a gradient that nearly cancels, the tensor goes
+like most others: a gradient as gradients do, which a loss makes all means or all sums.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from placement_advisor.tf.placed_step import assignments, table_imports
 from placement_advisor.tf.results import relative_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
     from placement_advisor.batch_split.plan import Tensor
     from placement_advisor.tf.bundle import Bundle
@@ -32,6 +33,9 @@ v1 = tf.compat.v1
 # like terms can be off by more, 9e-5 for the gradient of a bias under global average pooling of 32
 # images of 28 × 28: such a step is refused, though it could be split.
 _ROUNDING = 1e-5
+# What is nearest only by less than this leaves it open. Judgement: a mean of two shares is half of
+# their sum, so the wrong one is off by half or by one, however the right one is moved.
+_CLEARLY_NEARER = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,7 @@ def merges(
     parts: Sequence[Sequence[Any]],
     shares: Sequence[int],
     axes: Mapping[Tensor, int],
+    gradients: Set[Tensor],
 ) -> dict[Tensor, Merging]:
     """Return how to merge each tensor, from its values at the whole batch and at each share.
 
@@ -99,8 +104,13 @@ def merges(
         for merge, value in _merged(given, weights, axes.get(tensor)):
             apart = relative_difference(value, wanted)
             fits[tensor][merge] = 0.0 if apart <= max(noise, _ROUNDING) else apart
-    votes = Counter(_clear(each) for each in fits.values())
-    return {tensor: _chosen(each, votes) for tensor, each in fits.items()}
+    votes = {
+        is_gradient: Counter(
+            _clear(each) for tensor, each in fits.items() if (tensor in gradients) == is_gradient
+        )
+        for is_gradient in (True, False)
+    }
+    return {tensor: _chosen(each, votes[tensor in gradients]) for tensor, each in fits.items()}
 
 
 def _merged(
@@ -124,14 +134,14 @@ def _merged(
 
 
 def _clear(fits: Mapping[Merge, float]) -> Merge | None:
-    """Return the way that fits clearly best, None if several do."""
+    """Return the way that fits clearly best, None if there is none."""
     best = _near(fits)
     return best[0] if len(best) == 1 else None
 
 
 def _near(fits: Mapping[Merge, float]) -> list[Merge]:
     least = min(fits.values(), default=np.inf)
-    return [merge for merge, apart in fits.items() if apart == least]
+    return [merge for merge, apart in fits.items() if apart * _CLEARLY_NEARER <= least]
 
 
 def _chosen(fits: Mapping[Merge, float], votes: Counter[Merge | None]) -> Merging:

@@ -1,0 +1,36 @@
+"""How tensors of shares are merged, where their numbers do not say it plainly."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement_advisor.batch_split.wiring import Merge
+from placement_advisor.tf.merging import merges
+
+SHARES = (4, 4)
+
+
+def chosen(wholes: dict[str, float], parts: dict[str, tuple[float, float]], gradients: set[str]):
+    """Return the merge of each number, from its value at the whole batch and at two halves."""
+    tensors = [(name, 0) for name in wholes]
+    whole = [np.float32([value]) for value in wholes.values()]
+    of_shares = [[np.float32([part[i]]) for part in parts.values()] for i in range(len(SHARES))]
+    found = merges(tensors, whole, whole, of_shares, SHARES, {}, {(name, 0) for name in gradients})
+    return {name: merging.merge for (name, _), merging in found.items()}
+
+
+def test_a_gradient_that_nearly_cancels_goes_like_the_other_gradients() -> None:
+    # 1.0 of the whole batch against 1.4 as the sum of shares and 0.7 as their mean: the mean is
+    # nearer, and statistics of the batch alone could have moved it as far.
+    wholes = {"plain": 6.0, "moved": 1.0, "mean": 2.0, "other mean": 3.0}
+    parts = {"plain": (4.0, 2.0), "moved": (0.6, 0.8), "mean": (1.0, 3.0), "other mean": (2.0, 4.0)}
+    found = chosen(wholes, parts, {"plain", "moved"})
+    assert found["plain"] is Merge.SUM
+    assert found["moved"] is Merge.SUM
+    assert found["mean"] is found["other mean"] is Merge.MEAN
+
+
+def test_what_is_clearly_nearer_decides_for_itself() -> None:
+    wholes = {"plain": 6.0, "statistic": 2.0}
+    parts = {"plain": (4.0, 2.0), "statistic": (1.9, 2.2)}
+    assert chosen(wholes, parts, {"plain", "statistic"})["statistic"] is Merge.MEAN
