@@ -56,6 +56,20 @@ def train_step(x, y):
 
 inputs = (tf.random.stateless_normal((12, 2), (1, 2)), tf.zeros((12, 1)))
 """
+ALONE = """
+import tensorflow as tf
+
+weights = tf.Variable([[1.0], [2.0]])
+
+@tf.function
+def train_step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(x @ weights - y))
+    weights.assign_sub(1e-6 * tape.gradient(loss, weights))
+    return loss
+
+inputs = (tf.random.stateless_normal((12, 2), (1, 2)), tf.zeros((12, 1)))
+"""
 SCALED = " / tf.distribute.get_strategy().num_replicas_in_sync"
 needs_two_cores = pytest.mark.skipif(
     len(usable_cores()) < 2, reason="real runs need two cores of their own"
@@ -166,6 +180,24 @@ def test_gradients_that_add_up_to_others_are_found_out(
     else:
         assert failure["kind"] == "wrong-result"
         assert "divided by strategy.num_replicas_in_sync" in failure["message"]
+
+
+@needs_two_cores
+def test_replicas_that_train_alone_are_a_wrong_result_with_line_and_remedy(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    """Once told *split: mirrored, 1.87×*: `assign_sub` exchanges nothing under `tf.distribute`."""
+    model = tmp_path / "alone.py"
+    model.write_text(ALONE)
+    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *FEW, "-q", "--json")
+    assert ran.code == 0, ran.err
+    analysis = json.loads(ran.out)
+    failure = candidate_in(analysis)["failure"]
+    assert failure["kind"] == "wrong-result"
+    assert "Variable" in failure["message"]
+    assert "alone.py:10" in failure["message"]
+    assert "optimizer" in failure["message"]
+    assert analysis["recommendation"]["verdict"] != "split"
 
 
 @needs_two_cores
