@@ -9,6 +9,7 @@ of them dies, all end: the candidate is out, and nothing else is.
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.children import Child, ChildFailure, FailureCause
@@ -21,10 +22,10 @@ from placement_advisor.testbed import (
     join_network,
     only_profile,
 )
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.tf.answers import Prepared, RunFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from placement_advisor.cost.collectives import CollectiveTimes
@@ -56,13 +57,15 @@ class MirroredTestbed:
         *,
         program: str,
         draws: bool,
+        statistics: Collection[str],
         scratch: Path,
     ) -> None:
         """Take the step's source, its bundle, and the order in which it creates its variables.
 
         ``program`` is the same split of the batch on the testbed; ``draws`` says that replicas of
-        it draw random numbers.
+        it draw random numbers, and of ``statistics``, variables, each replica may keep its own.
         """
+        self._statistics = frozenset(statistics)
         self._program, self._draws = program, draws
         self._testbed, self._source, self._scratch = testbed, source, scratch
         self._bundle, self._created = bundle, created
@@ -161,7 +164,11 @@ class MirroredTestbed:
 
     def _prepare(self, time_limit_s: float) -> Any:
         asked = self._source, str(self._bundle), self._created
-        return self._all(f"{_MIRRORED}:prepare", lambda _: asked, time_limit_s)
+        answer = self._all(f"{_MIRRORED}:prepare", lambda _: asked, time_limit_s)
+        if not isinstance(answer, Prepared):
+            return answer
+        alone = tuple(name for name in answer.unexchanged if name not in self._statistics)
+        return replace(answer, unexchanged=alone)
 
     def _open(self) -> None:
         plan = self._testbed.plan

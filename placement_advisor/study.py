@@ -245,6 +245,7 @@ class Study:
             self._traced.created,
             program=PER_DEVICE[0],
             draws=split.draws,
+            statistics=split.statistics,
             scratch=self._scratch,
         )
         return self._mirrored.start()

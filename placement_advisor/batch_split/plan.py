@@ -4,7 +4,9 @@ Model: the step is traced at its whole batch and at a share of it. A tensor whos
 *grows* with the batch. Ops that read or make one are *replicated*, and so is what stands between
 two of these. Updates, other writes of variables, and what depends on no sample stay *shared*: they
 run once. Constants are at hand everywhere. Where a shared op reads from replicated ones, their
-tensors are *merged*; where a replica reads a growing tensor of a shared op, it is *divided*.
+tensors are *merged*; where a replica reads a growing tensor of a shared op, it is *divided*. A
+gradient made of several merged tensors, other than as their sum, is replicated as well: the mean of
+products is not the product of means.
 
 A replica that only reads a variable, row by row, does so on the variable's device. What draws
 random numbers from a *key* that all replicas share draws others in each.
@@ -42,6 +44,8 @@ _READS = frozenset(
     }
 )
 _TABLE = "HashTableV2"
+# Of sums, or of what several tensors are put together to, the mean is the same of means.
+_ADDS = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
 # Makes the key (its first output) from which ops draw random numbers.
 _MAKES_KEY = "StatelessRandomGetKeyCounter"
 
@@ -131,6 +135,31 @@ def own_of_replicas(graph: OpGraph, plan: SplitPlan, merged: Iterable[Tensor]) -
     return tuple(dict.fromkeys([*drawn, *kept]))
 
 
+def finished(graph: OpGraph, plan: SplitPlan, outputs: Collection[Tensor]) -> tuple[Tensor, ...]:
+    """Return what updates and the user are given of a replica's own work.
+
+    That is, its gradients where they are complete, whether replicas or shared ops complete them,
+    and whatever else is merged.
+    """
+    gradients: set[str] = set()
+    found: dict[Tensor, None] = {}
+    for op in graph.ops:
+        if plan.is_copied(op.name):
+            continue
+        own = [
+            (edge.producer, edge.port)
+            for edge in graph.inputs_of(op.name)
+            if not edge.is_control
+            and (edge.producer in plan.replicated or edge.producer in gradients)
+        ]
+        if own and op.role is Role.BACKWARD:
+            gradients.add(op.name)
+        else:
+            found |= dict.fromkeys(own)
+    found |= {t: None for t in outputs if t[0] in plan.replicated or t[0] in gradients}
+    return tuple(found)
+
+
 def goes_on(graph: OpGraph, plan: SplitPlan) -> bool:
     """Say whether replicas compute with, or wait for, what was put together from all of them."""
     joined: set[str] = set()
@@ -142,6 +171,34 @@ def goes_on(graph: OpGraph, plan: SplitPlan) -> bool:
         elif _any(before, joined) or _any(before, plan.replicated):
             joined.add(op.name)
     return False
+
+
+def kept_statistics(graph: OpGraph, plan: SplitPlan) -> tuple[str, ...]:
+    """Return the variables that keep statistics of the batch which nothing trained depends on.
+
+    As the moving mean and variance of batch normalization: a forward op writes them, and no replica
+    reads them.
+    """
+    after = {
+        name
+        for name, _ in plan.merged
+        if graph.op(name).role is not Role.BACKWARD
+        and _any(_consumers(graph, graph.op(name)), plan.replicated)
+    }
+    found: dict[str, None] = {}
+    read = {
+        op.variable
+        for op in graph.ops
+        if op.role is not Role.VARIABLE and _any(_consumers(graph, op), plan.replicated)
+    }
+    for op in graph.ops:
+        if plan.is_copied(op.name) or not _any(_producers(graph, op), after):
+            continue
+        if op.variable is None or not _runs_once(op):
+            after.add(op.name)
+        elif op.role is not Role.UPDATE and op.variable not in read:
+            found[op.variable] = None
+    return tuple(found)
 
 
 def _is_kept(graph: OpGraph, name: str) -> bool:
@@ -197,7 +254,7 @@ def _replicated(graph: OpGraph, growing: Collection[Tensor]) -> set[str]:
     for op in graph.ops:
         if op.name in touching or (not _runs_once(op) and _any(_producers(graph, op), after)):
             after.add(op.name)
-    found = set(touching)
+    found = touching | {name for name in after if _combines(graph, graph.op(name), after)}
     for op in reversed(graph.ops):
         if op.name in after and _any(_consumers(graph, op), found):
             found.add(op.name)
@@ -205,6 +262,21 @@ def _replicated(graph: OpGraph, growing: Collection[Tensor]) -> set[str]:
         op.name for op in graph.ops if op.kind == _TABLE and found.issuperset(_consumers(graph, op))
     }
     return found | tables
+
+
+def _combines(graph: OpGraph, op: Op, own: Collection[str]) -> bool:
+    """Say whether a gradient is made of several tensors of a replica, other than as their sum.
+
+    As that of batch normalization's scale is, of a sum over samples and of their deviation.
+    """
+    if op.role is not Role.BACKWARD or op.kind in _ADDS:
+        return False
+    reads = {
+        (edge.producer, edge.port)
+        for edge in graph.inputs_of(op.name)
+        if not edge.is_control and edge.producer in own
+    }
+    return len(reads) > 1
 
 
 def _runs_once(op: Op) -> bool:

@@ -74,7 +74,8 @@ class TracedSplit:
     ``samples`` are those of each replica, ``shares`` the traces by number of samples. ``own`` are
     ops of the unsplit step that compute something of a replica's own: random numbers, or statistics
     of its samples. If there are any, it need not compute what the unsplit step does. It ``draws``
-    if some of them are random numbers.
+    if some of them are random numbers. ``statistics`` are variables that only keep statistics of
+    the batch.
     """
 
     graphs: Mapping[str, SplitGraph]
@@ -83,6 +84,7 @@ class TracedSplit:
     shares: Mapping[int, TracedShare]
     own: tuple[str, ...]
     draws: bool = False
+    statistics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

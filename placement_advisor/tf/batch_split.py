@@ -10,7 +10,12 @@ import tensorflow as tf
 
 from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.batch_split.mirrored_graph import mirrored_graph
-from placement_advisor.batch_split.plan import goes_on, plan_split
+from placement_advisor.batch_split.plan import (
+    finished,
+    goes_on,
+    kept_statistics,
+    plan_split,
+)
 from placement_advisor.batch_split.split_graph import FAMILY, SplitGraph, split_graph
 from placement_advisor.batch_split.wiring import Wiring
 from placement_advisor.errors import BatchSplitError, ModelError
@@ -124,12 +129,18 @@ class SplitStep:
         """Whether replicas draw random numbers of their own."""
         return bool(self._drawn())
 
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The variables that only keep statistics of the batch."""
+        return kept_statistics(self.whole.graph, self.wiring.plan)
+
     def _drawn(self) -> list[str]:
         graph = self.whole.graph
         return [name for name in self.own if graph.op(name).kind in random.FORMULAS]
 
     def _split(self) -> Split:
         plan, graph = self.wiring.plan, self.whole.graph
+        outputs = [tensor_of(name) for name in self.whole.flat.outputs]
         sizes = [
             {
                 (node.name, port): spec.shape
@@ -140,9 +151,9 @@ class SplitStep:
         ]
         return Split(
             samples=self.wiring.shares,
-            merged=tuple(
+            finished=tuple(
                 (node_tensor(tensor, self.whole.flat), self.wiring.axes.get(tensor))
-                for tensor in plan.merged
+                for tensor in finished(graph, plan, outputs)
             ),
             growing=frozenset(
                 node_tensor(tensor, self.whole.flat)
@@ -152,6 +163,7 @@ class SplitStep:
             draws=self.draws,
             takes_statistics=len(self._drawn()) < len(self.own),
             goes_on=goes_on(graph, plan),
+            statistics=self.statistics,
         )
 
     def divided(self, values: Sequence[Any]) -> list[Any]:

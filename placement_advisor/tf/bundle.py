@@ -23,18 +23,20 @@ _STATE = "state.pickle"
 class Split:
     """How the batch of a step is split, in tensors of the unsplit step.
 
-    ``samples`` are those of each replica. ``merged`` has each tensor that is put together from
-    replicas, with the axis of the batch, None where it has none. ``growing`` tensors have a part
-    for each sample. ``draws`` and ``takes_statistics`` say what replicas compute of their own; one
-    that ``goes_on`` computes with what was put together from all.
+    ``samples`` are those of each replica. ``finished`` has each tensor that updates or the user are
+    given of replicas' work, with the axis of the batch, None where it has none. ``growing`` tensors
+    have a part for each sample. ``draws`` and ``takes_statistics`` say what replicas compute of
+    their own; one that ``goes_on`` computes with what was put together from all. ``statistics`` are
+    the variables that only keep statistics of the batch.
     """
 
     samples: tuple[int, ...]
-    merged: tuple[tuple[str, int | None], ...]
+    finished: tuple[tuple[str, int | None], ...]
     growing: frozenset[str]
     draws: bool
     takes_statistics: bool
     goes_on: bool
+    statistics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

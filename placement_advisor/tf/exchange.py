@@ -1,9 +1,9 @@
 """Which variables of a mirrored step are updated without what the other replicas computed.
 
-Told from the graph of the step: what an update is given comes from the samples of some replicas. A
-collective makes it come from those of all, and so does adding up within a process. A variable
-whose update comes from the samples of some replicas, and not of all, has another value on each
-device from then on. Sizes of tensors are the same on all devices, and come from no samples.
+Told from the graph of the step: a tensor comes from the samples of some replicas until it comes
+from those of all, through a collective or by adding up within a process; then it is the same on
+all devices. A variable whose update comes from the samples of some replicas has another value on
+each device from then on. Sizes of tensors are the same on all devices, and come from no samples.
 
 Left out: exchanges within loops and conditionals, and draws of random numbers.
 """
@@ -45,24 +45,25 @@ def unexchanged(
         before = dict(held)
         sources: dict[str, frozenset[int]] = {}
         for node in nodes:
-            found = nobody.union(*(sources[producer.name] for producer, _ in node.inputs))
+            found = nobody.union(*(sources[_made_by(*each)] for each in node.inputs))
             handles = [p.name for p, _ in node.inputs if p.name in variables]
             if node.name in samples:
                 found = frozenset({samples[node.name]})
-            elif node.kind in _SIZES:
+            elif node.kind in _SIZES | _OPAQUE or node.kind.startswith(_COLLECTIVE):
                 found = nobody
-            elif node.kind.startswith(_COLLECTIVE) or node.kind in _OPAQUE:
-                found = everyone
             elif handles and node.kind.startswith(_READS):
                 found = found.union(*(held.get(handle, nobody) for handle in handles))
-            elif handles:
+            elif handles and found < everyone:
                 for handle in handles:
                     held[handle] = held.get(handle, nobody) | found
-            sources[node.name] = found
+            sources[node.name] = nobody if found == everyone else found
         if held == before:
             break
-    return tuple(
-        dict.fromkeys(
-            variables[handle] for handle, found in held.items() if nobody < found < everyone
-        )
-    )
+    return tuple(dict.fromkeys(variables[handle] for handle, found in held.items() if found))
+
+
+def _made_by(producer: Node, port: int) -> str:
+    """Return the op that makes a tensor; a custom gradient's `IdentityN` hands many on."""
+    while producer.kind == "IdentityN":
+        producer, port = producer.inputs[port]
+    return producer.name

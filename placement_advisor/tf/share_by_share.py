@@ -35,7 +35,7 @@ def results_of_shares(
     """
     bundle, samples = step.bundle, split.samples
     size = sum(samples)
-    names = [tensor_name(name) for name, _ in split.merged]
+    names = [tensor_name(name) for name, _ in split.finished]
     before = state = values or bundle.variables
     outputs: list[Any] = []
     given: dict[str, tuple[Given, ...]] = {}
@@ -52,7 +52,7 @@ def results_of_shares(
             start += share
         feeds = {
             name: _joined([part[i] for part in parts], axis, samples)
-            for i, (name, (_, axis)) in enumerate(zip(names, split.merged, strict=True))
+            for i, (name, (_, axis)) in enumerate(zip(names, split.finished, strict=True))
         }
         step.reset(state)
         step.put(batch)

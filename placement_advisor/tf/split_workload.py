@@ -42,6 +42,7 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit 
         },
         own=step.own,
         draws=step.draws,
+        statistics=step.statistics,
     )
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from placement_advisor.equal_changes import Results, Verification, verify
@@ -125,7 +126,8 @@ class Verifier:
             return _unverified(self._bundle, steps)
         self._split = split
         reference, _ = self._reference(how, steps)
-        found = [self._compare(_as_known(each, reference), how, steps) for each in ours]
+        ours = [_as_known(each, reference) for each in _averaged(ours, split.statistics)]
+        found = [self._compare(each, how, steps) for each in ours]
         worst = max(found, key=lambda each: (bool(each.wrong), each.relative_difference))
         unverified = {name: None for each in found for name in each.unverified}
         return replace(worst, unverified=tuple(unverified), held_equal=how != _Comparable())
@@ -215,13 +217,10 @@ def _comparable(split: Split | None) -> _Comparable | None:
     """Return how a step is made comparable with the unsplit one, None if that is not known."""
     if split is None:
         return _Comparable()
-    # A reference put together share by share from what the split merges (`share_by_share`) repeats
-    # a mistake in what it merges: it took the mean of a product for the product of two means, in
-    # the gradient of batch normalization's scale. Until it is made of finished gradients, such
-    # splits are not verified.
-    if split.takes_statistics:
-        return None
-    return _Comparable(constant_draws=split.draws)
+    if not split.takes_statistics:
+        return _Comparable(constant_draws=split.draws)
+    is_even = len(set(split.samples)) == 1
+    return _Comparable(split.draws, split.samples) if is_even and not split.goes_on else None
 
 
 def _made(
@@ -252,6 +251,31 @@ def _as_known(ours: Results, reference: Results) -> Results:
         if updates_of[0] and updates_of[0] != updates_of[1]:
             given[name] = None
     return replace(ours, outputs=reference.outputs, given=given)
+
+
+def _averaged(ours: Sequence[Results], names: Sequence[str]) -> list[Results]:
+    """Put the means over replicas in place of what each kept and was given of some variables.
+
+    `tf.distribute` leaves the statistics of batch normalization to each replica, and saves those of
+    the first; together they have to be those of the reference.
+    """
+    given = {}
+    for name in names:
+        of_replicas = [each.given.get(name) for each in ours]
+        if all(of_replicas):
+            given[name] = tuple(
+                replace(updates[0], value=_mean([update.value for update in updates]))
+                for updates in zip(*filter(None, of_replicas), strict=True)
+            )
+    state = {name: _mean([each.state[name] for each in ours]) for name in names}
+    return [
+        replace(each, state={**each.state, **state}, given={**each.given, **given}) for each in ours
+    ]
+
+
+def _mean(values: Sequence[Any]) -> Any:
+    first = np.asarray(values[0])
+    return np.mean([np.asarray(value, np.float64) for value in values], 0).astype(first.dtype)
 
 
 def _unverified(bundle: Bundle, steps: int) -> Verification:

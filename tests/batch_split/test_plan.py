@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 from split_steps import op, training, wired
 
-from placement_advisor.batch_split.plan import own_of_replicas, plan_split
+from placement_advisor.batch_split.plan import (
+    finished,
+    kept_statistics,
+    own_of_replicas,
+    plan_split,
+)
 from placement_advisor.batch_split.wiring import Merge, Wiring
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.graph import Role
+from placement_advisor.graph import OpGraph, Role
 
 
 def test_what_reads_samples_is_replicated_and_the_update_is_not():
@@ -183,6 +188,79 @@ def test_what_a_step_keeps_of_its_batch_is_each_replicas_own_if_it_is_not_the_sa
     assert set(plan.merged) == {("mean", 0), ("loss", 0)}
     # A metric sums the loss up, but nothing computes with it: that it differs is a consequence.
     assert own_of_replicas(graph, plan, plan.merged) == ("mask", "mean")
+
+
+def scaled(samples: int, joined: str = "Mul"):
+    """Return the gradient of a scale: of a sum over samples and of what was computed with it."""
+    return wired(
+        [
+            op("x", 8 * samples, role=Role.INPUT),
+            op("variance", 4, kind="Mean"),
+            op("inverse", 4, kind="Rsqrt"),
+            op("centred", 8 * samples),
+            op("summed", 4, kind="Sum", role=Role.BACKWARD),
+            op("reshaped", 4, kind="Reshape", role=Role.BACKWARD),
+            op("joined", 4, kind=joined, role=Role.BACKWARD),
+            op("decayed", 4, kind="Mul", role=Role.BACKWARD),
+            op("scale", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="scale"),
+            op("decay", 4, kind="Const", role=Role.CONSTANT),
+            op("squared", 4, kind="Mul", role=Role.UPDATE),
+            op("set", 0, kind="AssignSubVariableOp", role=Role.UPDATE)._replace(variable="scale"),
+        ],
+        {
+            "variance": ["x"],
+            "inverse": ["variance"],
+            "centred": ["x", "inverse"],
+            "summed": ["centred"],
+            "reshaped": ["summed"],
+            "joined": ["reshaped", "inverse"],
+            "decayed": ["joined", "decay"],
+            "squared": ["decayed", "summed"],
+            "set": ["scale", "squared"],
+        },
+    )
+
+
+def test_a_gradient_that_multiplies_what_replicas_computed_is_each_replicas_own():
+    whole, share = scaled(4), scaled(2)
+    plan = plan_split(whole, share, [])
+    assert {"summed", "reshaped", "joined"} <= plan.replicated
+    assert not {"decayed", "squared"} & plan.replicated
+    assert set(plan.merged) == {("joined", 0), ("summed", 0)}
+
+
+def test_a_gradient_that_is_a_sum_is_added_up_once():
+    whole, share = scaled(4, "AddV2"), scaled(2, "AddV2")
+    plan = plan_split(whole, share, [])
+    assert not {"reshaped", "joined"} & plan.replicated
+
+
+@pytest.mark.parametrize("joined", ["Mul", "AddV2"])
+def test_finished_gradients_are_what_updates_read(joined: str):
+    whole, share = scaled(4, joined), scaled(2, joined)
+    plan = plan_split(whole, share, [])
+    assert set(finished(whole, plan, [])) == {("decayed", 0), ("summed", 0)}
+    assert finished(whole, plan, [("joined", 0)])[2:] == (("joined", 0),)
+
+
+def test_moving_statistics_are_kept_and_metrics_are_not_among_them():
+    graph = normalized(4)
+    plan = plan_split(graph, normalized(2), [("loss", 0)])
+    assert kept_statistics(graph, plan) == ("moving",)
+
+
+def test_statistics_that_replicas_compute_with_are_not_only_kept():
+    def reading(samples: int):
+        graph = normalized(samples)
+        read = op("read", 4, kind="ReadVariableOp")._replace(variable="moving")
+        more = wired(
+            [*graph.ops, read, op("shifted", 8 * samples, kind="Sub")],
+            {"read": ["moving"], "shifted": ["x", "read"]},
+        )
+        return OpGraph(more.ops, [*graph.edges, *more.edges])
+
+    plan = plan_split(reading(4), reading(2), [("shifted", 0)])
+    assert kept_statistics(reading(4), plan) == ()
 
 
 def test_a_key_that_replicas_share_is_changed_by_their_number():

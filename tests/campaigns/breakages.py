@@ -230,6 +230,31 @@ def share_lost(graph: Graph, variable: str, _: random.Random) -> None:
     graph.scale(merged, 1, 0.0, merged.attr["T"].type)
 
 
+def merged_early(graph: Graph, variable: str, _: random.Random) -> None:
+    """A gradient that is a product in each replica is made of means, not the mean of products."""
+    merged = _merges_of(graph, variable)[0]
+    weighted = [graph.nodes[reference] for reference in merged.input]
+    products = [graph.nodes[each.input[0]] for each in weighted if each.op == "Mul"]
+    if len(products) < 2 or any(each.op != "Mul" for each in products):
+        raise LookupError(f"the gradient of {variable} is no mean of products")
+    dtype = merged.attr["T"].type
+    for place in range(2):
+        factors = [product.input[place] for product in products]
+        if factors[0] == factors[1]:
+            continue
+        parts = [
+            graph.add(
+                f"{product.name}/early_{place}", "Mul", [factor, each.input[1]], each, T=dtype
+            )
+            for product, factor, each in zip(products, factors, weighted, strict=True)
+        ]
+        mean = graph.add(f"{merged.name}/early_{place}", "AddN", [p.name for p in parts], merged)
+        mean.attr["T"].type = dtype
+        mean.attr["N"].i = len(parts)
+        for product in products:
+            product.input[place] = mean.name
+
+
 def _merges_of(graph: Graph, variable: str) -> list[Any]:
     """Return what puts the replicas' gradients of a variable together, the nearest first."""
     for update in reversed(graph.updates(variable)):
@@ -254,7 +279,8 @@ PLACED: dict[str, Callable[[Graph, str, random.Random], None]] = {
     each.__name__: each for each in (dropped, doubled, scaled, stale, swapped, reseeded)
 }
 SPLIT: dict[str, Callable[[Graph, str, random.Random], None]] = {
-    each.__name__: each for each in (one_replica, not_exchanged, averaged_twice, share_lost)
+    each.__name__: each
+    for each in (one_replica, not_exchanged, averaged_twice, share_lost, merged_early)
 }
 
 

@@ -70,6 +70,25 @@ def train_step(x, y):
 
 inputs = (tf.random.stateless_normal((12, 2), (1, 2)), tf.zeros((12, 1)))
 """
+OF_ITS_OWN = """
+import keras
+import tensorflow as tf
+
+keras.utils.set_random_seed(3)
+model = keras.Sequential(
+    [
+        keras.Input((6,)),
+        keras.layers.Dense(8, activation="relu"),
+        keras.layers.BatchNormalization(),
+        keras.layers.Dense(8, activation="relu"),
+        keras.layers.Dropout(0.25),
+        keras.layers.Dense(1),
+    ]
+)
+model.compile(keras.optimizers.Adam(1e-5), "mse")
+x, y = tf.random.stateless_normal((96, 6), (1, 2)), tf.random.stateless_normal((96, 1), (3, 4))
+dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
+"""
 SCALED = " / tf.distribute.get_strategy().num_replicas_in_sync"
 needs_two_cores = pytest.mark.skipif(
     len(usable_cores()) < 2, reason="real runs need two cores of their own"
@@ -257,3 +276,20 @@ def test_elsewhere_replicas_are_simulated(advisor: Callable[..., Ran], tmp_path:
     # fetched crosses to the host and back.
     assert mirrored["predicted"]["transfer_count"] >= 4 * (1 + 3)
     assert "PA103" not in {finding["code"] for finding in analysis["findings"]}
+
+
+@needs_two_cores
+def test_replicas_that_take_statistics_and_draw_are_verified_as_well(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    """TensorFlow's own split of the batch and ours are held against one reference."""
+    model = tmp_path / "model.py"
+    model.write_text(OF_ITS_OWN)
+    few = (*FEW[:-1], "batch,mirrored")
+    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *few, "-q", "--json")
+    assert ran.code == 0, ran.err
+    candidates = {each["name"]: each for each in json.loads(ran.out)["candidates"]}
+    for name in ("batch", "mirrored"):
+        assert candidates[name]["failure"] is None, name
+        verification = candidates[name]["measured"]["verification"]
+        assert (verification["unverified"], verification["held_equal"]) == ([], True), name

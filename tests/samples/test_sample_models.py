@@ -340,9 +340,8 @@ class TestASampleForReal:
             assert (verification is None) == (label == "single"), label
             if verification is not None:
                 is_own = label in SPLITS and name in EACH_REPLICA_ITS_OWN
-                has_statistics = is_own and name == "resnet50"
-                assert bool(verification["unverified"]) == has_statistics, label
-                assert verification["held_equal"] == (is_own and not has_statistics), label
+                assert verification["unverified"] == [], label
+                assert verification["held_equal"] == is_own, label
             crosses = measured["transfer_count"] > 0
             assert crosses == (label != "single"), label
         # Of laws only this one may be broken by a machine that is slower while it is profiled.

@@ -13,6 +13,7 @@ from live_steps import BATCH, STEPS_BY_NAME, Live, variables_of
 from placed_live import arguments, cpus, own_step, random_placement, watched
 
 import placement_advisor
+from placement_advisor.batch_split.shares import shares_of
 from placement_advisor.placement import Placement
 from placement_advisor.tf.place import live_step
 
@@ -213,3 +214,62 @@ def masks(ratios: list[float]) -> list[list[float]]:
     devices = [f"CPU:{i}" for i in range(len(ratios))]
     drawn = placement_advisor.make_parallel(step, devices, ratios, inputs=(ones,))(ones)
     return [[float(kept) for kept in row] for row in drawn.numpy()[::2]]
+
+
+def learnt_from_shares(optimizer: str, ratios: list[float]) -> dict[str, float]:
+    """Run steps of a normalized model parallel, and by hand: how far each variable's change is off.
+
+    By hand, each share's gradients and moving statistics come from a tape of their own; their
+    weighted means make the one update.
+    """
+    cpus(len(ratios))
+    random = np.random.default_rng(6)
+    x = random.normal(size=(STEPS, 32, 6)).astype(np.float32)
+    y = random.normal(size=(STEPS, 32, 1)).astype(np.float32)
+    by_hand, parallel = (_normalized(optimizer) for _ in range(2))
+    before = [v.numpy() for v in by_hand.variables]
+    counts = shares_of(32, ratios)
+    for batch in zip(x, y, strict=True):
+        _learn_from_shares(by_hand, *batch, counts)
+    step = placement_advisor.make_parallel(
+        parallel, [f"CPU:{i}" for i in range(len(ratios))], ratios, inputs=(x[0], y[0])
+    )
+    for batch in zip(x, y, strict=True):
+        step(batch)
+    return {
+        v.path: float(np.max(np.abs(v.numpy() - w.numpy())) / np.max(np.abs(w.numpy() - old)))
+        for v, w, old in zip(parallel.variables, by_hand.variables, before, strict=True)
+    }
+
+
+def _normalized(optimizer: str) -> keras.Model:
+    keras.utils.set_random_seed(8)
+    model = keras.Sequential(
+        [
+            keras.layers.Dense(5, activation="relu"),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.build((None, 6))
+    model.compile(optimizer, "mse")
+    return model
+
+
+def _learn_from_shares(model: keras.Model, x: Any, y: Any, counts: tuple[int, ...]) -> None:
+    ends = np.cumsum(counts)[:-1]
+    known = [v.numpy() for v in model.non_trainable_variables]
+    total: list[Any] = []
+    for rows, wanted in zip(np.split(x, ends), np.split(y, ends), strict=True):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(rows, training=True) - wanted) ** 2)
+        found = [g.numpy() for g in tape.gradient(loss, model.trainable_variables)]
+        found += [v.numpy() for v in model.non_trainable_variables]
+        weighted = [each * len(rows) / len(x) for each in found]
+        total = [a + b for a, b in zip(total, weighted, strict=True)] if total else weighted
+        for variable, value in zip(model.non_trainable_variables, known, strict=True):
+            variable.assign(value)
+    trainable = len(model.trainable_variables)
+    model.optimizer.apply(total[:trainable], model.trainable_variables)
+    for variable, value in zip(model.non_trainable_variables, total[trainable:], strict=True):
+        variable.assign(value)

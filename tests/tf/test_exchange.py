@@ -7,12 +7,13 @@ from placement_advisor.tf.nodes import Node
 
 
 def step(*lines: str) -> list[Node]:
-    """Make nodes of lines like ``sum = AddN a b``."""
+    """Make nodes of lines like ``sum = AddN a b``; ``b:1`` is b's second tensor."""
     nodes: dict[str, Node] = {}
     for line in lines:
         name, _, kind, *inputs = line.split()
         nodes[name] = Node(name, kind)
-        nodes[name].inputs = [(nodes[each], 0) for each in inputs]
+        tensors = [each.partition(":") for each in inputs]
+        nodes[name].inputs = [(nodes[producer], int(port or 0)) for producer, _, port in tensors]
     return list(nodes.values())
 
 
@@ -54,3 +55,17 @@ def test_counters_and_sizes_come_from_no_samples() -> None:
 
 def test_nothing_is_said_of_what_calls_exchange_within() -> None:
     assert alone(*W, "c = StatefulPartitionedCall g", "set = AssignSubVariableOp w0 c") == ()
+
+
+def test_an_update_of_own_samples_is_found_beside_weights_that_are_exchanged() -> None:
+    exchanged = (*W, "r = CollectiveReduceV2 g", "set = AssignSubVariableOp w0 r")
+    own = ("m0 = VarHandleOp", "now = ReadVariableOp w0", "h = Mul x0 now")
+    assert alone(*exchanged, *own, "keep = AssignSubVariableOp m0 h") == ("m",)
+    same = ("again = Neg now", "keep = AssignSubVariableOp m0 again")
+    assert alone(*exchanged, *own, *same) == ()
+
+
+def test_tensors_that_one_op_hands_on_stay_apart() -> None:
+    both = (*W, "r = CollectiveReduceV2 g", "n = IdentityN r g")
+    assert alone(*both, "set = AssignSubVariableOp w0 n") == ()
+    assert alone(*both, "set = AssignSubVariableOp w0 n:1") == ("w",)

@@ -34,6 +34,19 @@ def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
 
 
 @pytest.mark.parametrize("ratios", [[1, 1], [3, 1]])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_where_replicas_take_statistics_their_finished_gradients_are_averaged(
+    child: Child, optimizer: str, ratios: list[float]
+) -> None:
+    found: Any = child.call(
+        "parallel_live:learnt_from_shares", optimizer, ratios, time_limit_s=_LIMIT_S
+    )
+    assert isinstance(found, dict), found
+    assert len(found) == 8
+    assert max(found.values()) <= 1e-3, found
+
+
+@pytest.mark.parametrize("ratios", [[1, 1], [3, 1]])
 @pytest.mark.parametrize("name", ["tape_step", "looked_up", "keras_step", "gan"])
 def test_each_share_is_laid_out_on_a_group_as_the_placement_says(
     child: Child, name: str, ratios: list[float]
