@@ -1,11 +1,15 @@
 """Made-up batches for a traced step: valid ids and classes, else numbers from a fixed seed.
 
+And a second batch for a step that came with one: in equal steps a late update looks like the right
+one.
+
 What a step costs depends on the shapes of its inputs and hardly on their values, as long as they
 are valid: an id outside its table is an error on a CPU and silently zero on a GPU.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +56,33 @@ def make_batches(function: Any, specs: Any, names: Sequence[str]) -> tuple[Any, 
         )
         for _ in range(EXAMPLE_BATCHES)
     )
+
+
+def resampled(batch: Any, batch_size: int) -> Any | None:
+    """Return a batch of samples of one, some of them twice, in order; None if there can be none.
+
+    There can be none where samples have numbers that rise from each to the next, which may stand
+    for their places: indices of a sparse tensor, ends of ragged rows.
+    """
+
+    def is_of_samples(tensor: Any) -> bool:
+        return bool(tensor.shape.rank) and tensor.shape[0] == batch_size
+
+    of_samples = [tensor for tensor in tf.nest.flatten(batch) if is_of_samples(tensor)]
+    if not of_samples or any(map(_rises, of_samples)):
+        return None
+    rows = np.sort(np.random.default_rng(_SEED).integers(batch_size, size=batch_size))
+    return tf.nest.map_structure(
+        lambda tensor: tf.gather(tensor, rows) if is_of_samples(tensor) else tensor, batch
+    )
+
+
+def _rises(tensor: Any) -> bool:
+    """Say whether integers rise from row to row, by the first number in which rows differ."""
+    if not tensor.dtype.is_integer:
+        return False
+    rows = np.asarray(tensor).reshape(len(tensor), -1).tolist()
+    return all(row < following for row, following in pairwise(rows))
 
 
 def _values(random: np.random.Generator, spec: Any, domain: Domain) -> Any:

@@ -22,7 +22,7 @@ from tensorflow.python.framework import ops
 from placement_advisor.errors import ModelError
 from placement_advisor.tf import captures
 from placement_advisor.tf.answers import Traced
-from placement_advisor.tf.example_inputs import make_batches
+from placement_advisor.tf.example_inputs import make_batches, resampled
 from placement_advisor.tf.flat_step import flatten
 from placement_advisor.tf.loader import load
 from placement_advisor.tf.model_file import describe, hint_for
@@ -82,6 +82,10 @@ def trace_step(path: Path, loaded: LoadedStep) -> TracedStep:
             if not loaded.batches:
                 batches = make_batches(function, loaded.specs, loaded.input_names)
                 loaded = replace(loaded, batches=batches)
+            elif len(loaded.batches) == 1 and loaded.batch_size is not None:
+                another = resampled(*loaded.batches, loaded.batch_size)
+                if another is not None:
+                    loaded = replace(loaded, batches=(*loaded.batches, another))
             flat = flatten(function, labels(function.graph, loaded.model))
         except ModelError as error:
             raise ModelError(f"{path}: {loaded.name}: {error.message}", hint=error.hint) from None

@@ -27,6 +27,8 @@ BROKEN = [
     "norm_convolutions sgd 1e-6 batch not_exchanged",
     "norm_convolutions sgd 1e-6 batch share_lost",
     "norm_dropout_towers sgd 1e-6 batch merged_early",
+    "one_batch sgd 1e-6 place stale",
+    "one_batch adam 1e-6 batch stale",
     "raw_updates sgd 1e-6 place scaled",
     "raw_updates sgd 1e-6 place doubled",
     "raw_updates sgd 1e-6 place stale",
@@ -38,6 +40,8 @@ CORRECT = [
     "norm_convolutions sgd 1e-6 place correct-0",
     "norm_convolutions sgd 1e-6 batch correct-0",
     "norm_dropout_towers sgd 1e-6 batch correct-0",
+    "one_batch sgd 1e-6 place correct-0",
+    "one_batch adam 1e-6 batch correct-0",
     "raw_updates sgd 1e-6 place correct-0",
     "raw_updates sgd 1e-6 batch correct-0",
 ]

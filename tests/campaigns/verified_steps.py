@@ -102,6 +102,19 @@ optimizer.global_clipnorm = 0.5
 model.compile(optimizer, "mse")
 dataset = batches(normal(6, 5), normal(2))
 """,
+    # One example batch, given as values.
+    "one_batch": """
+w = [tf.Variable(random.normal(size=s).astype("float32") / 3, name=n)
+     for n, s in (("one", (7, 9)), ("two", (9, 2)))]
+optimizer.build(w)
+@tf.function
+def train_step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((tf.nn.relu(x @ w[0]) @ w[1] - y) ** 2)
+    optimizer.apply_gradients(zip(tape.gradient(loss, w), w))
+    return loss
+inputs = normal(7)[:BATCH], normal(2)[:BATCH]
+""",
     # Updates written by hand: differences are assigned, and slots kept beside.
     "raw_updates": """
 rate = tf.Variable(RATE, name="learning_rate", trainable=False)

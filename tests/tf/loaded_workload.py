@@ -54,3 +54,11 @@ def trace(*asked: Any) -> dict[str, Any]:
 def file_of_module(name: str) -> str | None:
     """Return where an imported module comes from."""
     return sys.modules[name].__file__
+
+
+def another_batch(path: str) -> list[Any] | None:
+    """Load and trace; return the second example batch of the traced step, if it has one."""
+    tracer.load_workload(path, None, None, None)
+    tracer.trace_workload(path, None)
+    rest = tracer.loaded_workload().batches[1:]
+    return [array(tensor) for tensor in tf.nest.flatten(rest[0])] if rest else None

@@ -154,3 +154,53 @@ def test_a_type_without_values_is_refused_by_the_name_of_the_input(
 ) -> None:
     with pytest.raises(ModelError, match="input 'value' has type variant"):
         made_up("return value", "[None], tf.variant")
+
+
+ONE_BATCH = """
+@tf.function
+def step(x, y):
+    return tf.reduce_sum(x), tf.strings.length(y)
+
+inputs = {inputs}
+"""
+
+
+@pytest.fixture
+def second(loader: Child, tmp_path: Path) -> Callable[..., Any]:
+    """Return the second batch of a step whose file has one batch as values."""
+
+    def values(inputs: str) -> Any:
+        path = tmp_path / "model_file.py"
+        path.write_text(IMPORTS + ONE_BATCH.format(inputs=inputs))
+        return loader.call("loaded_workload:another_batch", str(path), time_limit_s=_LIMIT_S)
+
+    return values
+
+
+def test_to_one_batch_another_of_its_samples_is_added(second: Callable[..., Any]) -> None:
+    numbers, words = second("tf.constant([5, 3, 8, 1]), tf.constant(['a', 'b', 'c', 'd'])")
+    of = {5: b"a", 3: b"b", 8: b"c", 1: b"d"}
+    assert [of[number] for number in numbers.tolist()] == words.tolist()
+    assert numbers.tolist() != [5, 3, 8, 1]
+    assert sorted(numbers, key=[5, 3, 8, 1].index) == numbers.tolist()  # Sorted rows stay so.
+
+
+def test_what_holds_no_sample_stays_whole(second: Callable[..., Any]) -> None:
+    numbers, word = second("tf.constant([5, 3, 8, 1]), tf.constant('a')")
+    assert numbers.tolist() != [5, 3, 8, 1]
+    assert word == b"a"
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        "tf.range(4), tf.constant(['a', 'b', 'c', 'd'])",
+        "tf.constant([[0, 2], [0, 3], [1, 0]]), tf.constant('a')",
+        "tf.constant(4), tf.constant('a')",
+    ],
+    ids=["places", "indices", "no samples"],
+)
+def test_samples_that_say_where_they_belong_are_left_alone(
+    second: Callable[..., Any], inputs: str
+) -> None:
+    assert second(inputs) is None
