@@ -30,7 +30,7 @@ SHOWS = 1e-2
 # A mistake that is a step late shows from the second step on.
 _STEPS_THAT_SHOW = 2
 # Kinds of NumPy's types that are equal or not; all others (also bfloat16) can be nearly equal.
-_EXACT_KINDS = "biuOSU"
+EXACT_KINDS = "biuOSU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,7 @@ def _change(*runs: tuple[Any, Any]) -> _Apart:
     befores, afters = zip(*(map(np.asarray, run) for run in runs), strict=True)
     if any(array.shape != afters[1].shape for array in (*befores, *afters)):
         return _infinitely_far()
-    if afters[1].dtype.kind in _EXACT_KINDS:
+    if afters[1].dtype.kind in EXACT_KINDS:
         return _apart(*afters)
     wide = _wide(afters[1].dtype)
     found = _apart(
@@ -205,7 +205,7 @@ def _change(*runs: tuple[Any, Any]) -> _Apart:
         )
     )
     # A sum is rounded to the last digit of what is added to, where changes may be far smaller.
-    digit = float(_epsilon(afters[1].dtype)) * _largest(befores[1])
+    digit = float(_epsilon(afters[1].dtype)) * largest(befores[1])
     return _Apart(found.difference, max(found.noise, digit), found.size, found.is_exact)
 
 
@@ -213,19 +213,19 @@ def _apart(ours: Any, theirs: Any, noisy: Any) -> _Apart:
     ours, theirs, noisy = map(np.asarray, (ours, theirs, noisy))
     if ours.shape != theirs.shape:
         return _infinitely_far()
-    if theirs.dtype.kind in _EXACT_KINDS:
+    if theirs.dtype.kind in EXACT_KINDS:
         is_equal = np.array_equal(ours, theirs)
         # What rounding alone turns, as a choice of the larger of two, is no mistake if it turns.
         is_free = not np.array_equal(noisy, theirs)
         if is_free:
             return _Apart(float(not is_equal), 1.0, 1.0, False)
         return _Apart(0.0 if is_equal else np.inf, 0.0, 1.0, True)
-    size = _largest(theirs)
-    noise = _farthest(noisy, theirs) if noisy.shape == theirs.shape else np.inf
-    return _Apart(_farthest(ours, theirs), noise, size, False)
+    size = largest(theirs)
+    noise = farthest(noisy, theirs) if noisy.shape == theirs.shape else np.inf
+    return _Apart(farthest(ours, theirs), noise, size, False)
 
 
-def _farthest(ours: Any, theirs: Any) -> float:
+def farthest(ours: Any, theirs: Any) -> float:
     """Return the largest difference; NaN equals NaN, and an infinite value itself."""
     wide = _wide(theirs.dtype)
     ours, theirs = ours.astype(wide), theirs.astype(wide)
@@ -237,7 +237,8 @@ def _farthest(ours: Any, theirs: Any) -> float:
     return float(np.max(np.abs(ours[differ] - theirs[differ])))
 
 
-def _largest(array: Any) -> float:
+def largest(array: Any) -> float:
+    """Return the largest of the finite numbers, 0 without any."""
     finite = array[np.isfinite(array.astype(_wide(array.dtype)))]
     return float(np.max(np.abs(finite.astype(_wide(array.dtype))))) if finite.size else 0.0
 

@@ -233,7 +233,7 @@ class MirroredTestbed:
         return Child(name, self._scratch / f"{name}.log")
 
     def _must(self, answer: Any, child: Child) -> Any:
-        if isinstance(answer, ChildFailure):
+        if isinstance(answer, ChildFailure | RunFailure):
             self.close()
             raise TestbedError(f"{child.name} did not start: {answer.message}")
         return answer

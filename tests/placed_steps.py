@@ -131,6 +131,20 @@ def pair(
 HALF_EACH = CopyWork(per_copy_ns=5, ns_per_byte=0.5)
 
 
+def clock(readers: int = 20) -> PlacedStep:
+    """Return a root whose every reader takes 6 ns, and 7 ns to send to."""
+    names = [f"op{i}" for i in range(readers)]
+    return PlacedStep(
+        graph=OpGraph(
+            [op("root", *[4] * readers), *(op(name, 4) for name in names)],
+            [edge("root", name, 4, port=i) for i, name in enumerate(names)],
+        ),
+        placement=place(dict.fromkeys(["root", *names], "a")),
+        costs=price({"root": 10, **dict.fromkeys(names, 6)}),
+        cluster=pair(latency_ns=20, work=HALF_EACH),
+    )
+
+
 def diamond(**cluster: Any) -> PlacedStep:
     """Return src (50 ns) read by left (80) and right (100), both read by sink (20); right on b."""
     return PlacedStep(

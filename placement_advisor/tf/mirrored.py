@@ -56,7 +56,7 @@ def open_devices(kind: str, count: int) -> None:
     _strategy = tf.distribute.MirroredStrategy([f"{kind}:{i}" for i in range(count)])
 
 
-def open_worker(addresses: tuple[str, ...], index: int, core: int) -> None:
+def open_worker(addresses: tuple[str, ...], index: int, core: int) -> RunFailure | None:
     """Be one of several workers, each with a device on a core of its own."""
     global _strategy
     become_device(core)
@@ -67,12 +67,19 @@ def open_worker(addresses: tuple[str, ...], index: int, core: int) -> None:
     _leave_graphs_alone()
     ring = tf.distribute.experimental.CommunicationImplementation.RING
     options = tf.distribute.experimental.CommunicationOptions(implementation=ring)
-    _strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    try:
+        _strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    except tf.errors.OpError as error:
+        return run_failure(error)
+    return None
 
 
-def time_collectives() -> CollectiveTimes:
+def time_collectives() -> CollectiveTimes | RunFailure:
     """Time the strategy's collectives; nothing of the model runs."""
-    return collectives.time_collectives(_strategy)
+    try:
+        return collectives.time_collectives(_strategy)
+    except tf.errors.OpError as error:
+        return run_failure(error)
 
 
 def prepare(source: ModelSource, folder: str, created: Mapping[str, int]) -> Prepared | RunFailure:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from placement_advisor.equal_changes import EXACT_KINDS, farthest, largest
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 ROUNDING_SEED = 20_202
 # Below this a tensor counts as zero: relative differences of rounding noise mean nothing.
 _NEGLIGIBLE = 1e-6
-# Kinds of NumPy's types that are equal or not; all others (also bfloat16) can be nearly equal.
-_EXACT_KINDS = "biuOSU"
 
 
 def rounded(values: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -46,15 +46,7 @@ def relative_difference(ours: Any, theirs: Any) -> float:
     ours, theirs = np.asarray(ours), np.asarray(theirs)
     if ours.shape != theirs.shape:
         return float("inf")
-    if ours.dtype.kind in _EXACT_KINDS:
+    if ours.dtype.kind in EXACT_KINDS:
         return 0.0 if np.array_equal(ours, theirs) else float("inf")
-    wide = np.complex128 if ours.dtype.kind == "c" else np.float64
-    ours, theirs = ours.astype(wide), theirs.astype(wide)
-    differ = (ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))
-    if not differ.any():
-        return 0.0
-    if not np.isfinite([ours[differ], theirs[differ]]).all():
-        return float("inf")
-    largest = float(np.max(np.abs(theirs[np.isfinite(theirs)])))
-    worst = float(np.max(np.abs(ours[differ] - theirs[differ])))
-    return worst / max(largest, _NEGLIGIBLE)
+    apart = farthest(ours, theirs)
+    return apart / max(largest(theirs), _NEGLIGIBLE) if apart else 0.0

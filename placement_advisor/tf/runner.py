@@ -167,9 +167,18 @@ def profiler_options() -> Any:
     return tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
 
 
-def calibrate(processes: Mapping[str, int]) -> Calibration:
-    """Measure copies, starting a step and waiting; see `calibration.measure`."""
-    return calibration.measure(_runtime, _devices, processes)
+def calibrate(processes: Mapping[str, int]) -> Calibration | RunFailure:
+    """Measure copies, starting a step and waiting; see `calibration.measure`.
+
+    Once more if TensorFlow aborts it: under load gRPC sends a request again that had arrived.
+    """
+    try:
+        try:
+            return calibration.measure(_runtime, _devices, processes)
+        except tf.errors.AbortedError:
+            return calibration.measure(_runtime, _devices, processes)
+    except tf.errors.OpError as error:
+        return run_failure(error)
 
 
 def speed() -> dict[str, int]:

@@ -13,7 +13,18 @@ import pytest
 from certified import certified
 from command_runs import run_here
 from hypothesis import HealthCheck, assume, given, settings
-from placed_steps import HALF_EACH, PlacedStep, diamond, edge, op, pair, place, placed_steps, price
+from placed_steps import (
+    HALF_EACH,
+    PlacedStep,
+    clock,
+    diamond,
+    edge,
+    op,
+    pair,
+    place,
+    placed_steps,
+    price,
+)
 
 from placement_advisor.bounds.arguments import AllArgument, CutArgument, PathArgument, WorkArgument
 from placement_advisor.certificate import (
@@ -34,20 +45,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.bounds.arguments import Argument
-
-
-def clock(readers: int = 20) -> PlacedStep:
-    """Return a root whose every reader costs more to send to than it takes."""
-    names = [f"op{i}" for i in range(readers)]
-    return PlacedStep(
-        graph=OpGraph(
-            [op("root", *[4] * readers), *(op(name, 4) for name in names)],
-            [edge("root", name, 4, port=i) for i, name in enumerate(names)],
-        ),
-        placement=place(dict.fromkeys(["root", *names], "a")),
-        costs=price({"root": 10, **dict.fromkeys(names, 6)}),
-        cluster=pair(latency_ns=20, work=HALF_EACH),
-    )
 
 
 def with_argument(told: Certificate, **changes: Any) -> Certificate:
@@ -86,6 +83,19 @@ def test_a_claim_that_no_argument_shows_is_refused() -> None:
 
     with pytest.raises(RefusedError, match="several devices: no argument shows 131 ns"):
         verify(replace(told, bound=claim), clock().graph)
+
+
+def test_a_claim_without_any_argument_is_that_of_an_empty_step() -> None:
+    told = certified(clock())
+    overhead_ns = clock().cluster.dispatch.step_overhead_ns
+
+    def claimed(split_ns: int) -> Certificate:
+        claim = replace(told.bound, split_ns=split_ns, arguments=())
+        return replace(told, bound=claim)
+
+    verify(claimed(overhead_ns), clock().graph)
+    with pytest.raises(RefusedError, match="several devices: no argument shows"):
+        verify(claimed(overhead_ns + 1), clock().graph)
 
 
 def test_a_claim_for_one_device_that_is_too_high_is_refused() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import assume, given, settings
-from placed_steps import HALF_EACH, PlacedStep, edge, op, pair, place, placed_steps, price
+from placed_steps import PlacedStep, clock, edge, op, pair, place, placed_steps, price
 
 from placement_advisor.bounds.doubted import least_ratio_if_wrong
 from placement_advisor.devices import Device
@@ -29,20 +29,6 @@ def sensitivity(step: PlacedStep, doubt: Doubt) -> Sensitivity:
 def least(step: PlacedStep, **doubt: float) -> float:
     wrong = Doubt(**{"copies": 1.0, "launches": 1.0, "ops": 1.0} | doubt)
     return least_ratio_if_wrong(step.graph, step.all_costs(), sensitivity(step, wrong))
-
-
-def clock(readers: int = 20) -> PlacedStep:
-    """Return a root whose every reader takes 6 ns, and 7 ns to send to."""
-    names = [f"op{i}" for i in range(readers)]
-    return PlacedStep(
-        graph=OpGraph(
-            [op("root", *[4] * readers), *(op(name, 4) for name in names)],
-            [edge("root", name, 4, port=i) for i, name in enumerate(names)],
-        ),
-        placement=place(dict.fromkeys(["root", *names], "a")),
-        costs=price({"root": 10, **dict.fromkeys(names, 6)}),
-        cluster=pair(latency_ns=20, work=HALF_EACH),
-    )
 
 
 def test_a_proof_by_copies_holds_as_long_as_they_cost_more_than_the_op_by_hand() -> None:

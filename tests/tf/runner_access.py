@@ -1,9 +1,15 @@
 """What tests do to a runner from inside its process."""
 
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
 import numpy as np
+import tensorflow as tf
 
 from placement_advisor.testbed import STEP
-from placement_advisor.tf import runner
+from placement_advisor.tf import calibration, collectives, mirrored, runner
 
 
 def start_from_other_values(variable: str) -> None:
@@ -16,3 +22,30 @@ def variable(label: str, name: str) -> np.ndarray:
     """Return a variable's present value."""
     step = runner._ready[label]
     return np.asarray(step._session.run(step._reads[name]))
+
+
+def calibrate(*failures: str) -> Any:
+    """Calibrate where attempts fail with these errors of TensorFlow, and the next one does not."""
+    twice = "request was received twice"
+    answers = [getattr(tf.errors, name)(None, None, twice) for name in failures]
+    with patch.object(calibration, "measure", side_effect=[*answers, "measured"]):
+        return runner.calibrate({})
+
+
+def time_collectives(failure: str) -> Any:
+    """Time collectives where TensorFlow fails."""
+    error = getattr(tf.errors, failure)(None, None, "connection reset")
+    with patch.object(collectives, "time_collectives", side_effect=error):
+        return mirrored.time_collectives()
+
+
+def open_mirrored_worker(failure: str) -> Any:
+    """Become a worker of a mirrored step where TensorFlow fails."""
+    error = getattr(tf.errors, failure)(None, None, "connection reset")
+    with (
+        patch.dict("os.environ"),
+        patch.object(mirrored, "become_device"),
+        patch.object(tf, "config"),
+        patch.object(tf.distribute, "MultiWorkerMirroredStrategy", side_effect=error),
+    ):
+        return mirrored.open_worker((), 0, 0)

@@ -205,3 +205,21 @@ def test_texts_and_truths_come_out_as_arrays(
     state = runner("results", "single", 2).state
     assert state["label"] == b"2"
     assert state["seen_large"].dtype == np.bool_
+
+
+def test_a_calibration_that_tensorflow_aborts_is_made_once_more(child: Child) -> None:
+    def calibrated(*failures: str) -> Any:
+        return child.call("runner_access:calibrate", *failures, time_limit_s=_LIMIT_S)
+
+    assert calibrated("AbortedError") == "measured"
+    again = calibrated("AbortedError", "AbortedError")
+    assert isinstance(again, RunFailure)
+    assert "received twice" in again.message
+    assert isinstance(calibrated("UnavailableError"), RunFailure)
+
+
+@pytest.mark.parametrize("function", ["time_collectives", "open_mirrored_worker"])
+def test_what_tensorflow_refuses_a_mirrored_step_is_an_answer(child: Child, function: str) -> None:
+    answer = child.call(f"runner_access:{function}", "UnavailableError", time_limit_s=_LIMIT_S)
+    assert isinstance(answer, RunFailure)
+    assert "connection reset" in answer.message
