@@ -13,7 +13,7 @@ TRIALS = 200
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", ["recorded", "a third", "drawn"])
+@pytest.mark.parametrize("noise", ["at rest", "busy", "drawn"])
 @pytest.mark.parametrize("field", ["1 of 1", "7 of 7", "1 of 7"])
 def test_at_the_threshold_few_verdicts_are_firm(noise: str, field: str) -> None:
     found = examine(f"{noise} noise, ratio 0.97, {field} candidates, part 0", TRIALS)
@@ -25,7 +25,7 @@ def test_at_the_threshold_few_verdicts_are_firm(noise: str, field: str) -> None:
 @pytest.mark.parametrize("ratio", [0.9, 1.0, 1.05])
 @pytest.mark.parametrize("field", ["1 of 1", "7 of 7"])
 def test_elsewhere_hardly_any_verdict_is_wrong(ratio: float, field: str) -> None:
-    found = examine(f"a third noise, ratio {ratio:g}, {field} candidates, part 0", TRIALS)
+    found = examine(f"at rest noise, ratio {ratio:g}, {field} candidates, part 0", TRIALS)
     assert found["now"]["wrong"] <= 4
 
 

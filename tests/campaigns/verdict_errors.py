@@ -9,11 +9,10 @@ differs from the others, these take a fifth longer than `single`.
 
 Noise:
 
-- *recorded*: `rounds.jsonl`, the same placement timed beside seven copies of itself on this
-  testbed while other work ran beside it (`tests/benchmarks/round_noise.py`). Blocks of rounds are
-  drawn from one model with all their turns, so that what comes and goes, and what is common to a
-  round, stays.
-- *a third*: the same, deviations shrunk to a third, as on a quieter machine.
+- *at rest*: `rounds.jsonl`, the same placement timed beside seven copies of itself on this testbed
+  (`tests/benchmarks/round_noise.py`). Blocks of rounds are drawn from one model with all their
+  turns, so that what comes and goes, and what is common to a round, stays.
+- *busy*: `rounds_busy.jsonl`, the same while other work ran beside it.
 - *drawn*: tails of a t distribution with 3 degrees of freedom, 8 % between rounds, a tenth of which
   is carried over to the next round (the recorded copies' ratios show no more); the machine's speed
   walks at random.
@@ -45,11 +44,11 @@ from placement_advisor.trial import BASELINE, MAX_ROUNDS, Entry, Trial
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-RECORDED = Path(__file__).with_name("rounds.jsonl")
+RECORDED = {"at rest": "rounds.jsonl", "busy": "rounds_busy.jsonl"}
 RATIOS = (0.85, 0.9, 0.97, 1.0, 1.05, 1.15)
 # How many candidates there are, and how many of them have the true ratio.
 FIELDS = ((1, 1), (7, 7), (7, 1))
-NOISES = ("recorded", "a third", "drawn", "sticky")
+NOISES = (*RECORDED, "drawn", "sticky")
 TRIALS, PARTS = 250, 4
 # What the other candidates take, where they differ.
 _OTHERS = 1.2
@@ -225,25 +224,24 @@ def _drawn_trial(noise: str, ratios: Sequence[float], chance: random.Random) -> 
 
 def _recorded(candidates: int, noise: str, chance: random.Random) -> list[list[float]]:
     """Return deviations of turns, the baseline's first; each one's median ratio to it is 1."""
-    shrunk = 1 / 3 if noise == "a third" else 1
-    turns = chance.choice(_recordings())
+    turns = chance.choice(_recordings(RECORDED[noise]))
     baseline, *others = chance.sample(turns, candidates + 1)
     rounds: list[int] = []
     while len(rounds) < MAX_ROUNDS:
         start = chance.randrange(len(baseline))
         rounds += [(start + i) % len(baseline) for i in range(_BLOCK)]
-    found = [[shrunk * baseline[i] for i in rounds]]
+    found = [[baseline[i] for i in rounds]]
     for each in others:
         middle = median(ours - theirs for ours, theirs in zip(each, baseline, strict=True))
-        found.append([shrunk * (each[i] - middle) for i in rounds])
+        found.append([each[i] - middle for i in rounds])
     return found
 
 
 @cache
-def _recordings() -> tuple[list[list[float]], ...]:
+def _recordings(name: str) -> tuple[list[list[float]], ...]:
     """Return the logarithms of the turns of each model's copies, around their median."""
     found = []
-    for line in RECORDED.read_text().splitlines():
+    for line in Path(__file__).with_name(name).read_text().splitlines():
         turns = json.loads(line).get("turn_us", {})
         copies = [times for label, times in turns.items() if label != "towers"]
         if copies:
