@@ -83,8 +83,9 @@ def check_names(ops):
     if missing or other:
         raise RuntimeError(
             "this step has other names than the analysed one, so its ops cannot be placed by them: "
-            f"see {{', '.join(sorted(missing | other))}}. Build the model first in its process, or "
-            "use placement_advisor.place(), which does not go by names."
+            f"see {{', '.join(sorted(missing | other))}}. Build the model first in its process, "
+            "and let step be the plain function (of a tf.function: its python_function); or use "
+            "placement_advisor.place(), which does not go by names."
         )
 
 

@@ -138,6 +138,18 @@ def listing_of_another_build() -> str:
     return _error(lambda: names["placed_step"].get_concrete_function(*batch))
 
 
+def listing_around_a_traced_function() -> str:
+    """Trace a step under its listing, handed over as a `tf.function` that was called before."""
+    cpus(2)
+    live = STEPS_BY_NAME["tape_step"]()
+    graph = live_step(live.step, live.batches[0]).graph
+    batch = arguments(live, live.batches[0])
+    live.step(*batch)
+    names = _executed(how_to_split(graph, _by_layer(graph, 1)).listing, live)
+    names["step"] = live.step
+    return _error(lambda: names["placed_step"].get_concrete_function(*batch))
+
+
 def predict_from_a_pair(functional: bool) -> float:
     """Place a model that takes two tensors as one x; return how far its predictions are off."""
     cpus(2)

@@ -77,6 +77,11 @@ def test_a_listing_stops_a_model_that_is_built_once_more(child: Child) -> None:
     assert "placement_advisor.place()" in str(message)
 
 
+def test_a_listing_says_that_it_takes_the_plain_function(child: Child) -> None:
+    message = child.call("placed_live:listing_around_a_traced_function", time_limit_s=_LIMIT_S)
+    assert "python_function" in str(message)
+
+
 @pytest.mark.parametrize("functional", [False, True], ids=["subclassed", "functional"])
 def test_x_may_be_several_tensors_in_one(child: Child, functional: bool) -> None:
     assert child.call("placed_live:predict_from_a_pair", functional, time_limit_s=_LIMIT_S) <= 1e-6
