@@ -219,7 +219,7 @@ class _Checking:
             if self._stopped:
                 raise AdvisorError("stopped")
             number = len(self._children)
-            child = Child(f"loader {number}", self._scratch / f"loader-{number}.log")
+            child = Child(f"loader {number}")
             self._children.append(child)
         bundle = self._scratch / f"bundle-{number}"
         bundle.mkdir()

@@ -3,7 +3,8 @@
 The command's own process never imports TensorFlow. A fork server imports it once, in the
 background, and every child is forked from there with TensorFlow ready. A child answers calls one
 after the other until it is closed. Whatever happens in it (a crash, a hang, too much memory, an
-exit) comes back as a `ChildFailure`; the command's process is never harmed.
+exit) comes back as a `ChildFailure`; the command's process is never harmed. Of what
+children print the end is kept, and no file.
 
 No child outlives the command: the fork server dies with the command and each child with the fork
 server, by the kernel's parent-death signal, also when the command is killed. Left out: a process
@@ -24,6 +25,7 @@ import re
 import resource
 import signal
 import sys
+import threading
 import time
 import traceback
 from dataclasses import dataclass
@@ -55,6 +57,10 @@ _CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 _OUTPUT_TAIL_CHARS = 2_000
+_CHUNK_BYTES = 65_536
+# An answer begins with its length. Text that the user's code writes there says at least 538 MB; the
+# graph of 210,000 ops has a tenth of that.
+_LONGEST_ANSWER_BYTES = 500_000_000
 _GRACE_S = 1.0
 # A stack is written in under a millisecond, unless the machine is out of memory.
 _STACK_GRACE_S = 0.2
@@ -87,21 +93,23 @@ class ChildFailure:
 class Child:
     """A process forked from the fork server, which answers calls one after the other."""
 
-    def __init__(self, name: str, output: Path) -> None:
-        """Fork a child. What it prints goes to the file ``output``."""
+    def __init__(self, name: str) -> None:
+        """Fork a child. Of what it prints, the end is kept."""
         self.name = name
-        self._output = output
-        self._stacks = output.with_name(f"{output.name}.stacks")
         self._memory_limit_bytes = round(available_memory_bytes() * _MEMORY_SHARE)
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([_PRELOADED])
         self._connection, theirs = context.Pipe()
+        printed, output = context.Pipe(duplex=False)
+        self._stacks, stacks = context.Pipe(duplex=False)
         self._process = context.Process(
-            target=_serve, args=(theirs, str(output), str(self._stacks)), name=name, daemon=True
+            target=_serve, args=(theirs, output, stacks), name=name, daemon=True
         )
         with _without_main_module(), _safe_path():  # It may have to start the fork server.
             self._process.start()
-        theirs.close()
+        for end in (theirs, output, stacks):
+            end.close()
+        self._printed = _Tail(printed)
         self._closed = False
 
     @property
@@ -152,9 +160,15 @@ class Child:
                         FailureCause.OUT_OF_MEMORY, f"{child.name} used more than {limit} of memory"
                     )
         try:
-            outcome, value = self._connection.recv()
+            answer = self._connection.recv_bytes(_LONGEST_ANSWER_BYTES)
         except (EOFError, ConnectionResetError):
             return self._died()
+        except OSError as error:  # The length is none.
+            return self._garbled(error)
+        try:
+            outcome, value = pickle.loads(answer)
+        except Exception as error:  # Junk may be refused with any.
+            return self._garbled(error)
         if outcome == "returned":
             return value
         if isinstance(value, AdvisorError):
@@ -178,12 +192,6 @@ class Child:
         self._process.join(_GRACE_S)
         self._connection.close()
 
-    def output_tail(self) -> str:
-        """Return the end of what the child printed."""
-        with contextlib.suppress(OSError):
-            return self._output.read_text(errors="replace")[-_OUTPUT_TAIL_CHARS:]
-        return ""
-
     def __enter__(self) -> Child:
         return self
 
@@ -202,11 +210,13 @@ class Child:
             self._process.join(_STACK_GRACE_S)
         self.close()
         return ChildFailure(
-            cause=cause, message=message, output_tail=self.output_tail(), stack=self._stack()
+            cause=cause, message=message, output_tail=self._printed.text(), stack=self._stack()
         )
 
     def _stack(self) -> tuple[tuple[str, int], ...]:
-        text = self._stacks.read_text(errors="replace") if self._stacks.exists() else ""
+        text = ""
+        if self._stacks.poll():
+            text = os.read(self._stacks.fileno(), _CHUNK_BYTES).decode(errors="replace")
         return tuple((m["file"], int(m["line"])) for m in _STACK_LINE.finditer(text))
 
     def _died(self) -> ChildFailure:
@@ -217,6 +227,31 @@ class Child:
         else:
             message = f"{self.name} exited with status {code}"
         return self._stopped(FailureCause.CRASHED, message)
+
+    def _garbled(self, error: Exception) -> ChildFailure:
+        return self._stopped(
+            FailureCause.CRASHED,
+            f"{self.name} gave an answer that cannot be read ({type(error).__name__}: {error})",
+        )
+
+
+class _Tail:
+    """The end of what comes out of a pipe, which is emptied until nobody can write to it."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._kept = b""
+        self._thread = threading.Thread(target=self._drain, args=(pipe,), daemon=True)
+        self._thread.start()
+
+    def _drain(self, pipe: Connection) -> None:
+        with pipe:
+            while chunk := os.read(pipe.fileno(), _CHUNK_BYTES):
+                self._kept = (self._kept + chunk)[-_CHUNK_BYTES:]
+
+    def text(self) -> str:
+        """Return the last characters, waiting a moment for those that are under way."""
+        self._thread.join(_GRACE_S)
+        return self._kept.decode(errors="replace")[-_OUTPUT_TAIL_CHARS:]
 
 
 class ChildError(RuntimeError):
@@ -269,45 +304,57 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _serve(connection: Connection, output: str, stacks: str) -> None:
+def _serve(connection: Connection, output: Connection, stacks: Connection) -> None:
     """Answer calls until the other side hangs up. Runs in the child."""
     die_with_parent()
     command = multiprocessing.parent_process()
     if command is None or not command.is_alive():
         os._exit(1)  # The command was gone before the kernel knew.
     os.setsid()
+    _leave_fork_server()
+    pid = os.getpid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):  # Let the kernel end this process before the user's others.
         Path("/proc/self/oom_score_adj").write_text("900")
-    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
+    for descriptor in (1, 2):
+        os.dup2(output.fileno(), descriptor)
+    output.close()
     for stream in (sys.stdout, sys.stderr):  # A crash must not take with it what was printed.
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    where = open(stacks, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - open until the end
-    faulthandler.enable(where)
-    faulthandler.register(_STACK_SIGNAL, where)
+    os.set_blocking(stacks.fileno(), False)  # Whoever writes a stack is not to wait for a reader.
+    faulthandler.enable(stacks.fileno())
+    faulthandler.register(_STACK_SIGNAL, stacks.fileno())
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123 - open until the end
+    pickled = pickle.dumps  # The user's code may put another one there.
     while True:
         try:
             name, args = connection.recv()
         except (EOFError, ConnectionResetError):
             os._exit(0)
-        connection.send(_answer(name, args))
+        answer = _answer(name, args, pickled)
+        if os.getpid() != pid:
+            os._exit(0)  # A copy that the user's code has forked; the original answers.
+        connection.send_bytes(answer)
 
 
-def _answer(name: str, args: tuple[Any, ...]) -> tuple[str, Any]:
+def _leave_fork_server() -> None:
+    """Close the pipe on which the fork server ends, whatever is written to it."""
+    from multiprocessing import forkserver
+
+    os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
+    forkserver._forkserver._forkserver_alive_fd = None  # type: ignore[attr-defined]
+
+
+def _answer(name: str, args: tuple[Any, ...], pickled: Callable[[Any], bytes]) -> bytes:
     try:
         module, _, attribute = name.partition(":")
         function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-        value = function(*args)
-        pickle.dumps(value)
+        return pickled(("returned", function(*args)))
     except AdvisorError as error:
-        return "raised", error
+        return pickled(("raised", error))
     except Exception:
-        return "raised", traceback.format_exc()
-    return "returned", value
+        return pickled(("raised", traceback.format_exc()))
 
 
 @contextlib.contextmanager

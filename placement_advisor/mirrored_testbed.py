@@ -173,7 +173,7 @@ class MirroredTestbed:
     def _open(self) -> None:
         plan = self._testbed.plan
         if plan.kind is not TestbedKind.WORKERS:
-            self._children = (self._fork("mirrored"),)
+            self._children = (Child("mirrored"),)
             (child,) = self._children
             kind, count = plan.devices[0].kind, len(plan.devices)
             opened = child.call(
@@ -181,7 +181,7 @@ class MirroredTestbed:
             )
             self._must(opened, child)
             return
-        self._children = tuple(self._fork(f"mirrored-{core}") for core in plan.cores)
+        self._children = tuple(Child(f"mirrored-{core}") for core in plan.cores)
         addresses, _ = join_network(self._children, (), self._must)
         for index, (child, core) in enumerate(zip(self._children, plan.cores, strict=True)):
             child.start(f"{_MIRRORED}:open_worker", addresses, index, core)
@@ -228,9 +228,6 @@ class MirroredTestbed:
                 return answer
             answers.append(answer)
         return answers[0]
-
-    def _fork(self, name: str) -> Child:
-        return Child(name, self._scratch / f"{name}.log")
 
     def _must(self, answer: Any, child: Child) -> Any:
         if isinstance(answer, ChildFailure | RunFailure):

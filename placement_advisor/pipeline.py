@@ -105,7 +105,7 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
         with clock.stage("import"):
             watcher.working("importing TensorFlow", 0, 1)
             preload()
-            loader = stack.enter_context(Child("loader", scratch / "loader.log"))
+            loader = stack.enter_context(Child("loader"))
         bundle = scratch / "bundle"
         bundle.mkdir()
         traced = traced_model(options.source, bundle, loader, clock, watcher)
@@ -260,7 +260,7 @@ def balance(
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-")))
         watcher.working("importing TensorFlow", 0, 1)
         preload()
-        loader = stack.enter_context(Child("loader", scratch / "loader.log"))
+        loader = stack.enter_context(Child("loader"))
         traced = traced_model(source, None, loader, clock, watcher)
         batch = traced.batch_size
         if batch is None:
@@ -319,10 +319,9 @@ def trace(source: ModelSource, output: Path, watcher: Watcher) -> Traced:
     clock = Clock()
     with ExitStack() as stack:
         put = stack.enter_context(output_file(output, option="-o", read=model))
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-")))
         watcher.working("importing TensorFlow", 0, 1)
         preload()
-        loader = stack.enter_context(Child("loader", scratch / "loader.log"))
+        loader = stack.enter_context(Child("loader"))
         traced = traced_model(source, None, loader, clock, watcher)
         watcher.working(f"writing {output}", 0, 1)
         put(lambda path: traced.graph.save(path, traced.requested_device_of))

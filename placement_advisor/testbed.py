@@ -133,14 +133,13 @@ class Testbed:
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
 
     def __init__(self, plan: TestbedPlan, *, scratch: Path) -> None:
-        """Prepare a testbed; ``scratch`` holds logs and profiles."""
+        """Prepare a testbed; ``scratch`` holds profiles."""
         self.plan = plan
         self.warnings: tuple[str, ...] = ()
         self._scratch = scratch
         self._programs: dict[str, tuple[str, OpGraph]] = {}
         self._client: Child | None = None
         self._workers: tuple[Child, ...] = ()
-        self._starts = 0
 
     @property
     def up(self) -> bool:
@@ -165,8 +164,7 @@ class Testbed:
         """
         if self._client is not None:
             return
-        self._starts += 1
-        client = self._fork("client")
+        client = Child("client")
         self._client = client
         count = len(self.plan.devices)
         if self.plan.kind is TestbedKind.WORKERS:
@@ -270,9 +268,6 @@ class Testbed:
         """Return how a worker died, if one did: the client only sees a broken connection."""
         return dead_among(self._workers)
 
-    def _fork(self, name: str) -> Child:
-        return Child(name, self._scratch / f"{name.replace(':', '-')}-{self._starts}.log")
-
     def _start_workers(self, client: Child) -> tuple[str, ...]:
         """Start one server per device in a network of their own; return their addresses."""
         # On a core that has slept, the client took up to 3 ms longer to begin a step and to end it.
@@ -282,7 +277,7 @@ class Testbed:
             ),
             client,
         )
-        self._workers = tuple(self._fork(device.name) for device in self.plan.devices)
+        self._workers = tuple(Child(device.name) for device in self.plan.devices)
         addresses, is_private = join_network(self._workers, (client,), self._must)
         if not is_private:
             self.warnings = (

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import psutil
@@ -17,13 +18,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+INTO_ALL = """
+import contextlib, os
+for descriptor in range(3, 1_000):
+    with contextlib.suppress(OSError):
+        os.write(descriptor, {junk!r})
+"""
+
+
 @pytest.fixture
 def fork(fork_server: None, tmp_path: Path) -> Iterator[Callable[[str], Child]]:
     """Forks children, which end with the test."""
     forked: list[Child] = []
 
     def fork(name: str) -> Child:
-        forked.append(Child(name, tmp_path / f"{name}.log"))
+        forked.append(Child(name))
         return forked[-1]
 
     yield fork
@@ -128,6 +137,50 @@ def test_closing_a_child_ends_what_it_started(child: Child) -> None:
     assert psutil.pid_exists(started)
     child.close()
     assert wait_until(lambda: not psutil.pid_exists(started), 2.0)
+
+
+def test_a_child_that_prints_without_end_costs_neither_memory_nor_disk(
+    child: Child, tmp_path: Path
+) -> None:
+    line = b"x" * 999_999 + b"\n"
+    tracemalloc.start()
+    try:
+        child.call("builtins:exec", f"import os\nfor _ in range(300): os.write(1, {line!r})")
+        child.call("builtins:print", "and out")
+        failure = child.call("os:_exit", 3)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert failure.output_tail.endswith("x\nand out\n")
+    assert most_bytes < 5_000_000
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1_000_000
+
+
+def test_a_process_that_the_users_code_forks_gives_no_answers(child: Child) -> None:
+    assert child.call("os:fork") > 0
+    assert [child.call("math:factorial", n) for n in (3, 4, 5)] == [6, 24, 120]
+
+
+def test_a_pickle_module_that_the_users_code_changes_is_not_the_childs(child: Child) -> None:
+    child.call("builtins:exec", "import pickle; pickle.dumps = pickle.Pickler = None")
+    assert child.call("math:factorial", 5) == 120
+
+
+@pytest.mark.parametrize("junk", [b"hello, world", b"\0" * 12, b"\xff" * 12, b"\0\0\0\5nonsense"])
+def test_junk_in_every_descriptor_is_a_failure_of_the_child(
+    child: Child, junk: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    failure = child.call("builtins:exec", INTO_ALL.format(junk=junk))
+    assert isinstance(failure, ChildFailure)
+    assert failure.cause is FailureCause.CRASHED
+    assert failure.message.startswith("loader ")
+    assert capfd.readouterr().err == ""
+
+
+def test_a_child_whose_code_closes_every_descriptor_has_failed(child: Child) -> None:
+    failure = child.call("os:closerange", 0, 1_000)
+    assert isinstance(failure, ChildFailure)
+    assert failure.message == "loader exited with status 1"
 
 
 def test_the_memory_of_a_container_limits_its_children(

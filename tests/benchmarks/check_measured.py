@@ -75,7 +75,7 @@ def main() -> None:
         bundle = Path(folder) / "bundle"
         bundle.mkdir()
         preload()
-        with Child("loader", Path(folder) / "log") as child:
+        with Child("loader") as child:
             tracer = "placement_advisor.tf.tracer"
             child.call(f"{tracer}:load_workload", path, None, None, None)
             graph = child.call(f"{tracer}:trace_workload", path, str(bundle)).graph

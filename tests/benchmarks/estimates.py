@@ -31,14 +31,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
         bundle.mkdir()
-        traced = traced_model(_MODEL, "train", bundle, Path(folder))
+        traced = traced_model(_MODEL, "train", bundle)
         assert traced is not None
         cluster = read_hardware("2xV100-NVLink")
         costs = roofline_by_place(traced.graph, cluster)
         Simulator(traced.graph, costs, cluster).step_ns(
             single.propose(traced.graph, costs, cluster)
         )
-        with Child("grappler", Path(folder) / "grappler.log") as child:
+        with Child("grappler") as child:
             for family in (single, alternating):
                 placement = family.propose(traced.graph, costs, cluster)
                 assert not isinstance(placement, NotApplicable)

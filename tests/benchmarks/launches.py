@@ -31,7 +31,7 @@ def launch_ns(path: Path) -> tuple[int, int, int]:
         scratch = Path(folder)
         bundle = scratch / "bundle"
         bundle.mkdir()
-        traced = traced_model(path, "train", bundle, scratch)
+        traced = traced_model(path, "train", bundle)
         assert traced is not None
         plan = plan_testbed(TestbedKind.WORKERS, 2)
         testbed = Testbed(plan, scratch=scratch)

@@ -120,7 +120,7 @@ def _measure(name: str, mode: str) -> Iterator[Row]:
         scratch = Path(folder)
         bundle = scratch / "bundle"
         bundle.mkdir()
-        traced = traced_model(_SAMPLES / f"{name}.py", mode, bundle, scratch)
+        traced = traced_model(_SAMPLES / f"{name}.py", mode, bundle)
         if traced is None:
             return
         plan = plan_testbed(TestbedKind.WORKERS, _DEVICES)

@@ -91,7 +91,7 @@ def predicted_and_run(
         scratch = Path(folder)
         bundle = scratch / "bundle"
         bundle.mkdir()
-        traced = traced_model(path, mode, bundle, scratch)
+        traced = traced_model(path, mode, bundle)
         if traced is None:
             return None
         plan = plan_testbed(TestbedKind.WORKERS, _DEVICES)

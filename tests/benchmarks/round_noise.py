@@ -50,7 +50,7 @@ def recorded(model: str, rounds: int) -> dict[str, list[float]]:
         scratch = Path(folder)
         bundle = scratch / "bundle"
         bundle.mkdir()
-        traced = traced_model(SAMPLES / f"{model}.py", "train", bundle, scratch)
+        traced = traced_model(SAMPLES / f"{model}.py", "train", bundle)
         assert traced is not None
         plan = plan_testbed(TestbedKind.WORKERS, 2)
         testbed = Testbed(plan, scratch=scratch)

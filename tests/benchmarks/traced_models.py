@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 _TIME_LIMIT_S = 300.0
 
 
-def traced_model(path: Path, mode: str, bundle: Path, scratch: Path) -> Traced | None:
+def traced_model(path: Path, mode: str, bundle: Path) -> Traced | None:
     """Return the traced model, what runs it in ``bundle``; None if it has no such mode."""
-    with Child("loader", scratch / "loader.log") as loader:
+    with Child("loader") as loader:
         try:
             _call(loader, "load_workload", str(path), None, mode, None, None)
         except ModelError:

@@ -62,7 +62,7 @@ def _measured(model: str, scratch: Path, graphs: Path | None) -> dict[str, Any]:
         name, _, size = model.rpartition("-")
         path = _SAMPLES / f"{name}.py"
     graph_file = None if graphs is None else str(graphs / f"{path.stem}.graph.json.gz")
-    with Child(path.stem, scratch / f"{path.stem}.log") as child:
+    with Child(path.stem) as child:
         answer = child.call("traced_costs:measure", str(path), size, graph_file)
     if isinstance(answer, ChildFailure):
         raise SystemExit(f"{model}: {answer.message}\n{answer.output_tail}")

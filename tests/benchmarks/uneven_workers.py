@@ -65,7 +65,7 @@ def main() -> None:
 
 def _compare(asked: argparse.Namespace, scratch: Path) -> None:
     testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=scratch)
-    with Child("loader", scratch / "loader.log") as loader:
+    with Child("loader") as loader:
         path = str(asked.model)
         _call(loader, f"{_TRACER}:load_workload", path, None, None, asked.batch)
         traced = _call(loader, f"{_TRACER}:trace_workload", path, None)

@@ -59,7 +59,7 @@ def profiled(path: Path, profiles: int) -> Profiled:
         scratch = Path(folder)
         bundle = scratch / "bundle"
         bundle.mkdir()
-        with Child("loader", scratch / "loader.log") as loader:
+        with Child("loader") as loader:
             _call(loader, "placement_advisor.tf.tracer:load_workload", str(path), None, None, None)
             traced, within = _call(loader, "loop_ops:trace", str(path), str(bundle))
         plan = plan_testbed(TestbedKind.WORKERS, 1)

@@ -246,3 +246,13 @@ def test_processes_that_the_users_code_starts_end_with_it(
 ) -> None:
     # The fixture looks for what is left.
     failing("import subprocess\nsubprocess.Popen(['sleep', '600'])\nraise KeyError('x')\n")
+
+
+def test_junk_in_every_descriptor_is_a_failure_of_the_loader(failing: Callable[..., str]) -> None:
+    error = failing(
+        "import contextlib, os\n"
+        "for descriptor in range(3, 1_000):\n"
+        "    with contextlib.suppress(OSError):\n"
+        "        os.write(descriptor, b'hello, world')\n"
+    )
+    assert "loading failed: loader gave an answer that cannot be read (OSError" in error

@@ -34,7 +34,7 @@ def load_and_trace(
     path: Path, folder: Path, *, batch_size: int | None = None, facts: bool = False
 ) -> RealModel:
     """Load and trace a model in a child; ``folder`` takes what that writes."""
-    with Child("loader", folder / "loader.log") as loader:
+    with Child("loader") as loader:
 
         def ask(function: str, *arguments: object) -> Any:
             return loader.call(function, *arguments, time_limit_s=_TIME_LIMIT_S)
@@ -48,7 +48,7 @@ def load_and_trace(
 def saved(name: str, folder: Path, form: str) -> Path:
     """Have Keras save one of the models here as ``saved_model`` or ``keras``; return where."""
     path = folder / (name if form == "saved_model" else f"{name}.keras")
-    with Child("keras", folder / "keras.log") as child:
+    with Child("keras") as child:
         source = str(MODELS / f"{name}.py")
         child.call("keras_facts:save", source, str(path), form, time_limit_s=_TIME_LIMIT_S)
     return path

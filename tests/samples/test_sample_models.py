@@ -198,7 +198,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Traced]:
     def trace(name: str) -> Traced:
         folder = tmp_path_factory.mktemp(name)
         tracer, path = "placement_advisor.tf.tracer", str(FOLDER / f"{name}.py")
-        with children.Child("loader", folder / "loader.log") as loader:
+        with children.Child("loader") as loader:
             loader.call(
                 f"{tracer}:load_workload", path, None, None, None, time_limit_s=TIME_LIMIT_S
             )

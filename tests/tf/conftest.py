@@ -49,7 +49,7 @@ def trace_source(tmp_path: Path) -> Callable[..., TracedModel]:
 
 
 @pytest.fixture
-def child(tmp_path: Path) -> Iterator[Child]:
+def child() -> Iterator[Child]:
     """Return a child of its own."""
-    with children.Child("child", tmp_path / "child.log") as own:
+    with children.Child("child") as own:
         yield own

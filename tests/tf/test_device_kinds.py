@@ -16,9 +16,9 @@ _BOTH = ["CPU", "GPU"]
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
+def registry() -> Iterator[Child]:
     """One child for all tests of this file: its answers depend on nothing but the question."""
-    with Child("registry", tmp_path_factory.mktemp("registry") / "log") as child:
+    with Child("registry") as child:
         yield child
 
 

@@ -21,8 +21,8 @@ IMPORTS = "import tensorflow as tf\ntable = tf.Variable(tf.ones((11, 2)))\n"
 
 
 @pytest.fixture(scope="module")
-def loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
-    with children.Child("loader", tmp_path_factory.mktemp("loader") / "log") as own:
+def loader() -> Iterator[Child]:
+    with children.Child("loader") as own:
         yield own
 
 

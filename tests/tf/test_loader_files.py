@@ -20,8 +20,8 @@ _LIMIT_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
-    with children.Child("loader", tmp_path_factory.mktemp("loader") / "log") as own:
+def loader() -> Iterator[Child]:
+    with children.Child("loader") as own:
         yield own
 
 

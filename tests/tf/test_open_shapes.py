@@ -21,7 +21,7 @@ BATCH = 32
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
-    with children.Child("writer", folder / "log") as writer:
+    with children.Child("writer") as writer:
         writer.call("loop_files:write", str(folder), time_limit_s=120.0)
     return folder
 

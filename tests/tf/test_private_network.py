@@ -11,15 +11,14 @@ from placement_advisor.children import Child
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _NETWORK = "placement_advisor.tf.private_network"
 _LIMIT_S = 60.0
 
 
 @pytest.fixture
-def owner(tmp_path: Path) -> Iterator[Child]:
-    with Child("owner", tmp_path / "owner.log") as child:
+def owner() -> Iterator[Child]:
+    with Child("owner") as child:
         if not child.call(f"{_NETWORK}:create", time_limit_s=_LIMIT_S):
             pytest.skip("this system lets us make no private network")
         yield child

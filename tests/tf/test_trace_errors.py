@@ -40,8 +40,8 @@ ERRORS = {
 
 
 @pytest.fixture(scope="module")
-def loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
-    with children.Child("loader", tmp_path_factory.mktemp("loader") / "log") as own:
+def loader() -> Iterator[Child]:
+    with children.Child("loader") as own:
         yield own
 
 

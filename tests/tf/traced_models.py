@@ -56,7 +56,7 @@ def trace(path: Path, bundle: Path, *, run: bool = True) -> TracedModel:
     """
     tracer = "placement_advisor.tf.tracer"
     reference = None
-    with Child("loader", bundle / "loader.log") as loader:
+    with Child("loader") as loader:
         loader.call(
             f"{tracer}:load_workload", str(path), None, None, None, time_limit_s=_TIME_LIMIT_S
         )
