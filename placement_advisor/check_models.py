@@ -7,7 +7,6 @@ The lock file is written as a whole or not at all.
 from __future__ import annotations
 
 import os
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from placement_advisor.graph import OpGraph, load_graph
 from placement_advisor.model_source import ModelSource, source_kind, split_name
 from placement_advisor.op import Edge, Op, Role
 from placement_advisor.output_file import output_file
+from placement_advisor.own_folders import scratch_folder
 from placement_advisor.pipeline import traced_model
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.peak import shortages
@@ -88,7 +88,7 @@ def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -
         put = None
         if options.update:
             put = stack.enter_context(output_file(lock_file, option="--config"))
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-")))
+        scratch = stack.enter_context(scratch_folder())
         if not options.graphs_only:
             watcher.working("importing TensorFlow", 0, 1)
             preload()

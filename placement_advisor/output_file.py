@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.own_folders import own_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-_HIDDEN = ".advisor-"
 _NAME = "file"
 
 
@@ -35,22 +33,20 @@ def output_file(
         raise AdvisorError(f"{path}: cannot be written: it is {what}", hint=hint)
     if read is not None and path.exists() and read.exists() and path.samefile(read):
         raise AdvisorError(f"{path}: is read, so it cannot be written", hint=hint)
-    try:
-        staging = Path(tempfile.mkdtemp(prefix=_HIDDEN, dir=path.parent))
-    except OSError as error:
-        raise AdvisorError(
-            f"{path}: cannot be written: {path.parent}: {error.strerror}", hint=hint
-        ) from None
-
-    def put(make: Callable[[Path], None]) -> None:
+    with contextlib.ExitStack() as stack:
         try:
-            make(staging / _NAME)
-            (staging / _NAME).replace(path)
+            staging = stack.enter_context(own_folder(path.parent))
         except OSError as error:
-            message = f"{path}: cannot be written: {error.strerror}"
-            raise AdvisorError(message, hint=hint) from None
+            raise AdvisorError(
+                f"{path}: cannot be written: {path.parent}: {error.strerror}", hint=hint
+            ) from None
 
-    try:
+        def put(make: Callable[[Path], None]) -> None:
+            try:
+                make(staging / _NAME)
+                (staging / _NAME).replace(path)
+            except OSError as error:
+                message = f"{path}: cannot be written: {error.strerror}"
+                raise AdvisorError(message, hint=hint) from None
+
         yield put
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)

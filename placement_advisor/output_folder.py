@@ -2,21 +2,24 @@
 
 Everything is written into a hidden folder inside and moved up at the end, so the folder may be a
 mount point, a link or the current one. What else lies in the folder of an earlier analysis stays.
-Left out: two analyses that end in the same folder at the same moment.
+Of two analyses that end in the same folder at the same moment, one replaces the other. Left out:
+a command killed by SIGKILL in the fraction of a millisecond in which the content is moved, and two
+hosts that end in the same folder at the same moment.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
-from pathlib import Path
+import fcntl
+import os
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.own_folders import HIDDEN, own_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 # What an analysis writes; an earlier one's is replaced as a whole.
 _CONTENT = (
@@ -32,8 +35,6 @@ _CONTENT = (
     "predictions",
     "tensorboard",
 )
-# How the folder begins in which an analysis lies until it is complete.
-HIDDEN = ".advisor-"
 _HINT = "choose another folder with -o"
 
 
@@ -45,27 +46,37 @@ def output_folder(folder: Path) -> Iterator[Path]:
         AdvisorError: the folder cannot be written, or holds something that is not ours.
     """
     made: list[Path] = []
-    try:
-        _refuse_foreign(folder)
-        made += [part for part in (folder, *folder.parents) if not part.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=HIDDEN, dir=folder))
-    except OSError as error:
-        _remove_empty(made)
-        raise AdvisorError(f"{folder}: cannot be written: {error.strerror}", hint=_HINT) from None
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(_remove_empty, made)
+        try:
+            _refuse_files(folder)
+            made += [part for part in (folder, *folder.parents) if not part.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            with _alone_in(folder):
+                _refuse_foreign(folder)
+            staging = stack.enter_context(own_folder(folder))
+        except OSError as error:
+            raise _cannot_be_written(folder, error) from None
         yield staging
-        _publish(staging, folder)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        _remove_empty(made)
+        try:
+            with _alone_in(folder):
+                _publish(staging, folder)
+        except OSError as error:
+            raise _cannot_be_written(folder, error) from None
 
 
-def _refuse_foreign(folder: Path) -> None:
+def _cannot_be_written(folder: Path, error: OSError) -> AdvisorError:
+    return AdvisorError(f"{folder}: cannot be written: {error.strerror}", hint=_HINT)
+
+
+def _refuse_files(folder: Path) -> None:
     for part in (folder, *folder.parents):
         if part.exists() and not part.is_dir():
             raise AdvisorError(f"{folder}: cannot be written: {part} is a file", hint=_HINT)
-    if not folder.exists() or (folder / "analysis.json").exists():
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if (folder / "analysis.json").exists():
         return
     if any(not entry.name.startswith(HIDDEN) for entry in folder.iterdir()):
         raise AdvisorError(
@@ -73,16 +84,41 @@ def _refuse_foreign(folder: Path) -> None:
         )
 
 
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep others from publishing into a folder meanwhile, where its file system has locks."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _publish(staging: Path, folder: Path) -> None:
-    """Move the new content in place of the old, by renaming alone, so that it takes no time."""
+    """Move the new content in place of the old, by renaming alone, so that it takes no time.
+
+    What tells that an analysis is there goes first and comes last. If moving is interrupted, all
+    is as it was before.
+    """
     old = staging / "old"
     old.mkdir()
-    for name in _CONTENT:
-        if (folder / name).exists():
-            (folder / name).rename(old / name)
-    for name in _CONTENT:
-        if (staging / name).exists():
+    new = [name for name in _CONTENT if (staging / name).exists()]
+    try:
+        for name in _CONTENT:
+            if (folder / name).exists():
+                (folder / name).rename(old / name)
+        for name in reversed(new):
             (staging / name).rename(folder / name)
+    except BaseException:
+        for name in new:
+            if not (staging / name).exists():
+                (folder / name).rename(staging / name)
+        for name in reversed(_CONTENT):
+            if (old / name).exists():
+                (old / name).rename(folder / name)
+        raise
 
 
 def _remove_empty(folders: list[Path]) -> None:

@@ -9,7 +9,6 @@ written appears only when it is complete.
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
@@ -56,6 +55,7 @@ from placement_advisor.graph import OpGraph
 from placement_advisor.model_source import source_kind
 from placement_advisor.output_file import output_file
 from placement_advisor.output_folder import output_folder
+from placement_advisor.own_folders import scratch_folder
 from placement_advisor.placement import Placement
 from placement_advisor.report.write import write_analysis, write_reports
 from placement_advisor.study import AnalyzeOptions, Study
@@ -101,7 +101,7 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
     clock = Clock()
     with ExitStack() as stack:
         staging = stack.enter_context(output_folder(options.output))
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-")))
+        scratch = stack.enter_context(scratch_folder())
         with clock.stage("import"):
             watcher.working("importing TensorFlow", 0, 1)
             preload()
@@ -257,7 +257,7 @@ def balance(
         plan = _with_memory(plan, memory_bytes)
     clock = Clock()
     with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-")))
+        scratch = stack.enter_context(scratch_folder())
         watcher.working("importing TensorFlow", 0, 1)
         preload()
         loader = stack.enter_context(Child("loader"))
@@ -346,7 +346,7 @@ def calibrate(
         raise AdvisorError(f"-o {output}: not the name of a cluster file", hint="end it in .toml")
     with ExitStack() as stack:
         put = stack.enter_context(output_file(output, option="-o")) if output else None
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-")))
+        scratch = stack.enter_context(scratch_folder())
         watcher.working("importing TensorFlow", 0, 1)
         preload()
         running = Testbed(plan, scratch=scratch)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,47 @@ def test_a_folder_with_other_content_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AdvisorError, match="not the output of an earlier analysis"):
         write(tmp_path, version="first")
     assert names(tmp_path) == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+@pytest.mark.parametrize("is_done", [False, True])
+def test_an_interruption_while_the_content_is_moved_leaves_all_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_done: bool
+) -> None:
+    """Three entries of the first go and two of the second come; one of these is interrupted."""
+    write(tmp_path, version="first")
+    (tmp_path / "report.md").write_text("of the first")
+    before, rename, moved = names(tmp_path), Path.rename, []
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if path.suffix or path.name == "placements":
+            moved.append(path)
+        if len(moved) != number:
+            return rename(path, target)
+        moved.append(path)  # Once is enough.
+        if is_done:
+            rename(path, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path, version="second")
+    assert names(tmp_path) == before
+    assert (tmp_path / "analysis.json").read_text() == "first"
+
+
+def test_two_analyses_that_end_at_once_do_not_mix(tmp_path: Path) -> None:
+    """Each of some processes that end again and again writes files that all say its number."""
+    code = """
+import sys
+from pathlib import Path
+from placement_advisor import output_folder
+for turn in range(40):
+    with output_folder.output_folder(Path(sys.argv[1])) as staging:
+        for name in output_folder._CONTENT:
+            (staging / name).write_text(f"{sys.argv[2]} in {turn}")
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    both = [subprocess.Popen([*command, str(number)]) for number in range(3)]
+    assert [process.wait() for process in both] == [0, 0, 0]
+    assert len({path.read_text() for path in tmp_path.iterdir()}) == 1

@@ -9,13 +9,15 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from placement_advisor.children import die_with_parent
+from placement_advisor.own_folders import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 # It takes several times a file's size in memory.
 _LARGEST_BYTES = 200_000_000
@@ -43,15 +45,16 @@ def xprof_overview(files: Sequence[Path]) -> XprofOverview | None:
     """Ask XProf; None if it has no answer, or the files are too large to ask."""
     if sum(file.stat().st_size for file in files) > _LARGEST_BYTES:
         return None
-    with tempfile.TemporaryDirectory(prefix="advisor-") as folder:
+    with scratch_folder() as folder:
         for file in files:
-            shutil.copyfile(file, Path(folder) / file.name)
+            shutil.copyfile(file, folder / file.name)
         try:
-            copies = (str(Path(folder) / file.name) for file in files)
+            copies = (str(folder / file.name) for file in files)
             said = subprocess.run(
                 [sys.executable, "-P", "-m", __name__, *copies],
                 capture_output=True,
                 timeout=_LIMIT_S,
+                preexec_fn=die_with_parent,
                 check=False,
             )
         except subprocess.TimeoutExpired:

@@ -1,9 +1,10 @@
 """The analyses under a log directory.
 
 An analysis is a folder that holds `log_files.OVERVIEW`. One that is still running lies in a hidden
-folder of its output, whose name `output_folder` gives. Links are not followed, so whatever is found
-lies under the log directory. Left out: what lies within an analysis or deeper than analyses do,
-and, in a log directory of very many folders, what lies behind the first of them.
+folder of its output (`own_folders`); what a killed one left there is no analysis. Links are not
+followed, so whatever is found lies under the log directory. Left out: what lies within an analysis
+or deeper than analyses do, and, in a log directory of very many folders, what lies behind the first
+of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.log_files import DETAILS, LOG_FOLDER, OVERVIEW
-from placement_advisor.output_folder import HIDDEN
+from placement_advisor.own_folders import HIDDEN, is_left_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +59,8 @@ def find_runs(logdir: Path) -> Iterator[Run]:
     while waiting and seen < _MOST_FOLDERS:
         folder, depth = waiting.popleft()
         seen += 1
+        if folder.name.startswith(HIDDEN) and is_left_behind(folder):
+            continue
         if _inside(folder, OVERVIEW) is not None:
             yield _run(logdir, folder)
         elif depth < _DEEPEST:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +13,14 @@ from placement_advisor.tensorboard_plugin.runs import find_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_KILLED = """
+import os, sys
+from pathlib import Path
+from placement_advisor.output_folder import output_folder
+with output_folder(Path(sys.argv[1])):
+    os.kill(os.getpid(), 9)
+"""
 
 
 def write(folder: Path, text: str = "{}") -> Path:
@@ -52,6 +63,16 @@ def test_one_that_is_not_complete_yet_is_found_as_running(tmp_path: Path) -> Non
     assert not complete.is_running
     assert running.overview() is None
     assert running.changed_ns == 0
+
+
+def test_one_whose_command_was_killed_is_not_found(tmp_path: Path) -> None:
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(tmp_path / "mine")], capture_output=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = (tmp_path / "mine").iterdir()
+    write(left / "tensorboard")
+    assert names(tmp_path) == []
 
 
 def test_a_run_answers_with_what_was_written(tmp_path: Path) -> None:
