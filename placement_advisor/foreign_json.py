@@ -11,6 +11,8 @@ import json
 import reprlib
 from typing import TYPE_CHECKING, TypeVar
 
+from placement_advisor import foreign_file
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
@@ -51,19 +53,12 @@ def content(path: Path) -> bytes:
     """Return what a file holds.
 
     Raises:
-        MisfitError: it cannot be read, is larger than any text may be, or is no ordinary file,
-            which might never end.
+        MisfitError: it cannot be read, is larger than any text may be, or is no plain file.
     """
     try:
-        if path.exists() and not path.is_file():
-            raise MisfitError("not a file")
-        with path.open("rb") as file:
-            data = file.read(MAX_TEXT_BYTES + 1)
+        return foreign_file.content(path, MAX_TEXT_BYTES)
     except OSError as error:
-        raise MisfitError(f"cannot be read: {error.strerror or error}") from None
-    if len(data) > MAX_TEXT_BYTES:
-        raise MisfitError(f"more than {MAX_TEXT_BYTES // 10**6} MB")
-    return data
+        raise MisfitError(f"cannot be read: {error.strerror}") from None
 
 
 def parse(data: bytes) -> object:

@@ -78,6 +78,8 @@ def source_kind(path: Path) -> SourceKind:
         raise ModelError(f"{path}: no such file")
     if path.is_dir():
         return _folder_kind(path)
+    if not path.is_file():
+        raise ModelError(f"{path}: not a file", hint=_KINDS)
     kind = _SUFFIXES.get(path.suffix)
     if path.name in _SAVED_MODEL_FILES:
         raise ModelError(
@@ -90,7 +92,7 @@ def source_kind(path: Path) -> SourceKind:
 
 
 def _folder_kind(path: Path) -> SourceKind:
-    if any((path / name).exists() for name in _SAVED_MODEL_FILES):
+    if any((path / name).is_file() for name in _SAVED_MODEL_FILES):
         return SourceKind.SAVED_MODEL
     below = sorted({file.parent for n in _SAVED_MODEL_FILES for file in path.glob(f"*/{n}")})
     if below:

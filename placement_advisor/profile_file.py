@@ -47,9 +47,10 @@ def _read(path: Path, ask_xprof: bool, watcher: Watcher) -> ReadProfile:
         )
 
     read(0, 0)
-    if path.is_file() and path.name.endswith(_CHROME_TRACES):
+    is_one = path.exists() and not path.is_dir()
+    if is_one and path.name.endswith(_CHROME_TRACES):
         return ReadProfile(totals=totals_of(read_chrome_trace(path)), xprof=None)
-    if path.is_file() and (summary := summary_lines(path)) is not None:
+    if is_one and (summary := summary_lines(path)) is not None:
         return ReadProfile(totals=nvprof_totals(str(path), summary), xprof=None)
     files = profile_files(path)
     totals = totals_of(read_trace(path, files, read))

@@ -10,7 +10,6 @@ Source: Trace Event Format (Google); the arguments of copies as Kineto writes th
 from __future__ import annotations
 
 import gzip
-import mmap
 import re
 import zlib
 from array import array
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.foreign_file import mapped
 from placement_advisor.profile.copies import (
     LARGEST_NUMBER,
     CopyKind,
@@ -42,6 +42,7 @@ from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from mmap import mmap
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -99,16 +100,13 @@ def read_chrome_trace(path: Path) -> Trace:
 
 def _content(path: Path) -> Bytes:
     """Return the bytes of a trace, mapped or unpacked."""
-    size_bytes = path.stat().st_size
-    if not size_bytes:
-        return np.empty(0, np.uint8)
-    with path.open("rb") as file:
-        data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-    if data[:2].tobytes() != b"\x1f\x8b":
-        return data
+    stored = mapped(path)
+    if isinstance(stored, bytes) or stored[:2] != b"\x1f\x8b":
+        return np.frombuffer(stored, np.uint8)
     # Unpacked once to know the size: what is too large is never in memory.
+    size_bytes = len(stored)
     most, unpacked_bytes = max(_MOST_TIMES_PACKED * size_bytes, _HARMLESS_BYTES), 0
-    for part in _parts(path):
+    for part in _parts(stored):
         unpacked_bytes += len(part)
         if unpacked_bytes > most:
             raise AdvisorError(
@@ -117,14 +115,15 @@ def _content(path: Path) -> Bytes:
                 hint="if it is a trace, unpack it yourself and give the .json",
             )
     unpacked, at = np.empty(unpacked_bytes, np.uint8), 0
-    for part in _parts(path):
+    for part in _parts(stored):
         unpacked[at : at + len(part)] = np.frombuffer(part, np.uint8)
         at += len(part)
     return unpacked
 
 
-def _parts(path: Path) -> Iterator[bytes]:
-    with gzip.open(path) as file:
+def _parts(packed: mmap) -> Iterator[bytes]:
+    packed.seek(0)
+    with gzip.GzipFile(fileobj=packed) as file:
         while part := file.read(_CHUNK_BYTES):
             yield part
 

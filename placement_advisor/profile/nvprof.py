@@ -9,13 +9,14 @@ Source: NVIDIA, Profiler User's Guide, summary mode.
 
 from __future__ import annotations
 
-import mmap
+import io
 import re
 from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.foreign_file import open_plain
 from placement_advisor.measure import Activity
 from placement_advisor.profile.copies import copy_kind
 from placement_advisor.profile.totals import Amount, DeviceTotals, ProfileTotals
@@ -51,22 +52,18 @@ def summary_lines(path: Path) -> Iterator[str] | None:
         AdvisorError: it cannot be read.
     """
     try:
-        if not 0 < path.stat().st_size <= _LARGEST_BYTES:
-            return None
-        with (
-            path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        ):
-            return _lines(path) if mapped.find(_RESULT) >= 0 else None
+        with open_plain(path) as file:
+            data = file.read(_LARGEST_BYTES + 1)
     except OSError as error:
         raise AdvisorError(f"cannot read the profile {path}: {error.strerror}") from error
+    return _lines(data) if len(data) <= _LARGEST_BYTES and _RESULT in data else None
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with path.open("rb") as file:
-        while line := file.readline(_LONGEST_LINE):
-            if not line.isspace():
-                yield line.decode("utf-8", "replace")
+def _lines(data: bytes) -> Iterator[str]:
+    file = io.BytesIO(data)
+    while line := file.readline(_LONGEST_LINE):
+        if not line.isspace():
+            yield line.decode("utf-8", "replace")
 
 
 def nvprof_totals(path: str, lines: Iterable[str]) -> ProfileTotals:

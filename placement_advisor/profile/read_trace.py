@@ -37,7 +37,7 @@ def read_trace(path: Path, paths: Sequence[Path], progress: Progress) -> Trace:
         AdvisorError: a file is corrupt, or no device is seen at work.
     """
     files = [SpaceFile(file) for file in _distinct(paths)]
-    run = str(path if path.is_file() else files[0].path.parent)
+    run = str(files[0].path.parent if path.is_dir() else path)
     builder = TraceBuilder()
     total, done = sum(file.size_bytes for file in files), 0
 

@@ -26,10 +26,10 @@ def profile_files(path: Path) -> tuple[Path, ...]:
     Raises:
         AdvisorError: there is none.
     """
-    if path.is_file():
-        return (path,)
-    if not path.is_dir():
+    if not path.exists():
         raise AdvisorError(f"there is no profile {path}")
+    if not path.is_dir():
+        return (path,)
     own = sorted(path.glob(_PATTERN))
     if own:
         return tuple(own)

@@ -9,7 +9,6 @@ event names) and aggregated events, which have a count in place of a time.
 
 from __future__ import annotations
 
-import mmap
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.foreign_file import mapped
 from placement_advisor.profile.event_columns import (
     CORRUPT,
     LENGTH,
@@ -112,12 +112,9 @@ class SpaceFile:
         """
         self.path = path
         try:
-            with path.open("rb") as file:
-                size = path.stat().st_size
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+            self._data: Bytes = np.frombuffer(mapped(path), np.uint8)
         except OSError as error:
             raise AdvisorError(f"cannot read the profile {path}: {error.strerror}") from error
-        self._data: Bytes = np.frombuffer(mapped, np.uint8)
         self.planes = tuple(self._planes())
         if not self.planes:
             raise self._corrupt("it holds no plane")

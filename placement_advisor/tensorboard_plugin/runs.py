@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from placement_advisor.foreign_file import content
 from placement_advisor.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.own_folders import HIDDEN, is_left_behind
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _DEEPEST = 5
 # A listing takes some 20 µs: together less than a click takes to be noticed.
 _MOST_FOLDERS = 2_000
+# Five times what a candidate takes in a step of 210,000 ops, the largest known.
+_MOST_BYTES = 100_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,7 @@ class Run:
             return 0
 
     def overview(self) -> bytes | None:
-        """Return what the tab shows first, None if it is gone."""
+        """Return what the tab shows first, None if it is gone or no file of an analysis."""
         return _content(self.folder, OVERVIEW)
 
     def details(self, candidate: str) -> bytes | None:
@@ -102,6 +105,6 @@ def _inside(folder: Path, relative: str) -> Path | None:
 def _content(folder: Path, relative: str) -> bytes | None:
     path = _inside(folder, relative)
     try:
-        return None if path is None else path.read_bytes()
+        return None if path is None else content(path, _MOST_BYTES)
     except OSError:
         return None

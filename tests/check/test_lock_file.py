@@ -231,7 +231,7 @@ def test_half_a_character_in_a_name_is_refused(refused: Callable[..., AdvisorErr
 
 def test_a_folder_is_no_lock_file(tmp_path: Path) -> None:
     (tmp_path / "placements.lock.json").mkdir()
-    with pytest.raises(AdvisorError, match=r"placements\.lock\.json: not a file"):
+    with pytest.raises(AdvisorError, match=r"placements\.lock\.json: cannot be read: not a file"):
         read_lock(tmp_path / "placements.lock.json")
 
 

@@ -368,7 +368,7 @@ def test_a_folder_in_the_place_of_the_lock_file_is_one_error(
     project.lock.mkdir()
     ran = check(*words)
     assert ran.code == 2
-    assert f"{LOCK}: not a file" in ran.err
+    assert f"{LOCK}: cannot be read: not a file" in ran.err
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_any_work(

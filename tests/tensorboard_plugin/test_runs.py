@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -106,6 +108,21 @@ def test_links_out_of_the_log_directory_are_not_followed(tmp_path: Path) -> None
     (inside / DETAILS / "out.json").symlink_to(elsewhere / OVERVIEW)
     (run,) = find_runs(log)
     assert run.details("out") is None
+
+
+def test_files_larger_than_any_of_an_analysis_and_pipes_are_not_served(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    (run,) = find_runs(tmp_path)
+    for name in (OVERVIEW, f"{DETAILS}/towers.json"):
+        os.truncate(folder / name, 3_000_000_000)  # Of holes alone: it takes no disk.
+    os.mkfifo(folder / DETAILS / "pipe.json")
+    tracemalloc.start()
+    try:
+        assert [run.overview(), run.details("towers"), run.details("pipe")] == [None] * 3
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 300_000_000
 
 
 def test_a_log_directory_of_very_many_folders_is_given_up_on(tmp_path: Path) -> None:

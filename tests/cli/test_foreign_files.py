@@ -1,0 +1,95 @@
+"""Pipes, devices and files without end in the place of what a command reads: one error at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from command_runs import run_here
+from layer_models import model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Whoever opens a pipe without care waits for ever.
+LIMIT_S = 20
+GRAPH = "m.graph.json.gz"
+PROJECT = """
+[tool.advisor]
+hardware = "2xV100"
+[[tool.advisor.models]]
+path = "m.py"
+graph = "{graph}"
+placement = "{placement}"
+"""
+READS = {
+    "graph": "graph {file}.graph.json.gz",
+    "placement-of-graph": f"graph {GRAPH} --placement {{file}}.json --png a.png",
+    "simulate": "simulate {file}.graph.json.gz --placement p.json",
+    "placement": f"simulate {GRAPH} --placement {{file}}.json",
+    "cluster": f"simulate {GRAPH} --placement p.json --hardware {{file}}.toml",
+    "search": "search {file}.json",
+    "certificate": f"verify {{file}}.json {GRAPH}",
+    "graph-of-certificate": "verify c.json {file}.graph.json.gz",
+    "settings": "check --config {file}.toml",
+    "lock": "check --graphs-only --config lock/pyproject.toml",
+    "checked-graph": "check --graphs-only --config graph/pyproject.toml",
+    "checked-placement": "check --graphs-only --config placement/pyproject.toml",
+    "profile": "profile {file}.xplane.pb",
+    "run": "profile run",
+    "chrome-trace": "profile {file}.json",
+    "packed-trace": "profile {file}.json.gz",
+    "nvprof": "profile {file}.txt",
+    "costs": "analyze m.py --hardware 2xV100 --costs {file}.xplane.pb",
+    "costs-of-run": "analyze m.py --hardware 2xV100 --costs run",
+    "model": "analyze {file}.py --no-run",
+    "keras": "trace {file}.keras",
+    "frozen": "trace {file}.pb",
+}
+
+
+@pytest.fixture(params=["pipe", "device"])
+def folder(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A folder of pipes, or of links to a device, under all names; they end what hangs."""
+    monkeypatch.chdir(tmp_path)
+    model("in1 -> a", "in2 -> b", "a b -> dot").save(tmp_path / GRAPH)
+    (tmp_path / "m.py").touch()
+    for name in ("lock", "graph", "placement", "run"):
+        (tmp_path / name).mkdir()
+        words = {"graph": GRAPH, "placement": "single", name: "special.json"}
+        (tmp_path / name / "pyproject.toml").write_text(PROJECT.format(**words))
+        shutil.copy(GRAPH, tmp_path / name)
+    suffixes = (".graph.json.gz", ".json", ".json.gz", ".toml", ".xplane.pb", ".txt", ".py")
+    specials = [f"special{suffix}" for suffix in (*suffixes, ".keras", ".pb")]
+    specials += [f"{name}/special.json" for name in ("graph", "placement")]
+    specials += ["run/special.xplane.pb", "lock/placements.lock.json"]
+    for name in specials:
+        if request.param == "pipe":
+            os.mkfifo(name)
+        else:
+            (tmp_path / name).symlink_to("/dev/zero")
+
+    def hangs(number: int, frame: object) -> None:
+        raise TimeoutError(f"no answer within {LIMIT_S} s")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(LIMIT_S)
+    yield tmp_path
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("what", READS)
+def test_what_is_no_plain_file_is_refused_at_once(folder: Path, what: str) -> None:
+    ran = run_here(*READS[what].format(file="special").split())
+    said = ran.out + ran.err
+    assert ran.code == 2, said
+    assert "not a file" in said
+    assert "special" in said or "lock" in said
+    assert "Traceback" not in said
