@@ -6,16 +6,15 @@ after the other until it is closed. Whatever happens in it (a crash, a hang, too
 exit) comes back as a `ChildFailure`; the command's process is never harmed. Of what
 children print the end is kept, and no file.
 
-No child outlives the command: the fork server dies with the command and each child with the fork
-server, by the kernel's parent-death signal, also when the command is killed. Left out: a process
-that the user's code detaches from its child survives if the command is killed with SIGKILL.
+No child outlives the command: the fork server dies with the command's guard (`guard.py`) and each
+child with the fork server, by the kernel's parent-death signal. What a child has started, detached
+processes too, ends with it.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import faulthandler
 import importlib
 import multiprocessing
@@ -33,6 +32,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor import guard
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -41,12 +41,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _PRELOADED = "placement_advisor.tf.preload"
-# Tells the fork server which process to die with.
-_COMMAND_VARIABLE = "PLACEMENT_ADVISOR_COMMAND_PID"
 _SAFE_PATH = "PYTHONSAFEPATH"
 # Any text switches it on; this one tells that the user did not.
 _OURS = "placement-advisor"
-_PR_SET_PDEATHSIG = 1
 # Often enough to stop a runaway allocation (some GB/s) before the machine swaps.
 _POLL_INTERVAL_S = 0.05
 # Leave room for the rest of the machine.
@@ -62,6 +59,8 @@ _CHUNK_BYTES = 65_536
 # graph of 210,000 ops has a tenth of that.
 _LONGEST_ANSWER_BYTES = 500_000_000
 _GRACE_S = 1.0
+# The guard takes less, whatever it has to end.
+_END_LIMIT_S, _END_POLL_S = 3.0, 0.005
 # A stack is written in under a millisecond, unless the machine is out of memory.
 _STACK_GRACE_S = 0.2
 _STACK_SIGNAL = signal.SIGUSR1
@@ -190,6 +189,7 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         self._process.join(_GRACE_S)
+        _tell_guard(guard.LOOK)
         self._connection.close()
 
     def __enter__(self) -> Child:
@@ -260,9 +260,9 @@ class ChildError(RuntimeError):
 
 def preload() -> None:
     """Start the fork server, which begins to import TensorFlow in the background."""
-    from multiprocessing import forkserver, resource_tracker
+    from multiprocessing import forkserver, resource_tracker, util
 
-    os.environ[_COMMAND_VARIABLE] = str(os.getpid())
+    guard.announce(util.get_temp_dir())
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([_PRELOADED])
     with _safe_path():
@@ -281,37 +281,35 @@ def preload() -> None:
 
 def _end_fork_server() -> None:
     """End it before Python shuts down, which waits for processes that the fork server keeps."""
+    pid = _tell_guard(signal.SIGTERM)
+    deadline = time.monotonic() + _END_LIMIT_S
+    with contextlib.suppress(ChildProcessError):
+        while pid and os.waitpid(pid, os.WNOHANG) == (0, 0) and time.monotonic() < deadline:
+            time.sleep(_END_POLL_S)
+
+
+def _tell_guard(number: signal.Signals) -> int | None:
+    """Send a signal to the process that Python took for the fork server when it started that."""
     from multiprocessing import forkserver
 
-    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
+    pid: int | None = getattr(forkserver._forkserver, "_forkserver_pid", None)
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def follow_the_command() -> None:
-    """Make the fork server die with the command. Runs in the fork server, before anything else."""
-    die_with_parent()
-    if os.getppid() != int(os.environ[_COMMAND_VARIABLE]):
-        os._exit(1)  # The command was gone before the kernel knew.
-    if os.environ.get(_SAFE_PATH) == _OURS:
-        del os.environ[_SAFE_PATH]  # What the user's own code starts is as it is without us.
-    os.setsid()  # A Ctrl-C in the terminal goes to the command alone, which then ends its children.
-
-
-def die_with_parent() -> None:
-    """Make this process, a child, die with its parent."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            os.kill(pid, number)
+    return pid
 
 
 def _serve(connection: Connection, output: Connection, stacks: Connection) -> None:
     """Answer calls until the other side hangs up. Runs in the child."""
-    die_with_parent()
+    guard.die_with_parent()
+    guard.adopt_orphans()
     command = multiprocessing.parent_process()
     if command is None or not command.is_alive():
         os._exit(1)  # The command was gone before the kernel knew.
     os.setsid()
     _leave_fork_server()
+    if os.environ.get(_SAFE_PATH) == _OURS:
+        del os.environ[_SAFE_PATH]  # What the user's own code starts is as it is without us.
     pid = os.getpid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

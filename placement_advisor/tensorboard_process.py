@@ -16,8 +16,8 @@ from http import HTTPStatus
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING
 
-from placement_advisor.children import die_with_parent
 from placement_advisor.errors import AdvisorError
+from placement_advisor.guard import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -48,7 +48,10 @@ class Ran:
 def run_here(*words: str) -> Ran:
     """Run the command in this process."""
     out, err = io.StringIO(), io.StringIO()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     code = 0
     try:
         with (
@@ -70,21 +73,30 @@ def children_left() -> list[psutil.Process]:
     pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
     if pid is None:
         return []
-    return _left(lambda: psutil.Process(pid).children(recursive=True))
+    guard = psutil.Process(pid)
+    server = guard.children()[0]  # What the guard adopts comes behind it.
+    return _left(lambda: [each for each in guard.children(recursive=True) if each != server])
 
 
 class Command:
     """The command as a process of its own, in a session of its own."""
 
-    def __init__(self, *words: str, temp: Path, cwd: Path | None = None) -> None:
-        """Start it; its temporary files go to ``temp``."""
+    def __init__(
+        self,
+        *words: str,
+        temp: Path,
+        cwd: Path | None = None,
+        launch: str = LAUNCH,
+        path: tuple[Path, ...] = (),
+    ) -> None:
+        """Start it, or another program; its temporary files go to ``temp``, modules to ``path``."""
         self._mark = uuid.uuid4().hex
         temp.mkdir(exist_ok=True)
         self._err = temp.with_name(f"{temp.name}-stderr")
         self._out = temp.with_name(f"{temp.name}-stdout")
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", LAUNCH, *words],
+                [sys.executable, "-c", launch, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -92,7 +104,7 @@ class Command:
                 start_new_session=True,
                 env={
                     **os.environ,
-                    "PYTHONPATH": str(_ROOT),
+                    "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, *path))),
                     "TMPDIR": str(temp),
                     _MARK: self._mark,
                 },

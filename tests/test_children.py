@@ -3,11 +3,12 @@ from __future__ import annotations
 import os
 import signal
 import tracemalloc
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from command_runs import wait_until
+from command_runs import Command, Ran, wait_until
 
 from placement_advisor import children
 from placement_advisor.children import Child, ChildError, ChildFailure, FailureCause
@@ -181,6 +182,103 @@ def test_a_child_whose_code_closes_every_descriptor_has_failed(child: Child) -> 
     failure = child.call("os:closerange", 0, 1_000)
     assert isinstance(failure, ChildFailure)
     assert failure.message == "loader exited with status 1"
+
+
+# A process that no session, group or parent ties to who started it; it writes its id to a file.
+DETACH = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        with open({file!r}, "w") as file:
+            file.write(str(os.getpid()))
+        os.execlp("sleep", "sleep", "600")
+    os._exit(0)
+os.wait()
+"""
+
+
+def detached_by(child: Child, tmp_path: Path) -> int:
+    file = tmp_path / "detached"
+    child.call("builtins:exec", DETACH.format(file=str(file)))
+    assert wait_until(lambda: file.exists() and file.read_text() != "", 5.0)
+    return int(file.read_text())
+
+
+def test_closing_a_child_ends_what_it_has_detached(child: Child, tmp_path: Path) -> None:
+    detached = detached_by(child, tmp_path)
+    child.call("time:sleep", 0.1)
+    assert psutil.pid_exists(detached)
+    child.close()
+    assert wait_until(lambda: not psutil.pid_exists(detached), 2.0)
+
+
+def test_what_a_child_that_dies_has_detached_ends_with_it_and_nothing_of_others(
+    fork: Callable[[str], Child], tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    child, other = fork("loader"), fork("other")
+    detached, of_other = detached_by(child, tmp_path), detached_by(other, tmp_path / "other")
+    assert isinstance(child.call("os:_exit", 3), ChildFailure)
+    assert wait_until(lambda: not psutil.pid_exists(detached), 2.0)
+    assert other.call("math:factorial", 3) == 6
+    assert psutil.pid_exists(of_other)
+
+
+# The command's part, with a fork server that imports nothing.
+COMMAND = """
+import sys, time
+from placement_advisor import children
+from placement_advisor.own_folders import scratch_folder
+children._PRELOADED = "light_preload"
+with scratch_folder():
+    children.preload()
+    child = children.Child("loader")
+    child.call("builtins:exec", sys.argv[2])
+    child.call("os:spawnlp", 1, "sleep", "sleep", "600")
+    print("importing", file=sys.stderr, flush=True)
+    if sys.argv[1] != "end":
+        time.sleep(600)
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Command]]:
+    """Runs a command whose child has started one process and detached another."""
+    (tmp_path / "light_preload.py").write_text(
+        "from placement_advisor.guard import follow_the_command; follow_the_command()"
+    )
+    with ExitStack() as stack:
+
+        def run(how: str) -> Command:
+            detach = DETACH.format(file=str(tmp_path / "detached"))
+            temp, path = tmp_path / "temp", (tmp_path,)
+            made = Command(how, detach, temp=temp, launch=COMMAND, path=path)
+            started = stack.enter_context(made)
+            started.wait_for_line("importing")
+            return started
+
+        yield run
+
+
+def test_a_command_that_ends_leaves_no_process_and_no_file(
+    command: Callable[[str], Command], tmp_path: Path
+) -> None:
+    ended = command("end")
+    assert ended.wait() == Ran(code=0, out="", err="importing\n")
+    assert ended.processes_left() == []  # Python's tracker of resources ends just behind it.
+    assert list((tmp_path / "temp").iterdir()) == []
+
+
+def test_a_command_that_is_killed_leaves_no_process_and_no_file(
+    command: Callable[[str], Command], tmp_path: Path
+) -> None:
+    killed = command("sleep")
+    # It, the guard, the fork server, the tracker of resources, the child and its two.
+    assert len(killed.processes()) == 7
+    killed.process.kill()
+    assert killed.processes_left() == []
+    assert list((tmp_path / "temp").iterdir()) == []
 
 
 def test_the_memory_of_a_container_limits_its_children(

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 USAGE_OR_TOOL_ERROR = 2
 INTERRUPTED = 130
+# Ctrl-C, `kill`, and a terminal that is closed.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 READER_GONE = 128 + signal.SIGPIPE  # what a shell calls it when a program ends by that signal
 
 app = typer.Typer(
@@ -82,8 +84,9 @@ def root(
 
 def main() -> None:
     """Run the command; errors that a user can fix become one message and exit code 2."""
-    signal.signal(signal.SIGINT, _interrupt)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in _ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:  # As `nohup` has it.
+            signal.signal(number, _interrupt)
     open_output()
     try:
         try:
@@ -109,6 +112,6 @@ def main() -> None:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Stop at the first signal, and let no second one disturb the cleaning up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for each in _ENDING:
+        signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.children import die_with_parent
+from placement_advisor.guard import die_with_parent
 from placement_advisor.own_folders import scratch_folder
 
 if TYPE_CHECKING:

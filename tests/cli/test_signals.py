@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
 import pytest
-from command_runs import ENDS_WITHIN_S, Command, Ran, wait_until
+from command_runs import ENDS_WITHIN_S, LAUNCH, Command, Ran, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +80,65 @@ def test_ctrl_c_between_steps_of_workers_ends_everything(two_towers: Path, tmp_p
         assert_interrupted(command, tmp_path)
 
 
+# What the user's code starts, and what it detaches from everything that started it.
+BUSY = """
+import os, subprocess, time
+subprocess.Popen(["sleep", "600"])
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execlp("sleep", "sleep", "600")
+    os._exit(0)
+os.wait()
+while True: pass
+"""
+
+
+def sleeping(command: Command) -> int:
+    return sum(process.name() == "sleep" for process in command.processes())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_what_the_users_code_has_started(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    model, output, temp = tmp_path / "model.py", tmp_path / "out", tmp_path / "temp"
+    model.write_text(BUSY)
+    with Command("analyze", str(model), "-o", str(output), temp=temp) as command:
+        assert wait_until(lambda: sleeping(command) == 2, 60.0), command.err
+        command.process.send_signal(number)
+        ran = command.wait(timeout_s=20)
+        assert command.processes_left() == []
+    assert ran.code == (-signal.SIGKILL if number == signal.SIGKILL else 130)
+    assert list(temp.iterdir()) == []
+    assert not output.exists() or list(output.iterdir()) == []
+
+
+def test_a_terminal_that_is_closed_ends_everything(two_towers: Path, tmp_path: Path) -> None:
+    output = str(tmp_path / "out")
+    with Command("analyze", str(two_towers), "-o", output, temp=tmp_path / "temp") as command:
+        command.wait_for_line("importing TensorFlow")
+        began = time.monotonic()
+        command.process.send_signal(signal.SIGHUP)
+        assert command.wait(timeout_s=ENDS_WITHIN_S).code == 130
+        assert_all_is_gone(command, tmp_path, began=began)
+    assert list((tmp_path / "temp").iterdir()) == []
+
+
+def test_a_command_under_nohup_goes_on_when_the_terminal_is_closed(
+    two_towers: Path, tmp_path: Path
+) -> None:
+    output = str(tmp_path / "out")
+    nohup = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); {LAUNCH}"
+    words = ("analyze", str(two_towers), "-o", output)
+    with Command(*words, temp=tmp_path / "temp", launch=nohup) as command:
+        command.wait_for_line("importing TensorFlow")
+        command.process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            command.wait(timeout_s=1.0)
+
+
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.2, 2.0])
 def test_a_command_killed_while_tensorflow_is_imported_leaves_no_process(
     two_towers: Path, tmp_path: Path, after_s: float
@@ -100,7 +160,8 @@ def test_a_command_killed_between_steps_of_workers_leaves_no_process(
         time.sleep(0.3)
         command.process.kill()
         assert command.processes_left() == []
-    assert not (tmp_path / "out" / "analysis.json").exists()
+    assert list((tmp_path / "temp").iterdir()) == []
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.fixture(scope="module")
