@@ -30,7 +30,7 @@ import traceback
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from placement_advisor import guard
 from placement_advisor.errors import AdvisorError
@@ -108,7 +108,7 @@ class Child:
             self._process.start()
         for end in (theirs, output, stacks):
             end.close()
-        self._printed = _Tail(printed)
+        self._printed = Tail(printed)
         self._closed = False
 
     @property
@@ -235,15 +235,16 @@ class Child:
         )
 
 
-class _Tail:
+class Tail:
     """The end of what comes out of a pipe, which is emptied until nobody can write to it."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe: Connection | IO[bytes]) -> None:
+        """Begin to read; the pipe is closed in the end."""
         self._kept = b""
         self._thread = threading.Thread(target=self._drain, args=(pipe,), daemon=True)
         self._thread.start()
 
-    def _drain(self, pipe: Connection) -> None:
+    def _drain(self, pipe: Connection | IO[bytes]) -> None:
         with pipe:
             while chunk := os.read(pipe.fileno(), _CHUNK_BYTES):
                 self._kept = (self._kept + chunk)[-_CHUNK_BYTES:]

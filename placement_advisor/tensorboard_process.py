@@ -10,12 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from http import HTTPStatus
 from importlib.util import find_spec
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
+from placement_advisor.children import Tail
 from placement_advisor.errors import AdvisorError
 from placement_advisor.guard import die_with_parent
 
@@ -30,7 +30,7 @@ _START_LIMIT_S = 120.0
 _ANSWER_LIMIT_S = 20.0
 _END_LIMIT_S = 5.0
 _POLL_S = 0.1
-_TAIL_CHARACTERS = 2_000
+_SERVER = "placement_advisor.tensorboard_plugin.server"
 
 
 @contextlib.contextmanager
@@ -48,21 +48,23 @@ def tensorboard(logdir: Path, host: str, port: int) -> Iterator[tuple[str, Proce
             hint=f"install it: {sys.executable} -m pip install tensorboard",
         )
     port = _free_port(host, port)
-    command = [sys.executable, "-P", "-m", "tensorboard.main", "--logdir", str(logdir)]
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            [*command, "--host", host, "--port", str(port)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            preexec_fn=die_with_parent,  # If the command is killed; else it is ended below.
-        )
-        try:
-            _wait_for(host, port, process, log, shlex.join(command))
-            yield f"http://{_in_address(host)}:{port}/", process
-        finally:
-            _end(process)
+    command = [sys.executable, "-P", "-m", _SERVER, "--logdir", str(logdir)]
+    command += ["--host", host, "--port", str(port)]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # If the command is killed; else it is ended below.
+    )
+    assert process.stdout is not None
+    printed = Tail(process.stdout)
+    try:
+        _wait_for(host, port, process, printed, shlex.join(command))
+        yield f"http://{_in_address(host)}:{port}/", process
+    finally:
+        _end(process)
 
 
 def _free_port(host: str, port: int) -> int:
@@ -84,16 +86,15 @@ def _in_address(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _wait_for(host: str, port: int, process: Process, log: IO[bytes], command: str) -> None:
+def _wait_for(host: str, port: int, process: Process, printed: Tail, command: str) -> None:
     deadline = time.monotonic() + _START_LIMIT_S
     while process.poll() is None and time.monotonic() < deadline:
         if _answers(host, port):
             return
         time.sleep(_POLL_S)
-    log.seek(0)
-    told = log.read().decode(errors="replace")[-_TAIL_CHARACTERS:].strip()
+    _end(process)
     raise AdvisorError(
-        f"TensorBoard did not start\nIt last printed:\n{told}",
+        f"TensorBoard did not start\nIt last printed:\n{printed.text().strip()}",
         hint=f"see whether it does alone: {command}",
     )
 

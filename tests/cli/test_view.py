@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 import time
@@ -47,6 +48,16 @@ def error_of(*words: str) -> list[str]:
     return ran.err.splitlines()
 
 
+def asked_for(address: str, host: str) -> int:
+    """Return what is answered to a request that names a host."""
+    request = urllib.request.Request(f"{address}data/plugins_listing", headers={"Host": host})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code
+
+
 def test_a_missing_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert error_of()[0] == "advisor: error: advisor-out: no such folder"
@@ -81,7 +92,7 @@ def test_a_tensorboard_that_does_not_start_is_quoted(
     broken = tmp_path / "broken" / "tensorboard"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('of another version')")
-    monkeypatch.setenv("PYTHONPATH", str(broken.parent))
+    monkeypatch.setenv("PYTHONPATH", str(broken.parent), prepend=os.pathsep)
     ran = run_here("view", str(analysis), "--port", "0")
     error = ran.err.splitlines()
     assert ran.code == 2
@@ -110,6 +121,10 @@ def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(f"{address}data/plugin/placement/runs") as answer:
             assert [run["name"] for run in json.loads(answer.read())] == ["mine"]
+
+        port = address.rstrip("/").rpartition(":")[2]
+        assert asked_for(address, f"rebound.example:{port}") == 403
+        assert asked_for(address, f"localhost:{port}") == 200
 
         began = time.monotonic()
         command.process.send_signal(2)
