@@ -208,6 +208,7 @@ def analyze(
     steps: int = defaults.STEPS,
     rounds: int = defaults.ROUNDS,
     run: bool = True,
+    open_ports: bool = False,
     time_limit_s: float = defaults.TIME_LIMIT_S,
 ) -> Analysis:
     """Analyse a model file as `advisor analyze` does, write its reports, and return what it found.
@@ -244,6 +245,7 @@ def analyze(
         steps=steps,
         rounds=rounds,
         run=run,
+        open_ports=open_ports,
         output=source.default_output if output is None else Path(output),
     )
     return run_analysis(options, _Silent())

@@ -18,9 +18,8 @@ from placement_advisor.candidates import single
 from placement_advisor.check.judge import MAX_CULPRITS, Code, Problem
 from placement_advisor.check.measured import Pace, Race, race
 from placement_advisor.check.result import Status
-from placement_advisor.errors import AdvisorError
 from placement_advisor.placement import Placement
-from placement_advisor.testbed import STEP, Testbed, plan_testbed
+from placement_advisor.testbed import STEP, Testbed
 from placement_advisor.trial import Trial
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from placement_advisor.check.result import ModelResult
     from placement_advisor.devices import Cluster
     from placement_advisor.graph import OpGraph
+    from placement_advisor.testbed import TestbedPlan
     from placement_advisor.trial import Entry, Watcher
 
 _LOCKED, _AGAIN, _TODAY = "locked", "locked-again", "today"
@@ -75,6 +75,7 @@ def measure(
     today: Placement,
     locked: Placement,
     cluster: Cluster,
+    plan: TestbedPlan,
     bundle: Path,
     scratch: Path,
     tolerance: float,
@@ -85,10 +86,6 @@ def measure(
     They are placed on a cluster; here its devices are those of a testbed, in order.
     """
     names = cluster.device_names()
-    try:
-        plan = plan_testbed(None, len(names))
-    except AdvisorError as error:
-        return Measured(devices="", unknown=error.message)
     if plan.not_run is not None:
         return Measured(devices=plan.description, unknown=plan.not_run)
     here = dict.fromkeys(cluster.place_names(), plan.devices[0].name)

@@ -41,6 +41,7 @@ from placement_advisor.pipeline import traced_model
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.testbed import plan_testbed, with_network
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from placement_advisor.elsewhere import Elsewhere
     from placement_advisor.placement import Placement
     from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.testbed import TestbedPlan
     from placement_advisor.tf.answers import SourceLine, Traced
     from placement_advisor.trial import Watcher
 
@@ -59,12 +61,14 @@ if TYPE_CHECKING:
 class CheckOptions:
     """How to check: some of the models, or all; from graph files alone; how many at a time.
 
-    With ``measure`` placements run as well, one model after the other.
+    With ``measure`` placements run as well, one model after the other, on workers with
+    ``open_ports`` if need be.
     """
 
     only: tuple[str, ...] = ()
     graphs_only: bool = False
     measure: bool = False
+    open_ports: bool = False
     update: bool = False
     strict: bool = False
     jobs: int | None = None
@@ -79,11 +83,20 @@ def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -
     Raises:
         AdvisorError: the lock file cannot be read or written, the hardware means nothing, or a
             model is asked for that is not configured.
+        TestbedError: what is measured on would be open to the network, and that is not accepted.
     """
     models = _chosen(config, options.only)
     hardware = _hardware(config)
     lock_file = Path(_from_here(config.lock_file))
     locked = read_lock(lock_file)
+    plan = None
+    if options.measure:
+        plan = with_network(
+            plan_testbed(None, len(hardware.cluster.device_names())),
+            open_ports=options.open_ports,
+            instead="without --measure placements are only predicted",
+            note=watcher.note,
+        )
     with ExitStack() as stack:
         put = None
         if options.update:
@@ -99,8 +112,11 @@ def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -
         checking = _Checking(config, hardware, locked, options, scratch, watcher)
         stack.callback(checking.stop)
         results = tuple(pool.map(checking.result, models))
-        if options.measure:
-            results = tuple(map(checking.measured, models, results))
+        if plan is not None:
+            results = tuple(
+                checking.measured(model, found, plan)
+                for model, found in zip(models, results, strict=True)
+            )
         if put is not None:
             missing = [result.model for result in results if result.after is None]
             if missing:
@@ -182,7 +198,7 @@ class _Checking:
         except AdvisorError as error:
             return replace(found, error=error.message, hint=error.hint)
 
-    def measured(self, model: ModelConfig, found: ModelResult) -> ModelResult:
+    def measured(self, model: ModelConfig, found: ModelResult, plan: TestbedPlan) -> ModelResult:
         """Run what was checked beside the locked placement, where there is one."""
         placed = self._placed.get(model.path)
         if placed is None or found.before is None:
@@ -196,6 +212,7 @@ class _Checking:
             placed.placement,
             moved_back(placed.graph, placed.placement, moves),
             self._hardware.cluster,
+            plan,
             placed.bundle,
             scratch,
             model.limits.max_step_regression,

@@ -182,7 +182,7 @@ class MirroredTestbed:
             self._must(opened, child)
             return
         self._children = tuple(Child(f"mirrored-{core}") for core in plan.cores)
-        addresses, _ = join_network(self._children, (), self._must)
+        addresses = join_network(plan, self._children, (), self._must)
         for index, (child, core) in enumerate(zip(self._children, plan.cores, strict=True)):
             child.start(f"{_MIRRORED}:open_worker", addresses, index, core)
         for child in self._children:

@@ -59,7 +59,7 @@ from placement_advisor.own_folders import scratch_folder
 from placement_advisor.placement import Placement
 from placement_advisor.report.write import write_analysis, write_reports
 from placement_advisor.study import AnalyzeOptions, Study
-from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed
+from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed, with_network
 from placement_advisor.tf.answers import TracedSplit
 from placement_advisor.user_code import is_user_code
 
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 
 _TRACER = "placement_advisor.tf.tracer"
 _SPLITTER = "placement_advisor.tf.split_workload"
+_ONE_PROCESS = "--testbed logical-cpus takes one process, which listens on nothing"
 
 
 def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
@@ -98,6 +99,12 @@ def analyze(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
         plan = replace(
             plan, kind=TestbedKind.NONE, cores=(), not_run="--no-run: no step was executed"
         )
+    plan = with_network(
+        plan,
+        open_ports=options.open_ports,
+        instead=f"--no-run only predicts; {_ONE_PROCESS}",
+        note=watcher.note,
+    )
     clock = Clock()
     with ExitStack() as stack:
         staging = stack.enter_context(output_folder(options.output))
@@ -240,6 +247,7 @@ def balance(
     testbed: TestbedKind | None,
     devices: int,
     memory_bytes: Sequence[int] | None,
+    open_ports: bool,
     watcher: Watcher,
 ) -> Balance:
     """Time a model alone on each device at several batch sizes, and share its batch among them.
@@ -253,6 +261,7 @@ def balance(
     plan = plan_testbed(testbed, devices)
     if plan.not_run is not None:
         raise TestbedError(f"nothing to time: {plan.not_run}", hint="see `advisor doctor`")
+    plan = with_network(plan, open_ports=open_ports, instead=_ONE_PROCESS, note=watcher.note)
     if memory_bytes is not None:
         plan = _with_memory(plan, memory_bytes)
     clock = Clock()
@@ -282,7 +291,7 @@ def balance(
         most = [memory.largest_batch(device.memory_bytes) for device in plan.devices]
         by_lines = best_by_lines(speeds, batch, most)
         splits = Splits(running, steps.split, most, watcher)
-        warnings, advised = list(running.warnings), by_lines.batches
+        warnings, advised = list(plan.warnings), by_lines.batches
         try:
             if splits.fit(even):
                 splits.time([even])
@@ -329,7 +338,11 @@ def trace(source: ModelSource, output: Path, watcher: Watcher) -> Traced:
 
 
 def calibrate(
-    testbed: TestbedKind | None, devices: int, output: Path | None, watcher: Watcher
+    testbed: TestbedKind | None,
+    devices: int,
+    output: Path | None,
+    open_ports: bool,
+    watcher: Watcher,
 ) -> CalibrationSummary:
     """Measure a testbed anew, keep what was found, and write its cluster file if one is asked for.
 
@@ -344,6 +357,7 @@ def calibrate(
         )
     if output is not None and output.suffix != ".toml":
         raise AdvisorError(f"-o {output}: not the name of a cluster file", hint="end it in .toml")
+    plan = with_network(plan, open_ports=open_ports, instead=_ONE_PROCESS, note=watcher.note)
     with ExitStack() as stack:
         put = stack.enter_context(output_file(output, option="-o")) if output else None
         scratch = stack.enter_context(scratch_folder())
@@ -375,7 +389,7 @@ def calibrate(
         cluster=cluster,
         kept_in=str(calibration_file(name)) if is_kept else None,
         cluster_file=None if output is None else str(output),
-        warnings=running.warnings,
+        warnings=plan.warnings,
     )
 
 

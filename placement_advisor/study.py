@@ -110,6 +110,7 @@ class AnalyzeOptions:
     steps: int
     rounds: int
     run: bool
+    open_ports: bool
     output: Path
 
 
@@ -147,7 +148,7 @@ class Study:
         self._batch_points: tuple[Throughput, ...] = ()
         self._as_is_failed = False
         self._input_timing: InputTiming | None = None
-        self._warnings: list[str] = []
+        self._warnings = list(plan.warnings)
 
     @property
     def _graph(self) -> OpGraph:
@@ -183,7 +184,6 @@ class Study:
         with self._clock.stage("calibrate"):
             self._watcher.working("starting devices", 0, 1)
             testbed.start()
-            self._warnings += testbed.warnings
             calibration = calibrated(testbed, self._watcher)
             self._watcher.working("measuring op times on one device", 0, 1)
             self._trial = Trial(

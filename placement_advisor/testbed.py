@@ -10,13 +10,14 @@ any of these processes dies, the testbed is down: the call in flight gets a `Chi
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.children import Child, ChildError, ChildFailure
 from placement_advisor.devices import Device
 from placement_advisor.doctor.nvidia import common_memory, find_gpus
+from placement_advisor.doctor.system import can_have_private_network
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine import free_ports, gpu_count, usable_cores
 from placement_advisor.tf.answers import RunFailure
@@ -37,6 +38,11 @@ _FIRST_PORT = 20_000
 START_LIMIT_S = 60.0
 # TensorFlow reports a lost connection a little before the kernel reports the dead process.
 _DEATH_GRACE_S = 0.5
+_PORTS_ARE_OPEN = (
+    "this system lets us make no private network: until this run ends, TensorFlow's workers listen "
+    "on every interface without authentication, and whoever reaches them can read and write your "
+    "files (--open-ports)"
+)
 
 
 class TestbedKind(StrEnum):
@@ -52,7 +58,11 @@ class TestbedKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestbedPlan:
-    """What was chosen for this machine; ``not_run`` says why nothing can run, if so."""
+    """What was chosen for this machine; ``not_run`` says why nothing can run, if so.
+
+    Workers have a network of their own, unless the user accepts ``open_ports``: then whoever
+    reaches this machine by network reaches them.
+    """
 
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
 
@@ -62,6 +72,12 @@ class TestbedPlan:
     stand_in: bool
     description: str
     not_run: str | None
+    open_ports: bool = False
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user is to know before anything starts."""
+        return (_PORTS_ARE_OPEN,) if self.open_ports else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +143,33 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
     )
 
 
+def with_network(
+    plan: TestbedPlan, *, open_ports: bool, instead: str, note: Callable[[str], None]
+) -> TestbedPlan:
+    """Return the plan with open ports if it has workers that cannot have a private network.
+
+    ``note`` is told so, for the user to know before anything starts. ``instead`` is what else can
+    be done.
+
+    Raises:
+        TestbedError: ``open_ports`` does not accept them.
+    """
+    if plan.kind is not TestbedKind.WORKERS or can_have_private_network():
+        return plan
+    if not open_ports:
+        raise TestbedError(
+            "this system lets us make no private network, and without one TensorFlow's workers "
+            "listen on every interface without authentication: whoever reaches them can read and "
+            "write your files",
+            hint=f"{instead}; --open-ports accepts it until the run ends; `advisor doctor` says "
+            "how to allow a network",
+        )
+    plan = replace(plan, open_ports=True)
+    for warning in plan.warnings:
+        note(f"warning: {warning}")
+    return plan
+
+
 class Testbed:
     """Running devices. Start it, call it, close it; after a failed call start it again."""
 
@@ -135,7 +178,6 @@ class Testbed:
     def __init__(self, plan: TestbedPlan, *, scratch: Path) -> None:
         """Prepare a testbed; ``scratch`` holds profiles."""
         self.plan = plan
-        self.warnings: tuple[str, ...] = ()
         self._scratch = scratch
         self._programs: dict[str, tuple[str, OpGraph]] = {}
         self._client: Child | None = None
@@ -278,12 +320,7 @@ class Testbed:
             client,
         )
         self._workers = tuple(Child(device.name) for device in self.plan.devices)
-        addresses, is_private = join_network(self._workers, (client,), self._must)
-        if not is_private:
-            self.warnings = (
-                "this system lets us make no private network: while candidates run, TensorFlow's "
-                "workers listen on all interfaces without authentication",
-            )
+        addresses = join_network(self.plan, self._workers, (client,), self._must)
         for i, worker in enumerate(self._workers):
             worker.start(f"{_WORKER}:serve", addresses, i, self.plan.cores[i])
         for worker in self._workers:
@@ -310,22 +347,26 @@ def dead_among(children: Sequence[Child]) -> ChildFailure | None:
 
 
 def join_network(
-    workers: Sequence[Child], others: Sequence[Child], must: Callable[[Any, Child], Any]
-) -> tuple[tuple[str, ...], bool]:
+    plan: TestbedPlan,
+    workers: Sequence[Child],
+    others: Sequence[Child],
+    must: Callable[[Any, Child], Any],
+) -> tuple[str, ...]:
     """Put processes into a network of their own and return addresses there, one for each worker.
 
-    Where the system lets us make none, False comes with ports of the machine's own network.
-    ``must`` is given each answer of a child, and raises where it is none.
+    With open ports they stay in the machine's. ``must`` is given each answer of a child, and raises
+    where it is none.
+
+    Raises:
+        TestbedError: the system lets us make no network.
     """
+    if plan.open_ports:
+        return tuple(f"127.0.0.1:{port}" for port in free_ports(len(workers)))
     first, *joining = workers
-    is_private = must(first.call(f"{_NETWORK}:create", time_limit_s=START_LIMIT_S), first)
-    if is_private:
-        for child in (*joining, *others):
-            must(child.call(f"{_NETWORK}:join", first.pid, time_limit_s=START_LIMIT_S), child)
-        ports = [_FIRST_PORT + i for i in range(len(workers))]
-    else:
-        ports = free_ports(len(workers))
-    return tuple(f"127.0.0.1:{port}" for port in ports), is_private
+    must(first.call(f"{_NETWORK}:create", time_limit_s=START_LIMIT_S), first)
+    for child in (*joining, *others):
+        must(child.call(f"{_NETWORK}:join", first.pid, time_limit_s=START_LIMIT_S), child)
+    return tuple(f"127.0.0.1:{_FIRST_PORT + i}" for i in range(len(workers)))
 
 
 def only_profile(folder: Path) -> Path:

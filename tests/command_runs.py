@@ -88,8 +88,12 @@ class Command:
         cwd: Path | None = None,
         launch: str = LAUNCH,
         path: tuple[Path, ...] = (),
+        before: Callable[[], None] | None = None,
     ) -> None:
-        """Start it, or another program; its temporary files go to ``temp``, modules to ``path``."""
+        """Start it, or another program; its temporary files go to ``temp``, modules to ``path``.
+
+        What it does ``before`` it keeps.
+        """
         self._mark = uuid.uuid4().hex
         temp.mkdir(exist_ok=True)
         self._err = temp.with_name(f"{temp.name}-stderr")
@@ -102,6 +106,7 @@ class Command:
                 stderr=err,
                 cwd=cwd,
                 start_new_session=True,
+                preexec_fn=before,
                 env={
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, *path))),

@@ -81,9 +81,12 @@ def test_the_action_checks_all_models_in_all_formats(tmp_path):
 def test_the_action_takes_its_inputs_for_what_they_are_and_for_no_commands(tmp_path):
     models = ["--update", "$(touch hacked)", "a b; touch hacked", "`touch hacked`", "*"]
     ran = asked(
-        tmp_path, models="\n".join(["", *models, ""]), **{"strict": "true", "graphs-only": "true"}
+        tmp_path,
+        models="\n".join(["", *models, ""]),
+        **{"strict": "true", "measure": "true", "open-ports": "true"},
     )
-    assert json.loads(ran.stdout) == ["check", "--strict", "--graphs-only", *FORMATS, "--", *models]
+    flags = ["--strict", "--measure", "--open-ports"]
+    assert json.loads(ran.stdout) == ["check", *flags, *FORMATS, "--", *models]
     assert not (tmp_path / "hacked").exists()
     assert "${{" not in STEP["run"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from placement_advisor.testbed import Testbed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _LISTEN = "0A"
 
@@ -56,7 +56,7 @@ class WatchedTestbed(Testbed):
     def call(self, function: str, *args: Any, time_limit_s: float) -> Any:
         label = args[0] if args and isinstance(args[0], str) else ""
         written = self.watch.output.glob(".advisor-*/predictions/*.json")
-        here, there = listening(self)
+        here, there = listening(self.process_ids.values())
         call = Call(
             function=function,
             label=label,
@@ -77,9 +77,9 @@ def kill(testbed: Testbed, name: str) -> None:
     os.kill(testbed.process_ids[name], signal.SIGKILL)
 
 
-def listening(testbed: Testbed) -> tuple[int, int]:
-    """Count the sockets on which the workers listen, in this network and in their own."""
-    pids = [pid for name, pid in testbed.process_ids.items() if name.startswith("worker")]
+def listening(pids: Iterable[int]) -> tuple[int, int]:
+    """Count the sockets on which processes listen, in this network and in their own."""
+    pids = tuple(pids)
     owned = {inode for pid in pids for inode in _socket_inodes(pid)}
     here = owned & _listening_inodes(Path("/proc/self/net"))
     there = {inode for pid in pids for inode in owned & _listening_inodes(Path(f"/proc/{pid}/net"))}

@@ -16,6 +16,7 @@ from placement_advisor.cli.source_options import (
     BatchSize,
     ModeChoice,
     Model,
+    OpenPorts,
     Outputs,
     Quiet,
     TimeLimit,
@@ -100,6 +101,7 @@ def analyze(
     run: Annotated[
         bool, typer.Option("--run/--no-run", help="--no-run executes no step: simulated only.")
     ] = True,
+    open_ports: OpenPorts = False,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Output folder. Default: advisor-out/<model>/."),
@@ -138,6 +140,7 @@ def analyze(
         steps=steps,
         rounds=rounds,
         run=run,
+        open_ports=open_ports,
         output=output or source.default_output,
     )
     with progress(quiet=quiet) as watcher:

@@ -15,6 +15,7 @@ from placement_advisor.cli.source_options import (
     BatchSize,
     ModeChoice,
     Model,
+    OpenPorts,
     Outputs,
     Quiet,
     TimeLimit,
@@ -43,6 +44,7 @@ def balance(
             help="Memory of each device, such as 16GB:8GB, or of all. Default: what GPUs say.",
         ),
     ] = None,
+    open_ports: OpenPorts = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON on stdout.")
     ] = False,
@@ -57,7 +59,7 @@ def balance(
     sizes = None if memory is None else split_sizes("--memory", memory)
     kind = None if testbed is None else TestbedKind(testbed.value)
     with progress(quiet=quiet) as watcher:
-        found = pipeline.balance(source, kind, devices, sizes, watcher)
+        found = pipeline.balance(source, kind, devices, sizes, open_ports, watcher)
     if as_json:
         from placement_advisor.report.balance_json import balance_as_json
 

@@ -11,7 +11,7 @@ import typer
 
 from placement_advisor.cli.analyze import TestbedChoice  # noqa: TC001 - typer reads it
 from placement_advisor.cli.progress import progress
-from placement_advisor.cli.source_options import Quiet  # noqa: TC001 - typer reads it
+from placement_advisor.cli.source_options import OpenPorts, Quiet  # noqa: TC001 - typer reads it
 from placement_advisor.cli.streams import say
 from placement_advisor.defaults import DEVICES
 
@@ -22,6 +22,7 @@ def calibrate(
         TestbedChoice | None,
         typer.Option(help="What to measure. Default: GPUs if there are enough, else workers."),
     ] = None,
+    open_ports: OpenPorts = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -39,7 +40,7 @@ def calibrate(
 
     kind = None if testbed is None else TestbedKind(testbed.value)
     with progress(quiet=quiet) as watcher:
-        summary = pipeline.calibrate(kind, devices, output, watcher)
+        summary = pipeline.calibrate(kind, devices, output, open_ports, watcher)
     if not quiet:
         for warning in summary.warnings:
             say(f"warning: {warning}")

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor.cli.progress import progress
-from placement_advisor.cli.source_options import Quiet, TimeLimit  # noqa: TC001 - typer reads it
+from placement_advisor.cli.source_options import (  # noqa: TC001 - typer reads it
+    OpenPorts,
+    Quiet,
+    TimeLimit,
+)
 from placement_advisor.defaults import TIME_LIMIT_S
 from placement_advisor.errors import AdvisorError
 
@@ -59,6 +63,7 @@ def check(
             help="Run placements as well, in turns with the locked ones, on the devices here.",
         ),
     ] = False,
+    open_ports: OpenPorts = False,
     formats: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,6 +109,7 @@ def check(
         update=update,
         graphs_only=graphs_only,
         measure=measure,
+        open_ports=open_ports,
         strict=strict,
         jobs=jobs,
         time_limit_s=time_limit,

@@ -1,4 +1,4 @@
-"""The options of every command that takes a model."""
+"""The options that several commands have."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ Outputs = Annotated[
     typer.Option(metavar="A,B,C", help="Ops or tensors that a frozen graph is asked for."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+OpenPorts = Annotated[
+    bool,
+    typer.Option(
+        "--open-ports",
+        help="Where no private network can be had, run workers all the same: TensorFlow lets "
+        "anyone who reaches them by network read and write your files.",
+    ),
+]
 TimeLimit = Annotated[
     float,
     typer.Option(min=1, metavar="SECONDS", help="For loading and for tracing the model file."),

@@ -35,12 +35,18 @@ def next_command(facts: Facts, checks: tuple[Check, ...]) -> str:
     for check in checks:
         if check.blocks and check.action:
             return check.action
+    if _has_workers_alone(facts) and not facts.has_private_network:
+        return f"{_ANALYZE} --no-run"
     is_measured = any(kept.holds for kept in facts.calibrations)
     return _ANALYZE if is_measured or not _can_run(facts) else _CALIBRATE
 
 
 def _can_run(facts: Facts) -> bool:
     return max(facts.visible_gpus, facts.cores.usable) >= DEVICES
+
+
+def _has_workers_alone(facts: Facts) -> bool:
+    return facts.visible_gpus < DEVICES <= facts.cores.usable
 
 
 def _python(facts: Facts) -> Iterator[Check]:
@@ -157,11 +163,11 @@ def _network(facts: Facts) -> Iterator[Check]:
     yield Check(
         name="network",
         state=State.PROBLEM,
-        finding="no private one can be made: while candidates run, TensorFlow's workers listen on "
-        "all interfaces without authentication",
+        finding="no private one can be made: no workers run, since TensorFlow's listen on every "
+        "interface without authentication",
         action="let users make namespaces (kernel.unprivileged_userns_clone=1 or "
-        "kernel.apparmor_restrict_unprivileged_userns=0; docker: --cap-add SYS_ADMIN), or keep "
-        "strangers off this network",
+        "kernel.apparmor_restrict_unprivileged_userns=0; docker: --cap-add SYS_ADMIN), or, where "
+        "no stranger reaches this machine, --open-ports",
     )
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
 from command_runs import Ran, run_here
+from watched_testbed import listening
 
 from placement_advisor.mirrored_testbed import MirroredTestbed
 from placement_advisor.report.analysis_json import load_schema
 from placement_advisor.testbed import usable_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--candidates", "mirrored")
 SAMPLE = Path(__file__).parents[2] / "sample_models" / "mnist_cnn.py"
@@ -101,14 +103,40 @@ def candidate_in(analysis: dict[str, Any]) -> dict[str, Any]:
     return candidate
 
 
+@contextmanager
+def watched() -> Iterator[set[tuple[int, int]]]:
+    """Collect on how many sockets mirrored processes listen, in this network and in their own."""
+    seen: set[tuple[int, int]] = set()
+    call = MirroredTestbed.call
+
+    def look_and_call(self: MirroredTestbed, *args: Any, **limits: Any) -> Any:
+        seen.add(listening(self.process_ids.values()))
+        return call(self, *args, **limits)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MirroredTestbed, "call", look_and_call)
+        yield seen
+
+
 @pytest.fixture(scope="module")
-def run(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
+def listened() -> set[tuple[int, int]]:
+    """What `watched` saw of the run."""
+    return set()
+
+
+@pytest.fixture(scope="module")
+def run(
+    fork_server: None, tmp_path_factory: pytest.TempPathFactory, listened: set[tuple[int, int]]
+) -> tuple[Ran, Path]:
     """One complete run of a step alone and mirrored, with dense and sparse gradients."""
     folder = tmp_path_factory.mktemp("mirrored")
     model = folder / "model.py"
     model.write_text(MODEL)
     output = folder / "out"
-    return run_here("analyze", str(model), "-o", str(output), *FEW), output
+    with watched() as seen:
+        ran = run_here("analyze", str(model), "-o", str(output), *FEW)
+    listened |= seen
+    return ran, output
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +160,11 @@ class TestAMirroredStep:
         assert (output / "predictions" / "mirrored.json").exists()
         assert "\nmirrored " in ran.out
         assert "mirrored" in ran.out.split("\n")[0]  # The verdict is about it.
+
+    def test_its_processes_listen_in_a_network_of_their_own_alone(
+        self, analysis: dict[str, Any], listened: set[tuple[int, int]]
+    ) -> None:
+        assert listened == {(0, 2)}
 
     def test_has_all_variables_on_every_device(self, analysis: dict[str, Any]) -> None:
         held = candidate_in(analysis)["predicted"]["peak_memory_bytes"]
@@ -177,8 +210,10 @@ def test_devices_of_one_process_are_mirrored_as_well(
 ) -> None:
     """With the model of TensorFlow's own guide to `MirroredStrategy`."""
     words = ("--testbed", "logical-cpus", *FEW, "-q", "--json")
-    ran = advisor("analyze", str(SAMPLE), "-o", str(tmp_path / "out"), *words)
+    with watched() as seen:
+        ran = advisor("analyze", str(SAMPLE), "-o", str(tmp_path / "out"), *words)
     assert ran.code == 0, ran.err
+    assert seen == {(0, 0)}
     mirrored = candidate_in(json.loads(ran.out))
     assert mirrored["failure"] is None
     assert mirrored["measured"]["verification"]["unverified"] == []

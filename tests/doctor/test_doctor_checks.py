@@ -191,7 +191,11 @@ def test_too_little_memory_for_tensorflow_blocks(free: int, state: State, blocks
 
 def test_workers_that_anyone_can_reach_are_a_problem() -> None:
     assert one(LAPTOP, "network").state is State.OK
-    assert one(replace(LAPTOP, has_private_network=False), "network").state is State.PROBLEM
+    refused = replace(LAPTOP, has_private_network=False)
+    assert one(refused, "network").state is State.PROBLEM
+    assert next_command(refused, check_all(refused)) == "advisor analyze MODEL.py --no-run"
+    on_cards = replace(refused, visible_gpus=2, calibrations=())
+    assert next_command(on_cards, check_all(on_cards)) == "advisor calibrate"
 
 
 def test_a_calibration_shows_its_age_and_main_figures() -> None:

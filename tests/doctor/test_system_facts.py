@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from placement_advisor.doctor import system
+from placement_advisor.children import Child
 from placement_advisor.doctor.system import (
     Cores,
     can_have_private_network,
@@ -15,6 +15,8 @@ from placement_advisor.doctor.system import (
     parse_sys_admin,
 )
 from placement_advisor.machine import usable_cores
+
+_LIMIT_S = 60.0
 
 
 def test_a_quota_below_the_cores_is_what_can_be_used() -> None:
@@ -63,9 +65,12 @@ def test_asking_for_a_network_leaves_this_process_where_it_was() -> None:
     assert Path("/proc/self/ns/net").readlink() == own
 
 
-def test_a_system_that_refuses_has_no_private_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "_PROBE", "raise SystemExit(1)")
-    assert not can_have_private_network()
+def test_a_system_that_refuses_has_no_private_network(fork_server: None) -> None:
+    asked = "placement_advisor.doctor.system:can_have_private_network"
+    with Child("asking") as child:
+        assert child.call(asked, time_limit_s=_LIMIT_S)
+        child.call("refusing_system:refuse_namespaces", time_limit_s=_LIMIT_S)
+        assert not child.call(asked, time_limit_s=_LIMIT_S)
 
 
 def test_a_probe_that_hangs_has_none_either(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.children import Child
+from placement_advisor.errors import TestbedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +20,7 @@ _LIMIT_S = 60.0
 @pytest.fixture
 def owner() -> Iterator[Child]:
     with Child("owner") as child:
-        if not child.call(f"{_NETWORK}:create", time_limit_s=_LIMIT_S):
-            pytest.skip("this system lets us make no private network")
+        child.call(f"{_NETWORK}:create", time_limit_s=_LIMIT_S)
         yield child
 
 
@@ -44,5 +44,13 @@ def test_who_joins_reaches_it_and_others_do_not(owner: Child, child: Child) -> N
 
 def test_two_private_networks_use_the_same_port(owner: Child, child: Child) -> None:
     port = owner.call("listeners:listen", time_limit_s=_LIMIT_S)
-    assert child.call(f"{_NETWORK}:create", time_limit_s=_LIMIT_S)
+    child.call(f"{_NETWORK}:create", time_limit_s=_LIMIT_S)
     assert child.call("listeners:listen", port, time_limit_s=_LIMIT_S) == port
+
+
+@pytest.mark.parametrize("step", ["create", "join"])
+def test_a_system_that_refuses_is_told_in_words(owner: Child, child: Child, step: str) -> None:
+    child.call("refusing_system:refuse_namespaces", time_limit_s=_LIMIT_S)
+    args = (owner.pid,) if step == "join" else ()
+    with pytest.raises(TestbedError, match="no private network: Operation not permitted"):
+        child.call(f"{_NETWORK}:{step}", *args, time_limit_s=_LIMIT_S)
