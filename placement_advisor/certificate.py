@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor import foreign_toml
 from placement_advisor.bounds.arguments import (
     AllArgument,
     Argument,
@@ -107,9 +108,9 @@ def read_certificate(path: Path) -> Certificate:
         if digest != _digest({k: v for k, v in document.items() if k != _DIGEST}):
             raise RefusedError("it was changed after it had been written: its digest differs")
         fingerprint = within("graph_fingerprint", text, field(document, "graph_fingerprint"))
-        toml = field(document, "cluster")
-        if not isinstance(toml, str):
-            raise MisfitError("not a text", "cluster")
+        toml = within(
+            "cluster", partial(text, most_chars=foreign_toml.MAX_BYTES), field(document, "cluster")
+        )
         claim = within("claim", as_object, field(document, "claim"))
         arguments = within("arguments", as_list, field(document, "arguments"))
         return Certificate(
@@ -131,7 +132,7 @@ def read_certificate(path: Path) -> Certificate:
 
 def _digest(document: Mapping[str, Any]) -> str:
     canonical = json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return hashlib.sha256(canonical.encode(errors="surrogatepass")).hexdigest()
 
 
 def _costs_as_json(costs: Mapping[str, CostTable], cluster: Cluster) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from placement_advisor import guard
-from placement_advisor.errors import AdvisorError
+from placement_advisor.errors import AdvisorError, full_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -352,6 +352,8 @@ def _answer(name: str, args: tuple[Any, ...], pickled: Callable[[Any], bytes]) -
         return pickled(("returned", function(*args)))
     except AdvisorError as error:
         return pickled(("raised", error))
+    except OSError as error:
+        return pickled(("raised", full_disk(error) or traceback.format_exc()))
     except Exception:
         return pickled(("raised", traceback.format_exc()))
 

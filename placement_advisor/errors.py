@@ -1,5 +1,11 @@
 """What a user can cause and fix. Bugs stay ordinary exceptions."""
 
+import errno
+import tempfile
+
+# What the system says where a disk, or a user's share of it, is full.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
 
 class AdvisorError(Exception):
     """A problem that the user can fix.
@@ -32,6 +38,16 @@ class TestbedError(AdvisorError):
     """The devices that candidates are to run on cannot be set up."""
 
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
+
+
+def full_disk(error: OSError) -> AdvisorError | None:
+    """Return what to say of a full disk under temporary files; None if that is not the error."""
+    if error.errno not in NO_ROOM:
+        return None
+    return AdvisorError(
+        f"temporary files cannot be written in {tempfile.gettempdir()}: {error.strerror}",
+        hint="make room, or choose another folder with TMPDIR",
+    )
 
 
 def _rebuild(kind: type[AdvisorError], message: str, hint: str | None) -> AdvisorError:

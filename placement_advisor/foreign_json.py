@@ -123,7 +123,7 @@ def as_list(value: object) -> list[object]:
     return value
 
 
-def text(value: object) -> str:
+def text(value: object, *, most_chars: int = MAX_TEXT_CHARS) -> str:
     """Return the value as a text that can be printed and written again.
 
     Raises:
@@ -131,8 +131,8 @@ def text(value: object) -> str:
     """
     if not isinstance(value, str):
         raise MisfitError(f"{shown(value)} is not a text")
-    if len(value) > MAX_TEXT_CHARS:
-        raise MisfitError(f"{shown(value)} has more than {MAX_TEXT_CHARS:,} characters")
+    if len(value) > most_chars:
+        raise MisfitError(f"{shown(value)} has more than {most_chars:,} characters")
     if not value.isascii():
         try:
             value.encode()

@@ -14,7 +14,7 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from placement_advisor.errors import AdvisorError
+from placement_advisor.errors import NO_ROOM, AdvisorError
 from placement_advisor.own_folders import HIDDEN, own_folder
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def output_folder(folder: Path) -> Iterator[Path]:
     """Give a place to write to; its content moves to ``folder`` if the block ends without error.
 
     Raises:
-        AdvisorError: the folder cannot be written, or holds something that is not ours.
+        AdvisorError: the folder cannot be written, holds something that is not ours, or its disk
+            is full or gone before the block ends.
     """
     made: list[Path] = []
     with contextlib.ExitStack() as stack:
@@ -57,7 +58,12 @@ def output_folder(folder: Path) -> Iterator[Path]:
             staging = stack.enter_context(own_folder(folder))
         except OSError as error:
             raise _cannot_be_written(folder, error) from None
-        yield staging
+        try:
+            yield staging
+        except OSError as error:
+            if error.errno in NO_ROOM or not staging.exists():
+                raise _cannot_be_written(folder, error) from None
+            raise
         try:
             with _alone_in(folder):
                 _publish(staging, folder)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,53 @@ def test_an_interruption_while_the_content_is_moved_leaves_all_as_it_was(
         write(tmp_path, version="second")
     assert names(tmp_path) == before
     assert (tmp_path / "analysis.json").read_text() == "first"
+
+
+FULL = """
+import sys
+from pathlib import Path
+from placement_advisor.errors import AdvisorError
+from placement_advisor.output_folder import output_folder
+try:
+    with output_folder(Path(sys.argv[1]) / "out") as staging:
+        (staging / "report.md").write_text("x" * 10_000)
+except AdvisorError as error:
+    print(error.message)
+print(sorted(path.name for path in Path(sys.argv[1]).iterdir()))
+"""
+NAMESPACES = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
+
+
+@pytest.mark.skipif(NAMESPACES.returncode != 0, reason="the system refuses a mount namespace")
+def test_a_disk_that_fills_up_is_one_error(tmp_path: Path) -> None:
+    full = f"mount -t tmpfs -o size=4k tmpfs {tmp_path} && head -c 4096 /dev/zero > {tmp_path}/a"
+    command = ["unshare", "--mount", "sh", "-c", f'{full} && exec "$@"', "-"]
+    ran = subprocess.run(
+        [*command, sys.executable, "-c", FULL, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == [
+        f"{tmp_path}/out: cannot be written: No space left on device",
+        "['a']",
+    ]
+
+
+def test_an_output_that_vanishes_is_one_error(tmp_path: Path) -> None:
+    def analyse() -> None:
+        with output_folder(tmp_path / "out") as staging:
+            shutil.rmtree(tmp_path / "out")
+            (staging / "report.md").write_text("x")
+
+    with pytest.raises(AdvisorError, match="out: cannot be written: No such file or directory"):
+        analyse()
+
+
+def test_other_errors_are_no_matter_of_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="elsewhere"), output_folder(tmp_path / "out"):
+        (tmp_path / "elsewhere").read_text()
 
 
 def test_two_analyses_that_end_at_once_do_not_mix(tmp_path: Path) -> None:

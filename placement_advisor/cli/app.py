@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -23,13 +23,13 @@ from placement_advisor.cli.simulate import simulate
 from placement_advisor.cli.streams import (
     ReaderGoneError,
     harmless,
-    open_output,
+    open_streams,
     say,
 )
 from placement_advisor.cli.trace import trace
 from placement_advisor.cli.verify import verify
 from placement_advisor.cli.view import view
-from placement_advisor.errors import AdvisorError
+from placement_advisor.errors import AdvisorError, full_disk
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -87,7 +87,7 @@ def main() -> None:
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:  # As `nohup` has it.
             signal.signal(number, _interrupt)
-    open_output()
+    open_streams()
     try:
         try:
             app()
@@ -96,18 +96,24 @@ def main() -> None:
     except ReaderGoneError:
         sys.exit(READER_GONE)
     except AdvisorError as error:
-        say(f"error: {error.message}")
-        if error.hint:
-            say(f"hint: {error.hint}")
-        sys.exit(USAGE_OR_TOOL_ERROR)
+        _end(error)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # Typer has made it of a KeyboardInterrupt.
             say("interrupted")
         raise
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and (full := full_disk(error)):
+            _end(full)
         print(harmless(traceback.format_exc()), end="", file=sys.stderr)
         say("this is a bug in advisor, please report it")
         sys.exit(USAGE_OR_TOOL_ERROR)
+
+
+def _end(error: AdvisorError) -> NoReturn:
+    say(f"error: {error.message}")
+    if error.hint:
+        say(f"hint: {error.hint}")
+    sys.exit(USAGE_OR_TOOL_ERROR)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -77,4 +77,5 @@ def profile(
 
 
 def _write(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")
+    # As on standard output: a path or a kernel's name may hold half a character.
+    file.write_text(text, encoding="utf-8", errors="replace")

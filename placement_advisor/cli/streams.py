@@ -59,11 +59,39 @@ class _Output(io.FileIO):
             ) from None
 
 
-def open_output() -> None:
-    """Make standard output fail as `_Output` says; one that is closed swallows what is written.
+class _Messages(io.FileIO):
+    """Standard error; what it does not take is thrown away."""
 
-    Characters that its encoding lacks are written as question marks.
+    def write(self, data: Any, /) -> int:
+        """Write what can be written."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def open_streams() -> None:
+    """Make standard output fail as `_Output` says, and standard error never.
+
+    What is closed swallows what is written to it. Characters that the encoding of standard output
+    lacks are written as question marks.
     """
+    for descriptor in (0, 1, 2):  # Else the next file would take its place.
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    _open_output()
+    if sys.stderr is None or sys.stderr is sys.__stderr__:
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(_Messages(2, "w", closefd=False)),
+            encoding=getattr(sys.stderr, "encoding", "utf-8"),
+            errors="backslashreplace",
+            line_buffering=True,
+        )
+
+
+def _open_output() -> None:
     standard = sys.__stdout__
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - to the end

@@ -225,7 +225,7 @@ class _Found:
 def _span(event: dict[str, Any]) -> tuple[int, int] | None:
     try:
         start_us, took_us = float(event["ts"]), float(event.get("dur", 0))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     if not (abs(start_us) < _LAST_US and 0 <= took_us < _LAST_US):
         return None

@@ -391,7 +391,7 @@ def test_a_file_that_was_changed_is_refused(files: tuple[Path, Path], key: str) 
 @pytest.mark.parametrize(
     ("edit", "problem"),
     [
-        (lambda d: d.update(cluster=5), "cluster: not a text"),
+        (lambda d: d.update(cluster=5), "cluster: 5 is not a text"),
         (lambda d: d["op_ns_of"].update(a=1), "op_ns_of.a: there is no table 1"),
         (lambda d: d["op_ns"][0].update(root=0.5), "op_ns[0].'root': 0.5 is not"),
         (lambda d: d["claim"].update(alone_ns=[]), "claim.alone_ns: [] is not an object"),
@@ -430,6 +430,25 @@ def test_a_file_that_is_no_certificate_is_an_error(files: tuple[Path, Path]) -> 
 
     assert ran.code == 2
     assert "no certificate" in ran.err
+
+
+@pytest.mark.parametrize(("key", "code"), [("cluster", 1), ("costs_from", 1), ("sha256", 2)])
+def test_half_a_character_is_refused(files: tuple[Path, Path], key: str, code: int) -> None:
+    change(files[0], lambda document: document.update({key: "\ud800"}))
+    ran = run_here("verify", *map(str, files))
+    assert ran.code == code
+    assert "Traceback" not in ran.err
+
+
+def test_a_cluster_with_half_a_character_is_named(files: tuple[Path, Path]) -> None:
+    def damage(document: dict[str, Any]) -> None:
+        del document["sha256"]
+        document["cluster"] += "\ud800"
+        document["sha256"] = _digest(document)
+
+    change(files[0], damage)
+    with pytest.raises(AdvisorError, match=r"no certificate: cluster: .*half a character"):
+        read_certificate(files[0])
 
 
 def test_a_file_that_is_missing_is_an_error(tmp_path: Path) -> None:

@@ -180,6 +180,17 @@ def test_a_chrome_trace_is_read(advisor: Callable[..., Ran], tmp_path: Path) -> 
     assert "1 of 1 devices did something; 5.00 µs in all" in ran.out
 
 
+def test_half_a_character_in_a_name_is_written_as_a_question_mark(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    trace, output = tmp_path / "trace.json", tmp_path / "profile.json"
+    event = {"ph": "X", "name": "k\ud800", "cat": "kernel", "ts": 1, "args": {"device": 0}}
+    trace.write_text(json.dumps([event]))
+    ran = advisor("profile", str(trace), "--json", "-q", "-o", str(output))
+    assert ran.code == 0, ran.err
+    assert [row["name"] for row in json.loads(output.read_text())["activities"]] == ["k?"]
+
+
 def test_markdown_shows_names_as_they_are(advisor: Callable[..., Ran], tmp_path: Path) -> None:
     path = recorded(tmp_path, kernel="<img onerror=x>|`gemm`")
     ran = advisor("profile", str(path), "--format", "markdown", "--no-xprof", "-q")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GRAPH = "m.graph.json.gz"
+NAMESPACES = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
 
 
 @pytest.fixture
@@ -69,6 +71,25 @@ def test_a_closed_standard_output_is_no_error(folder: Path) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("where", ["/dev/full", "&-"])
+def test_messages_that_go_nowhere_change_nothing_else(folder: Path, where: str) -> None:
+    ran = in_shell(folder, f"$ADVISOR search {GRAPH} --json 2>{where}")
+    assert ran.returncode == 0
+    assert json.loads(ran.stdout)
+    ran = in_shell(folder, f"$ADVISOR graph gone.gz 2>{where}")
+    assert (ran.returncode, ran.stdout) == (2, "")
+
+
+def test_what_is_closed_is_no_place_for_a_file(folder: Path) -> None:
+    code = (
+        "from placement_advisor.cli.streams import open_streams; open_streams(); "
+        "file = open('written', 'w'); print(file.fileno(), file=file)"
+    )
+    ran = in_shell(folder, f"'{sys.executable}' -c \"{code}\" <&- >&- 2>&-")
+    assert ran.returncode == 0
+    assert int((folder / "written").read_text()) > 2
+
+
 def test_a_terminal_that_knows_ascii_alone_gets_question_marks(folder: Path) -> None:
     plain = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     ran = in_shell(folder, "$ADVISOR explain PA101", **plain)
@@ -104,3 +125,27 @@ def test_names_in_errors_neither_drive_a_terminal_nor_a_ci_system(folder: Path) 
 )
 def test_harmless_text_stays_readable(told: str, shown: str) -> None:
     assert harmless(told) == shown
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(NAMESPACES.returncode != 0, reason="the system refuses a mount namespace")
+def test_a_full_disk_under_temporary_files_is_one_error(folder: Path) -> None:
+    (folder / "model.py").write_text(
+        "import tensorflow as tf\n"
+        "weights = tf.Variable(tf.zeros((300, 300)))\n"
+        "@tf.function\n"
+        "def step(x):\n"
+        "    return x @ weights\n"
+        "inputs = (tf.ones((4, 300)),)\n"
+    )
+    temp = folder / "temp"
+    temp.mkdir()
+    mount = f"mount -t tmpfs -o size=64k tmpfs {temp}"
+    line = f"unshare --mount bash -c '{mount} && \"$@\"' - $ADVISOR analyze model.py --no-run -q"
+    ran = in_shell(folder, line, TMPDIR=str(temp))
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        f"advisor: error: temporary files cannot be written in {temp}: No space left on device\n"
+        "advisor: hint: make room, or choose another folder with TMPDIR\n"
+    )
+    assert not (folder / "advisor-out").exists()
