@@ -85,7 +85,8 @@ def root(
 def main() -> None:
     """Run the command; errors that a user can fix become one message and exit code 2."""
     for number in _ENDING:
-        if signal.getsignal(number) != signal.SIG_IGN:  # As `nohup` has it.
+        # Under `nohup` the terminal may be closed; Ctrl-C and `kill` are always meant for us.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _interrupt)
     open_streams()
     try:
