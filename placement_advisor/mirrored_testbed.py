@@ -8,7 +8,6 @@ of them dies, all end: the candidate is out, and nothing else is.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from placement_advisor.testbed import (
     dead_among,
     join_network,
     only_profile,
+    profile_folder,
 )
 from placement_advisor.tf.answers import Prepared, RunFailure
 
@@ -111,11 +111,8 @@ class MirroredTestbed:
 
     def _profile(self, label: str, steps: int, time_limit_s: float) -> Any:
         folders = {
-            child.name: self._scratch / f"profile-{label}-{number}"
-            for number, child in enumerate(self._children)
+            child.name: profile_folder(self._scratch, label, child) for child in self._children
         }
-        for folder in folders.values():
-            shutil.rmtree(folder, ignore_errors=True)
         # Each ends before the next begins, so that nothing else goes on when profilers stop.
         for function, args_of in (
             (f"{_WORKER}:start_profiler", lambda child: (str(folders[child.name]),)),

@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import NO_ROOM, AdvisorError
-from placement_advisor.own_folders import HIDDEN, own_folder
+from placement_advisor.own_folders import HIDDEN, check_owned, own_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +64,7 @@ def output_folder(folder: Path) -> Iterator[Path]:
             if error.errno in NO_ROOM or not staging.exists():
                 raise _cannot_be_written(folder, error) from None
             raise
+        check_owned(staging)
         try:
             with _alone_in(folder):
                 _publish(staging, folder)

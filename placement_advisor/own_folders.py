@@ -16,13 +16,16 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from placement_advisor.errors import AdvisorError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # How the names of these folders begin.
 HIDDEN = ".advisor-"
 _LOCK = ".owner"
-_owned: set[Path] = set()
+# With the descriptors of their lock files.
+_owned: dict[Path, int] = {}
 
 
 @contextlib.contextmanager
@@ -35,20 +38,31 @@ def own_folder(parent: Path) -> Iterator[Path]:
     for folder in parent.glob(f"{HIDDEN}*"):
         remove_if_left_behind(folder)
     folder = Path(tempfile.mkdtemp(prefix=HIDDEN, dir=parent))
-    lock = -1
-    try:
-        _owned.add(folder.absolute())
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         lock = os.open(folder / f"{_LOCK}-new", os.O_CREAT | os.O_RDWR, 0o600)
+        stack.callback(os.close, lock)
         with contextlib.suppress(OSError):  # No locks on this file system.
             fcntl.flock(lock, fcntl.LOCK_EX)
             # Only now: nobody may find it unlocked.
             (folder / f"{_LOCK}-new").rename(folder / _LOCK)
+        _owned[folder] = lock
+        stack.callback(_owned.pop, folder)
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        _owned.discard(folder.absolute())
-        if lock >= 0:
-            os.close(lock)
+
+
+def check_owned(folder: Path) -> None:
+    """Check that a folder is the one that was made.
+
+    Raises:
+        AdvisorError: others have removed it.
+    """
+    # Another folder of that name may stand there now; of the lock file there is but one.
+    if os.fstat(_owned[folder]).st_nlink == 0:
+        raise AdvisorError(
+            f"{folder.parent}: was removed while it was written to",
+            hint="start again, and let it be until the command ends",
+        )
 
 
 def scratch_folder() -> contextlib.AbstractContextManager[Path]:
@@ -58,7 +72,7 @@ def scratch_folder() -> contextlib.AbstractContextManager[Path]:
 
 def owned_folders() -> list[str]:
     """Return the folders that this process has now."""
-    return sorted(map(str, _owned))
+    return sorted(str(folder.absolute()) for folder in _owned)
 
 
 def is_left_behind(folder: Path) -> bool:

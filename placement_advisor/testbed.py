@@ -9,9 +9,10 @@ any of these processes dies, the testbed is down: the call in flight gets a `Chi
 
 from __future__ import annotations
 
-import shutil
+import tempfile
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.children import Child, ChildError, ChildFailure
@@ -24,7 +25,6 @@ from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from placement_advisor.graph import OpGraph
 
@@ -268,11 +268,8 @@ class Testbed:
         client = self._client
         assert client is not None, "start comes first"
         folders = {
-            child.name: self._scratch / f"profile-{label}-{child.name}"
-            for child in self._children()
+            child.name: profile_folder(self._scratch, label, child) for child in self._children()
         }
-        for folder in folders.values():
-            shutil.rmtree(folder, ignore_errors=True)
         for worker in self._workers:
             failed = worker.call(
                 f"{_WORKER}:start_profiler", str(folders[worker.name]), time_limit_s=time_limit_s
@@ -367,6 +364,11 @@ def join_network(
     for child in (*joining, *others):
         must(child.call(f"{_NETWORK}:join", first.pid, time_limit_s=START_LIMIT_S), child)
     return tuple(f"127.0.0.1:{_FIRST_PORT + i}" for i in range(len(workers)))
+
+
+def profile_folder(scratch: Path, label: str, child: Child) -> Path:
+    """Make a folder for one profile: the one before is the candidate's if this one fails."""
+    return Path(tempfile.mkdtemp(prefix=f"profile-{label}-{child.name}-", dir=scratch))
 
 
 def only_profile(folder: Path) -> Path:

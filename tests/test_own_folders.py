@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor import own_folders
+from placement_advisor.errors import AdvisorError
+from placement_advisor.output_folder import output_folder
 from placement_advisor.own_folders import is_left_behind, own_folder
 
 if TYPE_CHECKING:
@@ -109,3 +112,15 @@ def test_nothing_of_anybody_else_is_followed_or_waited_for(tmp_path: Path) -> No
     assert sorted(path.name for path in log.iterdir()) == [
         ".advisor-away", ".advisor-file", ".advisor-link"
     ]  # fmt: skip
+
+
+def test_a_folder_that_others_removed_and_made_again_is_told(tmp_path: Path) -> None:
+    def write() -> None:
+        with output_folder(tmp_path / "out") as staging:
+            shutil.rmtree(tmp_path / "out")
+            staging.mkdir(parents=True)
+            (staging / "analysis.json").write_text("{}")
+
+    with pytest.raises(AdvisorError, match="out: was removed while it was written to"):
+        write()
+    assert not list(tmp_path.glob("out/*"))

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from command_runs import children_left
@@ -11,9 +12,6 @@ from placement_advisor.children import ChildError, ChildFailure, FailureCause
 from placement_advisor.errors import TestbedError
 from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed, usable_cores
 from placement_advisor.tf.answers import RunFailure
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -157,3 +155,22 @@ def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
         testbed.start()
     assert testbed.process_ids == {}
     assert children_left() == []
+
+
+class ProfiledClient(FakeChild):
+    """Writes a profile at each call, as long as it lives."""
+
+    def start(self, function: str, *args: Any) -> None:
+        if self._answer is None:
+            folder = Path(args[-1])
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "vm.xplane.pb").write_text(function)
+
+
+def test_a_profile_outlives_a_second_one_that_fails(tmp_path: Path) -> None:
+    client = ProfiledClient("client", None)
+    testbed = testbed_of(client, scratch=tmp_path)
+    files = testbed.profile("single", 3, time_limit_s=1)
+    client._answer = KILLED
+    assert testbed.profile("single", 3, time_limit_s=1) == KILLED
+    assert files.client.exists()

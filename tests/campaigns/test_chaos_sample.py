@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import chaos
+import pytest
+from campaign import drawn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def _cache() -> Iterator[None]:
+    with chaos.own_cache():
+        yield
+
+
+# Some five minutes where nothing else runs.
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("_cache")
+@pytest.mark.parametrize("case", drawn(chaos.cases(), 14, seed=0))
+def test_what_hits_an_analysis_leaves_nothing_behind_and_breaks_no_promise(case: str) -> None:
+    found = chaos.examine(case)
+    if "not_run" in found:
+        pytest.skip(found["not_run"])
+    assert found["broken"] == [], found["said"]
