@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # What an analysis writes; an earlier one's is replaced as a whole.
-_CONTENT = (
+CONTENT = (
     "analysis.json",
     "report.md",
     "how_to_split.py",
@@ -111,9 +111,9 @@ def _publish(staging: Path, folder: Path) -> None:
     """
     old = staging / "old"
     old.mkdir()
-    new = [name for name in _CONTENT if (staging / name).exists()]
+    new = [name for name in CONTENT if (staging / name).exists()]
     try:
-        for name in _CONTENT:
+        for name in CONTENT:
             if (folder / name).exists():
                 (folder / name).rename(old / name)
         for name in reversed(new):
@@ -122,7 +122,7 @@ def _publish(staging: Path, folder: Path) -> None:
         for name in new:
             if not (staging / name).exists():
                 (folder / name).rename(staging / name)
-        for name in reversed(_CONTENT):
+        for name in reversed(CONTENT):
             if (old / name).exists():
                 (old / name).rename(folder / name)
         raise

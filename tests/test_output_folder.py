@@ -175,7 +175,7 @@ from pathlib import Path
 from placement_advisor import output_folder
 for turn in range(40):
     with output_folder.output_folder(Path(sys.argv[1])) as staging:
-        for name in output_folder._CONTENT:
+        for name in output_folder.CONTENT:
             (staging / name).write_text(f"{sys.argv[2]} in {turn}")
 """
     command = [sys.executable, "-c", code, str(tmp_path)]

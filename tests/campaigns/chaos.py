@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from campaign import run_campaign
 from command_runs import LAUNCH, Command, Ran, wait_until
 
-from placement_advisor.output_folder import _CONTENT
+from placement_advisor.output_folder import CONTENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -252,7 +252,7 @@ def _state(output: Path) -> str:
     entries = {path.name for path in output.iterdir()} if output.exists() else set()
     if not entries:
         return "none"
-    return "complete" if _ALWAYS <= entries <= set(_CONTENT) else f"half: {sorted(entries)}"
+    return "complete" if _ALWAYS <= entries <= set(CONTENT) else f"half: {sorted(entries)}"
 
 
 def _lost(output: Path) -> list[str]:
