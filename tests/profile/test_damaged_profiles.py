@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from damaged_files import damaged
 from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, write
 
 from placement_advisor.errors import AdvisorError
@@ -47,26 +48,6 @@ def sound(path: Path) -> bytes:
     task = Plane(name=TASK_PLANE, stats={"profile_start_time": 1_795_257_210_000_000_000})
     planes = (host([mark(0, 0, 90), *launches]), gpu(0, kernels, copies), gpu(1, named), task)
     return write(path, *planes).read_bytes()
-
-
-def damaged(content: bytes, draw: random.Random) -> bytes:
-    """Return the bytes cut short, with bits flipped, or with lies where lengths and times are."""
-    data = bytearray(content)
-    way = draw.randrange(4)
-    if way == 0:
-        return bytes(data[: draw.randrange(len(data))])
-    for _ in range(draw.randint(1, 8)):
-        at = draw.randrange(len(data))
-        if way == 1:
-            data[at] ^= 1 << draw.randrange(8)
-        elif way == 2:
-            data[at : at + 1] = draw.choice(
-                [b"\xff" * 9 + b"\x01", b"\xff\xff\xff\xff\x7f", b"\x80" * 10, b"\x00", b"\x7f"]
-            )
-        else:
-            end = min(len(data), at + draw.randrange(40))
-            data[at:end] = data[draw.randrange(len(data)) :][: end - at]
-    return bytes(data)
 
 
 def read_or_refused(path: Path) -> ProfileTotals | AdvisorError:

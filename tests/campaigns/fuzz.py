@@ -1,0 +1,91 @@
+"""Damaged files, 20,000 for each reader: one clear refusal or a reading, never more, and no memory.
+
+What is damaged, and how, is `tests/damaged_files.py`'s; a case is a reader and 500 seeds.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from campaign import run_campaign
+from damaged_files import LIMIT_S, MOST_BYTES, Reader, examined, readers
+
+from placement_advisor.profile_file import profile_file
+
+sys.path.append(str(Path(__file__).parents[1] / "profile"))
+from test_damaged_profiles import NVPROF, Silent, sound, trace_text
+
+FILES = 20_000
+FILES_OF_A_CASE = 500
+
+
+def _read_profile(path: Path) -> None:
+    profile_file(path, graph=None, ask_xprof=False, watcher=Silent())
+
+
+def _profiles() -> dict[str, Reader]:
+    with tempfile.TemporaryDirectory() as folder:
+        recorded = sound(Path(folder) / "p.xplane.pb")
+    return {
+        "profile": Reader(suffix=".xplane.pb", sound=recorded, read=_read_profile),
+        "chrome-trace": Reader(suffix=".json", sound=trace_text(), read=_read_profile),
+        "packed-trace": Reader(
+            suffix=".json.gz", sound=trace_text(), read=_read_profile, seal=gzip.compress
+        ),
+        "nvprof": Reader(suffix=".txt", sound=NVPROF.encode(), read=_read_profile),
+    }
+
+
+READERS = {**readers(), **_profiles()}
+
+
+def cases() -> list[str]:
+    """Return readers with the first of their seeds."""
+    return [f"{kind}:{first}" for first in range(0, FILES, FILES_OF_A_CASE) for kind in READERS]
+
+
+def examine(case: str) -> dict[str, Any]:
+    """Return how many files were refused and read, and what was answered otherwise."""
+    kind, first = case.split(":")
+    seeds = range(int(first), int(first) + FILES_OF_A_CASE)
+    try:
+        return examined(READERS[kind], seeds)
+    except AssertionError as error:
+        return {"broken": f"{error}: {error.__cause__!r}"}
+
+
+def is_right(result: dict[str, Any]) -> bool:
+    """Return whether all files of a case were refused or read, at once and in little memory."""
+    return (
+        "broken" not in result
+        and result["grown_bytes"] < MOST_BYTES
+        and result["slowest_s"] < LIMIT_S
+    )
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Return by reader how many files were refused and read, and what they took."""
+    rows = [
+        "| reader | files | refused | read | answered otherwise | memory at most | slowest |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for kind in READERS:
+        each = [result for result in results if result["case"].startswith(f"{kind}:")]
+        whole = [result for result in each if "broken" not in result]
+        refused, read = (sum(result[key] for result in whole) for key in ("refused", "read"))
+        grown_mb = max((result["grown_bytes"] for result in whole), default=0) / 1e6
+        slowest_s = max((result["slowest_s"] for result in whole), default=0.0)
+        broken = sum(not is_right(result) for result in each)
+        rows.append(
+            f"| {kind} | {refused + read:,} | {refused:,} | {read:,} | {broken} | "
+            f"{grown_mb:.0f} MB | {slowest_s:.2f} s |"
+        )
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    run_campaign("fuzz", cases(), examine, table)
