@@ -352,10 +352,8 @@ def _answer(name: str, args: tuple[Any, ...], pickled: Callable[[Any], bytes]) -
         return pickled(("returned", function(*args)))
     except AdvisorError as error:
         return pickled(("raised", error))
-    except OSError as error:
+    except Exception as error:
         return pickled(("raised", full_disk(error) or traceback.format_exc()))
-    except Exception:
-        return pickled(("raised", traceback.format_exc()))
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """What a user can cause and fix. Bugs stay ordinary exceptions."""
 
 import errno
+import os
 import tempfile
 
 # What the system says where a disk, or a user's share of it, is full.
@@ -40,12 +41,14 @@ class TestbedError(AdvisorError):
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
 
 
-def full_disk(error: OSError) -> AdvisorError | None:
+def full_disk(error: Exception) -> AdvisorError | None:
     """Return what to say of a full disk under temporary files; None if that is not the error."""
-    if error.errno not in NO_ROOM:
+    # TensorFlow says it in words alone.
+    found = [os.strerror(number) for number in NO_ROOM if os.strerror(number) in str(error)]
+    if not found:
         return None
     return AdvisorError(
-        f"temporary files cannot be written in {tempfile.gettempdir()}: {error.strerror}",
+        f"temporary files cannot be written in {tempfile.gettempdir()}: {found[0]}",
         hint="make room, or choose another folder with TMPDIR",
     )
 

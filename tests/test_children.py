@@ -75,6 +75,16 @@ def test_any_other_exception_comes_with_the_childs_traceback(child: Child) -> No
     assert child.call("math:factorial", 3) == 6
 
 
+def test_a_full_disk_is_an_error_that_a_user_can_fix_also_in_the_words_of_tensorflow(
+    child: Child,
+) -> None:
+    stop = "raise __import__('tensorflow').errors.ResourceExhaustedError(None, None, '{}')"
+    with pytest.raises(AdvisorError, match=r"temporary files cannot be written in .*: No space"):
+        child.call("builtins:exec", stop.format("vm.xplane.pb; No space left on device"))
+    with pytest.raises(ChildError, match="no more rows"):
+        child.call("builtins:exec", stop.format("no more rows"))
+
+
 def test_an_answer_that_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
     with pytest.raises(ChildError, match="pickle"):
         child.call("threading:Lock")
