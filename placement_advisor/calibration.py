@@ -13,10 +13,10 @@ import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import permutations
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor.cache_folder import cache_folder
 from placement_advisor.foreign_json import (
     MisfitError,
     as_list,
@@ -34,6 +34,7 @@ from placement_advisor.limits import MAX_BYTES, MAX_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
 # Version 2. Change it with whatever makes older figures wrong: how they are measured counts too.
 SCHEMA_VERSION = 2
@@ -259,8 +260,7 @@ def kept_calibrations() -> tuple[KeptCalibration, ...]:
 
 
 def _folder() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "placement-advisor" / "calibrations"
+    return cache_folder() / "placement-advisor" / "calibrations"
 
 
 def _document(path: Path) -> dict[str, object]:

@@ -24,6 +24,7 @@ import re
 import resource
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from types import TracebackType
 
+# A socket's path has 107 bytes at most (unix(7)), of which multiprocessing takes 32 below a folder.
+_LONGEST_FOLDER_BYTES = 75
+_SHORT_FOLDER = "/tmp"
 _PRELOADED = "placement_advisor.tf.preload"
 _SAFE_PATH = "PYTHONSAFEPATH"
 # Any text switches it on; this one tells that the user did not.
@@ -261,9 +265,9 @@ class ChildError(RuntimeError):
 
 def preload() -> None:
     """Start the fork server, which begins to import TensorFlow in the background."""
-    from multiprocessing import forkserver, resource_tracker, util
+    from multiprocessing import forkserver, resource_tracker
 
-    guard.announce(util.get_temp_dir())
+    guard.announce(_folder_of_sockets())
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([_PRELOADED])
     with _safe_path():
@@ -278,6 +282,24 @@ def preload() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     atexit.unregister(_end_fork_server)  # Once is enough, however often this is called.
     atexit.register(_end_fork_server)
+
+
+def _folder_of_sockets() -> str:
+    """Return multiprocessing's own folder, made where the path of a socket is not too long."""
+    from multiprocessing import util
+
+    chosen = tempfile.tempdir
+    if len(os.fsencode(tempfile.gettempdir())) > _LONGEST_FOLDER_BYTES:
+        tempfile.tempdir = _SHORT_FOLDER
+    try:
+        return util.get_temp_dir()
+    except OSError as error:
+        raise AdvisorError(
+            f"sockets cannot be made in {tempfile.tempdir}: {error.strerror}",
+            hint=f"name a folder of at most {_LONGEST_FOLDER_BYTES} characters with TMPDIR",
+        ) from None
+    finally:
+        tempfile.tempdir = chosen
 
 
 def _end_fork_server() -> None:

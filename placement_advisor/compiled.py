@@ -14,6 +14,8 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from placement_advisor.cache_folder import NOWHERE, cache_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -41,11 +43,29 @@ if "numba" not in sys.modules:
     config._config_fname = os.devnull  # It looks for the file again before it compiles.
 
 from numba import njit  # noqa: E402
-from numba.core.caching import FunctionCache  # noqa: E402
+from numba.core.caching import (  # noqa: E402
+    CompileResultCacheImpl,
+    FunctionCache,
+    InTreeCacheLocator,
+    UserProvidedCacheLocator,
+)
+
+
+class _Places(CompileResultCacheImpl):
+    """Where machine code is kept."""
+
+    if cache_folder() == NOWHERE:  # numba would take `~` for a folder of the current one.
+        _locator_classes = [
+            place
+            for place in CompileResultCacheImpl._locator_classes
+            if place in (UserProvidedCacheLocator, InTreeCacheLocator)
+        ]
 
 
 class _Cache(FunctionCache):
     """Machine code on disk, as far as the disk takes it."""
+
+    _impl_class = _Places
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write a compiled function down; without room for it, it is compiled anew next time."""

@@ -66,8 +66,18 @@ def check_owned(folder: Path) -> None:
 
 
 def scratch_folder() -> contextlib.AbstractContextManager[Path]:
-    """Give a new folder for what is needed for a while, as `own_folder` does."""
-    return own_folder(Path(tempfile.gettempdir()))
+    """Give a new folder for what is needed for a while, as `own_folder` does.
+
+    Raises:
+        AdvisorError: there is no place for one.
+    """
+    try:
+        return own_folder(Path(tempfile.gettempdir()))
+    except FileNotFoundError as error:
+        raise AdvisorError(
+            f"temporary files cannot be written anywhere: {error.strerror}",
+            hint="name a folder for them with TMPDIR",
+        ) from None
 
 
 def owned_folders() -> list[str]:

@@ -135,6 +135,20 @@ def test_the_cache_directory_is_the_one_that_the_system_names(
     assert calibration_file("f").parent == at_home
 
 
+def test_without_a_home_nothing_is_kept_nor_looked_for_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 12345)  # A container's: no entry in passwd.
+    with pytest.raises(OSError, match="Not a directory"):
+        CALIBRATION.save("f", testbed="workers")
+    assert stored_calibration("f") is None
+    assert kept_calibrations() == ()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_test_touches_the_cache_of_the_user(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,17 @@ def test_where_nothing_can_be_written_each_process_compiles_anew(folder: Path) -
 
 
 @needs_mounts
+def test_without_a_home_no_cache_is_taken_from_the_current_folder(folder: Path) -> None:
+    library = folder / "lib"
+    alone = (
+        f"mount --bind -o ro {library} {library} && unset HOME XDG_CACHE_HOME && "
+        'set -- unshare --user --map-user=12345 "$@"'
+    )
+    assert called(folder, alone) == "42\n"
+    assert list((folder / "checkout").iterdir()) == []
+
+
+@needs_mounts
 def test_a_full_disk_costs_the_cache_and_nothing_else(folder: Path) -> None:
     cache = folder / "cache"
     cache.mkdir()

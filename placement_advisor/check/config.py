@@ -6,6 +6,7 @@ one error with file and line.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
@@ -86,7 +87,7 @@ def find_config(start: Path) -> Path:
         AdvisorError: there is none.
     """
     for folder in (start, *start.parents):
-        if (folder / FILE).is_file():
+        if os.path.isfile(folder / FILE):  # noqa: PTH113 - False where none can be entered
             return folder / FILE
     raise AdvisorError(f"no {FILE} in {start} or above", hint=f"write one with\n{_EXAMPLE}")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING
 
+from placement_advisor.errors import AdvisorError
 from placement_advisor.report.tables import (
     BASELINE,
     as_is_interval,
@@ -48,11 +50,29 @@ _KNOWN_BELOW = 0x250
 
 @contextlib.contextmanager
 def plain_style() -> Iterator[None]:
-    """Draw in Matplotlib's own style, whatever a `matplotlibrc` says in the current folder."""
-    from matplotlib import style
+    """Draw in Matplotlib's own style, whatever a `matplotlibrc` says in the current folder.
 
-    with style.context("default"):
-        yield
+    What Matplotlib has to say of its caches, which it can do without, is left out.
+
+    Raises:
+        AdvisorError: Matplotlib has no place for its files, not even for a while.
+    """
+    log = logging.getLogger("matplotlib")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        from matplotlib import style
+    except OSError as error:
+        log.setLevel(level)
+        raise AdvisorError(
+            f"no picture can be drawn: {error}",
+            hint="name a folder for temporary files with TMPDIR",
+        ) from None
+    try:
+        with style.context("default"):
+            yield
+    finally:
+        log.setLevel(level)
 
 
 def panel_title(ax: Axes, candidate: Candidate) -> None:
