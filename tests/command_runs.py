@@ -145,6 +145,14 @@ class Command:
                     found.append(process)
         return found
 
+    def names(self) -> list[str]:
+        """Return the names of its processes."""
+        found = []
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):  # It has ended meanwhile.
+                found.append(process.name())
+        return found
+
     def processes_left(self) -> list[psutil.Process]:
         """Return the processes that do not end soon."""
         return _left(self.processes)

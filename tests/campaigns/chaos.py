@@ -157,7 +157,7 @@ def examine(case: str) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             return {"was_hit": was_hit, "broken": ["does not end"], "said": command.err[-500:]}
         wait_until(lambda: not command.processes(), _ENDS_WITHIN_S)
-        processes = [process.name() for process in command.processes()]
+        processes = command.names()
         for folder in folders.values():
             (folder / "filler").unlink(missing_ok=True)
         files = sorted(path.name for path in folders["temp"].iterdir())

@@ -94,10 +94,6 @@ while True: pass
 """
 
 
-def sleeping(command: Command) -> int:
-    return sum(process.name() == "sleep" for process in command.processes())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_what_the_users_code_has_started(
@@ -106,7 +102,7 @@ def test_nothing_is_left_of_what_the_users_code_has_started(
     model, output, temp = tmp_path / "model.py", tmp_path / "out", tmp_path / "temp"
     model.write_text(BUSY)
     with Command("analyze", str(model), "-o", str(output), temp=temp) as command:
-        assert wait_until(lambda: sleeping(command) == 2, 60.0), command.err
+        assert wait_until(lambda: command.names().count("sleep") == 2, 60.0), command.err
         command.process.send_signal(number)
         ran = command.wait(timeout_s=20)
         assert command.processes_left() == []
