@@ -84,7 +84,7 @@ _STAGES = {
 _BEFORE_WORKERS = ("importing TensorFlow", "loading", "tracing")
 _BEFORE_ROUNDS = (*_BEFORE_WORKERS, "starting devices", "measuring op times")
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
-_HITS = (
+HITS = (
     *(f"{number} command" for number in (*_ENDING, "SIGKILL", "pause")),
     *(f"SIGKILL {victim}" for victim in ("worker", "client", "loader", "mirrored")),
     *(f"pause {victim}" for victim in ("worker", "client")),
@@ -126,7 +126,7 @@ def cases() -> list[str]:
     draw = random.Random(20)
     found = []
     for number in range(CASES):
-        hit = _HITS[number % len(_HITS)]
+        hit = HITS[number % len(HITS)]
         runs_late = hit.endswith(("worker", "client"))
         stage = draw.choice([s for s in _STAGES if not (runs_late and s in _BEFORE_WORKERS)])
         found.append(f"{number} {hit} {draw.uniform(0, _STAGES[stage]):.2f} s into {stage}")
@@ -298,7 +298,7 @@ def table(results: list[dict[str, Any]]) -> str:
     for result in results:
         if "not_run" not in result:
             by_hit[" ".join(result["case"].split()[1:3])].append(result)
-    for hit in _HITS:
+    for hit in HITS:
         of_it = by_hit[hit]
         codes = [result.get("code") for result in of_it]
         counts = (
