@@ -48,6 +48,8 @@ _FIRST_ABSOLUTE_NS = 10**18
 _LAST_NS = 2**61
 _SPACE_PLANES, _PLANE_LINES = 1, 3
 _UINT64 = 2**64
+# Those of large hosts have some hundred planes and lines; each is an object of its own here.
+_MOST_PARTS = 100_000
 # Rows that are Python's at a time.
 _CHUNK = 10_000
 
@@ -115,6 +117,7 @@ class SpaceFile:
             self._data: Bytes = np.frombuffer(mapped(path), np.uint8)
         except OSError as error:
             raise AdvisorError(f"cannot read the profile {path}: {error.strerror}") from error
+        self._parts = 0
         self.planes = tuple(self._planes())
         if not self.planes:
             raise self._corrupt("it holds no plane")
@@ -200,6 +203,7 @@ class SpaceFile:
     def _planes(self) -> Iterator[StoredPlane]:
         for number, wire, start, end in self._fields(0, len(self._data)):
             if number == _SPACE_PLANES and wire == LENGTH:
+                self._count()
                 yield self._plane(start, end)
 
     def _plane(self, start: int, end: int) -> StoredPlane:
@@ -208,6 +212,7 @@ class SpaceFile:
         before = start
         for number, wire, value, after in self._fields(start, end):
             if number == _PLANE_LINES and wire == LENGTH:
+                self._count()
                 lines.append(self._line(value, after))
             else:
                 rest += self._data[before:after].tobytes()
@@ -225,6 +230,11 @@ class SpaceFile:
             event_names={key: metadata.name for key, metadata in message.event_metadata.items()},
             stat_names=stat_names,
         )
+
+    def _count(self) -> None:
+        self._parts += 1
+        if self._parts > _MOST_PARTS:
+            raise self._corrupt(f"it has more than {_MOST_PARTS:,} planes and lines")
 
     def _line(self, start: int, end: int) -> StoredLine:
         line_id, start_ns, name_at, name_end, count = line_facts(self._data, start, end)

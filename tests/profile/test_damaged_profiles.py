@@ -146,8 +146,11 @@ def read_apart(folder: Path, name: str, content: bytes) -> tuple[str, int]:
     path, first = folder / name, folder / f"sound-{name}"
     path.write_bytes(content)
     packed = name.endswith(".gz")
-    text = trace_text() if ".json" in name else NVPROF.encode()
-    first.write_bytes(gzip.compress(text) if packed else text)
+    if name.endswith(".pb"):
+        sound(first)
+    else:
+        text = trace_text() if ".json" in name else NVPROF.encode()
+        first.write_bytes(gzip.compress(text) if packed else text)
     ran = subprocess.run(
         [sys.executable, "-c", READER, str(first), str(path)], capture_output=True, check=False
     )
@@ -210,6 +213,17 @@ def test_a_packed_trace_takes_three_times_what_it_unpacks_to(tmp_path: Path) -> 
     said, grown = read_apart(tmp_path, "t.json.gz", packed)
     assert not said
     assert grown < MOST_BYTES + 3 * len(text)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\x0a\x00" * 2_000_000, b"\x0a\x80\x92\xf4\x01" + b"\x1a\x00" * 2_000_000],
+    ids=["planes", "lines"],
+)
+def test_empty_planes_and_lines_without_end_are_refused(tmp_path: Path, content: bytes) -> None:
+    said, grown = read_apart(tmp_path, "p.xplane.pb", content)
+    assert "is corrupt: it has more than 100,000 planes and lines" in said
+    assert grown < MOST_BYTES + 3 * len(content)
 
 
 @pytest.mark.parametrize(
