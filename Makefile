@@ -4,6 +4,8 @@ PYTHON ?= python3
 SUPPORTED_PYTHONS := 3.11 3.12 3.13
 # Resolves the lock file; pinned so that two people get the same file.
 UV_VERSION := 0.13.8
+# Looks up known holes; pinned, so that a week's new finding is one in what is looked at.
+PIP_AUDIT_VERSION := 2.10.1
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +18,7 @@ LOCKED := $(VENV)/.locked-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow verdicts bench bench-fidelity lint check lock build clean check-python
+.PHONY: help demo test test-slow verdicts bench bench-fidelity lint check lock audit build clean check-python
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -69,6 +71,14 @@ lock: check-python  ## resolve requirements.lock anew from pyproject.toml
 		--generate-hashes --no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make lock" --group dev $(UV_FLAGS) \
 		pyproject.toml --output-file requirements.lock
+
+audit: $(INSTALLED)  ## look for known holes in requirements.lock, and for licences that are not taken
+	$(BIN)/python -m pytest tests/test_licences.py
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && \
+	$(PYTHON) -m venv "$$tmp" && \
+	"$$tmp/bin/python" -m pip --disable-pip-version-check install --quiet \
+		pip-audit==$(PIP_AUDIT_VERSION) && \
+	"$$tmp/bin/pip-audit" --disable-pip --require-hashes --requirement requirements.lock
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) dist advisor-out screenshots

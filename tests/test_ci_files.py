@@ -113,3 +113,14 @@ def test_this_repository_runs_what_it_offers():
     assert {"uses": "./"}.items() <= steps[-1].items()
     assert any("bash .ci/run" in step.get("run", "") for step in steps)
     assert "make check" in (ROOT / ".ci" / "run").read_text().split("\n")
+
+
+def test_dependencies_are_looked_at_each_week_by_the_pinned_actions_of_every_change():
+    folder = ROOT / ".github" / "workflows"
+    weekly = yaml.safe_load((folder / "weekly.yml").read_text())
+    steps = weekly["jobs"]["audit"]["steps"]
+    assert steps[-1] == {"run": "make audit"}
+    assert "schedule" in weekly[True]  # YAML takes `on` for a truth value.
+    used = {step["uses"] for step in steps if "uses" in step}
+    assert used <= set(re.findall(r"uses: (\S+)", (folder / "ci.yml").read_text()))
+    assert re.search(r"pip-audit==\$\(PIP_AUDIT_VERSION\)", (ROOT / "Makefile").read_text())
