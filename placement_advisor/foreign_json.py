@@ -27,6 +27,8 @@ MAX_VALUES = 16_000_000
 MAX_INTEGER = 2**63 - 1
 # TensorFlow's own names, paths of nested layers included, are some hundred characters long.
 MAX_TEXT_CHARS = 10_000
+# A place may hold keys of any length; this many characters tell which it is.
+_LONGEST_PLACE = 200
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
@@ -46,7 +48,11 @@ class MisfitError(Exception):
         return MisfitError(self.problem, f"{place}{dot}{self.place}")
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.problem}" if self.place else self.problem
+        place = self.place
+        if len(place) > _LONGEST_PLACE:
+            half = _LONGEST_PLACE // 2
+            place = f"{place[:half]}...{place[-half:]}"
+        return f"{place}: {self.problem}" if place else self.problem
 
 
 def content(path: Path) -> bytes:

@@ -107,6 +107,14 @@ def test_no_file_at_all_says_what_to_write(tmp_path: Path) -> None:
     assert "[tool.advisor]" in (caught.value.hint or "")
 
 
+def test_a_setting_with_a_name_without_end_is_named_in_short(
+    refused: Callable[[str], str],
+) -> None:
+    error = refused(f'[tool.advisor]\nhardware = "2xT4"\nmodels = [{{path{"9" * 5_000} = 1}}]')
+    assert "models[0].path999" in error
+    assert len(error) < 400
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(AdvisorError, match=r"gone\.toml: cannot be read: No such file"):
         read_config(tmp_path / "gone.toml")
