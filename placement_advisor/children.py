@@ -3,8 +3,8 @@
 The command's own process never imports TensorFlow. A fork server imports it once, in the
 background, and every child is forked from there with TensorFlow ready. A child answers calls one
 after the other until it is closed. Whatever happens in it (a crash, a hang, too much memory, an
-exit) comes back as a `ChildFailure`; the command's process is never harmed. Of what
-children print the end is kept, and no file.
+exit) comes back as a `ChildFailure`; the command's process is never harmed. Of what children
+print the end is kept, in memory alone.
 
 No child outlives the command: the fork server dies with the command's guard (`guard.py`) and each
 child with the fork server, by the kernel's parent-death signal. What a child has started, detached
