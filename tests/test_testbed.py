@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from command_runs import children_left
+from real_runs import needs_private_network
 
 from placement_advisor import testbed as testbed_module
 from placement_advisor.children import ChildError, ChildFailure, FailureCause
@@ -144,6 +145,7 @@ def test_a_bug_on_living_workers_stays_a_bug(tmp_path: Path) -> None:
         testbed.call("run_steps", time_limit_s=1)
 
 
+@needs_private_network
 def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
     fork_server: None, two_cores: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

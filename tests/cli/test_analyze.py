@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from command_runs import Ran, run_here
+from real_runs import needs_workers
 from watched_testbed import Call, Watch, WatchedTestbed, kill
 
 from placement_advisor import pipeline, study
@@ -18,7 +19,7 @@ from placement_advisor import testbed as testbed_module
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.report.analysis_json import load_schema
 from placement_advisor.tensorboard_plugin.runs import find_runs
-from placement_advisor.testbed import Testbed, usable_cores
+from placement_advisor.testbed import Testbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 NAMES = ["single", "towers", "alternating"]
 QUICK = ("--effort", "0.05")
 FEW = ("--rounds", "5", "--steps", "1", "--candidates", "towers,alternating", *QUICK)
-needs_two_cores = pytest.mark.skipif(
-    len(usable_cores()) < 2, reason="real runs need two cores of their own"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ def broken_run(
     return run
 
 
-@needs_two_cores
+@needs_workers
 class TestACompleteRun:
     def test_exits_with_zero_and_a_verdict(self, analysed: Analysed) -> None:
         assert analysed.ran.code == 0, analysed.ran.err
@@ -202,7 +200,7 @@ class TestACompleteRun:
         assert {call.listening_there for call in running} == {2}
 
 
-@needs_two_cores
+@needs_workers
 def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(
     broken_run: Callable[..., Analysed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +215,7 @@ def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(
     assert {call.listening_here for call in running} == {2}
 
 
-@needs_two_cores
+@needs_workers
 def test_the_tab_of_tensorboard_is_told_how_far_it_is(
     broken_run: Callable[..., Analysed], tmp_path: Path
 ) -> None:
@@ -243,7 +241,7 @@ def test_the_tab_of_tensorboard_is_told_how_far_it_is(
     assert now["verdict"]["verdict"] == analysed.analysis["recommendation"]["verdict"]
 
 
-@needs_two_cores
+@needs_workers
 def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(
     broken_run: Callable[..., Analysed],
 ) -> None:
@@ -269,7 +267,7 @@ def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(
     jsonschema.validate(analysed.analysis, load_schema("analysis"))
 
 
-@needs_two_cores
+@needs_workers
 def test_without_single_nothing_can_be_told(broken_run: Callable[..., Analysed]) -> None:
     analysed = broken_run("run_steps", "single", 4, lambda testbed: kill(testbed, "worker:0"))
     assert analysed.ran.code == 0, analysed.ran.err
@@ -278,7 +276,7 @@ def test_without_single_nothing_can_be_told(broken_run: Callable[..., Analysed])
     assert analysed.analysis["recommendation"]["verdict"] == "cannot-tell"
 
 
-@needs_two_cores
+@needs_workers
 def test_a_killed_client_costs_the_candidate_that_it_ran(
     broken_run: Callable[..., Analysed],
 ) -> None:
@@ -290,7 +288,7 @@ def test_a_killed_client_costs_the_candidate_that_it_ran(
     assert measured["verification"]["unverified"] == []
 
 
-@needs_two_cores
+@needs_workers
 def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
     broken_run: Callable[..., Analysed], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -302,7 +300,7 @@ def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
     assert not analysed.folder.exists()
 
 
-@needs_two_cores
+@needs_workers
 def test_a_step_that_fails_as_it_is_costs_as_is_alone(
     advisor: Callable[..., Ran],
     two_towers: Path,
@@ -330,7 +328,7 @@ def test_a_step_that_fails_as_it_is_costs_as_is_alone(
     assert all(c["failure"] is None for c in analysis["candidates"])
 
 
-@needs_two_cores
+@needs_workers
 def test_a_dataset_that_hangs_later_on_costs_a_warning_alone(
     advisor: Callable[..., Ran],
     two_towers: Path,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from command_runs import Ran, run_here
+from real_runs import needs_workers
 
 from placement_advisor.report.analysis_json import load_schema
-from placement_advisor.testbed import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +39,6 @@ def step(x):
 
 inputs = (tf.reshape(tf.range(24.0), (8, 3)),)
 """
-needs_two_cores = pytest.mark.skipif(
-    len(usable_cores()) < 2, reason="real runs need two cores of their own"
-)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +61,7 @@ def batch(run: tuple[Ran, Path]) -> dict[str, Any]:
     return candidate
 
 
-@needs_two_cores
+@needs_workers
 class TestASplitBatch:
     def test_computes_what_the_step_does_on_half_of_the_samples_each(
         self, batch: dict[str, Any]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from command_runs import Ran, run_here
+from real_runs import needs_workers
 from watched_testbed import listening
 
 from placement_advisor.mirrored_testbed import MirroredTestbed
 from placement_advisor.report.analysis_json import load_schema
-from placement_advisor.testbed import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,9 +92,6 @@ x, y = tf.random.stateless_normal((96, 6), (1, 2)), tf.random.stateless_normal((
 dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
 """
 SCALED = " / tf.distribute.get_strategy().num_replicas_in_sync"
-needs_two_cores = pytest.mark.skipif(
-    len(usable_cores()) < 2, reason="real runs need two cores of their own"
-)
 
 
 def candidate_in(analysis: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +144,7 @@ def analysis(run: tuple[Ran, Path]) -> dict[str, Any]:
     return found
 
 
-@needs_two_cores
+@needs_workers
 class TestAMirroredStep:
     def test_trains_as_the_step_alone_does(self, analysis: dict[str, Any]) -> None:
         mirrored = candidate_in(analysis)
@@ -204,7 +201,7 @@ class TestAMirroredStep:
         assert 'tf.distribute.MirroredStrategy(["/GPU:0", "/GPU:1"])' in report
 
 
-@needs_two_cores
+@needs_workers
 def test_devices_of_one_process_are_mirrored_as_well(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:
@@ -219,7 +216,7 @@ def test_devices_of_one_process_are_mirrored_as_well(
     assert mirrored["measured"]["verification"]["unverified"] == []
 
 
-@needs_two_cores
+@needs_workers
 @pytest.mark.parametrize("scaled", ["", SCALED])
 def test_gradients_that_add_up_to_others_are_found_out(
     advisor: Callable[..., Ran], tmp_path: Path, scaled: str
@@ -236,7 +233,7 @@ def test_gradients_that_add_up_to_others_are_found_out(
         assert "divided by strategy.num_replicas_in_sync" in failure["message"]
 
 
-@needs_two_cores
+@needs_workers
 def test_replicas_that_train_alone_are_a_wrong_result_with_line_and_remedy(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:
@@ -254,7 +251,7 @@ def test_replicas_that_train_alone_are_a_wrong_result_with_line_and_remedy(
     assert analysis["recommendation"]["verdict"] != "split"
 
 
-@needs_two_cores
+@needs_workers
 def test_a_process_that_dies_costs_the_candidate_alone(
     fork_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,7 +310,7 @@ def test_elsewhere_replicas_are_simulated(advisor: Callable[..., Ran], tmp_path:
     assert "PA103" not in {finding["code"] for finding in analysis["findings"]}
 
 
-@needs_two_cores
+@needs_workers
 def test_replicas_that_take_statistics_and_draw_are_verified_as_well(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
+from real_runs import needs_workers
 
 from placement_advisor.report.analysis_json import load_schema
-from placement_advisor.testbed import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ def written(folder: Path, text: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(len(usable_cores()) < 2, reason="real runs need two cores of their own")
+@needs_workers
 def test_two_real_workers_share_a_batch(advisor: Callable[..., Ran], tmp_path: Path) -> None:
     model = written(tmp_path, MODEL.replace("SAMPLES", "64"))
     ran = advisor("balance", model, "--testbed", "workers", "--json", "-q")

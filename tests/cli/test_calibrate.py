@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jsonschema
 import pytest
 from command_runs import Ran, children_left, run_here
+from real_runs import needs_workers
 
 from placement_advisor import pipeline
 from placement_advisor import testbed as testbed_module
@@ -25,7 +26,7 @@ from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.cost.calibration_summary import with_peaks
 from placement_advisor.fingerprints import calibration_fingerprint
 from placement_advisor.report.analysis_json import load_schema
-from placement_advisor.testbed import TestbedKind, TestbedPlan, plan_testbed, usable_cores
+from placement_advisor.testbed import TestbedKind, TestbedPlan, plan_testbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,7 +185,7 @@ def test_a_worker_that_dies_is_an_error(known: list[str], monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(len(usable_cores()) < 2, reason="real runs need two cores of their own")
+@needs_workers
 def test_two_real_workers(
     advisor: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from real_models import MODELS, load_and_trace, saved
+from real_runs import needs_workers
 
 from placement_advisor.graph import OpGraph, Role
 from placement_advisor.placement import placed_ops
-from placement_advisor.testbed import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,7 +167,7 @@ def test_single_and_alternating_are_simulated(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # Three minutes on a machine shared with many.
-@pytest.mark.skipif(len(usable_cores()) < 2, reason="real runs need two cores of their own")
+@needs_workers
 def test_mobilenet_really_runs_and_computes_the_same_when_split(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:

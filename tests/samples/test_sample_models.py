@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from command_runs import Command
+from real_runs import needs_workers
 
 from placement_advisor import children
 from placement_advisor.candidates.families import SPLITS, propose
@@ -313,7 +314,7 @@ EACH_REPLICA_ITS_OWN = frozenset({"resnet50", "transformer"})
 @pytest.mark.timeout(600)
 class TestASampleForReal:
     @each_sample
-    @pytest.mark.skipif(len(usable_cores()) < 2, reason="real runs need two cores of their own")
+    @needs_workers
     def test_is_analysed(self, name: str, tmp_path: Path) -> None:
         folder = tmp_path / "out"
         words = ("analyze", str(FOLDER / f"{name}.py"), "-o", str(folder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from real_runs import needs_workers
 from traced_models import (
     STEPS,
     TracedModel,
@@ -44,7 +45,10 @@ MODELS = (
 )
 
 
-@pytest.mark.parametrize("kind", [TestbedKind.LOGICAL_CPUS, TestbedKind.WORKERS])
+@pytest.mark.parametrize(
+    "kind",
+    [TestbedKind.LOGICAL_CPUS, pytest.param(TestbedKind.WORKERS, marks=needs_workers)],
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_any_placement_computes_what_the_users_own_step_computes(
     traced: Callable[[str], TracedModel], name: str, kind: TestbedKind, tmp_path: Path

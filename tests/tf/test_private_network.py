@@ -6,6 +6,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from real_runs import needs_private_network
 
 from placement_advisor.children import Child
 from placement_advisor.errors import TestbedError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _NETWORK = "placement_advisor.tf.private_network"
 _LIMIT_S = 60.0
+pytestmark = needs_private_network
 
 
 @pytest.fixture

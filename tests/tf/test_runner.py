@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from real_runs import needs_workers
 
 from placement_advisor.placement import placed_ops
 from placement_advisor.testbed import STEP, ProfileFiles, Testbed, TestbedKind, plan_testbed
@@ -153,12 +154,11 @@ def test_a_bundle_that_is_saved_loads_equal(
         assert different == []
 
 
+@needs_workers
 def test_workers_are_calibrated_and_profiled(
     traced: Callable[[str], TracedModel], tmp_path: Path
 ) -> None:
     plan = plan_testbed(TestbedKind.WORKERS, 2)
-    if plan.not_run:
-        pytest.skip(plan.not_run)
     model = traced("two_tower")
     testbed = Testbed(plan, scratch=tmp_path)
     testbed.add_program(STEP, model.bundle, model.graph)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from real_runs import needs_workers
 
 from placement_advisor.testbed import usable_cores
 
@@ -48,7 +49,7 @@ print((time.process_time() - began_cpu_s) / (time.monotonic() - began_s))
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(len(usable_cores()) < 2, reason="two workers need two cores"),
+    needs_workers,
 ]
 
 
