@@ -8,6 +8,7 @@ that name. An address cannot be made to lead elsewhere, so that any will do.
 from __future__ import annotations
 
 import ipaddress
+import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -45,7 +46,6 @@ def _is_this_machine(asked: str, host: str) -> bool:
 
 def main() -> None:
     """Serve with TensorBoard's own options, of which `--host` and `--port` must be given."""
-    from absl import app
     from tensorboard import default, main_lib, program
 
     def server(answer: App, flags: argparse.Namespace) -> Any:
@@ -53,7 +53,8 @@ def main() -> None:
 
     main_lib.global_init()
     board = program.TensorBoard(plugins=default.get_plugins(), server_class=server)
-    app.run(board.main, flags_parser=board.configure)
+    board.configure(sys.argv)
+    sys.exit(board.main())
 
 
 if __name__ == "__main__":

@@ -131,7 +131,7 @@ def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(
         ran = command.wait(timeout_s=10)
         assert ran.code == 0
         assert command.processes_left() == []
-        assert time.monotonic() - began < 2 * ENDS_WITHIN_S
+        assert time.monotonic() - began < 5 * ENDS_WITHIN_S
         with pytest.raises(urllib.error.URLError):
             urllib.request.urlopen(address)
 
