@@ -4,9 +4,8 @@ A *trial* moves a group, then one after the other groups beside it, all from the
 same other one; half of the time then others the other way, in exchange; and takes back all but the
 best beginning of that. A region moves where a single group could not, as its tensors would be cut
 on both sides; where devices are nearly even, nothing can move without an exchange. What is best is
-judged by a smooth stand-in for the largest load, the sum of the loads' 32nd powers; a trial may
-worsen it by up to a *threshold*, which falls to nothing within a round. Each round is twice as long
-as the one before: slow ones end lowest, and quick ones are what a clock leaves. They start from the
+judged by a smooth stand-in for the largest load, the sum of the loads' 16th powers; a trial may
+worsen it by up to a *threshold*, which falls to nothing within a round. Rounds start from the
 placement that is given and from the best so far, in turns. Memory is a hard limit.
 
 A step changes the loads of two devices, in time proportional to the tensors of the group. Loads are
@@ -38,11 +37,10 @@ if TYPE_CHECKING:
 
 # About as many take a second of one core, on the graphs of tests/benchmarks/max_load.py.
 STEPS_PER_UNIT = 2_000_000
-# In turns; the last round, which gets half of the units, has the last. The higher one finds ways
-# between placements that heavy tensors keep apart, the lower one balances many small ops.
-# Judgement: on three layer graphs with branches they end lower, with the power and the rounds, than
-# 0.1, 0.02, 0.005 with the 16th power and equal rounds; a few others were tried.
-_THRESHOLDS = (0.1, 0.02)
+# The higher one finds ways between placements that heavy tensors keep apart, the lower one balances
+# many small ops. Each gets rounds from the start and from the best. Judgement: trades depth for
+# ways to go; measured as a whole, by tests/benchmarks/max_load.py.
+_THRESHOLDS = (0.1, 0.02, 0.005)
 _ROUNDS = 12
 # All loads together: what differs by less counts as equal, and sums stay far from 64 bits.
 _LOAD_UNITS = 2**50
@@ -86,17 +84,16 @@ def locally_best(
     given = np.array([number[name] for name in start], np.int64)
     best, best_load = given, _NO_LIMIT
     spent = 0.0
+    steps = round(units * STEPS_PER_UNIT / _ROUNDS)
     for turn in range(_ROUNDS if len(problem.devices) > 1 else 0):
         if is_over():
             break
-        share = units / 2 ** (_ROUNDS - turn)
-        steps = round(share * STEPS_PER_UNIT)
-        threshold = _THRESHOLDS[turn % len(_THRESHOLDS)]
+        threshold = _THRESHOLDS[turn // 2 % len(_THRESHOLDS)]
         begin = best if turn % 2 else given
         found, load = _round(arrays, begin.copy(), steps, threshold, seed * _ROUNDS + turn)
         if load < best_load:
             best, best_load = found, load
-        spent += share
+        spent += units / _ROUNDS
     return tuple(problem.devices[device] for device in best), spent
 
 
@@ -150,7 +147,7 @@ def _flat(rows: Iterable[Sequence[int]]) -> tuple[Ints, Ints]:
 
 @compiled(nogil=True)
 def _power(ratio: float) -> float:
-    for _ in range(5):
+    for _ in range(4):
         ratio *= ratio
     return ratio
 
