@@ -92,8 +92,14 @@ class Command:
     ) -> None:
         """Start it, or another program; its temporary files go to ``temp``, modules to ``path``.
 
-        What it does ``before`` it keeps.
+        What it does ``before`` it keeps. A closed terminal ends it, also where it does not end us.
         """
+
+        def begin() -> None:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            if before is not None:
+                before()
+
         self._mark = uuid.uuid4().hex
         temp.mkdir(exist_ok=True)
         self._err = temp.with_name(f"{temp.name}-stderr")
@@ -106,7 +112,7 @@ class Command:
                 stderr=err,
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=before,
+                preexec_fn=begin,
                 env={
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, *path))),
