@@ -131,8 +131,10 @@ def pair(
 HALF_EACH = CopyWork(per_copy_ns=5, ns_per_byte=0.5)
 
 
-def clock(readers: int = 20) -> PlacedStep:
-    """Return a root whose every reader takes 6 ns, and 7 ns to send to."""
+def star(
+    readers: int, *, op_ns: int, work: CopyWork, latency_ns: int = 0, **cluster: Any
+) -> PlacedStep:
+    """Return a root of 10 ns that so many ops read, each by a tensor of its own."""
     names = [f"op{i}" for i in range(readers)]
     return PlacedStep(
         graph=OpGraph(
@@ -140,9 +142,14 @@ def clock(readers: int = 20) -> PlacedStep:
             [edge("root", name, 4, port=i) for i, name in enumerate(names)],
         ),
         placement=place(dict.fromkeys(["root", *names], "a")),
-        costs=price({"root": 10, **dict.fromkeys(names, 6)}),
-        cluster=pair(latency_ns=20, work=HALF_EACH),
+        costs=price({"root": 10, **dict.fromkeys(names, op_ns)}),
+        cluster=pair(latency_ns=latency_ns, work=work, **cluster),
     )
+
+
+def clock(readers: int = 20) -> PlacedStep:
+    """Return a root whose every reader takes 6 ns, and 7 ns to send to."""
+    return star(readers, op_ns=6, work=HALF_EACH, latency_ns=20)
 
 
 def diamond(**cluster: Any) -> PlacedStep:

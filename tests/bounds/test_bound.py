@@ -20,6 +20,7 @@ from placed_steps import (
     place,
     placed_steps,
     price,
+    star,
 )
 
 from placement_advisor.bounds.arguments import (
@@ -45,20 +46,6 @@ def numbers(step: PlacedStep) -> Step:
 
 def bound(step: PlacedStep) -> LowerBound:
     return bound_step(step.graph, step.all_costs(), step.cluster, step.simulator())
-
-
-def star(readers: int, *, op_ns: int, work: CopyWork, **cluster: object) -> PlacedStep:
-    """Return a root of 10 ns that so many ops read, each by a tensor of its own."""
-    names = [f"op{i}" for i in range(readers)]
-    return PlacedStep(
-        graph=OpGraph(
-            [op("root", *[4] * readers), *(op(name, 4) for name in names)],
-            [edge("root", name, 4, port=i) for i, name in enumerate(names)],
-        ),
-        placement=place(dict.fromkeys(["root", *names], "a")),
-        costs=price({"root": 10, **dict.fromkeys(names, op_ns)}),
-        cluster=pair(latency_ns=0, work=work, **cluster),  # type: ignore[arg-type]
-    )
 
 
 def test_the_path_of_a_diamond_goes_through_its_longer_side() -> None:
