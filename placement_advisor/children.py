@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from types import TracebackType
 
-# A socket's path has 107 bytes at most (unix(7)), of which multiprocessing takes 32 below a folder.
-_LONGEST_FOLDER_BYTES = 75
+# A socket's path has 107 bytes at most (unix(7)), of which multiprocessing takes 32 below a folder,
+# and 14 for a folder within that if the user's code uses it as well.
+_LONGEST_FOLDER_BYTES = 61
 _SHORT_FOLDER = "/tmp"
 _PRELOADED = "placement_advisor.tf.preload"
 _SAFE_PATH = "PYTHONSAFEPATH"
@@ -108,7 +109,7 @@ class Child:
         self._process = context.Process(
             target=_serve, args=(theirs, output, stacks), name=name, daemon=True
         )
-        with _without_main_module(), _safe_path():  # It may have to start the fork server.
+        with _without_main_module(), _environment():  # It may have to start the fork server.
             self._process.start()
         for end in (theirs, output, stacks):
             end.close()
@@ -176,7 +177,7 @@ class Child:
             return value
         if isinstance(value, AdvisorError):
             raise value
-        raise ChildError(f"{self.name}: {value}")
+        raise full_disk(value) or ChildError(f"{self.name}: {value}")
 
     def failure(self, *, within_s: float = 0.0) -> ChildFailure | None:
         """Return how the child died, None if it still lives ``within_s`` seconds from now."""
@@ -267,16 +268,16 @@ def preload() -> None:
     """Start the fork server, which begins to import TensorFlow in the background."""
     from multiprocessing import forkserver, resource_tracker
 
-    guard.announce(_folder_of_sockets())
+    guard.announce(_temporary_folder())
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([_PRELOADED])
-    with _safe_path():
+    with _environment():
         resource_tracker.ensure_running()
     # A Ctrl-C while the fork server starts is the command's to handle: it has a session of its own
     # only once Python has started in it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with _without_main_module(), _safe_path():
+        with _without_main_module(), _environment():
             forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -284,8 +285,12 @@ def preload() -> None:
     atexit.register(_end_fork_server)
 
 
-def _folder_of_sockets() -> str:
-    """Return multiprocessing's own folder, made where the path of a socket is not too long."""
+def _temporary_folder() -> str:
+    """Return multiprocessing's own folder, made where the path of a socket is not too long.
+
+    It goes with the command, and what children write into it goes with it: TensorFlow leaves a file
+    for each function that it translates (`__autograph_generated_file…`), users' code others.
+    """
     from multiprocessing import util
 
     chosen = tempfile.tempdir
@@ -374,8 +379,8 @@ def _answer(name: str, args: tuple[Any, ...], pickled: Callable[[Any], bytes]) -
         return pickled(("returned", function(*args)))
     except AdvisorError as error:
         return pickled(("raised", error))
-    except Exception as error:
-        return pickled(("raised", full_disk(error) or traceback.format_exc()))
+    except Exception:
+        return pickled(("raised", traceback.format_exc()))
 
 
 @contextlib.contextmanager
@@ -393,16 +398,22 @@ def _without_main_module() -> Any:
 
 
 @contextlib.contextmanager
-def _safe_path() -> Iterator[None]:
-    """Keep a new interpreter from taking modules out of the current folder (Python's `-P`)."""
-    if os.environ.get(_SAFE_PATH):
-        yield
-        return
-    os.environ[_SAFE_PATH] = _OURS
+def _environment() -> Iterator[None]:
+    """Give a new interpreter a folder for temporary files that goes with this process.
+
+    And keep it from taking modules out of the current folder (Python's `-P`).
+    """
+    ours = {_SAFE_PATH: os.environ.get(_SAFE_PATH) or _OURS, "TMPDIR": _temporary_folder()}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
     try:
         yield
     finally:
-        del os.environ[_SAFE_PATH]
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _resident_bytes(pid: int) -> int:

@@ -41,10 +41,10 @@ class TestbedError(AdvisorError):
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
 
 
-def full_disk(error: Exception) -> AdvisorError | None:
+def full_disk(error: str) -> AdvisorError | None:
     """Return what to say of a full disk under temporary files; None if that is not the error."""
     # TensorFlow says it in words alone.
-    found = [os.strerror(number) for number in NO_ROOM if os.strerror(number) in str(error)]
+    found = [os.strerror(number) for number in NO_ROOM if os.strerror(number) in error]
     if not found:
         return None
     return AdvisorError(

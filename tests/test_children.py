@@ -246,6 +246,7 @@ with scratch_folder():
     child = children.Child("loader")
     child.call("builtins:exec", sys.argv[2])
     child.call("os:spawnlp", 1, "sleep", "sleep", "600")
+    child.call("tempfile:mkstemp")
     print("importing", file=sys.stderr, flush=True)
     if sys.argv[1] != "end":
         time.sleep(600)
@@ -285,7 +286,7 @@ def test_a_command_that_is_killed_leaves_no_process_and_no_file(
 ) -> None:
     killed = command("sleep")
     # It, the guard, the fork server, the tracker of resources, the child and its two.
-    assert len(killed.processes()) == 7
+    assert wait_until(lambda: len(killed.processes()) == 7, 2.0)
     killed.process.kill()
     assert killed.processes_left() == []
     assert list((tmp_path / "temp").iterdir()) == []

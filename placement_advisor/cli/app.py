@@ -103,7 +103,7 @@ def main() -> None:
             say("interrupted")
         raise
     except Exception as error:
-        if isinstance(error, OSError) and (full := full_disk(error)):
+        if isinstance(error, OSError) and (full := full_disk(str(error))):
             _end(full)
         print(harmless(traceback.format_exc()), end="", file=sys.stderr)
         say("this is a bug in advisor, please report it")

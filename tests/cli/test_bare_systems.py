@@ -28,8 +28,8 @@ def needs(namespace: Sequence[str]) -> pytest.MarkDecorator:
 needs_stranger, needs_mounts = needs(STRANGER), needs(MOUNTS)
 LISTEN = """
 from multiprocessing.connection import Listener
-from placement_advisor.children import _folder_of_sockets
-folder = _folder_of_sockets()
+from placement_advisor.children import _temporary_folder
+folder = _temporary_folder()
 print(Listener(family="AF_UNIX").address.startswith(folder))
 """
 
