@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from placement_advisor.solvers.problem import Problem
 
+# CP-SAT takes whole numbers of 64 bits, and adds many of them up.
+_MOST_UNITS = 2.0**48
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
@@ -31,7 +34,7 @@ class Scale:
             return cls(unit=unit, last=math.ceil(limit / unit) - 1, proof=limit)
         # No chain has more than two roundings per op; no makespan is less than an op's least time.
         least = max(_least_times(problem)) or limit
-        unit = least * PROOF_TOLERANCE / (4 * len(problem.ops))
+        unit = max(least * PROOF_TOLERANCE / (4 * len(problem.ops)), limit / _MOST_UNITS)
         proof = limit * (1 - PROOF_TOLERANCE / 2)
         return cls(unit=unit, last=math.floor(proof / unit), proof=proof)
 

@@ -154,6 +154,20 @@ def test_times_that_are_no_whole_numbers_are_proved_to_a_millionth(task):
         assert faults(task, timetable_of(task, found)) == []
 
 
+def test_an_op_that_cannot_run_where_it_takes_next_to_nothing_is_proved() -> None:
+    task = Problem(
+        ops=("op",), edges=(), copy_time=(0.0,), size_bytes=(1,),
+        backward=frozenset(), groups=((0,),),
+        pools=(
+            Pool(devices=("GPU:0",), work=(1e-87,), capacity_bytes=0, pays_for_copies=True),
+            Pool(devices=("CPU:0",), work=(1.0,), capacity_bytes=None, pays_for_copies=False),
+        ),
+    )  # fmt: skip
+    found = least_makespan(task, EFFORT)
+    assert found.is_proven
+    assert found.objective_value == 1.0
+
+
 @settings(deadline=None, max_examples=40)
 @given(problems())
 def test_no_bound_is_above_the_least_makespan(task):
