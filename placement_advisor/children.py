@@ -115,6 +115,7 @@ class Child:
             end.close()
         self._printed = Tail(printed)
         self._closed = False
+        self._failed: ChildFailure | None = None
 
     @property
     def pid(self) -> int:
@@ -125,7 +126,7 @@ class Child:
     def call(self, function: str, *args: Any, time_limit_s: float | None = None) -> Any:
         """Run ``function`` ("package.module:name") in the child and return what it returns.
 
-        Returns a `ChildFailure` if the child dies or breaks a limit.
+        Returns a `ChildFailure` if the child dies or breaks a limit, and from then on.
 
         Raises:
             AdvisorError: raised by the function, passed on.
@@ -136,6 +137,8 @@ class Child:
 
     def start(self, function: str, *args: Any) -> None:
         """Begin a call without waiting; `wait` must follow."""
+        if self._failed is not None:
+            return
         # A broken pipe means that the child is gone; `wait` says how.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._connection.send((function, args))
@@ -145,6 +148,8 @@ class Child:
 
         Where the answer needs other children too (``watch``), the death of one ends the wait.
         """
+        if self._failed is not None:
+            return self._failed
         deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
         while not self._connection.poll(_POLL_INTERVAL_S):
             if not self._process.is_alive() and not self._connection.poll():
@@ -181,6 +186,8 @@ class Child:
 
     def failure(self, *, within_s: float = 0.0) -> ChildFailure | None:
         """Return how the child died, None if it still lives ``within_s`` seconds from now."""
+        if self._failed is not None:
+            return self._failed
         self._process.join(within_s)
         return None if self._process.is_alive() else self._died()
 
@@ -214,9 +221,10 @@ class Child:
                 os.kill(self.pid, _STACK_SIGNAL)
             self._process.join(_STACK_GRACE_S)
         self.close()
-        return ChildFailure(
+        self._failed = ChildFailure(
             cause=cause, message=message, output_tail=self._printed.text(), stack=self._stack()
         )
+        return self._failed
 
     def _stack(self) -> tuple[tuple[str, int], ...]:
         text = ""

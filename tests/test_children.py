@@ -85,6 +85,13 @@ def test_a_full_disk_is_an_error_that_a_user_can_fix_also_in_the_words_of_tensor
         child.call("builtins:exec", stop.format("no more rows"))
 
 
+def test_what_has_failed_answers_all_that_follows_with_that(child: Child) -> None:
+    failure = child.call("os:kill", child.pid, signal.SIGKILL)
+    assert isinstance(failure, ChildFailure)
+    assert child.call("math:factorial", 3) == failure
+    assert child.failure() == failure
+
+
 def test_an_answer_that_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
     with pytest.raises(ChildError, match="pickle"):
         child.call("threading:Lock")
