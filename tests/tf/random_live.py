@@ -18,7 +18,7 @@ import placement_advisor
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.tf.batch_split import split_step
 from placement_advisor.tf.place import live_step
-from placement_advisor.tf.results import NOISE_MARGIN, rounded
+from placement_advisor.tf.results import rounded
 from placement_advisor.tf.variable_log import VariableLog
 
 # So many steps from the same state, on batches of their own where the file has several.
