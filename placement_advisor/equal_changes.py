@@ -4,8 +4,10 @@ Compared are *changes*: what steps added to each variable, and, since a small on
 rounding of what it is added to, what each op that updates a variable was given to add. How far
 rounding alone moves a number is seen in a third run, which starts from values that differ in the
 last digit. A number is *wrong* if it is farther off than that explains. It *shows* if that is so
-little that a mistake of two in a hundred would be seen: a variable is verified if its change
-shows, or all that its updates were given.
+little that a mistake of two in a hundred would be seen, or if what updates were given *agrees*: a
+mistake that rounding undoes to a ten-thousandth would be a wonder. (Rounding that turns a ReLU
+over in the third run need not have done so in the two that are compared.) A variable is verified
+if its change shows, or all that its updates were given.
 
 Left out: mistakes in a few elements that are small against the largest of their tensor.
 """
@@ -27,6 +29,11 @@ TOLERANCE = 1e-3
 NOISE_MARGIN = 10
 # Half of that least mistake: what rounding could explain, margin and all, is less.
 SHOWS = 1e-2
+# A two-hundredth of that least mistake, and hundreds of times the last digit of a float: two runs
+# of the same step agree in it where neither happens to turn a choice over.
+_AGREES = 1e-4
+# The difference of two roundings of zero is no smaller than a fourth of either, but by chance.
+_OF_ZERO = 4
 # A mistake that is a step late shows from the second step on.
 _STEPS_THAT_SHOW = 2
 # Kinds of NumPy's types that are equal or not; all others (also bfloat16) can be nearly equal.
@@ -97,6 +104,16 @@ class _Apart:
         return 0 < self.size <= NOISE_MARGIN * self.noise
 
     @property
+    def is_zero_rounded(self) -> bool:
+        """Whether both numbers are zero but for rounding."""
+        bound = NOISE_MARGIN * self.noise
+        return self.size <= _OF_ZERO * self.noise and self.difference <= bound
+
+    @property
+    def agrees(self) -> bool:
+        return self.difference <= _AGREES * self.size
+
+    @property
     def shows(self) -> bool:
         if self.is_exact:
             return True
@@ -123,10 +140,20 @@ class _Findings:
             self.worst = max(self.worst, found.relative)
 
 
-def verify(ours: Results, reference: Results, rounded: Results, steps: int) -> Verification:
+def verify(
+    ours: Results,
+    reference: Results,
+    rounded: Results,
+    steps: int,
+    *,
+    is_exchanged: bool = False,
+) -> Verification:
     """Compare what steps computed with the reference.
 
     ``rounded`` is the reference computed from values that differ in the last digit.
+    ``is_exchanged`` says that updates are known to take what all replicas computed: where that is
+    zero but for rounding, as the gradient of a bias that a softmax takes away again, there is
+    nothing else to verify.
     """
     found = _Findings()
     for number, values in enumerate(
@@ -134,7 +161,7 @@ def verify(ours: Results, reference: Results, rounded: Results, steps: int) -> V
     ):
         found.add(_apart(*values), f"output {number}")
     for name in reference.state:
-        shows = _compare_variable(name, ours, reference, rounded, found)
+        shows = _compare_variable(name, ours, reference, rounded, found, is_exchanged=is_exchanged)
         if not shows:
             found.unverified.append(name)
     what, variable, relative = found.wrong or ("", "", found.worst)
@@ -149,7 +176,13 @@ def verify(ours: Results, reference: Results, rounded: Results, steps: int) -> V
 
 
 def _compare_variable(
-    name: str, ours: Results, reference: Results, rounded: Results, found: _Findings
+    name: str,
+    ours: Results,
+    reference: Results,
+    rounded: Results,
+    found: _Findings,
+    *,
+    is_exchanged: bool,
 ) -> bool:
     """Compare a variable's change and what its updates were given; say whether either shows."""
     runs = ours, reference, rounded
@@ -172,11 +205,11 @@ def _compare_variable(
         apart = _apart(value, given[1][update, step], given[2][update, step])
         # How large noise is says nothing: Adam squares it. Where it stands alone, nothing shows.
         if apart.is_noise:
-            steps[update] = steps.get(update, 0) + (not apart.difference)
+            is_seen = apart.agrees or (is_exchanged and apart.is_zero_rounded)
+            steps[update] = steps.get(update, 0) + is_seen
             continue
         found.add(apart, f"what step {step} adds to variable {name!r} ({update})", name)
-        # Bit by bit the same is the same, whatever rounding could have made of it.
-        steps[update] = steps.get(update, 0) + (apart.shows or not apart.difference)
+        steps[update] = steps.get(update, 0) + (apart.shows or apart.agrees)
     asked = min(_STEPS_THAT_SHOW, 1 + max(step for _, step in given[0]))
     return is_shown or all(count >= asked for count in steps.values())
 

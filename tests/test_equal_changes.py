@@ -72,6 +72,32 @@ def test_what_is_a_step_late_is_found_in_the_second_step() -> None:
     assert "step 1" in found(results([0.0], (3e-12, 3e-12)), reference).wrong
 
 
+@pytest.mark.parametrize(("factor", "unverified"), [(1.00005, ()), (1.0005, ("w",))])
+def test_what_agrees_is_verified_where_rounding_moves_it_more(
+    factor: float, unverified: tuple[str, ...]
+) -> None:
+    reference = results([0.0], (3e-12, 2e-12))
+    rounded = results([0.0], (3.03e-12, 1.98e-12))
+    ours = results([0.0], (3e-12 * factor, 2e-12 * factor))
+    assert found(ours, reference, rounded).unverified == unverified
+    # One step tells nothing of what is late.
+    once = results([0.0], (3e-12, 2e-12 * 1.0005))
+    assert found(once, reference, rounded).unverified == ("w",)
+
+
+@pytest.mark.parametrize("ours", [1e-9, 5e-9])
+def test_what_is_zero_but_for_rounding_is_verified_where_it_is_exchanged(ours: float) -> None:
+    reference, rounded = results([0.0], (1e-9, -1e-9)), results([0.0], (-1e-9, 2e-9))
+    theirs = results([0.0], (-ours, ours))
+    assert found(theirs, reference, rounded).unverified == ("w",)
+    assert not verify(theirs, reference, rounded, STEPS, is_exchanged=True).unverified
+    # What is ten times as large as its rounding is no zero, and what is far larger neither.
+    small = results([0.0], (1e-8, -1e-8)), results([0.0], (0.9e-8, -0.9e-8))
+    assert verify(theirs, *small, STEPS, is_exchanged=True).unverified == ("w",)
+    large = results([0.0], (1e-7, 1e-7))
+    assert verify(large, reference, rounded, STEPS, is_exchanged=True).unverified == ("w",)
+
+
 def test_a_change_below_the_last_digit_does_not_show_and_is_no_mistake() -> None:
     reference = results([DIGIT], None)
     other = found(results([2 * DIGIT], None), reference)

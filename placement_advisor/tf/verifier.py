@@ -127,7 +127,8 @@ class Verifier:
         self._split = split
         reference, _ = self._reference(how, steps)
         ours = [_as_known(each, reference) for each in _averaged(ours, split.statistics)]
-        found = [self._compare(each, how, steps) for each in ours]
+        # A mirrored step that exchanges nothing has failed before.
+        found = [self._compare(each, how, steps, is_exchanged=True) for each in ours]
         worst = max(found, key=lambda each: (bool(each.wrong), each.relative_difference))
         unverified = {name: None for each in found for name in each.unverified}
         return replace(worst, unverified=tuple(unverified), held_equal=how != _Comparable())
@@ -136,8 +137,10 @@ class Verifier:
         """Forget what a split step computes on one device: it is another one from now on."""
         self._alone.pop(program, None)
 
-    def _compare(self, ours: Results, how: _Comparable, steps: int) -> Verification:
-        return verify(ours, *self._reference(how, steps), steps)
+    def _compare(
+        self, ours: Results, how: _Comparable, steps: int, *, is_exchanged: bool = False
+    ) -> Verification:
+        return verify(ours, *self._reference(how, steps), steps, is_exchanged=is_exchanged)
 
     def _with_sums_shown(
         self,

@@ -15,6 +15,7 @@ from random_models import random_model
 from traced_models import at_random
 
 import placement_advisor
+from placement_advisor.equal_changes import NOISE_MARGIN
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.tf.batch_split import split_step
 from placement_advisor.tf.place import live_step
