@@ -14,19 +14,19 @@ from placement_advisor.workload import Workload
 if TYPE_CHECKING:
     from placement_advisor.api import SearchResult, analyze, lower_bound, search, simulate
     from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-    from placement_advisor.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
     from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
-    from placement_advisor.graph import Edge, Op, OpGraph, Role
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
     from placement_advisor.placing import make_parallel, place
 
 _MODULES = {
     "api": ("SearchResult", "analyze", "lower_bound", "search", "simulate"),
     "cost.table": ("CostBasis", "CostTable", "OpCost"),
-    "devices": ("Basis", "Cluster", "CopyWork", "Device", "Dispatch", "Link"),
+    "machine.devices": ("Basis", "Cluster", "CopyWork", "Device", "Dispatch", "Link"),
     "errors": ("AdvisorError", "BatchSplitError", "PlacementError"),
-    "graph": ("Edge", "Op", "OpGraph", "Role"),
-    "placement": ("Placement",),
+    "graph.op_graph": ("Edge", "Op", "OpGraph", "Role"),
+    "graph.placement": ("Placement",),
     "placing": ("make_parallel", "place"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

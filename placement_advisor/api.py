@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, TypeAlias
 from placement_advisor import defaults
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError, PlacementError
-from placement_advisor.graph import Role
-from placement_advisor.limits import MAX_NS
-from placement_advisor.placement import Placement, placed_ops
+from placement_advisor.files.limits import MAX_NS
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.placement import Placement, placed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.analysis import Analysis
-    from placement_advisor.bounds.arguments import LowerBound
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.solvers.bounds.arguments import LowerBound
     from placement_advisor.solvers.effort import Effort
 
 Table: TypeAlias = CostTable | Mapping[str, int]
@@ -90,8 +90,8 @@ def lower_bound(graph: OpGraph, costs: Costs, cluster: Cluster) -> LowerBound:
     Raises:
         AdvisorError: an op has no cost.
     """
-    from placement_advisor.bounds.bound import bound_step
     from placement_advisor.simulator.engine import Simulator
+    from placement_advisor.solvers.bounds.bound import bound_step
 
     tables = _tables(graph, costs, cluster)
     return bound_step(graph, tables, cluster, Simulator(graph, tables, cluster))
@@ -137,7 +137,7 @@ def search(
         PlacementError: ops contradict one another or the devices, or nothing fits.
     """
     from placement_advisor.solvers.effort import Effort
-    from placement_advisor.solvers.searched import Objective
+    from placement_advisor.solvers.search_result import Objective
 
     if objective not in list(Objective):
         raise AdvisorError(f"objective is {objective!r}, not one of {', '.join(Objective)}")
@@ -145,7 +145,7 @@ def search(
     hard = Effort(units=effort, seed=seed, time_limit_s=time_limit_s)
     if objective == Objective.THROUGHPUT:
         return _search_throughput(graph, tables, cluster, hard, contiguous=contiguous)
-    from placement_advisor.step_search import search_step
+    from placement_advisor.candidates.step_search import search_step
 
     found = search_step(graph, tables, cluster, hard, pinned)
     return SearchResult(
@@ -165,9 +165,9 @@ def _search_throughput(
     *,
     contiguous: bool,
 ) -> SearchResult:
-    from placement_advisor.graph_problem import throughput_problem
     from placement_advisor.solvers.conflict import find_conflict
-    from placement_advisor.solvers.max_load import max_load
+    from placement_advisor.solvers.throughput.graph_problem import throughput_problem
+    from placement_advisor.solvers.throughput.max_load import max_load
 
     problem = throughput_problem(graph, tables, cluster)
     conflict = find_conflict(problem)
@@ -219,10 +219,10 @@ def analyze(
     Raises:
         AdvisorError: anything that the user can fix; nothing is written then.
     """
-    from placement_advisor.model_source import ModelSource, split_name
-    from placement_advisor.pipeline import analyze as run_analysis
+    from placement_advisor.analysis.options import AnalyzeOptions
+    from placement_advisor.report.analysis_folder import analyze_into_folder
     from placement_advisor.solvers.effort import Effort
-    from placement_advisor.study import AnalyzeOptions
+    from placement_advisor.tf.load.model_source import ModelSource, split_name
 
     path, name = split_name(str(model))
     source = ModelSource(
@@ -248,7 +248,7 @@ def analyze(
         open_ports=open_ports,
         output=source.default_output if output is None else Path(output),
     )
-    return run_analysis(options, _Silent())
+    return analyze_into_folder(options, _Silent())
 
 
 class _Silent:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.placement import Placement
 
 
 def place(
@@ -51,7 +51,7 @@ def place(
         AdvisorError: the step cannot be traced; the placement was made for another graph; a
             device is missing; or a variable cannot be moved. Nothing has changed then.
     """
-    from placement_advisor.tf.place import placed_step
+    from placement_advisor.tf.own_step.place import placed_step
 
     if isinstance(placement, str):
         placement = Path(placement)
@@ -101,7 +101,7 @@ def make_parallel(
         AdvisorError: the step cannot be traced; its batch cannot be split, or not so; a device is
             missing; the placement does not fit the step or the groups. Nothing has changed then.
     """
-    from placement_advisor.tf.place import parallel_step
+    from placement_advisor.tf.own_step.place import parallel_step
 
     groups = [[each] if isinstance(each, str) else list(each) for each in devices]
     given = [1.0] * len(groups) if ratios is None else list(ratios)

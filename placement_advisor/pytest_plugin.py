@@ -47,11 +47,11 @@ def _failures(root: Path, model: str) -> Iterator[str]:
     Raises:
         AdvisorError: nothing can be checked, or no such model is configured.
     """
+    from placement_advisor.check.check_models import CheckOptions, check_models
+    from placement_advisor.check.check_result import Status
     from placement_advisor.check.config import find_config, read_config
-    from placement_advisor.check.result import Status
-    from placement_advisor.check_models import CheckOptions, check_models
-    from placement_advisor.report.check_text import explanation
-    from placement_advisor.report.check_words import tell
+    from placement_advisor.report.check.check_text import explanation
+    from placement_advisor.report.check.check_words import tell
 
     config = read_config(find_config(root))
     for told in tell(check_models(config, CheckOptions(only=(model,)), _Notes())):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.bounds.bound import bound_step
-from placement_advisor.certificate import Certificate
 from placement_advisor.cost.table import CostSource
+from placement_advisor.solvers.bounds.bound import bound_step
+from placement_advisor.solvers.certificate import Certificate
 
 if TYPE_CHECKING:
     from placed_steps import PlacedStep

@@ -9,8 +9,8 @@ import pytest
 from command_runs import Ran, children_left, run_here
 from hypothesis import HealthCheck, settings
 
-from placement_advisor import costing
-from placement_advisor.children import preload
+from placement_advisor.processes.children import preload
+from placement_advisor.testbed import costing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,20 +18,20 @@ from fiddle_documents import three_in_a_row
 from op_graphs import large
 from placed_steps import diamond
 
-from placement_advisor import search_file
-from placement_advisor.certificate import (
+from placement_advisor.check.config import read_config
+from placement_advisor.check.lock_file import lock_text, read_lock
+from placement_advisor.cli import search_file
+from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.placement import read_placement
+from placement_advisor.machine.cluster_file import cluster_as_toml, load_cluster, read_cluster
+from placement_advisor.solvers.certificate import (
     RefusedError,
     _digest,
     read_certificate,
     write_certificate,
 )
-from placement_advisor.check.config import read_config
-from placement_advisor.check.lock_file import lock_text, read_lock
-from placement_advisor.cluster_file import cluster_as_toml, load_cluster, read_cluster
-from placement_advisor.errors import AdvisorError
-from placement_advisor.graph import OpGraph
-from placement_advisor.placement import read_placement
-from placement_advisor.verify import verify
+from placement_advisor.solvers.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.advice.findings.evidence import gather
-from placement_advisor.analysis import Candidate
+from placement_advisor.analysis.analysis_result import Candidate
+from placement_advisor.analysis.findings.evidence import gather
 from placement_advisor.candidates import single
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.devices import Basis, Cluster, Device, Link
-from placement_advisor.graph import Edge, Op, OpGraph, Role
-from placement_advisor.measure import Measurement
-from placement_advisor.placement import Placement
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Basis, Cluster, Device, Link
+from placement_advisor.measurement.measurement import Measurement
 from placement_advisor.simulator.engine import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from placement_advisor.advice.findings.evidence import Evidence
+    from placement_advisor.analysis.findings.evidence import Evidence
 
 ALL_KINDS = frozenset({"CPU", "GPU"})
 

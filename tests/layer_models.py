@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

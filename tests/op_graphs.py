@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
-from placement_advisor.work.signature import WorkBasis
+from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn

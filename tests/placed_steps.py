@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.devices import (
+from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.machine.devices import (
     NO_COPY_WORK,
     Basis,
     Cluster,
@@ -18,8 +20,6 @@ from placement_advisor.devices import (
     Dispatch,
     Link,
 )
-from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
-from placement_advisor.placement import Placement, placed_ops
 from placement_advisor.simulator.engine import Simulator
 
 if TYPE_CHECKING:

@@ -17,9 +17,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from placed_steps import PlacedStep, place, price
 
-from placement_advisor.devices import NO_COPY_WORK, Basis, Cluster, CopyWork, Device, Dispatch, Link
-from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
-from placement_advisor.placement import placed_ops
+from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.placement import placed_ops
+from placement_advisor.machine.devices import (
+    NO_COPY_WORK,
+    Basis,
+    Cluster,
+    CopyWork,
+    Device,
+    Dispatch,
+    Link,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

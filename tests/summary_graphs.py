@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 
 BOTH = frozenset({"CPU", "GPU"})
 HOST = frozenset({"CPU"})

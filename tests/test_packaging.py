@@ -68,13 +68,13 @@ def test_the_wheel_holds_the_page_of_every_finding(names):
 
 
 def test_the_wheel_holds_all_that_the_tab_loads_and_tensorboard_finds_it(wheel, names):
-    folder = PACKAGE / "tensorboard_plugin" / "static"
+    folder = PACKAGE / "report" / "tensorboard" / "static"
     static = {path.relative_to(ROOT).as_posix() for path in folder.iterdir()}
     assert static
     assert static <= names
     assert metadata_file(wheel, "entry_points.txt").strip().split("\n")[-2:] == [
         "[tensorboard_plugins]",
-        "placement = placement_advisor.tensorboard_plugin.plugin:PlacementPlugin",
+        "placement = placement_advisor.report.tensorboard.plugin:PlacementPlugin",
     ]
 
 

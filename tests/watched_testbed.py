@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from placement_advisor.testbed import Testbed
+from placement_advisor.testbed.testbed import Testbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.layer_view import layer_view
-from placement_advisor.placement import Placement
-from placement_advisor.structure.order import depth_first
+from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.placement import Placement
+from placement_advisor.graph.structure.order import depth_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
 
 FAMILY = "alternating"
 MIN_LAYERS = 2

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.membership import variable_of
-from placement_advisor.placement import Placement, placed_ops
+from placement_advisor.graph.membership import variable_of
+from placement_advisor.graph.placement import Placement, placed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
 
 FAMILY = "alternating-ops"
 MIN_TURNS = 2

@@ -17,16 +17,16 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.graph import Role
-from placement_advisor.membership import membership
-from placement_advisor.placement import Placement, placed_ops
+from placement_advisor.graph.membership import membership
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.placement import Placement, placed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.membership import Membership
+    from placement_advisor.graph.membership import Membership
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
 
 FAMILY = "as-written"
 _NUMBERS = re.compile(r"(\d+)")

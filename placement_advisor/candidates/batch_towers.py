@@ -17,11 +17,11 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.batch_split.split_graph import SplitGraph
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
 
 FAMILY = "batch-towers"
 GROUP = 2

@@ -16,21 +16,21 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph import Role
-from placement_advisor.layer_view import total_bytes
-from placement_advisor.membership import (
+from placement_advisor.graph.layer_view import total_bytes
+from placement_advisor.graph.membership import (
     Membership,
     data_inputs,
     data_outputs,
     membership,
     variable_of,
 )
-from placement_advisor.placement import placed_ops
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.placement import placed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from placement_advisor.graph import Edge, Op, OpGraph
+    from placement_advisor.graph.op_graph import Edge, Op, OpGraph
 
 
 def place_by_layer(

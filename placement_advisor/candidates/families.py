@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
-from placement_advisor.batch_split.mirrored_graph import FAMILY as MIRRORED
-from placement_advisor.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates import (
     alternating,
     alternating_ops,
@@ -17,17 +15,19 @@ from placement_advisor.candidates import (
     towers,
     towers_forward_only,
 )
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.errors import AdvisorError
-from placement_advisor.solvers.latency import FAMILY as SEARCHED
+from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
 
 
 class Family(Protocol):

@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.work import busy_ns
-from placement_advisor.graph import Role
-from placement_advisor.layer_view import LayerView, layer_view
+from placement_advisor.candidates.busy_time import busy_ns
+from placement_advisor.graph.layer_view import LayerView, layer_view
+from placement_advisor.graph.op_graph import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.membership import Membership
+    from placement_advisor.graph.membership import Membership
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.wording import counted, listed
-from placement_advisor.graph import Role
-from placement_advisor.layer_view import layer_view
-from placement_advisor.membership import data_outputs
-from placement_advisor.placement import Placement, placed_ops
+from placement_advisor.candidates.rationale_phrases import counted, listed
+from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.membership import data_outputs
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import Op, OpGraph
+    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.machine.devices import Cluster
 
 FAMILY = "parameters-on-host"
 _LOOKUPS = frozenset({"Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd"})

@@ -19,23 +19,23 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from placement_advisor.candidates.busy_time import busy_ns
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.wording import counted, listed
-from placement_advisor.candidates.work import busy_ns
-from placement_advisor.host_ops import host_bound
-from placement_advisor.layer_view import layer_view
-from placement_advisor.placement import Placement
+from placement_advisor.candidates.rationale_phrases import counted, listed
+from placement_advisor.graph.host_ops import host_bound
+from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.placement import Placement
+from placement_advisor.graph.structure.order import depth_first
 from placement_advisor.solvers.problem import Pool, Problem
-from placement_advisor.structure.order import depth_first
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
 
 FAMILY = "pipeline"
 MIN_STAGES = 2
@@ -65,7 +65,7 @@ def propose(
     Not applicable with one device or one layer, where no cut pays, or where none fits.
     """
     # What finds the cuts is compiled code, which takes a second to load.
-    from placement_advisor.solvers.along_order import best_along
+    from placement_advisor.solvers.throughput.along_order import best_along
 
     view = layer_view(graph)
     layers = depth_first(view)

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.wording import counted
-from placement_advisor.layer_view import layer_view
-from placement_advisor.placement import Placement
+from placement_advisor.candidates.rationale_phrases import counted
+from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.engine import Simulator
-from placement_advisor.solvers.latency import FAMILY, least_step
+from placement_advisor.solvers.step.latency import FAMILY, least_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
     from placement_advisor.solvers.effort import Effort
 
 CAUTIOUS = f"{FAMILY}-cautious"

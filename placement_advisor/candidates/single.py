@@ -11,16 +11,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.work import alike
-from placement_advisor.placement import Placement, placed_ops
+from placement_advisor.candidates.busy_time import alike
+from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster, Device
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster, Device
 
 FAMILY = "single"
 

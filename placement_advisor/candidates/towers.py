@@ -27,21 +27,21 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.candidates.layers import LayerGraph, layer_graph
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.wording import listed
-from placement_advisor.graph import Role
-from placement_advisor.layer_view import total_bytes
-from placement_advisor.membership import data_inputs
-from placement_advisor.name_patterns import name_patterns
-from placement_advisor.placement import Placement
-from placement_advisor.structure.joins import common_ancestor, towers
+from placement_advisor.candidates.rationale_phrases import listed
+from placement_advisor.graph.layer_view import total_bytes
+from placement_advisor.graph.membership import data_inputs
+from placement_advisor.graph.name_patterns import name_patterns
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.placement import Placement
+from placement_advisor.graph.structure.joins import common_ancestor, towers
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
 
 FAMILY = "towers"
 MIN_DEVICES = 2

@@ -14,20 +14,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import towers
+from placement_advisor.candidates.busy_time import busy_ns
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.wording import counted
-from placement_advisor.candidates.work import busy_ns
-from placement_advisor.graph import Role
-from placement_advisor.placement import placed_ops
+from placement_advisor.candidates.rationale_phrases import counted
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.placement import placed_ops
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
 
 FAMILY = "towers-forward-only"
 

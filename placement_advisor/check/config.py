@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.check.judge import Limits, Place
 from placement_advisor.check.placements import AS_WRITTEN
 from placement_advisor.errors import AdvisorError
-from placement_advisor.foreign_json import (
+from placement_advisor.files.foreign_json import (
     MisfitError,
     as_list,
     as_object,
@@ -25,8 +25,8 @@ from placement_advisor.foreign_json import (
     text,
     within,
 )
-from placement_advisor.foreign_json import field as required
-from placement_advisor.foreign_toml import line_of, parse
+from placement_advisor.files.foreign_json import field as required
+from placement_advisor.files.foreign_toml import line_of, parse
 from placement_advisor.units import parse_bytes, parse_share
 from placement_advisor.workload import MODES
 

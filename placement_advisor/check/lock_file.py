@@ -23,7 +23,7 @@ from placement_advisor.check.record import (
     Versions,
 )
 from placement_advisor.errors import AdvisorError
-from placement_advisor.foreign_json import (
+from placement_advisor.files.foreign_json import (
     MisfitError,
     as_list,
     as_object,

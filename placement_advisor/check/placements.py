@@ -19,13 +19,13 @@ from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, NAME
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.check.record import PART_OF
 from placement_advisor.errors import AdvisorError, PlacementError
-from placement_advisor.op import Role
-from placement_advisor.placement import NO_LAYER, Placement, placed_ops, read_placement_file
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.placement import NO_LAYER, Placement, placed_ops, read_placement_file
+from placement_advisor.graph.structure.fingerprint import layer_fingerprints
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.solvers.latency import FAMILY as SEARCHED
-from placement_advisor.structure.fingerprint import layer_fingerprints
+from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from placement_advisor.check.difference import Move
     from placement_advisor.check.record import LayerRecord
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.op import Op
-    from placement_advisor.placement import PlacementFile
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import PlacementFile
+    from placement_advisor.machine.devices import Cluster
 
 AS_WRITTEN, AUTO = "as-written", "auto"
 # A file; anything else is the name of a rule.

@@ -15,20 +15,21 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from placement_advisor.compare import WORTHWHILE_RATIO
-from placement_advisor.op import CONTROL_PORT, Role
-from placement_advisor.placement import NO_LAYER, placed_ops
-from placement_advisor.structure.fingerprint import fingerprints, layer_fingerprints
-from placement_advisor.work.bookkeeping import VARIABLE_READ_KINDS
+from placement_advisor.graph.op import CONTROL_PORT, Role
+from placement_advisor.graph.op_work.bookkeeping import VARIABLE_READ_KINDS
+from placement_advisor.graph.placement import NO_LAYER, placed_ops
+from placement_advisor.graph.structure.fingerprint import fingerprints, layer_fingerprints
+from placement_advisor.measurement.compare import WORTHWHILE_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.simulator.events import Transfer
     from placement_advisor.simulator.peak import PeakMemory
-    from placement_advisor.simulator.schedule import Schedule, Transfer
+    from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
 
 # A split of every op crosses thousands of times; nobody reads so many lines.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor import defaults
+from placement_advisor.cli.output_streams import say
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import (
     BatchSize,
@@ -24,11 +25,10 @@ from placement_advisor.cli.source_options import (
     split_names,
     split_ratios,
 )
-from placement_advisor.cli.streams import say
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis
 
 
 class TestbedChoice(StrEnum):
@@ -113,10 +113,10 @@ def analyze(
     time_limit: TimeLimit = defaults.TIME_LIMIT_S,
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
-    from placement_advisor import pipeline
+    from placement_advisor.analysis.options import AnalyzeOptions
+    from placement_advisor.machine.testbed_plan import TestbedKind
+    from placement_advisor.report.analysis_folder import analyze_into_folder
     from placement_advisor.solvers.effort import Effort
-    from placement_advisor.study import AnalyzeOptions
-    from placement_advisor.testbed import TestbedKind
 
     source = model_source(model, mode, batch_size, outputs, time_limit)
     if hardware is not None and (devices is not None or testbed is not None):
@@ -144,7 +144,7 @@ def analyze(
         output=output or source.default_output,
     )
     with progress(quiet=quiet) as watcher:
-        analysis = pipeline.analyze(options, watcher)
+        analysis = analyze_into_folder(options, watcher)
     if as_json and not quiet:  # The report for people has them; the one for programs has not.
         for warning in analysis.warnings:
             say(f"warning: {warning}")
@@ -153,13 +153,13 @@ def analyze(
 
 def _print(analysis: Analysis, *, as_json: bool, output: Path) -> None:
     if as_json:
-        from placement_advisor.report.analysis_json import analysis_as_json
+        from placement_advisor.report.analysis.analysis_json import analysis_as_json
 
         print(json.dumps(analysis_as_json(analysis), indent=2, ensure_ascii=False))
         return
     from rich.console import Console
 
-    from placement_advisor.report.terminal import render_terminal
+    from placement_advisor.report.analysis.terminal import render_terminal
 
     console = Console()
     text = render_terminal(

@@ -17,15 +17,10 @@ from placement_advisor.cli.check import check
 from placement_advisor.cli.doctor import doctor
 from placement_advisor.cli.explain import explain
 from placement_advisor.cli.graph import graph
+from placement_advisor.cli.output_streams import ReaderGoneError, harmless, open_streams, say
 from placement_advisor.cli.profile import profile
 from placement_advisor.cli.search import search
 from placement_advisor.cli.simulate import simulate
-from placement_advisor.cli.streams import (
-    ReaderGoneError,
-    harmless,
-    open_streams,
-    say,
-)
 from placement_advisor.cli.trace import trace
 from placement_advisor.cli.verify import verify
 from placement_advisor.cli.view import view

@@ -10,6 +10,7 @@ import typer
 
 from placement_advisor import defaults
 from placement_advisor.cli.analyze import TestbedChoice  # noqa: TC001 - typer reads it
+from placement_advisor.cli.output_streams import say
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import (
     BatchSize,
@@ -22,7 +23,6 @@ from placement_advisor.cli.source_options import (
     model_source,
     split_sizes,
 )
-from placement_advisor.cli.streams import say
 
 
 def balance(
@@ -52,14 +52,14 @@ def balance(
     time_limit: TimeLimit = defaults.TIME_LIMIT_S,
 ) -> None:
     """Time each device alone at several batch sizes, and say how to share a batch among them."""
-    from placement_advisor import pipeline
-    from placement_advisor.testbed import TestbedKind
+    from placement_advisor.analysis.balance import balance as balanced
+    from placement_advisor.machine.testbed_plan import TestbedKind
 
     source = model_source(model, mode, batch_size, outputs, time_limit)
     sizes = None if memory is None else split_sizes("--memory", memory)
     kind = None if testbed is None else TestbedKind(testbed.value)
     with progress(quiet=quiet) as watcher:
-        found = pipeline.balance(source, kind, devices, sizes, open_ports, watcher)
+        found = balanced(source, kind, devices, sizes, open_ports, watcher)
     if as_json:
         from placement_advisor.report.balance_json import balance_as_json
 

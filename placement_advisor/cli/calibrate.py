@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path  # noqa: TC003 - typer reads the annotation
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placement_advisor.cli.analyze import TestbedChoice  # noqa: TC001 - typer reads it
+from placement_advisor.cli.output_streams import say
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import OpenPorts, Quiet  # noqa: TC001 - typer reads it
-from placement_advisor.cli.streams import say
 from placement_advisor.defaults import DEVICES
+from placement_advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from placement_advisor.machine.devices import Cluster
 
 
 def calibrate(
@@ -35,12 +40,19 @@ def calibrate(
     quiet: Quiet = False,
 ) -> None:
     """Measure copies and overheads of the devices here anew, and keep them for `analyze`."""
-    from placement_advisor import pipeline
-    from placement_advisor.testbed import TestbedKind
+    from placement_advisor.analysis.calibrate import calibrate as measured
+    from placement_advisor.files.output_file import output_file
+    from placement_advisor.machine.testbed_plan import TestbedKind
 
     kind = None if testbed is None else TestbedKind(testbed.value)
-    with progress(quiet=quiet) as watcher:
-        summary = pipeline.calibrate(kind, devices, output, open_ports, watcher)
+    if output is not None and output.suffix != ".toml":
+        raise AdvisorError(f"-o {output}: not the name of a cluster file", hint="end it in .toml")
+    with ExitStack() as stack:
+        watcher = stack.enter_context(progress(quiet=quiet))
+        put = stack.enter_context(output_file(output, option="-o")) if output else None
+        summary = measured(kind, devices, output, open_ports, watcher)
+        if put is not None:
+            put(lambda path: _write(summary.cluster, path))
     if not quiet:
         for warning in summary.warnings:
             say(f"warning: {warning}")
@@ -52,3 +64,10 @@ def calibrate(
     from placement_advisor.report.calibration_text import render_calibration
 
     sys.stdout.write(render_calibration(summary))
+
+
+def _write(cluster: Cluster, path: Path) -> None:
+    from placement_advisor.cost.calibration_summary import CLUSTER_FILE_HEAD
+    from placement_advisor.machine.cluster_file import cluster_as_toml
+
+    path.write_text(CLUSTER_FILE_HEAD + cluster_as_toml(cluster), encoding="utf-8")

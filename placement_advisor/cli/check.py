@@ -24,7 +24,7 @@ from placement_advisor.errors import AdvisorError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from placement_advisor.check.result import CheckResult
+    from placement_advisor.check.check_result import CheckResult
 
 
 class Format(StrEnum):
@@ -91,9 +91,9 @@ def check(
 
     Exit codes: 0 passed, 1 a check failed, 2 could not run.
     """
+    from placement_advisor.check.check_models import CheckOptions, check_models
     from placement_advisor.check.config import find_config, read_config
-    from placement_advisor.check_models import CheckOptions, check_models
-    from placement_advisor.output_file import output_file
+    from placement_advisor.files.output_file import output_file
 
     if measure and (update or graphs_only):
         raise AdvisorError(
@@ -163,26 +163,26 @@ def _keep(settings: Path, lock: Path, files: Iterable[Path]) -> None:
 def _written(form: Format, result: CheckResult, root: Path) -> str:
     """Return the report in a format."""
     if form is Format.TEXT:
-        from placement_advisor.report.check_text import check_as_text
+        from placement_advisor.report.check.check_text import check_as_text
 
         return check_as_text(result)
     if form is Format.JSON:
-        from placement_advisor.report.check_json import check_as_json
+        from placement_advisor.report.check.check_json import check_as_json
 
         return _json(check_as_json(result))
     if form is Format.GITHUB:
-        from placement_advisor.report.check_github import check_as_github
+        from placement_advisor.report.check.check_github import check_as_github
 
         return check_as_github(_in_repository(result, root))
     if form is Format.JUNIT:
-        from placement_advisor.report.check_junit import check_as_junit
+        from placement_advisor.report.check.check_junit import check_as_junit
 
         return check_as_junit(result)
     if form is Format.SARIF:
-        from placement_advisor.report.check_sarif import check_as_sarif
+        from placement_advisor.report.check.check_sarif import check_as_sarif
 
         return _json(check_as_sarif(_in_repository(result, root)))
-    from placement_advisor.report.check_markdown import check_as_markdown
+    from placement_advisor.report.check.check_markdown import check_as_markdown
 
     return check_as_markdown(result)
 

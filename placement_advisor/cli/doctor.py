@@ -20,8 +20,8 @@ def doctor(
 
     Exit code 1 if `advisor analyze` cannot work here.
     """
-    from placement_advisor.doctor.checks import check_all
-    from placement_advisor.examination import examine
+    from placement_advisor.machine.doctor.checks import check_all
+    from placement_advisor.machine.doctor.examine_machine import examine
 
     facts = examine()
     if as_json:

@@ -14,8 +14,8 @@ def explain(
     ] = None,
 ) -> None:
     """Tell what a finding means, when it is found and what to do; without a code, list all."""
-    from placement_advisor.advice.findings.explanations import page
-    from placement_advisor.advice.findings.rules import RULES
+    from placement_advisor.analysis.findings.explanations import page
+    from placement_advisor.analysis.findings.rules import RULES
 
     if code is None:
         for rule in RULES:

@@ -32,12 +32,25 @@ def graph(
         option = "--placement" if placement else "--depth"
         raise AdvisorError(f"{option} is for a picture", hint="add --png OUT.png")
     if png is not None:
-        from placement_advisor import pipeline
-
-        pipeline.draw_graph(file, png, placement, depth)
+        _draw(file, png, placement, depth)
         return
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.graph_summary import summarize
+    from placement_advisor.graph.graph_summary import summarize
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.report.trace_summary import render_graph
 
     sys.stdout.write(render_graph(summarize(OpGraph.load(file)), graph_file=str(file)))
+
+
+def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> None:
+    """Draw the layers of a graph file, in the colours of a placement's devices if there is one."""
+    from placement_advisor.files.output_file import output_file
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.report.pictures.layer_boxes import layer_boxes
+    from placement_advisor.report.pictures.layer_picture import draw_layers
+
+    with output_file(png, option="--png", read=file) as put:
+        graph = OpGraph.load(file)
+        placed = None if placement is None else Placement.load(placement, graph)
+        boxes = layer_boxes(graph, file.name, depth=depth, placement=placed)
+        put(lambda path: draw_layers(boxes, path))

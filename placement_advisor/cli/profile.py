@@ -49,8 +49,8 @@ def profile(
     """Say what a recorded profile's time went to: compute, copies and between whom, idle."""
     from contextlib import ExitStack
 
-    from placement_advisor.output_file import output_file
-    from placement_advisor.profile_file import profile_file
+    from placement_advisor.cli.profile_file import profile_file
+    from placement_advisor.files.output_file import output_file
 
     with ExitStack() as stack:
         put = None
@@ -59,15 +59,15 @@ def profile(
         watcher = stack.enter_context(progress(quiet=quiet))
         read = profile_file(path, graph=graph, ask_xprof=xprof, watcher=watcher)
         if as_json or form is Format.JSON:
-            from placement_advisor.report.profile_json import profile_as_json
+            from placement_advisor.report.profile.profile_json import profile_as_json
 
             text = json.dumps(profile_as_json(read), indent=2, ensure_ascii=False) + "\n"
         elif form is Format.MARKDOWN:
-            from placement_advisor.report.profile_markdown import profile_as_markdown
+            from placement_advisor.report.profile.profile_markdown import profile_as_markdown
 
             text = profile_as_markdown(read)
         else:
-            from placement_advisor.report.profile_text import render_profile
+            from placement_advisor.report.profile.profile_text import render_profile
 
             text = render_profile(read)
         if put is None:

@@ -6,14 +6,14 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from placement_advisor.cli.streams import harmless, say
+from placement_advisor.cli.output_streams import harmless, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.status import Status
 
-    from placement_advisor.trial import Watcher
+    from placement_advisor.testbed.trial import Watcher
 
 
 @contextmanager

@@ -61,10 +61,10 @@ def search(
     ] = False,
 ) -> None:
     """Search the best placement of a graph file, and say how good any could be."""
+    from placement_advisor.cli.search_file import search_file
     from placement_advisor.errors import AdvisorError
-    from placement_advisor.search_file import search_file
     from placement_advisor.solvers.effort import Effort
-    from placement_advisor.solvers.searched import Objective
+    from placement_advisor.solvers.search_result import Objective
 
     if devices is not None and hardware is not None:
         raise AdvisorError("--devices and --hardware exclude each other", hint="give one of them")

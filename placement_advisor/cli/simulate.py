@@ -32,7 +32,7 @@ def simulate(
     ] = False,
 ) -> None:
     """Simulate one step of a graph file under a placement, from assumed costs."""
-    from placement_advisor.simulate_file import simulate_file
+    from placement_advisor.cli.simulate_file import simulate_file
 
     told = simulate_file(graph, placement, hardware, trace)
     if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.model_source import ModelSource, split_name
+from placement_advisor.tf.load.model_source import ModelSource, split_name
 from placement_advisor.units import parse_bytes
 
 

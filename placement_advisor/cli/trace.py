@@ -22,8 +22,8 @@ from placement_advisor.cli.source_options import (
 from placement_advisor.defaults import TIME_LIMIT_S
 
 if TYPE_CHECKING:
-    from placement_advisor.model_source import ModelSource
     from placement_advisor.tf.answers import Traced
+    from placement_advisor.tf.load.model_source import ModelSource
 
 
 def trace(
@@ -44,17 +44,23 @@ def trace(
     time_limit: TimeLimit = TIME_LIMIT_S,
 ) -> None:
     """Trace a model into a graph file, and sum up what it holds."""
-    from placement_advisor import pipeline
+    from placement_advisor.analysis.traced_model import trace_model
+    from placement_advisor.files.output_file import output_file
+    from placement_advisor.tf.load.model_source import source_kind
 
     source = model_source(model, mode, batch_size, outputs, time_limit)
-    file = output or Path(f"{Path(source.path).resolve().stem}.graph.json.gz")
-    with progress(quiet=quiet) as watcher:
-        traced = pipeline.trace(source, file, watcher)
+    path = Path(source.path)
+    file = output or Path(f"{path.resolve().stem}.graph.json.gz")
+    source_kind(path)
+    with progress(quiet=quiet) as watcher, output_file(file, option="-o", read=path) as put:
+        traced = trace_model(source, watcher)
+        watcher.working(f"writing {file}", 0, 1)
+        put(lambda path: traced.graph.save(path, traced.requested_device_of))
     _print(traced, source, file, as_json=as_json)
 
 
 def _print(traced: Traced, source: ModelSource, file: Path, *, as_json: bool) -> None:
-    from placement_advisor.graph_summary import summarize
+    from placement_advisor.graph.graph_summary import summarize
 
     summary = summarize(traced.graph)
     if as_json:

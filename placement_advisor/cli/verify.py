@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from placement_advisor.cli.streams import say
+from placement_advisor.cli.output_streams import say
 
 REFUSED = 1
 
@@ -28,9 +28,9 @@ def verify(
     ] = False,
 ) -> None:
     """Check that a certificate shows what no placement of a graph's ops can beat."""
-    from placement_advisor.certificate import RefusedError
+    from placement_advisor.cli.verify_file import verify_file
     from placement_advisor.report.certificate_text import certificate_as_json, render_certificate
-    from placement_advisor.verify_file import verify_file
+    from placement_advisor.solvers.certificate import RefusedError
 
     try:
         told = verify_file(certificate, graph)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from placement_advisor import defaults
-from placement_advisor.cli.streams import say
+from placement_advisor.cli.output_streams import say
 from placement_advisor.errors import AdvisorError
 
 
@@ -29,8 +29,8 @@ def view(
     ] = "127.0.0.1",
 ) -> None:
     """Show analyses in TensorBoard, also those that are still running, until Ctrl-C."""
-    from placement_advisor.tensorboard_plugin.runs import find_runs
-    from placement_advisor.tensorboard_process import tensorboard
+    from placement_advisor.report.tensorboard.process import tensorboard
+    from placement_advisor.report.tensorboard.runs import find_runs
 
     logdir = folder or Path(defaults.OUTPUT)
     if not logdir.is_dir():

@@ -17,11 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph import OpGraph, Role
-from placement_advisor.work import elementwise, random
+from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op_work import elementwise, random
 
 if TYPE_CHECKING:
-    from placement_advisor.graph import Op
+    from placement_advisor.graph.op_graph import Op
 
     Tensor = tuple[str, int]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.lines import relative_line
 from placement_advisor.cost.links import fit_link
-from placement_advisor.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
+from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from placement_advisor.calibration import Calibration, CopyTiming
-    from placement_advisor.devices import Device, Link
+    from placement_advisor.machine.calibration import Calibration, CopyTiming
+    from placement_advisor.machine.devices import Device, Link
 
 
 def calibrated_cluster(

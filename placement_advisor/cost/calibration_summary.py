@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.calibration import REFERENCE_FLOPS
 from placement_advisor.cost.links import residuals
 from placement_advisor.cost.roofline import STAND_IN_CPU
+from placement_advisor.machine.calibration import REFERENCE_FLOPS
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from placement_advisor.calibration import Calibration, CopyTiming
-    from placement_advisor.devices import Cluster, Device
+    from placement_advisor.machine.calibration import Calibration, CopyTiming
+    from placement_advisor.machine.devices import Cluster, Device
 
 # Stands at the top of a cluster file, where its figures come from.
 CLUSTER_FILE_HEAD = """\

@@ -14,8 +14,8 @@ Source: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009, doi:10.1145/1
 
 from __future__ import annotations
 
-from placement_advisor.work import linear_algebra, random, text
-from placement_advisor.work.gather_scatter import SPARSE_SEGMENTS
+from placement_advisor.graph.op_work import linear_algebra, random, text
+from placement_advisor.graph.op_work.gather_scatter import SPARSE_SEGMENTS
 
 # Eigen's products of matrices, which triangular solutions call in place of oneDNN's: 51 to 78 of
 # 132 Gflop/s.

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.lines import relative_line
-from placement_advisor.devices import Basis, Dispatch, Link
+from placement_advisor.machine.devices import Basis, Dispatch, Link
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.devices import Cluster
+    from placement_advisor.machine.devices import Cluster
 
 # No link is taken to be faster than that: 10 TB/s.
 _LEAST_NS_PER_BYTE = 1e-4

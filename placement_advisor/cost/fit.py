@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.lines import relative_line
 from placement_advisor.cost.roofline import STAND_IN_CPU
-from placement_advisor.devices import Basis, Cluster, CopyWork, Dispatch, Link
 from placement_advisor.errors import TestbedError
+from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Dispatch, Link
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:

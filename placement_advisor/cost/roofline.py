@@ -18,10 +18,10 @@ from dataclasses import replace
 
 from placement_advisor.cost.ceilings import CPU_PEAK_SHARES
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.devices import Cluster, Device
-from placement_advisor.graph import Op, OpGraph, Role
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op_work.signature import WorkBasis
+from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.units import NS_PER_S
-from placement_advisor.work.signature import WorkBasis
 
 # One core of a server of today, assumed, for runs that measure nothing; all of it judgement. 5e10
 # flop/s is half of what two 8-wide fused multiply-adds per cycle give at 3 GHz. 1e10 B/s is less

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.devices import Cluster
+    from placement_advisor.machine.devices import Cluster
 
 
 class CostBasis(StrEnum):

@@ -1,1 +1,1 @@
-"""Reads profiles without TensorFlow."""
+"""Reads profiles without TensorFlow: what devices did in steps that were recorded."""

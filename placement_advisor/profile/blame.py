@@ -10,10 +10,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.profile.recorded_names import plain
+from placement_advisor.profile.recorded.recorded_names import plain
 
 if TYPE_CHECKING:
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.profile.totals import ProfileTotals, TensorTotals
 
 _EDGE = re.compile(r"^(?:edge|memtype)_\d+_")

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.foreign_file import mapped
-from placement_advisor.profile.copies import (
+from placement_advisor.files.foreign_file import mapped
+from placement_advisor.profile.json_members import list_start, members
+from placement_advisor.profile.spans import Spans
+from placement_advisor.profile.timeline.copies import (
     LARGEST_NUMBER,
     CopyKind,
     copied_bytes,
     copy_kind,
     destination,
 )
-from placement_advisor.profile.json_members import list_start, members
-from placement_advisor.profile.spans import Spans
-from placement_advisor.profile.trace import (
+from placement_advisor.profile.timeline.device_trace import (
     UNKNOWN_BYTES,
     USE_OF,
     Copied,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.profile.trace import Trace
+    from placement_advisor.profile.timeline.device_trace import Trace
 
     Bytes = NDArray[np.uint8]
 

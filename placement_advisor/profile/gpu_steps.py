@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.measure import SizeBasis
-from placement_advisor.profile.copies import CopyKind
-from placement_advisor.profile.streams import GpuPlane, gpu_planes, is_stream
-from placement_advisor.profile.summary import Copy, Work, summarise
-from placement_advisor.profile.trace import UNKNOWN_BYTES
-from placement_advisor.profile.windows import HOST_PLANE, OP_EVENT, step_windows
-from placement_advisor.profile.xplane import plane_as_objects, space_file
+from placement_advisor.measurement.measurement import SizeBasis
+from placement_advisor.profile.step_profile import Copy, Work, summarise
+from placement_advisor.profile.timeline.copies import CopyKind
+from placement_advisor.profile.timeline.device_trace import UNKNOWN_BYTES
+from placement_advisor.profile.timeline.gpu_streams import GpuPlane, gpu_planes, is_stream
+from placement_advisor.profile.timeline.step_windows import HOST_PLANE, OP_EVENT, step_windows
+from placement_advisor.profile.xspace.xplane import plane_as_objects, space_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from placement_advisor.measure import StepProfile
-    from placement_advisor.profile.streams import Stream
-    from placement_advisor.profile.windows import StepWindows
+    from placement_advisor.measurement.measurement import StepProfile
+    from placement_advisor.profile.timeline.gpu_streams import Stream
+    from placement_advisor.profile.timeline.step_windows import StepWindows
 
     Ints = NDArray[np.int64]
 

@@ -16,11 +16,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.foreign_file import open_plain
-from placement_advisor.measure import Activity
-from placement_advisor.profile.copies import copy_kind
+from placement_advisor.files.foreign_file import open_plain
+from placement_advisor.measurement.measurement import Activity
+from placement_advisor.profile.timeline.copies import copy_kind
+from placement_advisor.profile.timeline.device_trace import USE_OF, Use
 from placement_advisor.profile.totals import Amount, DeviceTotals, ProfileTotals
-from placement_advisor.profile.trace import USE_OF, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.measure import Activity
-from placement_advisor.profile.by_host import copies_by_host
+from placement_advisor.measurement.measurement import Activity
 from placement_advisor.profile.spans import Spans, length, length_before, outside, union
-from placement_advisor.profile.trace import UNKNOWN_BYTES, Use
-from placement_advisor.profile.waiting import Cause
+from placement_advisor.profile.timeline.by_host import copies_by_host
+from placement_advisor.profile.timeline.device_trace import UNKNOWN_BYTES, Use
+from placement_advisor.profile.timeline.waiting import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from placement_advisor.profile.by_host import ByHost
-    from placement_advisor.profile.trace import Copied, Route, Trace
-    from placement_advisor.profile.waiting import Wait
+    from placement_advisor.profile.timeline.by_host import ByHost
+    from placement_advisor.profile.timeline.device_trace import Copied, Route, Trace
+    from placement_advisor.profile.timeline.waiting import Wait
     from placement_advisor.profile.xprof_overview import XprofOverview
 
     Ints = NDArray[np.int64]

@@ -12,8 +12,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.guard import die_with_parent
-from placement_advisor.own_folders import scratch_folder
+from placement_advisor.files.own_folders import scratch_folder
+from placement_advisor.processes.guard import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

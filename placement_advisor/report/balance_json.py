@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor import __version__
 
 if TYPE_CHECKING:
-    from placement_advisor.cost.balance import Balance, DeviceSpeed
     from placement_advisor.cost.batch import SplitStep
+    from placement_advisor.cost.batch_balance import Balance, DeviceSpeed
 
 SCHEMA_VERSION = 1
 

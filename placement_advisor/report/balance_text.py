@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.compare import WORTHWHILE_RATIO
 from placement_advisor.cost.batch import split_step
-from placement_advisor.report.tables import one_line, right_aligned
+from placement_advisor.measurement.compare import WORTHWHILE_RATIO
+from placement_advisor.report.analysis.tables import one_line, right_aligned
 from placement_advisor.units import NS_PER_S, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.cost.balance import Balance, DeviceSpeed
     from placement_advisor.cost.batch import SplitStep
+    from placement_advisor.cost.batch_balance import Balance, DeviceSpeed
 
 
 def render_balance(balance: Balance) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor import __version__
 
 if TYPE_CHECKING:
-    from placement_advisor.calibration import CopyTiming
     from placement_advisor.cost.calibration_summary import CalibrationSummary
-    from placement_advisor.devices import CopyWork
+    from placement_advisor.machine.calibration import CopyTiming
+    from placement_advisor.machine.devices import CopyWork
 
 SCHEMA_VERSION = 1
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from placement_advisor.calibration import REFERENCE_WIDTH
-from placement_advisor.report.tables import one_line, right_aligned
+from placement_advisor.machine.calibration import REFERENCE_WIDTH
+from placement_advisor.report.analysis.tables import one_line, right_aligned
 from placement_advisor.units import (
     format_bandwidth,
     format_bytes,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placement_advisor.cost.calibration_summary import CalibrationSummary
-    from placement_advisor.devices import CopyWork
+    from placement_advisor.machine.devices import CopyWork
 
 _LABEL = 18
 _WIDTH = 100

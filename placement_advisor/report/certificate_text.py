@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.bounds.wording import argument_text
 from placement_advisor.cost.table import CostSource
-from placement_advisor.report.tables import one_line
+from placement_advisor.report.analysis.tables import one_line
 from placement_advisor.report.trace_summary import fact
+from placement_advisor.solvers.bounds.bound_in_words import argument_text
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
-    from placement_advisor.certificate import Certificate
+    from placement_advisor.solvers.certificate import Certificate
 
 SCHEMA_VERSION = 1
 COSTS = {

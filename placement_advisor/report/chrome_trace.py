@@ -20,8 +20,9 @@ from placement_advisor.units import NS_PER_US
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.simulator.schedule import Schedule, Transfer
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.simulator.events import Transfer
+    from placement_advisor.simulator.schedule import Schedule
 
     Event = dict[str, Any]
     # Process and thread.

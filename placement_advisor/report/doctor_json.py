@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.doctor.checks import check_all, next_command
+from placement_advisor.machine.doctor.checks import check_all, next_command
 
 if TYPE_CHECKING:
-    from placement_advisor.doctor.facts import Facts, KeptFigures
+    from placement_advisor.machine.doctor.facts import Facts, KeptFigures
 
 SCHEMA_VERSION = 1
 

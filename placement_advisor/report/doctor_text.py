@@ -5,11 +5,11 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from placement_advisor.doctor.checks import check_all, next_command
+from placement_advisor.machine.doctor.checks import check_all, next_command
 
 if TYPE_CHECKING:
-    from placement_advisor.doctor.facts import Facts
-    from placement_advisor.doctor.finding import Check
+    from placement_advisor.machine.doctor.facts import Facts
+    from placement_advisor.machine.doctor.finding import Check
 
 _WIDTH = 100
 _STATE, _NAME = 9, 14

@@ -10,13 +10,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import __version__
-from placement_advisor.solvers.loads import device_loads
-from placement_advisor.solvers.searched import Objective
+from placement_advisor.solvers.search_result import Objective
+from placement_advisor.solvers.throughput.loads import device_loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.solvers.searched import Searched
+    from placement_advisor.solvers.search_result import Searched
 
 SCHEMA_VERSION = 1
 

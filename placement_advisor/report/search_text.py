@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.report.tables import one_line
+from placement_advisor.report.analysis.tables import one_line
 from placement_advisor.report.trace_summary import aligned, fact
 from placement_advisor.solvers.effort import Stop
-from placement_advisor.solvers.loads import device_loads
-from placement_advisor.solvers.searched import Objective
+from placement_advisor.solvers.search_result import Objective
+from placement_advisor.solvers.throughput.loads import device_loads
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.solvers.searched import Searched
+    from placement_advisor.solvers.search_result import Searched
 
 _WHY_STOPPED = {
     Stop.EFFORT: "the effort was used up; more may find better: --effort",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import CostBasis
-from placement_advisor.devices import Basis
-from placement_advisor.report.tables import one_line
+from placement_advisor.machine.devices import Basis
+from placement_advisor.report.analysis.tables import one_line
 from placement_advisor.report.trace_summary import aligned, fact
 from placement_advisor.simulator.critical_path import PathKind, time_by_kind
 from placement_advisor.units import format_bytes, format_ns, format_share

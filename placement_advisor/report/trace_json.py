@@ -13,10 +13,15 @@ from placement_advisor import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.graph_summary import ControlFlow, GraphSummary, KindWork, LargeTensor
-    from placement_advisor.host_ops import HostKind
+    from placement_advisor.graph.graph_summary import (
+        ControlFlow,
+        GraphSummary,
+        KindWork,
+        LargeTensor,
+    )
+    from placement_advisor.graph.host_ops import HostKind
+    from placement_advisor.graph.partial_sums import Total
     from placement_advisor.tf.answers import Traced
-    from placement_advisor.totals import Total
 
 SCHEMA_VERSION = 1
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 from math import floor
 from typing import TYPE_CHECKING
 
-from placement_advisor.report.tables import one_line
+from placement_advisor.report.analysis.tables import one_line
 from placement_advisor.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from placement_advisor.graph_summary import ControlFlow, GraphSummary, LargeTensor
-    from placement_advisor.host_ops import HostKind
+    from placement_advisor.graph.graph_summary import ControlFlow, GraphSummary, LargeTensor
+    from placement_advisor.graph.host_ops import HostKind
+    from placement_advisor.graph.partial_sums import Total
     from placement_advisor.tf.answers import Traced
-    from placement_advisor.totals import Total
 
 # As many as are read at a glance; JSON has more.
 _ROWS = 5

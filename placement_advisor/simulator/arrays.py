@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement_advisor.graph import OpGraph, Role
-from placement_advisor.host_ops import host_bound
-from placement_advisor.limits import MAX_NS
+from placement_advisor.files.limits import MAX_NS
+from placement_advisor.graph.host_ops import host_bound
+from placement_advisor.graph.op_graph import OpGraph, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Set
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster, Device, Link
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster, Device, Link
 
     Ints = NDArray[np.int64]
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from placement_advisor.devices import Cluster, Link
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster, Link
     from placement_advisor.simulator.engine import Simulator
 
     Ints = NDArray[np.int64]

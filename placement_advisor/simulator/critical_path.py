@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from placement_advisor.simulator.schedule import OpRun, Transfer
+from placement_advisor.simulator.events import OpRun, Transfer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.schedule import Schedule
 
 

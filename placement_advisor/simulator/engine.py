@@ -46,10 +46,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.simulator.arrays import GraphArrays, LinkArrays, PlaceArrays
+from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.horizon import check_horizon
 from placement_advisor.simulator.memory import peak_memory
-from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
+from placement_advisor.simulator.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Set
@@ -57,9 +58,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import Op, OpGraph
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.kernel import Result, Step
 
     Ints = NDArray[np.int64]

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.intervals import length, length_outside, merged
+from placement_advisor.simulator.intervals import length, length_outside, merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from placement_advisor.intervals import Interval
-    from placement_advisor.simulator.schedule import OpRun, Transfer
+    from placement_advisor.simulator.events import OpRun, Transfer
+    from placement_advisor.simulator.intervals import Interval
 
 
 class SeenCopy(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.limits import MAX_NS
+from placement_advisor.files.limits import MAX_NS
 
 if TYPE_CHECKING:
-    from placement_advisor.devices import Dispatch
+    from placement_advisor.machine.devices import Dispatch
     from placement_advisor.simulator.arrays import GraphArrays, LinkArrays, PlaceArrays
 
 

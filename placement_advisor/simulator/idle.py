@@ -13,10 +13,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.intervals import length, length_outside, merged
+from placement_advisor.simulator.intervals import length, length_outside, merged
 
 if TYPE_CHECKING:
-    from placement_advisor.intervals import Interval
+    from placement_advisor.simulator.intervals import Interval
     from placement_advisor.simulator.schedule import Schedule
 
 

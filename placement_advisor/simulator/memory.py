@@ -26,9 +26,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph import Role
-from placement_advisor.op import LOOP_KINDS
-from placement_advisor.simulator.flow import StepFlow, is_unpacked
+from placement_advisor.graph.op import LOOP_KINDS
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op_work.bookkeeping import VARIABLE_READ_KINDS
 from placement_advisor.simulator.holding import Buffer, DeviceMemory
 from placement_advisor.simulator.peak import Held
 from placement_advisor.simulator.reuse import (
@@ -39,14 +39,14 @@ from placement_advisor.simulator.reuse import (
     may_reuse,
     works_by_rows,
 )
-from placement_advisor.work.bookkeeping import VARIABLE_READ_KINDS
+from placement_advisor.simulator.tensor_flow import StepFlow, is_unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.graph import Op, OpGraph
+    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.simulator.events import OpRun, Transfer
     from placement_advisor.simulator.peak import PeakMemory
-    from placement_advisor.simulator.schedule import OpRun, Transfer
 
 # What is to come, in the order in which it happens at one moment: an op ends, a copy is complete,
 # the memory for a copy is taken.

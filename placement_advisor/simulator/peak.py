@@ -11,7 +11,7 @@ from placement_advisor.units import format_bytes, format_ns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from placement_advisor.devices import Device
+    from placement_advisor.machine.devices import Device
 
 # More names than these no reader of a report takes in; the rest is summed by kind.
 MAX_CONTRIBUTORS = 5

@@ -16,9 +16,9 @@ Source: the CPU and GPU kernels of TensorFlow 2.21.
 
 from __future__ import annotations
 
-from placement_advisor.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS
-from placement_advisor.work import arithmetic
-from placement_advisor.work.bookkeeping import ALIAS_KINDS
+from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS
+from placement_advisor.graph.op_work import arithmetic
+from placement_advisor.graph.op_work.bookkeeping import ALIAS_KINDS
 
 # Loops, conditionals and calls put out what ops within them hold.
 COMPOSITE_KINDS = LOOP_KINDS | BRANCH_KINDS | CALL_KINDS

@@ -6,81 +6,20 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph import CONTROL_PORT, Role
-from placement_advisor.host_ops import host_bound
-from placement_advisor.intervals import length, merged
+from placement_advisor.graph.host_ops import host_bound
+from placement_advisor.graph.op_graph import Role
 from placement_advisor.simulator.exposure import SeenCopy, seen_copies
+from placement_advisor.simulator.intervals import length, merged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.intervals import Interval
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.simulator.events import OpRun, Transfer
+    from placement_advisor.simulator.intervals import Interval
     from placement_advisor.simulator.peak import PeakMemory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpRun:
-    """One run of an op."""
-
-    op: str
-    device: str
-    ready_ns: int
-    start_ns: int
-    end_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
-    """One tensor (or control signal, port -1) on its way to another device.
-
-    It sets out ``queued_ns`` before ``start_ns``, when its bytes get hold of the wire. Where
-    processors move the bytes, the source works on it for ``send_work_ns`` from when it sets out.
-    The tensor arrives, is held for ``held_ns`` until the target has time for it, and the target
-    works on it for ``receive_work_ns`` until ``end_ns``. ``collective`` names the collective of
-    which it is a hop.
-    """
-
-    producer: str
-    port: int
-    source: str
-    target: str
-    size_bytes: int
-    start_ns: int
-    end_ns: int
-    queued_ns: int = 0
-    held_ns: int = 0
-    send_work_ns: int = 0
-    receive_work_ns: int = 0
-    collective: str | None = None
-
-    @property
-    def tensor(self) -> str:
-        """What crosses, as TensorFlow names inputs: ``op:port``, or ``^op`` for control."""
-        is_control = self.port == CONTROL_PORT
-        return f"^{self.producer}" if is_control else f"{self.producer}:{self.port}"
-
-    @property
-    def set_out_ns(self) -> int:
-        """When it begins to queue for the wire, and its source to work on it."""
-        return self.start_ns - self.queued_ns
-
-    @property
-    def arrival_ns(self) -> int:
-        """When it is at the target, which has not received it yet."""
-        return self.end_ns - self.receive_work_ns - self.held_ns
-
-    @property
-    def send_work(self) -> Interval:
-        """When the source works on it."""
-        return self.set_out_ns, self.set_out_ns + self.send_work_ns
-
-    @property
-    def receive_work(self) -> Interval:
-        """When the target works on it."""
-        return self.end_ns - self.receive_work_ns, self.end_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

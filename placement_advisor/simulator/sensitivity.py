@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.simulator.engine import Simulator
 
 

@@ -10,23 +10,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import CostBasis
-from placement_advisor.graph import CONTROL_PORT
+from placement_advisor.graph.op_graph import CONTROL_PORT
+from placement_advisor.graph.partial_sums import Total
 from placement_advisor.simulator.critical_path import critical_path
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.exposure import hidden_ns
 from placement_advisor.simulator.idle import device_times
-from placement_advisor.totals import Total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.critical_path import PathStep
+    from placement_advisor.simulator.events import OpRun, Transfer
     from placement_advisor.simulator.idle import DeviceTime
-    from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
+    from placement_advisor.simulator.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Looks for the best placement, and for what no placement can beat."""
+"""Searches for the best placement, and for what no placement can beat."""

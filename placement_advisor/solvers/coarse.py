@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.graph import Role
+from placement_advisor.graph.op_graph import Role
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence, Set
 
     from numpy.typing import NDArray
 
-    from placement_advisor.graph import Op, OpGraph
+    from placement_advisor.graph.op_graph import Op, OpGraph
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.batch_split.split_graph import SplitGraph
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.profile.steps import Crossing
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.profile.timeline.worker_steps import Crossing
 
 
 _UPDATES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 from placement_advisor.cost.batch_parts import batch_parts
-from placement_advisor.graph import OpGraph, Role
+from placement_advisor.graph.op_graph import OpGraph, Role
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from paired_runs import predicted_and_run
 
-from placement_advisor.children import preload
+from placement_advisor.processes.children import preload
 
 _MODEL = Path(__file__).with_name("chain_model.py")
 _SIZES_BYTES = (4 << 10, 4 << 20, 64 << 20)

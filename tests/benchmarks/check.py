@@ -31,9 +31,9 @@ HARDWARE = "2xV100-NVLink"
 def one_run(folder: Path, began_s: float, *, update: bool) -> dict[str, float]:
     """Check the project in a folder; return the seconds of each stage."""
     import placement_advisor.cli.app  # noqa: F401 - the command imports it
-    from placement_advisor import check_models
+    from placement_advisor.check import check_models
     from placement_advisor.check.config import read_config
-    from placement_advisor.report.check_text import check_as_text
+    from placement_advisor.report.check.check_text import check_as_text
 
     spans = {"python": time.monotonic() - began_s, "trace": 0.0}
 

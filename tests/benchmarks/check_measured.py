@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 
 from silent import Silent
 
+from placement_advisor.analysis.prices import read_elsewhere
 from placement_advisor.candidates.families import FAMILIES
-from placement_advisor.check_measured import Measured, measure
-from placement_advisor.children import Child, preload
+from placement_advisor.check.check_measured import Measured, measure
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.elsewhere import read_elsewhere
-from placement_advisor.placement import Placement
+from placement_advisor.graph.placement import Placement
+from placement_advisor.processes.children import Child, preload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ def main() -> None:
         bundle.mkdir()
         preload()
         with Child("loader") as child:
-            tracer = "placement_advisor.tf.tracer"
+            tracer = "placement_advisor.tf.trace.tracer"
             child.call(f"{tracer}:load_workload", path, None, None, None)
             graph = child.call(f"{tracer}:trace_workload", path, str(bundle)).graph
         costs = roofline_by_place(graph, cluster)

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING
 from machine_facts import machine_facts
 from worker_profiles import Executed, Profiled, profiled
 
-from placement_advisor.children import preload
 from placement_advisor.cost.fit import KindFit, fit_by_kind, leading
 from placement_advisor.cost.roofline import roofline_costs
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.devices import Device
-from placement_advisor.graph import Op, OpGraph, Role
-from placement_advisor.work.registry import has_formula
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op_work.registry import has_formula
+from placement_advisor.machine.devices import Device
+from placement_advisor.processes.children import preload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,9 +15,9 @@ from traced_models import traced_model
 
 from placement_advisor.candidates import alternating, single
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.children import Child, ChildFailure, preload
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.hardware import read_hardware
+from placement_advisor.machine.presets import read_hardware
+from placement_advisor.processes.children import Child, ChildFailure, preload
 from placement_advisor.simulator.engine import Simulator
 
 _MODEL = Path(__file__).parents[2] / "sample_models" / "resnet50.py"

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from op_graphs import large
 
-from placement_advisor.graph import OpGraph
-from placement_advisor.layer_view import layer_view
-from placement_advisor.structure.branches import parallel_branches
-from placement_advisor.structure.joins import counting_layers, towers
-from placement_advisor.structure.repeats import repeated_blocks
-from placement_advisor.structure.updates import updates_by_variable
+from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.structure.branches import parallel_branches
+from placement_advisor.graph.structure.joins import counting_layers, towers
+from placement_advisor.graph.structure.optimizer_ops import updates_by_variable
+from placement_advisor.graph.structure.repeats import repeated_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import Any
 from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
 from tensorflow.python.grappler import cluster, item
 
-from placement_advisor.tf.bundle import Bundle
+from placement_advisor.tf.trace.bundle import Bundle
 
 _REPEATS = 3
 # A V100: MHz, multiprocessors, kB/s, bytes, and the architecture by which Grappler knows its lanes.

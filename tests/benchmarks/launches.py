@@ -16,10 +16,11 @@ from pathlib import Path
 from silent import Silent
 from traced_models import traced_model
 
-from placement_advisor import costing
-from placement_advisor.children import preload
-from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed
-from placement_advisor.trial import Trial
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.processes.children import preload
+from placement_advisor.testbed import costing
+from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.testbed.trial import Trial
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 SMALL_OPS = ("deep_chain", "polynomial_fit", "mixture_of_experts", "lstm_seq2seq")

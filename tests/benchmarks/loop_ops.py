@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from placement_advisor.graph import Op
-from placement_advisor.op import CALL_KINDS, LOOP_KINDS
-from placement_advisor.tf import tracer
-from placement_advisor.tf.bodies import COMPOSITE_KINDS, Bodies, handed
-from placement_advisor.tf.signatures import signature_of
-from placement_advisor.work.registry import work_of
+from placement_advisor.graph.op import CALL_KINDS, LOOP_KINDS
+from placement_advisor.graph.op_graph import Op
+from placement_advisor.graph.op_work.registry import work_of
+from placement_advisor.tf.trace import tracer
+from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies, handed
+from placement_advisor.tf.trace.signatures import signature_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from placement_advisor.tf.answers import Traced
-    from placement_advisor.tf.flat_step import FlatStep
-    from placement_advisor.tf.nodes import Node
+    from placement_advisor.tf.trace.flat_step import FlatStep
+    from placement_advisor.tf.trace.nodes import Node
 
 _BODIES = ("cond", "body", "f", "then_branch", "else_branch", "branches")
 

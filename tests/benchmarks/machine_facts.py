@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from placement_advisor.machine import gpu_count
+from placement_advisor.machine.this_machine import gpu_count
 
 
 def machine_facts() -> dict[str, str | int]:

@@ -19,10 +19,10 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.solvers.etf import etf
-from placement_advisor.solvers.heft import heft
-from placement_advisor.solvers.makespan import Makespan, fast_timetable, least_makespan
-from placement_advisor.solvers.msct import msct
+from placement_advisor.solvers.makespan.etf import etf
+from placement_advisor.solvers.makespan.heft import heft
+from placement_advisor.solvers.makespan.makespan import Makespan, fast_timetable, least_makespan
+from placement_advisor.solvers.makespan.msct import msct
 from placement_advisor.solvers.problem import Pool, Problem
 
 if TYPE_CHECKING:

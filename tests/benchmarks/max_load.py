@@ -13,9 +13,9 @@ import json
 import time
 from pathlib import Path
 
-from placement_advisor.fiddle_file import read_fiddle
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.solvers.max_load import max_load
+from placement_advisor.solvers.fiddle_file import read_fiddle
+from placement_advisor.solvers.throughput.max_load import max_load
 
 _REFERENCE = {True: "contig_UB", False: "noncontig_UB"}
 

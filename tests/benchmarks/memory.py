@@ -26,23 +26,24 @@ from traced_models import traced_model
 
 from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.children import preload
-from placement_advisor.costing import calibrated, measure_costs
-from placement_advisor.profile.memory import MeasuredMemory, measured_memory
-from placement_advisor.profile.windows import host_lines, step_windows
-from placement_advisor.profile.xplane import read_planes
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.processes.children import preload
+from placement_advisor.profile.timeline.allocator_memory import MeasuredMemory, measured_memory
+from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
+from placement_advisor.profile.xspace.xplane import read_planes
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.memory import peak_memory
-from placement_advisor.testbed import STEP, ProfileFiles, Testbed, TestbedKind, plan_testbed
-from placement_advisor.trial import Entry, Trial
+from placement_advisor.testbed.costing import calibrated, measure_costs
+from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
+from placement_advisor.testbed.trial import Entry, Trial
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.peak import PeakMemory
     from placement_advisor.tf.answers import Traced
 

@@ -12,23 +12,24 @@ from more_cuts import MORE_CUTS
 from silent import Silent
 from traced_models import traced_model
 
+from placement_advisor.analysis.study import MEASURED_DOUBT
 from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.compare import compare, paired_ratios
-from placement_advisor.costing import calibrated, measure_costs
-from placement_advisor.report.write import write_prediction
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.measurement.compare import compare, paired_ratios
+from placement_advisor.report.analysis_folder import write_prediction
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.sensitivity import Sensitivity
-from placement_advisor.study import MEASURED_DOUBT
-from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed
-from placement_advisor.trial import BASELINE, Entry, Trial
+from placement_advisor.testbed.costing import calibrated, measure_costs
+from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.testbed.trial import BASELINE, Entry, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.devices import Cluster
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.tf.answers import Traced

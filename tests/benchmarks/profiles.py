@@ -22,8 +22,8 @@ from pathlib import Path
 
 from silent import Silent
 
-from placement_advisor.profile.xplane_schema import new_space
-from placement_advisor.profile_file import profile_file
+from placement_advisor.cli.profile_file import profile_file
+from placement_advisor.profile.xspace.xplane_schema import new_space
 
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
 _GPUS = 4

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from random_models import random_model
 
-from placement_advisor.tf.loader import load
+from placement_advisor.tf.load.loader import load
 
 STEPS = 30
 ENOUGH_S = 1.0

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.recorded import Recorded, read_recorded
-from placement_advisor.profile.recorded_costs import RecordedLink, recorded_links
+from placement_advisor.profile.recorded.recorded import Recorded, read_recorded
+from placement_advisor.profile.recorded.recorded_costs import RecordedLink, recorded_links
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns
 
 _MAX_OPS = 10

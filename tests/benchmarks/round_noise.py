@@ -24,18 +24,19 @@ from traced_models import traced_model
 
 from placement_advisor.candidates import families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.children import preload
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.defaults import STEPS
-from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed
-from placement_advisor.trial import Trial
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.processes.children import preload
+from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.testbed.trial import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from placement_advisor.graph import OpGraph
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 # A step of less than 1 ms, and two of about 15 ms; the ranker has towers.

@@ -12,11 +12,11 @@ import argparse
 import time
 from pathlib import Path
 
+from placement_advisor.candidates.step_search import search_step
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.graph import OpGraph
-from placement_advisor.hardware import read_hardware
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.presets import read_hardware
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.step_search import search_step
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from placement_advisor.graph import OpGraph, Role
-from placement_advisor.tf import inlining, tracer
+from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.tf.trace import inlining, tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

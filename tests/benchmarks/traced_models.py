@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.children import Child, ChildFailure
 from placement_advisor.errors import ModelError
+from placement_advisor.processes.children import Child, ChildFailure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def traced_model(path: Path, mode: str, bundle: Path) -> Traced | None:
 
 def _call(child: Child, function: str, *args: Any) -> Any:
     answer = child.call(
-        f"placement_advisor.tf.tracer:{function}", *args, time_limit_s=_TIME_LIMIT_S
+        f"placement_advisor.tf.trace.tracer:{function}", *args, time_limit_s=_TIME_LIMIT_S
     )
     if isinstance(answer, ChildFailure):
         raise SystemExit(f"{function}{args}: {answer.message}\n{answer.output_tail}")

@@ -18,7 +18,7 @@ from typing import Any
 from big_models import BIG_MODELS, write_big_model
 from machine_facts import machine_facts
 
-from placement_advisor.children import Child, ChildFailure, preload
+from placement_advisor.processes.children import Child, ChildFailure, preload
 
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
 _SAMPLE_NAMES = ("deepconn", "resnet50", "transformer", "dlrm")

@@ -20,20 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 from silent import Silent
 
-from placement_advisor.balancing import Splits, memory_of, time_devices
-from placement_advisor.batch_split.programs import SPLIT, share_folder
-from placement_advisor.batch_split.shares import shares_of
-from placement_advisor.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.children import Child, ChildFailure, preload
-from placement_advisor.cost.balance import (
-    Balance,
-    DeviceSpeed,
-    best_by_lines,
-    sizes_to_time,
-)
+from placement_advisor.analysis.batch_times import Splits, memory_of, time_devices
+from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
+from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.cost.batch import split_step
+from placement_advisor.cost.batch_balance import Balance, DeviceSpeed, best_by_lines, sizes_to_time
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.processes.children import Child, ChildFailure, preload
 from placement_advisor.report.balance_text import render_balance
-from placement_advisor.testbed import Testbed, TestbedKind, plan_testbed
+from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
@@ -44,7 +40,10 @@ if TYPE_CHECKING:
 
 _GROUPS = Path("/sys/fs/cgroup/cpu")
 _PERIOD_US = 10_000
-_TRACER, _SPLITTER = "placement_advisor.tf.tracer", "placement_advisor.tf.split_workload"
+_TRACER, _SPLITTER = (
+    "placement_advisor.tf.trace.tracer",
+    "placement_advisor.tf.split.split_workload",
+)
 _LIMIT_S = 300.0
 _RATIOS = 9
 _NO_LIMITS = (None, None)

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 from silent import Silent
 
 from placement_advisor.candidates.single import on_device
-from placement_advisor.children import Child, ChildFailure
-from placement_advisor.profile.windows import OP_EVENT, host_lines
-from placement_advisor.profile.xplane import read_planes
-from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed
-from placement_advisor.trial import PROFILED_STEPS, Trial
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.processes.children import Child, ChildFailure
+from placement_advisor.profile.timeline.step_windows import OP_EVENT, host_lines
+from placement_advisor.profile.xspace.xplane import read_planes
+from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.testbed.trial import PROFILED_STEPS, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.graph import Op, OpGraph
-    from placement_advisor.testbed import ProfileFiles
+    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.testbed.testbed import ProfileFiles
     from placement_advisor.tf.answers import Traced
 
 _TIME_LIMIT_S = 300.0
@@ -60,7 +61,14 @@ def profiled(path: Path, profiles: int) -> Profiled:
         bundle = scratch / "bundle"
         bundle.mkdir()
         with Child("loader") as loader:
-            _call(loader, "placement_advisor.tf.tracer:load_workload", str(path), None, None, None)
+            _call(
+                loader,
+                "placement_advisor.tf.trace.tracer:load_workload",
+                str(path),
+                None,
+                None,
+                None,
+            )
             traced, within = _call(loader, "loop_ops:trace", str(path), str(bundle))
         plan = plan_testbed(TestbedKind.WORKERS, 1)
         testbed = Testbed(plan, scratch=scratch)

@@ -21,19 +21,20 @@ from campaign import run_campaign
 from random_models import random_model
 from verified_steps import BATCH, OPTIMIZERS, STEPS, model_file
 
-from placement_advisor.batch_split.split_graph import FAMILY
+from placement_advisor.candidates.batch_split.split_graph import FAMILY
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.op import Role
-from placement_advisor.placement import placed_ops
-from placement_advisor.testbed import STEP
-from placement_advisor.tf import placer, runner
+from placement_advisor.graph.op import Role
+from placement_advisor.graph.placement import placed_ops
+from placement_advisor.testbed.testbed import STEP
 from placement_advisor.tf.answers import RunFailure
-from placement_advisor.tf.batch_split import split_step
-from placement_advisor.tf.loader import load
-from placement_advisor.tf.tracer import seed_everything, trace_step
+from placement_advisor.tf.load.loader import load
+from placement_advisor.tf.place import placer
+from placement_advisor.tf.run import runner
+from placement_advisor.tf.split.split_step import split_step
+from placement_advisor.tf.trace.tracer import seed_everything, trace_step
 
 if TYPE_CHECKING:
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
 
 # Four models that nobody chose, drawn after the code was frozen; every second has dropout or batch
 # normalization.

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from campaign import run_campaign
 from command_runs import LAUNCH, Command, Ran, wait_until
 
-from placement_advisor.output_folder import CONTENT
+from placement_advisor.files.output_folder import CONTENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,8 @@ dataset = tf.data.Dataset.from_tensor_slices(((values, values[::-1]), values[:, 
 # Processes say who they are, and a machine that is busy is not calibrated anew each time.
 _LAUNCH = f"""
 import os
-from placement_advisor import children, costing
+from placement_advisor.processes import children
+from placement_advisor.testbed import costing
 costing.UNSTEADY_P90 = float("inf")
 fork = children.Child.__init__
 def noted(self, name):

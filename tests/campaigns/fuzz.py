@@ -14,7 +14,7 @@ from typing import Any
 from campaign import run_campaign
 from damaged_files import LIMIT_S, MOST_BYTES, Reader, examined, readers
 
-from placement_advisor.profile_file import profile_file
+from placement_advisor.cli.profile_file import profile_file
 
 sys.path.append(str(Path(__file__).parents[1] / "profile"))
 from test_damaged_profiles import NVPROF, Silent, sound, trace_text

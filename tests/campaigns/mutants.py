@@ -52,14 +52,14 @@ class Subject:
 
 
 PROOF = Subject(
-    modules=("bounds/*.py", "certificate.py", "verify.py"),
+    modules=("solvers/bounds/*.py", "solvers/certificate.py", "solvers/verify.py"),
     # Those that are fast and notice most come first.
     tests=(
-        "tests/bounds/test_bound.py",
-        "tests/bounds/test_certificate.py",
-        "tests/bounds/test_doubted.py",
-        "tests/bounds/test_work_weights.py",
-        "tests/bounds/test_brute_force.py",
+        "tests/solvers/bounds/test_bound.py",
+        "tests/solvers/bounds/test_certificate.py",
+        "tests/solvers/bounds/test_doubted.py",
+        "tests/solvers/bounds/test_work_weights.py",
+        "tests/solvers/bounds/test_brute_force.py",
     ),
     count=200,
     seed=19,

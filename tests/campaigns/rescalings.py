@@ -24,10 +24,10 @@ from campaign import run_campaign
 from inception_graphs import inception_document
 from small_dags import drawn_dag
 
-from placement_advisor.fiddle_file import read_fiddle
 from placement_advisor.solvers.effort import PROOF_TOLERANCE, Effort, Stop
-from placement_advisor.solvers.makespan import least_makespan
-from placement_advisor.solvers.max_load import max_load
+from placement_advisor.solvers.fiddle_file import read_fiddle
+from placement_advisor.solvers.makespan.makespan import least_makespan
+from placement_advisor.solvers.throughput.max_load import max_load
 
 # Enough to prove most of the small ones and some of the large ones; each case is searched twice.
 _EFFORT = Effort(units=3.0)

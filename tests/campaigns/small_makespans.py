@@ -12,9 +12,9 @@ from typing import Any
 from campaign import run_campaign
 from small_dags import drawn_dag, least_makespan_of
 
-from placement_advisor.fiddle_file import read_fiddle
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.solvers.makespan import least_makespan
+from placement_advisor.solvers.fiddle_file import read_fiddle
+from placement_advisor.solvers.makespan.makespan import least_makespan
 
 DAGS = 1_000
 # A unit is about a second of a core; what is asked for is five seconds.

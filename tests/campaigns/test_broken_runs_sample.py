@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor import children
-from placement_advisor.children import Child
+from placement_advisor.processes import children
+from placement_advisor.processes.children import Child
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ import random
 import pytest
 from verdict_errors import _bootstrap_ranks, examine
 
-from placement_advisor.measure import bootstrap_median
+from placement_advisor.measurement.measurement import bootstrap_median
 
 TRIALS = 200
 

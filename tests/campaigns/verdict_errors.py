@@ -35,11 +35,11 @@ from typing import TYPE_CHECKING, Any
 
 from campaign import run_campaign
 
-from placement_advisor.compare import WORTHWHILE_RATIO, Verdict, overall
 from placement_advisor.defaults import ROUNDS
-from placement_advisor.placement import Placement
+from placement_advisor.graph.placement import Placement
+from placement_advisor.measurement.compare import WORTHWHILE_RATIO, Verdict, overall
+from placement_advisor.testbed.trial import BASELINE, MAX_ROUNDS, Entry, Trial
 from placement_advisor.tf.answers import Prepared
-from placement_advisor.trial import BASELINE, MAX_ROUNDS, Entry, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

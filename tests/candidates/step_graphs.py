@@ -6,8 +6,8 @@ from itertools import permutations
 from hypothesis import strategies as st
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.devices import Basis, Cluster, Device, Link
-from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@ from step_graphs import Call, proposed, training_step
 
 from placement_advisor.candidates import alternating_ops
 from placement_advisor.cost.table import CostTable
-from placement_advisor.graph import Edge, Op, OpGraph, Role
-from placement_advisor.placement import placed_ops
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.placement import placed_ops
 
 
 def test_every_op_takes_the_next_device_but_those_of_one_variable_stay_together():

@@ -7,7 +7,7 @@ from step_graphs import Call, cluster_of, deepconn, training_step
 
 from placement_advisor.candidates import batch_towers, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.placement import Placement
+from placement_advisor.graph.placement import Placement
 
 FOUR = ("d0", "d1", "d2", "d3")
 

@@ -10,10 +10,10 @@ from step_graphs import Call, cluster_of, deepconn, models, training_step
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, check_names, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.table import CostTable
-from placement_advisor.devices import Device
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph import OpGraph
-from placement_advisor.placement import Placement
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Device
 
 HOST = Device(name="CPU:0", kind="CPU")
 FAST = Device(name="GPU:0", kind="GPU", host="CPU:0", launch_overhead_ns=5)

@@ -5,9 +5,9 @@ from step_graphs import Call, cluster_of, training_step
 
 from placement_advisor.candidates.parameters_on_host import propose
 from placement_advisor.cost.table import CostTable
-from placement_advisor.devices import Device
-from placement_advisor.graph import Edge, Op, OpGraph, Role
-from placement_advisor.placement import Placement
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Device
 
 HOST = Device(name="CPU:0", kind="CPU")
 GPU = Device(name="GPU:0", kind="GPU", host="CPU:0")

@@ -9,11 +9,11 @@ from step_graphs import Call, cluster_of, models, proposed, training_step
 from placement_advisor.candidates import pipeline
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.devices import Device
-from placement_advisor.graph import Edge, Op, OpGraph, Role
-from placement_advisor.layer_view import layer_view
-from placement_advisor.placement import Placement
-from placement_advisor.structure.order import depth_first
+from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.placement import Placement
+from placement_advisor.graph.structure.order import depth_first
+from placement_advisor.machine.devices import Device
 
 
 def chain(*costs_ns, variable_bytes=0, out_bytes=5):

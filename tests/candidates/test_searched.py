@@ -9,19 +9,14 @@ from hypothesis import assume, given, settings
 from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_steps, price
 
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.searched import (
-    layers_of,
-    propose,
-    propose_both,
-    propose_smallest,
-)
-from placement_advisor.graph import OpGraph, Role
-from placement_advisor.placement import Placement
+from placement_advisor.candidates.searched import layers_of, propose, propose_both, propose_smallest
+from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.solvers.effort import Effort
 
 if TYPE_CHECKING:
-    from placement_advisor.devices import Cluster
+    from placement_advisor.machine.devices import Cluster
 
 SOME = Effort(units=0.05)
 

@@ -3,9 +3,9 @@ from dataclasses import replace
 from step_graphs import Call, cluster_of, deepconn, training_step
 
 from placement_advisor.candidates.single import on_device, on_other_kinds, propose
-from placement_advisor.devices import Device
-from placement_advisor.graph import OpGraph
-from placement_advisor.placement import placed_ops
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.placement import placed_ops
+from placement_advisor.machine.devices import Device
 
 HOST = Device(name="CPU:0", kind="CPU", launch_overhead_ns=2)
 GPU = Device(name="GPU:0", kind="GPU", host="CPU:0")

@@ -4,9 +4,9 @@ from step_graphs import Call, cluster_of, deepconn, proposed, training_step
 from placement_advisor.candidates import towers as family
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.devices import Device
-from placement_advisor.graph import Role
-from placement_advisor.placement import Placement
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Device
 
 
 def split(calls, count=2, *, priced=True):

@@ -3,8 +3,8 @@ from step_graphs import Call, deepconn, models, proposed, training_step
 
 from placement_advisor.candidates import towers, towers_forward_only
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.graph import OpGraph, Role
-from placement_advisor.placement import Placement
+from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.placement import Placement
 
 
 def both(calls):

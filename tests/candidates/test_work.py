@@ -2,10 +2,10 @@ from dataclasses import replace
 
 from step_graphs import cluster_of
 
-from placement_advisor.candidates.work import alike, busy_ns
+from placement_advisor.candidates.busy_time import alike, busy_ns
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.devices import Device
-from placement_advisor.graph import Op, OpGraph
+from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.machine.devices import Device
 
 HOST = Device(name="CPU:0", kind="CPU")
 GPU = Device(name="GPU:0", kind="GPU", host="CPU:0", launch_overhead_ns=5)

@@ -6,14 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from placement_advisor.check.record import (
-    Cut,
-    LayerRecord,
-    Part,
-    Record,
-    Standing,
-    Versions,
-)
+from placement_advisor.check.record import Cut, LayerRecord, Part, Record, Standing, Versions
 
 ONE, TWO = "GPU:0", "GPU:1"
 ALIKE = [[ONE, TWO]]

@@ -11,22 +11,16 @@ from layer_models import model
 from record_cases import layer
 
 from placement_advisor.candidates.families import SPLITS
-from placement_advisor.check.placements import (
-    AS_WRITTEN,
-    DoesNotFitError,
-    Freedom,
-    Layout,
-    lay_out,
-)
-from placement_advisor.cluster_file import load_cluster
+from placement_advisor.check.placements import AS_WRITTEN, DoesNotFitError, Freedom, Layout, lay_out
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph import OpGraph
-from placement_advisor.hardware import read_hardware
-from placement_advisor.op import Op, Role
-from placement_advisor.placement import placed_ops
-from placement_advisor.structure.fingerprint import layer_fingerprints
-from placement_advisor.structure.identities import identities_json
+from placement_advisor.graph.op import Op, Role
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.placement import placed_ops
+from placement_advisor.graph.structure.fingerprint import layer_fingerprints
+from placement_advisor.graph.structure.identities import identities_json
+from placement_advisor.machine.cluster_file import load_cluster
+from placement_advisor.machine.presets import read_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from edits import HARMFUL, HARMLESS, Edit
 
+from placement_advisor.check.check_models import CheckOptions, check_models
+from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.config import read_config
 from placement_advisor.check.judge import MEMORY_TOLERANCE, STEP_TOLERANCE, Code
 from placement_advisor.check.lock_file import lock_text, read_lock
-from placement_advisor.check.result import ModelResult, Status
-from placement_advisor.check_models import CheckOptions, check_models
 
 MODELS = sorted((Path(__file__).parent / "models").glob("*.py"))
 # One and a half times what the models need.

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from placement_advisor.check.check_models import CheckOptions, check_models
+from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.config import read_config
 from placement_advisor.check.judge import Code
-from placement_advisor.check.result import ModelResult, Status
-from placement_advisor.check_models import CheckOptions, check_models
 
 MODEL = Path(__file__).parents[1] / "tf" / "models" / "two_tower.py"
 SETTINGS = """

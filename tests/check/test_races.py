@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from placement_advisor.check.check_measured import MAX_ROUNDS, ROUNDS, Measured, with_measured
+from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.judge import Code, Place
-from placement_advisor.check.measured import Pace, Race, race
-from placement_advisor.check.result import ModelResult, Status
-from placement_advisor.check_measured import MAX_ROUNDS, ROUNDS, Measured, with_measured
-from placement_advisor.measure import Interval
+from placement_advisor.check.slowdown import Pace, Race, race
+from placement_advisor.measurement.measurement import Interval
 
 STEP_NS = 20_000_000
 TOLERANCE = 0.05

@@ -14,12 +14,12 @@ from command_runs import Ran, run_here
 from real_runs import needs_workers
 from watched_testbed import Call, Watch, WatchedTestbed, kill
 
-from placement_advisor import pipeline, study
-from placement_advisor import testbed as testbed_module
+from placement_advisor.analysis import analyze, study
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
-from placement_advisor.report.analysis_json import load_schema
-from placement_advisor.tensorboard_plugin.runs import find_runs
-from placement_advisor.testbed import Testbed
+from placement_advisor.machine import testbed_plan
+from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.report.tensorboard.runs import find_runs
+from placement_advisor.testbed.testbed import Testbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def analysed(
     watch = Watch(output=folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WatchedTestbed, "watch", watch, raising=False)
-        patch.setattr(pipeline, "Testbed", WatchedTestbed)
+        patch.setattr(analyze, "Testbed", WatchedTestbed)
         ran = run_here("analyze", str(two_towers), "-o", str(folder), *FEW)
     return Analysed(ran=ran, folder=folder, calls=watch.calls)
 
@@ -76,7 +76,7 @@ def broken_run(
         folder = tmp_path / "out"
         watch = Watch(output=folder, before=before)
         monkeypatch.setattr(WatchedTestbed, "watch", watch, raising=False)
-        monkeypatch.setattr(pipeline, "Testbed", WatchedTestbed)
+        monkeypatch.setattr(analyze, "Testbed", WatchedTestbed)
         ran = advisor("analyze", str(two_towers), "-o", str(folder), *FEW, "--json", *words)
         return Analysed(ran=ran, folder=folder, calls=watch.calls)
 
@@ -204,7 +204,7 @@ class TestACompleteRun:
 def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(
     broken_run: Callable[..., Analysed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testbed_module, "can_have_private_network", lambda: False)
+    monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: False)
     analysed = broken_run("", "", 0, lambda testbed: None, "--open-ports")
     assert analysed.ran.code == 0, analysed.ran.err
     first, *_ = analysed.ran.err.splitlines()
@@ -248,7 +248,7 @@ def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(
     def kill_soon(testbed: Testbed) -> None:
         assert testbed._client is not None
         # Two thousand steps more, so that the worker dies in the middle of one.
-        testbed._client.start("placement_advisor.tf.runner:run_steps", "towers", 0, 2_000)
+        testbed._client.start("placement_advisor.tf.run.runner:run_steps", "towers", 0, 2_000)
         kill(testbed, "worker:1")
 
     analysed = broken_run("run_steps", "towers", 2, kill_soon)
@@ -388,10 +388,10 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     words: tuple[str, ...],
     reason: str,
 ) -> None:
-    monkeypatch.setattr(testbed_module, "usable_cores", lambda: (0, 1))
-    monkeypatch.setattr(testbed_module, "can_have_private_network", lambda: False)
+    monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
+    monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(pipeline, "Testbed", NoTestbed)
+    monkeypatch.setattr(analyze, "Testbed", NoTestbed)
     folder = tmp_path / "out"
     ran = advisor("analyze", str(two_towers), "-o", str(folder), "--quiet", *QUICK, *words)
     assert ran.code == 0, ran.err

@@ -15,8 +15,8 @@ from command_runs import Ran, run_here
 from real_runs import needs_workers
 from watched_testbed import listening
 
-from placement_advisor.mirrored_testbed import MirroredTestbed
-from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -28,7 +28,7 @@ def needs(namespace: Sequence[str]) -> pytest.MarkDecorator:
 needs_stranger, needs_mounts = needs(STRANGER), needs(MOUNTS)
 LISTEN = """
 from multiprocessing.connection import Listener
-from placement_advisor.children import _temporary_folder
+from placement_advisor.processes.children import _temporary_folder
 folder = _temporary_folder()
 print(Listener(family="AF_UNIX").address.startswith(folder))
 """

@@ -12,21 +12,21 @@ import pytest
 from command_runs import Ran, children_left, run_here
 from real_runs import needs_workers
 
-from placement_advisor import pipeline
-from placement_advisor import testbed as testbed_module
-from placement_advisor.calibration import (
+from placement_advisor.analysis import calibrate
+from placement_advisor.cost.calibrated import calibrated_cluster
+from placement_advisor.cost.calibration_summary import with_peaks
+from placement_advisor.machine import testbed_plan
+from placement_advisor.machine.calibration import (
     BothWaysTiming,
     Calibration,
     CopyTiming,
     stored_calibration,
 )
-from placement_advisor.children import ChildFailure, FailureCause
-from placement_advisor.cluster_file import load_cluster
-from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.cost.calibration_summary import with_peaks
-from placement_advisor.fingerprints import calibration_fingerprint
-from placement_advisor.report.analysis_json import load_schema
-from placement_advisor.testbed import TestbedKind, TestbedPlan, plan_testbed
+from placement_advisor.machine.cluster_file import load_cluster
+from placement_advisor.machine.fingerprints import calibration_fingerprint
+from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan, plan_testbed
+from placement_advisor.processes.children import ChildFailure, FailureCause
+from placement_advisor.report.analysis.analysis_json import load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,12 +73,12 @@ class KnownTestbed:
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Two cores, a testbed of known figures, an empty cache; what the testbed was asked for."""
-    monkeypatch.setattr(testbed_module, "usable_cores", lambda: (0, 1))
-    monkeypatch.setattr(testbed_module, "can_have_private_network", lambda: True)
+    monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
+    monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: True)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(pipeline, "preload", lambda: None)
-    monkeypatch.setattr(pipeline, "Testbed", KnownTestbed)
+    monkeypatch.setattr(calibrate, "preload", lambda: None)
+    monkeypatch.setattr(calibrate, "Testbed", KnownTestbed)
     monkeypatch.setattr(KnownTestbed, "events", [])
     monkeypatch.chdir(tmp_path)
     return KnownTestbed.events
@@ -110,7 +110,7 @@ def test_it_measures_anew_whatever_is_kept(known: list[str]) -> None:
 def test_the_json_keeps_its_contract_and_quiet_says_nothing_else(
     known: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testbed_module, "can_have_private_network", lambda: False)
+    monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: False)
     ran = run_here("calibrate", "--json", "--quiet", "-o", "two.toml", "--open-ports")
     content = json.loads(ran.out)
     jsonschema.Draft202012Validator(load_schema("calibration")).validate(content)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from command_runs import ENDS_WITHIN_S, Command, Ran, run_here, wait_until
 
-from placement_advisor.graph import OpGraph
+from placement_advisor.graph.op_graph import OpGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -380,7 +380,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_any_work(
     def refuse(*_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("placement_advisor.own_folders.tempfile.mkdtemp", refuse)
+    monkeypatch.setattr("placement_advisor.files.own_folders.tempfile.mkdtemp", refuse)
     ran = check("--update")
     assert (ran.code, ran.out) == (2, "")
     assert f"{LOCK}: cannot be written: .: Permission denied" in ran.err

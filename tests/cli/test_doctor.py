@@ -12,12 +12,12 @@ import jsonschema
 import pytest
 from command_runs import LAUNCH, run_here
 
-from placement_advisor import examination
-from placement_advisor.calibration import Calibration
-from placement_advisor.doctor.packages import Package
-from placement_advisor.fingerprints import calibration_fingerprint
-from placement_advisor.report.analysis_json import load_schema
-from placement_advisor.testbed import TestbedKind, plan_testbed
+from placement_advisor.machine.calibration import Calibration
+from placement_advisor.machine.doctor import examine_machine
+from placement_advisor.machine.doctor.packages import Package
+from placement_advisor.machine.fingerprints import calibration_fingerprint
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.report.analysis.analysis_json import load_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,9 +97,9 @@ def test_a_calibration_of_devices_that_are_gone_does_not_hold() -> None:
 
 
 def test_what_blocks_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = examination.examine()
+    facts = examine_machine.examine()
     missing = (Package(name="tensorflow", version=None, wanted=">=2.21"),)
-    monkeypatch.setattr(examination, "examine", lambda: replace(facts, packages=missing))
+    monkeypatch.setattr(examine_machine, "examine", lambda: replace(facts, packages=missing))
     ran = run_here("doctor")
     assert ran.code == 1
     assert ran.out.endswith("`advisor analyze` cannot work\nnext: pip install 'tensorflow>=2.21'\n")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor import children
+from placement_advisor.processes import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ import pytest
 from command_runs import _ROOT, LAUNCH, Ran
 from layer_models import model
 
-from placement_advisor.graph_summary import summarize
-from placement_advisor.placement import Placement, placed_ops
+from placement_advisor.graph.graph_summary import summarize
+from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.report.trace_summary import render_graph
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from command_runs import Command
 from refusing_system import refuse_namespaces
 
-from placement_advisor.testbed import usable_cores
+from placement_advisor.machine.this_machine import usable_cores
 
 if TYPE_CHECKING:
     from pathlib import Path

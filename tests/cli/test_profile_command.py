@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from placement_advisor.graph import Op, OpGraph
-from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
-from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
+from placement_advisor.report.analysis.analysis_json import load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -245,7 +245,7 @@ def test_no_tensorflow_is_imported() -> None:
 
     code = (
         "import sys; from placement_advisor.cli.app import app; "
-        "import placement_advisor.profile_file; print('tensorflow' in sys.modules)"
+        "import placement_advisor.cli.profile_file; print('tensorflow' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 from command_runs import Ran, run_here
 
-from placement_advisor.graph import OpGraph
-from placement_advisor.graph_summary import summarize
-from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.graph.graph_summary import summarize
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.trace_summary import render_summary
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from command_runs import ENDS_WITHIN_S, Command, run_here, wait_until
 
-from placement_advisor import tensorboard_process
-from placement_advisor.log_files import OVERVIEW
+from placement_advisor.files.log_files import OVERVIEW
+from placement_advisor.report.tensorboard import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ def test_a_taken_port_is_named(analysis: Path, taken_port: int) -> None:
 
 
 def test_a_missing_tensorboard_is_named(analysis: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensorboard_process, "find_spec", lambda _: None)
+    monkeypatch.setattr(process, "find_spec", lambda _: None)
     assert error_of(str(analysis))[-2:] == [
         f"advisor: error: TensorBoard is not installed for {sys.executable}",
         f"advisor: hint: install it: {sys.executable} -m pip install tensorboard",

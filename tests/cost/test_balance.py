@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.cost.balance import (
+from placement_advisor.cost.batch_balance import (
     best_by_lines,
     largest_alone,
     other_batches,
@@ -12,8 +12,8 @@ from placement_advisor.cost.balance import (
     speed_of,
 )
 from placement_advisor.cost.batch_memory import BatchMemory
-from placement_advisor.devices import Device
 from placement_advisor.errors import AdvisorError
+from placement_advisor.machine.devices import Device
 
 MS = 1_000_000
 MB = 1_000_000

@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from placement_advisor.cost.batch_parts import batch_parts
-from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 
 BATCH = 8
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from placement_advisor.calibration import Calibration, CopyTiming
 from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.devices import Device
+from placement_advisor.machine.calibration import Calibration, CopyTiming
+from placement_advisor.machine.devices import Device
 
 
 def test_a_copy_of_a_size_that_was_measured_takes_what_was_measured():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placement_advisor.cost.collectives import CollectiveTimes, fit_collectives
-from placement_advisor.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
+from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
 
 SIZES = (4_096, 262_144, 2_097_152)
 

@@ -4,7 +4,7 @@ import pytest
 
 from placement_advisor.cost.fit import KindFit, fit_by_kind, leading
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph import Op, OpGraph
+from placement_advisor.graph.op_graph import Op, OpGraph
 
 
 def table(basis: CostBasis, **times_ns: int) -> CostTable:

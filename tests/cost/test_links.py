@@ -13,8 +13,8 @@ from placement_advisor.cost.links import (
     fit_link,
     residuals,
 )
-from placement_advisor.devices import Basis
 from placement_advisor.errors import TestbedError
+from placement_advisor.machine.devices import Basis
 
 Samples = list[tuple[int, int]]
 

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.cost.measured import (
+from placement_advisor.cost.measured_costs import (
     UNSEEN_OP_LIMIT_NS,
     dispatch_overhead_ns,
     measured_costs,
     unseen_op_ns,
 )
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.devices import Cluster, Device, Dispatch
 from placement_advisor.errors import TestbedError
-from placement_advisor.graph import Op, OpGraph, Role
-from placement_advisor.placement import Placement
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Cluster, Device, Dispatch
 from placement_advisor.simulator.engine import simulate
 
 

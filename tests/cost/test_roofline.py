@@ -12,10 +12,10 @@ from placement_advisor.cost.roofline import (
     roofline_costs,
 )
 from placement_advisor.cost.table import CostBasis, OpCost
-from placement_advisor.devices import Cluster, Device
-from placement_advisor.graph import Op, OpGraph, Role
-from placement_advisor.work.registry import has_formula
-from placement_advisor.work.signature import WorkBasis
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op_work.registry import has_formula
+from placement_advisor.graph.op_work.signature import WorkBasis
+from placement_advisor.machine.devices import Cluster, Device
 
 # 1 flop and 1 byte per ns.
 DEVICE = Device(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from placement_advisor.profile.copies import CopyKind, copied_bytes, copy_kind, destination
+from placement_advisor.profile.timeline.copies import CopyKind, copied_bytes, copy_kind, destination
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ import pytest
 from damaged_files import damaged
 from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, write
 
+from placement_advisor.cli.profile_file import profile_file
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.totals import ProfileTotals, totals_of
-from placement_advisor.profile.xplane import Plane
-from placement_advisor.profile.xplane_schema import TASK_PLANE
-from placement_advisor.profile_file import profile_file
+from placement_advisor.profile.xspace.xplane import Plane
+from placement_advisor.profile.xspace.xplane_schema import TASK_PLANE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,7 +120,7 @@ READER = """
 import json, resource, sys, time
 from pathlib import Path
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile_file import profile_file
+from placement_advisor.cli.profile_file import profile_file
 
 class Silent:
     def working(self, *words):

@@ -5,9 +5,14 @@ TensorFlow with copies between GPUs is known.
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.measure import Activity, SizeBasis, StepProfile, TransferTotal
+from placement_advisor.measurement.measurement import (
+    Activity,
+    SizeBasis,
+    StepProfile,
+    TransferTotal,
+)
 from placement_advisor.profile.gpu_steps import read_gpu_steps
-from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
+from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
 
 EPOCH_NS = 1_795_257_210_000_000_000
 GPUS = {"GPU:0": 0, "GPU:1": 1}

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, write
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.intervals import length, length_outside, merged
-from placement_advisor.profile.by_host import ByHost
-from placement_advisor.profile.copies import CopyKind
+from placement_advisor.profile.timeline.by_host import ByHost
+from placement_advisor.profile.timeline.copies import CopyKind
+from placement_advisor.profile.timeline.device_trace import Route, Use
 from placement_advisor.profile.totals import ProfileTotals, totals_of
-from placement_advisor.profile.trace import Route, Use
-from placement_advisor.profile.xplane import Event, Line, Plane
+from placement_advisor.profile.xspace.xplane import Event, Line, Plane
+from placement_advisor.simulator.intervals import length, length_outside, merged
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from recorded_profiles import event, host, mark, trace_of, write
 
-from placement_advisor.profile.copies import CopyKind
+from placement_advisor.profile.timeline.copies import CopyKind
+from placement_advisor.profile.timeline.device_trace import Route, Use
+from placement_advisor.profile.timeline.waiting import Cause
 from placement_advisor.profile.totals import ProfileTotals, totals_of
-from placement_advisor.profile.trace import Route, Use
-from placement_advisor.profile.waiting import Cause
-from placement_advisor.profile.xplane import Event, Line, Plane
+from placement_advisor.profile.xspace.xplane import Event, Line, Plane
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from placement_advisor.profile.memory import Holder, MeasuredMemory, measured_memory
-from placement_advisor.profile.windows import OpenStep, StepWindows
-from placement_advisor.profile.xplane import Event, Line
+from placement_advisor.profile.timeline.allocator_memory import (
+    Holder,
+    MeasuredMemory,
+    measured_memory,
+)
+from placement_advisor.profile.timeline.step_windows import OpenStep, StepWindows
+from placement_advisor.profile.xspace.xplane import Event, Line
 
 
 class Allocator:

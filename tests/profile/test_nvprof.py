@@ -6,7 +6,7 @@ import pytest
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.nvprof import nvprof_totals
-from placement_advisor.profile.trace import Use
+from placement_advisor.profile.timeline.device_trace import Use
 
 NEW = """\
 ==7== NVPROF is profiling process 7, command: python train.py

@@ -8,10 +8,10 @@ import pytest
 from recorded_profiles import copy, event, gpu, host, kernel, mark, write
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.recorded import Recorded, RecordedDevice, read_recorded
-from placement_advisor.profile.recorded_steps import StepSource
-from placement_advisor.profile.xplane import Line, Plane
-from placement_advisor.profile.xplane_schema import PROFILE_START, TASK_PLANE
+from placement_advisor.profile.recorded.recorded import Recorded, RecordedDevice, read_recorded
+from placement_advisor.profile.recorded.recorded_steps import StepSource
+from placement_advisor.profile.xspace.xplane import Line, Plane
+from placement_advisor.profile.xspace.xplane_schema import PROFILE_START, TASK_PLANE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,18 +8,22 @@ from op_graphs import edge
 from recorded_profiles import copy, gpu, host, kernel, mark, write
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.devices import Basis
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph import Op, OpGraph, Role
-from placement_advisor.profile.recorded import Recorded, RecordedOp, read_recorded
-from placement_advisor.profile.recorded_costs import Coverage, recorded_costs, recorded_links
-from placement_advisor.profile.recorded_steps import StepSource
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.machine.devices import Basis
+from placement_advisor.profile.recorded.recorded import Recorded, RecordedOp, read_recorded
+from placement_advisor.profile.recorded.recorded_costs import (
+    Coverage,
+    recorded_costs,
+    recorded_links,
+)
+from placement_advisor.profile.recorded.recorded_steps import StepSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from placement_advisor.profile.recorded_events import Sample
+    from placement_advisor.profile.recorded.recorded_events import Sample
 
 EVERYWHERE = frozenset({"CPU", "GPU"})
 

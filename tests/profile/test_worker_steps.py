@@ -6,9 +6,16 @@ from pathlib import Path
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.measure import Activity, Law, SizeBasis, Span, StepProfile, TransferTotal
-from placement_advisor.profile.steps import Crossing, read_worker_steps
-from placement_advisor.profile.xplane import Event, Line, Plane, write_planes
+from placement_advisor.measurement.measurement import (
+    Activity,
+    Law,
+    SizeBasis,
+    Span,
+    StepProfile,
+    TransferTotal,
+)
+from placement_advisor.profile.timeline.worker_steps import Crossing, read_worker_steps
+from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
 
 EPOCH_NS = 1_795_257_210_000_000_000
 CLIENT, WORKER_0, WORKER_1 = "client", "worker:0", "worker:1"

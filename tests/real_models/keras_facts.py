@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from placement_advisor.tf import tracer
+from placement_advisor.tf.trace import tracer
 
 
 def facts() -> dict[str, Any]:

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.children import Child
+from placement_advisor.processes.children import Child
 from placement_advisor.tf.answers import Traced
 
 if TYPE_CHECKING:
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
 
 MODELS = Path(__file__).parent / "models"
 # DenseNet takes half a minute on a quiet core.
 _TIME_LIMIT_S = 280.0
-_TRACER = "placement_advisor.tf.tracer"
+_TRACER = "placement_advisor.tf.trace.tracer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

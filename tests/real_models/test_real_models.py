@@ -13,8 +13,8 @@ import pytest
 from real_models import MODELS, load_and_trace, saved
 from real_runs import needs_workers
 
-from placement_advisor.graph import OpGraph, Role
-from placement_advisor.placement import placed_ops
+from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.placement import placed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Callable

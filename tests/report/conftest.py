@@ -6,7 +6,7 @@ import pytest
 import sample_analysis
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis
 
 
 @pytest.fixture

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placement_advisor.analysis import (
+from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
     Analysis,
     Bound,
     Candidate,
-    Failure,
-    FailureKind,
     Finding,
     HowToSplit,
     ModelSummary,
     Recommendation,
 )
-from placement_advisor.analysis import TestbedSummary as Testbed
-from placement_advisor.bounds.arguments import LowerBound, PathArgument
-from placement_advisor.compare import compare
+from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
 from placement_advisor.cost.table import CostSource
-from placement_advisor.devices import Basis, Cluster, Device, Link
-from placement_advisor.equal_changes import Verification
-from placement_advisor.measure import (
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Basis, Cluster, Device, Link
+from placement_advisor.measurement.compare import compare
+from placement_advisor.measurement.equal_changes import Verification
+from placement_advisor.measurement.failure import Failure, FailureKind
+from placement_advisor.measurement.measurement import (
     Activity,
     Interval,
     Measurement,
@@ -31,11 +30,12 @@ from placement_advisor.measure import (
     StepProfile,
     TransferTotal,
 )
-from placement_advisor.placement import Placement
+from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.peak import PeakMemory
-from placement_advisor.simulator.schedule import OpRun, Schedule, Transfer
+from placement_advisor.simulator.schedule import Schedule
 from placement_advisor.simulator.sensitivity import Doubt
+from placement_advisor.solvers.bounds.arguments import LowerBound, PathArgument
 
 US = 1_000
 W0, W1 = "worker:0", "worker:1"

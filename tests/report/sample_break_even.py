@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING
 
 import sample_analysis
 
-from placement_advisor.input_timing import InputTiming
-from placement_advisor.simulator.break_even import (
-    Axis,
-    BestSplit,
-    BreakEven,
-    Outcome,
-    Sweep,
-    Swept,
-)
+from placement_advisor.measurement.input_timing import InputTiming
+from placement_advisor.simulator.break_even import Axis, BestSplit, BreakEven, Outcome, Sweep, Swept
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis
 
 
 def swept(value: int, ratio: float, split: str = "towers") -> Swept:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placement_advisor.calibration import BothWaysTiming, Calibration, CopyTiming
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.cost.calibration_summary import CalibrationSummary, with_peaks
-from placement_advisor.devices import Device
+from placement_advisor.machine.calibration import BothWaysTiming, Calibration, CopyTiming
+from placement_advisor.machine.devices import Device
 
 W0, W1 = "worker:0", "worker:1"
 DEVICES = (Device(name=W0, kind="CPU"), Device(name=W1, kind="CPU"))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
+from placement_advisor.check.check_result import CheckResult, ModelResult, Status
 from placement_advisor.check.difference import Difference, Move, difference
 from placement_advisor.check.judge import Code, Place, Problem
 from placement_advisor.check.record import Cut, LayerRecord, Part, Record, Standing, Versions
-from placement_advisor.check.result import CheckResult, ModelResult, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

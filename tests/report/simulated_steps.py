@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
-from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
-from placement_advisor.placement import Placement
+from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
 from placement_advisor.simulator.simulation import Origin, Simulation, simulation
 
 if TYPE_CHECKING:

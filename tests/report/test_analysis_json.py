@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from placement_advisor.graph import Edge, Op, OpGraph
-from placement_advisor.placement import Placement
-from placement_advisor.report.analysis_json import SCHEMA_NAMES, analysis_as_json, load_schema
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph
+from placement_advisor.graph.placement import Placement
+from placement_advisor.report.analysis.analysis_json import (
+    SCHEMA_NAMES,
+    analysis_as_json,
+    load_schema,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from placement_advisor.analysis import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis
 
 
 def _validate(content: object, name: str) -> None:

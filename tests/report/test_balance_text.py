@@ -6,16 +6,11 @@ from dataclasses import replace
 
 import jsonschema
 
-from placement_advisor.batch_split.shares import shares_of
-from placement_advisor.cost.balance import (
-    Balance,
-    best_by_lines,
-    other_batches,
-    speed_of,
-)
+from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.cost.batch import split_step
+from placement_advisor.cost.batch_balance import Balance, best_by_lines, other_batches, speed_of
 from placement_advisor.cost.batch_memory import BatchMemory, best_batch
-from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.balance_json import balance_as_json
 from placement_advisor.report.balance_text import render_balance
 

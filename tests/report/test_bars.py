@@ -4,8 +4,8 @@ import sample_analysis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.measure import Span
-from placement_advisor.report.bars import Bar, busy_ns, candidate_lanes, merge
+from placement_advisor.measurement.measurement import Span
+from placement_advisor.report.pictures.bars import Bar, busy_ns, candidate_lanes, merge
 
 
 def _span(start_ns: int, end_ns: int, name: str = "op", *, is_copy: bool = False) -> Span:

@@ -13,18 +13,18 @@ import pytest
 import sample_break_even
 from sample_break_even import CROSSING, FOUND, NOWHERE, THROUGHOUT, swept
 
-from placement_advisor.report.analysis_json import analysis_as_json, load_schema
-from placement_advisor.report.break_even_plot import plot_break_even
-from placement_advisor.report.break_even_text import break_even_lines, break_even_title
-from placement_advisor.report.canvas import COMPUTE_COLOR, COPY_COLOR
-from placement_advisor.report.input_text import input_line
-from placement_advisor.report.markdown import render_markdown
-from placement_advisor.report.terminal import render_terminal
-from placement_advisor.report.write import write_reports
+from placement_advisor.report.analysis.analysis_json import analysis_as_json, load_schema
+from placement_advisor.report.analysis.break_even_text import break_even_lines, break_even_title
+from placement_advisor.report.analysis.input_text import input_line
+from placement_advisor.report.analysis.markdown import render_markdown
+from placement_advisor.report.analysis.terminal import render_terminal
+from placement_advisor.report.analysis_folder import write_reports
+from placement_advisor.report.pictures.break_even_plot import plot_break_even
+from placement_advisor.report.pictures.canvas import COMPUTE_COLOR, COPY_COLOR
 from placement_advisor.simulator.break_even import Outcome
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from sample_calibration import IN_ONE_PROCESS, W0, W1, WORKERS, copy, summary_of
 
-from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.calibration_json import calibration_as_json
 
 if TYPE_CHECKING:

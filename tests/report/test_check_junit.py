@@ -10,8 +10,8 @@ import xmlschema
 from hypothesis import given
 from sample_check import check, inconclusive, passed
 
-from placement_advisor.report.check_junit import check_as_junit
-from placement_advisor.report.check_text import check_as_text
+from placement_advisor.report.check.check_junit import check_as_junit
+from placement_advisor.report.check.check_text import check_as_text
 
 SCHEMA = xmlschema.XMLSchema(Path(__file__).parent / "junit.xsd")
 

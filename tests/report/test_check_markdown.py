@@ -10,7 +10,7 @@ from hypothesis import given
 from markdown_it import MarkdownIt
 from sample_check import check, failed, passed
 
-from placement_advisor.report.check_markdown import MAX_SUMMARY_BYTES, check_as_markdown
+from placement_advisor.report.check.check_markdown import MAX_SUMMARY_BYTES, check_as_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

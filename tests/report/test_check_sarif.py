@@ -13,10 +13,10 @@ from hypothesis import given
 from sample_check import BUDGET, COPIES, check, could_not_run, failed, inconclusive, passed
 
 from placement_advisor.check.judge import Code, Place
-from placement_advisor.report.check_sarif import check_as_sarif
+from placement_advisor.report.check.check_sarif import check_as_sarif
 
 if TYPE_CHECKING:
-    from placement_advisor.check.result import CheckResult
+    from placement_advisor.check.check_result import CheckResult
 
 SCHEMA = json.loads((Path(__file__).parent / "sarif.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA, format_checker=jsonschema.FormatChecker())

@@ -11,7 +11,7 @@ from hypothesis import given
 from sample_check import AFTER, BEFORE, BUDGET, COPIES, DIFFERENCE, check, cut, failed, passed
 
 from placement_advisor.check.judge import Code, Problem
-from placement_advisor.report.check_text import check_as_text
+from placement_advisor.report.check.check_text import check_as_text
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -12,7 +12,7 @@ import pytest
 from sample_analysis import sample
 from tensorboard.compat.proto import event_pb2
 
-from placement_advisor.report.event_files import write_events
+from placement_advisor.report.tensorboard.event_files import write_events
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_writing_them_imports_no_tensorflow(tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text("report")
     code = (
         "import sys; from pathlib import Path; from sample_analysis import sample;"
-        "from placement_advisor.report.event_files import write_events;"
+        "from placement_advisor.report.tensorboard.event_files import write_events;"
         f"write_events(sample(), Path({str(tmp_path)!r}), Path({str(tmp_path / 'log')!r}));"
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )

@@ -18,14 +18,14 @@ from layer_models import model
 from summary_graphs import edge, op, training_step
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph import OpGraph, Role
-from placement_advisor.layer_view import layer_view
-from placement_advisor.placement import Placement, placed_ops
-from placement_advisor.report.layer_boxes import MAX_BOXES, LayerBoxes, layer_boxes
-from placement_advisor.report.layer_merge import merge_to
-from placement_advisor.report.layer_parts import layer_parts
-from placement_advisor.report.layer_picture import PALETTE, draw_layers
-from placement_advisor.report.layered_layout import Sizes, best_layout
+from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.report.pictures.layer_boxes import MAX_BOXES, LayerBoxes, layer_boxes
+from placement_advisor.report.pictures.layer_merge import merge_to
+from placement_advisor.report.pictures.layer_parts import layer_parts
+from placement_advisor.report.pictures.layer_picture import PALETTE, draw_layers
+from placement_advisor.report.pictures.layered_layout import Sizes, best_layout
 
 SIZES = Sizes(box_along=0.5, box_across=2, gap_along=0.5, gap_across=0.25, lane=0.25, gutter=0.5)
 
@@ -306,8 +306,8 @@ def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never(tmp_pat
     code = (
         "import sys, pathlib\n"
         "from layer_models import model\n"
-        "from placement_advisor.report import layer_picture\n"
-        "from placement_advisor.report.layer_boxes import layer_boxes\n"
+        "from placement_advisor.report.pictures import layer_picture\n"
+        "from placement_advisor.report.pictures.layer_boxes import layer_boxes\n"
         "boxes = layer_boxes(model('in -> a', 'a -> b'), 'x')\n"
         "assert not {'matplotlib', 'networkx', 'tensorflow'} & set(sys.modules)\n"
         f"layer_picture.draw_layers(boxes, pathlib.Path({str(tmp_path / 'x.png')!r}))\n"

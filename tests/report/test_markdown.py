@@ -9,11 +9,11 @@ import sample_analysis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.report.markdown import render_markdown
-from placement_advisor.report.markdown_syntax import escape
+from placement_advisor.report.analysis.markdown import render_markdown
+from placement_advisor.report.analysis.markdown_syntax import escape
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis
 
 GOLDEN = Path(__file__).parent / "golden"
 

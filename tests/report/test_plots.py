@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import sample_analysis
 
-from placement_advisor.report.canvas import COMPUTE_COLOR, COPY_COLOR, EXPOSED_COLOR
-from placement_advisor.report.plots import plot_comparison, plot_timeline
+from placement_advisor.report.pictures.canvas import COMPUTE_COLOR, COPY_COLOR, EXPOSED_COLOR
+from placement_advisor.report.pictures.plots import plot_comparison, plot_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from placement_advisor.analysis import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis
 
 PLOTS = (plot_timeline, plot_comparison)
 NAMES = ("sample", "unmeasured", "hostile", "four_devices", "not_applicable")
@@ -75,7 +75,7 @@ def test_names_that_the_font_lacks_or_that_look_like_mathematics_do_not_warn(
 def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never() -> None:
     code = (
         "import sys, pathlib, tempfile\n"
-        "import placement_advisor.report.plots as plots\n"
+        "import placement_advisor.report.pictures.plots as plots\n"
         "import sample_analysis\n"
         "assert 'matplotlib' not in sys.modules\n"
         "with tempfile.TemporaryDirectory() as folder:\n"

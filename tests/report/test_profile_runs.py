@@ -4,9 +4,12 @@ from typing import TYPE_CHECKING
 
 from sample_analysis import US, sample, unmeasured
 
-from placement_advisor.measure import Span
-from placement_advisor.profile.xplane import Plane, read_planes
-from placement_advisor.report.profile_runs import planes_side_by_side, write_profile_runs
+from placement_advisor.measurement.measurement import Span
+from placement_advisor.profile.xspace.xplane import Plane, read_planes
+from placement_advisor.report.tensorboard.profile_runs import (
+    planes_side_by_side,
+    write_profile_runs,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

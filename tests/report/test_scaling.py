@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from sample_analysis import sample
 
-from placement_advisor.report.scaling import scaling, scaling_lines
+from placement_advisor.report.analysis.scaling import scaling, scaling_lines
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis
 
 MS = 1_000_000
 

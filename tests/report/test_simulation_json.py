@@ -8,7 +8,7 @@ import pytest
 from simulated_steps import towers
 
 from placement_advisor.cost.table import CostBasis
-from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.simulation_json import simulation_as_json
 from placement_advisor.simulator.critical_path import PathKind
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from simulated_steps import towers, two_gpus
 
-from placement_advisor.devices import Basis, Cluster
+from placement_advisor.machine.devices import Basis, Cluster
 from placement_advisor.report.simulation_text import render_simulation
 
 GOLDEN = Path(__file__).parent / "golden" / "simulation_sample.txt"

@@ -10,16 +10,16 @@ import pytest
 from sample_analysis import HOSTILE, US, sample
 from simulated_steps import PLACEMENT, towers_graph
 
-from placement_advisor.graph import Op, OpGraph
-from placement_advisor.log_files import DETAILS, OVERVIEW
-from placement_advisor.report.layer_map import layer_map
-from placement_advisor.report.tab import Tab
-from placement_advisor.report.tab_json import Review
+from placement_advisor.analysis.recorder import Review
+from placement_advisor.files.log_files import DETAILS, OVERVIEW
+from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.report.pictures.layer_map import layer_map
+from placement_advisor.report.tensorboard.tab import Tab
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.analysis import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis
 
 
 def review(analysis: Analysis, **changes: Any) -> Review:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor.compare import Comparison
-from placement_advisor.measure import Activity, Interval, Measurement, StepProfile
-from placement_advisor.report.tables import (
+from placement_advisor.measurement.compare import Comparison
+from placement_advisor.measurement.measurement import Activity, Interval, Measurement, StepProfile
+from placement_advisor.report.analysis.tables import (
     NOTHING,
     StepFigures,
     activity_rows,
@@ -24,7 +24,7 @@ from placement_advisor.report.tables import (
 )
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis
 
 
 def _profile(*activities: Activity) -> StepProfile:

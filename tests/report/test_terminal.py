@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 import sample_analysis
 
-from placement_advisor.report.analysis_json import analysis_as_json
-from placement_advisor.report.markdown import render_markdown
-from placement_advisor.report.terminal import render_terminal
+from placement_advisor.report.analysis.analysis_json import analysis_as_json
+from placement_advisor.report.analysis.markdown import render_markdown
+from placement_advisor.report.analysis.terminal import render_terminal
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis import Analysis
+    from placement_advisor.analysis.analysis_result import Analysis
 
 GOLDEN = Path(__file__).parent / "golden"
 OUTPUT = Path("advisor-out/deepconn")

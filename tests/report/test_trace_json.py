@@ -14,14 +14,14 @@ from layer_models import model
 from op_graphs import graphs
 from summary_graphs import op, training_step
 
-from placement_advisor.graph import OpGraph, Role
-from placement_advisor.graph_summary import (
+from placement_advisor.graph.graph_summary import (
     BRANCH_KINDS,
     LARGEST_TENSORS,
     LOOP_KINDS,
     summarize,
 )
-from placement_advisor.report.analysis_json import load_schema
+from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.trace_json import trace_as_json
 from placement_advisor.tf.answers import Traced
 

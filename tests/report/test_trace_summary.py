@@ -8,8 +8,8 @@ from layer_models import model
 from op_graphs import graphs
 from summary_graphs import HOST, edge, op, training_step
 
-from placement_advisor.graph import CONTROL_PORT, OpGraph
-from placement_advisor.graph_summary import summarize
+from placement_advisor.graph.graph_summary import summarize
+from placement_advisor.graph.op_graph import CONTROL_PORT, OpGraph
 from placement_advisor.report.trace_summary import render_summary, render_trace
 from placement_advisor.tf.answers import Traced
 

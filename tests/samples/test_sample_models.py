@@ -15,16 +15,16 @@ import pytest
 from command_runs import Command
 from real_runs import needs_workers
 
-from placement_advisor import children
 from placement_advisor.candidates.families import SPLITS, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.graph import OpGraph, Role
-from placement_advisor.measure import Law
-from placement_advisor.placement import Placement
-from placement_advisor.report.analysis_json import load_schema
-from placement_advisor.testbed import usable_cores
+from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.this_machine import usable_cores
+from placement_advisor.measurement.measurement import Law
+from placement_advisor.processes import children
+from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.tf.answers import Traced
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Traced]:
 
     def trace(name: str) -> Traced:
         folder = tmp_path_factory.mktemp(name)
-        tracer, path = "placement_advisor.tf.tracer", str(FOLDER / f"{name}.py")
+        tracer, path = "placement_advisor.tf.trace.tracer", str(FOLDER / f"{name}.py")
         with children.Child("loader") as loader:
             loader.call(
                 f"{tracer}:load_workload", path, None, None, None, time_limit_s=TIME_LIMIT_S

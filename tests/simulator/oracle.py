@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph import CONTROL_PORT, Op, Role
-from placement_advisor.simulator.schedule import OpRun, Transfer
+from placement_advisor.graph.op_graph import CONTROL_PORT, Op, Role
+from placement_advisor.simulator.events import OpRun, Transfer
 
 if TYPE_CHECKING:
     from placed_steps import PlacedStep
 
-    from placement_advisor.devices import Device, Link
+    from placement_advisor.machine.devices import Device, Link
 
 # Events of one moment: ends of what devices do, then arrivals.
 _END, _ARRIVAL = 0, 1

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from placed_steps import edge, op, pair, place, placed_steps, price
 
-from placement_advisor.devices import Device, Dispatch
-from placement_advisor.graph import Op, OpGraph, Role
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.machine.devices import Device, Dispatch
 from placement_advisor.simulator.break_even import BATCH_REACH, Axis, Outcome, break_even
 from placement_advisor.simulator.engine import Simulator
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from placed_steps import PlacedStep
 
-    from placement_advisor.devices import Cluster
-    from placement_advisor.placement import Placement
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.break_even import BreakEven, Sweep
 
 WORTHWHILE = 0.97

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from placed_steps import PlacedStep, diamond, placed_steps
 
 if TYPE_CHECKING:
-    from placement_advisor.simulator.schedule import OpRun
+    from placement_advisor.simulator.events import OpRun
 
 
 def chain(step: PlacedStep) -> list[OpRun]:

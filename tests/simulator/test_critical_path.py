@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from placed_steps import HALF_EACH, PlacedStep, diamond, edge, op, pair, place, placed_steps, price
 
-from placement_advisor.devices import Dispatch
-from placement_advisor.graph import OpGraph
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.devices import Dispatch
 from placement_advisor.simulator.critical_path import (
     PathKind,
     PathStep,

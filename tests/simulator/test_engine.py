@@ -20,11 +20,11 @@ from placed_steps import (
     price,
 )
 
-from placement_advisor.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph import Edge, Op, OpGraph, Role
-from placement_advisor.laws import of_schedule
-from placement_advisor.placement import placed_ops
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.placement import placed_ops
+from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
+from placement_advisor.measurement.laws import of_schedule
 from placement_advisor.simulator.exposure import hidden_ns
 
 if TYPE_CHECKING:

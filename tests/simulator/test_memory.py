@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from placed_steps import PlacedStep, edge, op, placed_steps
 
-from placement_advisor.devices import Device
-from placement_advisor.graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.machine.devices import Device
+from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.peak import (
     MAX_CONTRIBUTORS,
@@ -16,7 +17,6 @@ from placement_advisor.simulator.peak import (
     PeakMemory,
     shortages,
 )
-from placement_advisor.simulator.schedule import OpRun, Transfer
 
 
 def peaks_of(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from placement_advisor.solvers.delays import Flow, delay
+from placement_advisor.solvers.makespan.delays import Flow, delay
 from placement_advisor.solvers.problem import Pool, Problem
 
 if TYPE_CHECKING:

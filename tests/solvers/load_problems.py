@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from placement_advisor.solvers.loads import largest_load
 from placement_advisor.solvers.problem import Pool, Problem
+from placement_advisor.solvers.throughput.loads import largest_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

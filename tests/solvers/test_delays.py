@@ -6,8 +6,8 @@ import pytest
 from delay_problems import problem, problems
 from hypothesis import given
 
-from placement_advisor.solvers.delay_bounds import delay_bounds
-from placement_advisor.solvers.delays import Flow, Timetable, faults, in_order, whole_unit
+from placement_advisor.solvers.makespan.delay_bounds import delay_bounds
+from placement_advisor.solvers.makespan.delays import Flow, Timetable, faults, in_order, whole_unit
 from placement_advisor.solvers.problem import Pool
 
 # 0 feeds 1 and 2, which feed 3.

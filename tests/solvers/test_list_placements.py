@@ -4,10 +4,10 @@ import pytest
 from delay_problems import problem, problems
 from hypothesis import given
 
-from placement_advisor.solvers.delays import faults
-from placement_advisor.solvers.etf import etf
-from placement_advisor.solvers.heft import heft
-from placement_advisor.solvers.msct import favourite_children, msct
+from placement_advisor.solvers.makespan.delays import faults
+from placement_advisor.solvers.makespan.etf import etf
+from placement_advisor.solvers.makespan.heft import heft
+from placement_advisor.solvers.makespan.msct import favourite_children, msct
 from placement_advisor.solvers.problem import Pool
 
 ALL = pytest.mark.parametrize("place", [heft, etf, msct])

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from load_problems import chain
 
-from placement_advisor.solvers.loads import bundles, device_loads, largest_load, loads
 from placement_advisor.solvers.problem import Pool
+from placement_advisor.solvers.throughput.loads import bundles, device_loads, largest_load, loads
 
 
 def test_a_cut_chain_by_hand() -> None:

@@ -10,15 +10,15 @@ from delay_problems import least_by_trying, problem, problems
 from hypothesis import given, settings
 from small_dags import drawn_dag, least_makespan_of
 
-from placement_advisor.fiddle_file import read_fiddle
-from placement_advisor.solvers.delay_bounds import delay_bounds
-from placement_advisor.solvers.delays import Flow, Timetable, by_start, faults, in_order
 from placement_advisor.solvers.effort import Effort
-from placement_advisor.solvers.exact_makespan import makespan_below
-from placement_advisor.solvers.local_order import local_order
-from placement_advisor.solvers.makespan import fast_timetable, least_makespan
+from placement_advisor.solvers.fiddle_file import read_fiddle
+from placement_advisor.solvers.makespan.delay_bounds import delay_bounds
+from placement_advisor.solvers.makespan.delays import Flow, Timetable, by_start, faults, in_order
+from placement_advisor.solvers.makespan.exact_makespan import makespan_below
+from placement_advisor.solvers.makespan.local_order import local_order
+from placement_advisor.solvers.makespan.makespan import fast_timetable, least_makespan
+from placement_advisor.solvers.makespan.op_windows import surely_together, windows_below
 from placement_advisor.solvers.problem import Pool, Problem
-from placement_advisor.solvers.windows import surely_together, windows_below
 
 EFFORT = Effort(units=2.0)
 

@@ -10,16 +10,16 @@ from bert_graphs import bert_document
 from hypothesis import HealthCheck, given, settings
 from load_problems import brute_force, chain, fits, is_contiguous, load_problems
 
-from placement_advisor.fiddle_file import read_fiddle
-from placement_advisor.solvers.along_order import best_along
 from placement_advisor.solvers.conflict import find_conflict
-from placement_advisor.solvers.covering_bound import covering_bound
 from placement_advisor.solvers.effort import Effort, Stop
-from placement_advisor.solvers.exact_load import load_below
-from placement_advisor.solvers.loads import largest_load
-from placement_advisor.solvers.local_load import locally_best
-from placement_advisor.solvers.max_load import MaxLoad, max_load
+from placement_advisor.solvers.fiddle_file import read_fiddle
 from placement_advisor.solvers.problem import Pool, Problem
+from placement_advisor.solvers.throughput.along_order import best_along
+from placement_advisor.solvers.throughput.covering_bound import covering_bound
+from placement_advisor.solvers.throughput.exact_load import load_below
+from placement_advisor.solvers.throughput.loads import largest_load
+from placement_advisor.solvers.throughput.local_load import locally_best
+from placement_advisor.solvers.throughput.max_load import MaxLoad, max_load
 
 EFFORT = Effort(units=4.0)
 # Every example solves integer programs, which takes up to a second on a busy machine.

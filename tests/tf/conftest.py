@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from traced_models import MODELS, TracedModel, trace
 
-from placement_advisor import children
+from placement_advisor.processes import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from placement_advisor.children import Child
+    from placement_advisor.processes.children import Child
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
-from placement_advisor.equal_changes import Results
-from placement_advisor.tf import captures
-from placement_advisor.tf.tracer import labels, loaded_workload
+from placement_advisor.measurement.equal_changes import Results
+from placement_advisor.tf.trace import captures
+from placement_advisor.tf.trace.tracer import labels, loaded_workload
 
 
 def results(steps: int) -> Results:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.tf import placer
-from placement_advisor.tf.bundle import Bundle
+from placement_advisor.tf.place import placer
+from placement_advisor.tf.trace.bundle import Bundle
 
 if TYPE_CHECKING:
-    from placement_advisor.profile.steps import Crossing
+    from placement_advisor.profile.timeline.worker_steps import Crossing
 
 Ops = Mapping[str, tuple[str, Sequence[str]]]
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from placement_advisor.tf import tracer
-from placement_advisor.tf.captures import array
-from placement_advisor.tf.example_inputs import make_batches
+from placement_advisor.tf.load.example_inputs import make_batches
+from placement_advisor.tf.trace import tracer
+from placement_advisor.tf.trace.captures import array
 
 
 def load(

@@ -13,9 +13,9 @@ from live_steps import BATCH, STEPS_BY_NAME, Live, variables_of
 from placed_live import arguments, cpus, own_step, random_placement, watched
 
 import placement_advisor
-from placement_advisor.batch_split.shares import shares_of
-from placement_advisor.placement import Placement
-from placement_advisor.tf.place import live_step
+from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.graph.placement import Placement
+from placement_advisor.tf.own_step.place import live_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

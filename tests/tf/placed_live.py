@@ -16,18 +16,18 @@ from tensorflow.python.eager import context
 from traced_models import at_random
 
 import placement_advisor
-from placement_advisor.advice.how import how_to_split
-from placement_advisor.graph import Role
-from placement_advisor.placement import Placement, placed_ops
-from placement_advisor.tf.place import live_step
-from placement_advisor.tf.real_devices import short_name
+from placement_advisor.analysis.advice.instructions import how_to_split
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.tf.own_step.place import live_step
+from placement_advisor.tf.own_step.real_devices import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from live_steps import Live
 
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
 
 WORKERS = ("worker:0", "worker:1")
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from placement_advisor.tf import device_kinds, placer
-from placement_advisor.tf.bundle import Bundle
+from placement_advisor.tf.place import placer
+from placement_advisor.tf.trace import device_kinds
+from placement_advisor.tf.trace.bundle import Bundle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,17 @@ from unittest.mock import patch
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.testbed import STEP
-from placement_advisor.tf import calibration, collectives, mirrored, runner
+from placement_advisor.testbed.testbed import STEP
+from placement_advisor.tf.run import (
+    measure_testbed as calibration,
+)
+from placement_advisor.tf.run import (
+    mirrored,
+    runner,
+)
+from placement_advisor.tf.run import (
+    time_collectives as collectives,
+)
 
 
 def start_from_other_values(variable: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.tf.nodes import Node
-from placement_advisor.work.signature import TensorSpec
+from placement_advisor.graph.op_work.signature import TensorSpec
+from placement_advisor.tf.trace.nodes import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

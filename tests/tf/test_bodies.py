@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from placement_advisor.children import Child
+    from placement_advisor.processes.children import Child
 
 # (2, 3) times (3, 3): 2·3 sums of 3 products, each a multiplication and an addition.
 PRODUCT_FLOPS = 2 * 3 * 3 * 2

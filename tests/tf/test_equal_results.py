@@ -16,10 +16,11 @@ from traced_models import (
 
 from placement_advisor.candidates import alternating, alternating_ops, single
 from placement_advisor.cost.table import CostTable
-from placement_advisor.devices import Cluster, Device
-from placement_advisor.equal_changes import Results
-from placement_advisor.placement import Placement
-from placement_advisor.testbed import STEP, Testbed, TestbedKind, plan_testbed
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Cluster, Device
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.measurement.equal_changes import Results
+from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.answers import Prepared
 
 if TYPE_CHECKING:

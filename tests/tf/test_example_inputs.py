@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from placement_advisor import children
 from placement_advisor.errors import ModelError
+from placement_advisor.processes import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from placement_advisor.children import Child
+    from placement_advisor.processes.children import Child
 
 _LIMIT_S = 120.0
 IMPORTS = "import tensorflow as tf\ntable = tf.Variable(tf.ones((11, 2)))\n"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from placement_advisor.tf.exchange import unexchanged
-from placement_advisor.tf.nodes import Node
+from placement_advisor.tf.trace.nodes import Node
+from placement_advisor.tf.verify.exchange import unexchanged
 
 
 def step(*lines: str) -> list[Node]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.tf.answers import RunFailure
 
 if TYPE_CHECKING:
-    from placement_advisor.children import Child
+    from placement_advisor.processes.children import Child
 
 
 def test_the_reason_and_the_op_are_told_without_the_stack(child: Child) -> None:

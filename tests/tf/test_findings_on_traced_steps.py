@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from traced_models import trace
 
-from placement_advisor.advice.findings.evidence import YOUR_SPLIT, gather
-from placement_advisor.advice.findings.rules import RULES, find_all
-from placement_advisor.analysis import Candidate
+from placement_advisor.analysis.analysis_result import Candidate
+from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, gather
+from placement_advisor.analysis.findings.rules import RULES, find_all
 from placement_advisor.candidates.families import propose
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.hardware import read_hardware
-from placement_advisor.input_timing import InputTiming
-from placement_advisor.placement import Placement
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.presets import read_hardware
+from placement_advisor.measurement.input_timing import InputTiming
 from placement_advisor.simulator.engine import Simulator
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from traced_models import TracedModel
 
-    from placement_advisor.advice.findings.evidence import Evidence
-    from placement_advisor.analysis import Finding
-    from placement_advisor.devices import Cluster
+    from placement_advisor.analysis.analysis_result import Finding
+    from placement_advisor.analysis.findings.evidence import Evidence
+    from placement_advisor.machine.devices import Cluster
 
 # Branches beside one another, or layers one after the other, each in a device scope of its own.
 _HEAD = """

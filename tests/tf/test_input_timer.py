@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 import pytest
 import tensorflow as tf
 
-from placement_advisor.input_timing import InputTiming
+from placement_advisor.measurement.input_timing import InputTiming
 from placement_advisor.tf.answers import RunFailure
-from placement_advisor.tf.input_timer import (
+from placement_advisor.tf.load.loaded_step import leading_size
+from placement_advisor.tf.load.loader import load
+from placement_advisor.tf.run.input_timer import (
     MAX_BATCHES,
     MAX_FIRST_PASS_NS,
     MAX_TIMED_NS,
@@ -16,8 +18,6 @@ from placement_advisor.tf.input_timer import (
     timed,
     transformations,
 )
-from placement_advisor.tf.loaded_step import leading_size
-from placement_advisor.tf.loader import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from placement_advisor.children import Child
+    from placement_advisor.processes.children import Child
 
 _LIMIT_S = 120.0
 

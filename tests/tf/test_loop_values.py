@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from traced_models import TracedModel
 
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
 
 STEP = """
 import tensorflow as tf

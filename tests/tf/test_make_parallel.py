@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 if TYPE_CHECKING:
-    from placement_advisor.children import Child
+    from placement_advisor.processes.children import Child
 
 _LIMIT_S = 120.0
 TOLERANCE = 2e-5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement_advisor.batch_split.wiring import Merge
-from placement_advisor.tf.merging import merges
+from placement_advisor.candidates.batch_split.wiring import Merge
+from placement_advisor.tf.split.merging import merges
 
 SHARES = (4, 4)
 

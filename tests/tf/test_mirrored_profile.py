@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.model_source import ModelSource
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from traced_models import TracedModel
 
-    from placement_advisor.children import Child
+    from placement_advisor.processes.children import Child
 
-_MIRRORED = "placement_advisor.tf.mirrored"
+_MIRRORED = "placement_advisor.tf.run.mirrored"
 _LIMIT_S = 120.0
 SAYS_ITS_BATCH = """
 import tensorflow as tf

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from traced_models import trace
 
-from placement_advisor import children
+from placement_advisor.processes import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from placement_advisor.graph import Op, OpGraph
+    from placement_advisor.graph.op_graph import Op, OpGraph
 
 BATCH = 32
 

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from placement_advisor.children import Child
+    from placement_advisor.processes.children import Child
 
 _LIMIT_S = 120.0
 # TensorFlow's remapper is off for placed steps alone: fused kernels round differently.

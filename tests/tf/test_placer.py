@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.profile.steps import Crossing
+from placement_advisor.profile.timeline.worker_steps import Crossing
 
 if TYPE_CHECKING:
-    from placement_advisor.children import Child
+    from placement_advisor.processes.children import Child
 
 _LIMIT_S = 60.0
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from real_runs import needs_private_network
 
-from placement_advisor.children import Child
 from placement_advisor.errors import TestbedError
+from placement_advisor.processes.children import Child
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NETWORK = "placement_advisor.tf.private_network"
+_NETWORK = "placement_advisor.tf.run.private_network"
 _LIMIT_S = 60.0
 pytestmark = needs_private_network
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from placement_advisor.children import Child
+    from placement_advisor.processes.children import Child
 
 
 def runs(child: Child, folder: Path, seed: int, needs: Collection[str] = ()) -> None:

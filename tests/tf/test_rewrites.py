@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from small_graphs import nodes_of, ops_of
 
-from placement_advisor.tf import rewrites
-from placement_advisor.tf.nodes import in_order, needed
+from placement_advisor.tf.trace import rewrites
+from placement_advisor.tf.trace.nodes import in_order, needed
 
 
 def test_what_constants_wait_for_is_waited_for_by_their_readers() -> None:

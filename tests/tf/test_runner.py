@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from real_runs import needs_workers
 
-from placement_advisor.placement import placed_ops
-from placement_advisor.testbed import STEP, ProfileFiles, Testbed, TestbedKind, plan_testbed
+from placement_advisor.graph.placement import placed_ops
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
 from placement_advisor.tf.answers import Prepared, RunFailure
 
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
     from traced_models import TracedModel
 
-    from placement_advisor.calibration import Calibration
-    from placement_advisor.children import Child
+    from placement_advisor.machine.calibration import Calibration
+    from placement_advisor.processes.children import Child
 
-_RUNNER = "placement_advisor.tf.runner"
+_RUNNER = "placement_advisor.tf.run.runner"
 _DEVICES = {f"cpu:{i}": f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)}
 _LIMIT_S = 120.0
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from placement_advisor import children
 from placement_advisor.errors import ModelError
+from placement_advisor.processes import children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from placement_advisor.children import Child
+    from placement_advisor.processes.children import Child
 
 _LIMIT_S = 120.0
-TRACER = "placement_advisor.tf.tracer"
+TRACER = "placement_advisor.tf.trace.tracer"
 STEP = """\
 import numpy as np
 import tensorflow as tf

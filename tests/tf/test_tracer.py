@@ -9,7 +9,7 @@ import pytest
 from traced_models import MODELS
 
 from placement_advisor.errors import ModelError
-from placement_advisor.graph import Op, OpGraph, Role
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable

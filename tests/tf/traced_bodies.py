@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from placement_advisor.tf.flat_step import flatten
-from placement_advisor.tf.oprows import composites_of
+from placement_advisor.tf.trace.flat_step import flatten
+from placement_advisor.tf.trace.oprows import composites_of
 
 _STATE = tf.Variable(tf.ones((3, 3)))
 

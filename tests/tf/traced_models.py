@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.children import Child
-from placement_advisor.equal_changes import Results
-from placement_advisor.graph import Role
-from placement_advisor.placement import Placement, placed_ops
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.measurement.equal_changes import Results
+from placement_advisor.processes.children import Child
 from placement_advisor.tf.answers import Traced
-from placement_advisor.tf.results import relative_difference
+from placement_advisor.tf.verify.results import relative_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.graph import OpGraph
+    from placement_advisor.graph.op_graph import OpGraph
 
 MODELS = Path(__file__).parent / "models"
 # More steps than example batches would only repeat them.
@@ -54,7 +54,7 @@ def trace(path: Path, bundle: Path, *, run: bool = True) -> TracedModel:
     Raises:
         AdvisorError: the file cannot be loaded or traced.
     """
-    tracer = "placement_advisor.tf.tracer"
+    tracer = "placement_advisor.tf.trace.tracer"
     reference = None
     with Child("loader") as loader:
         loader.call(

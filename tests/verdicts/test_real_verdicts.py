@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from real_runs import needs_workers
 
-from placement_advisor.testbed import usable_cores
+from placement_advisor.machine.this_machine import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework import kernels, op_def_registry
 
-from placement_advisor.tf.device_kinds import kernel_placement
+from placement_advisor.tf.trace.device_kinds import kernel_placement
 
 if TYPE_CHECKING:
     from collections.abc import Collection

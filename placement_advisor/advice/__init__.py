@@ -1,1 +1,0 @@
-"""From evidence to advice."""

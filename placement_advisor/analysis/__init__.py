@@ -1,0 +1,1 @@
+"""One analysis of a model, from what is asked to the verdict: price, predict, run, assemble."""

@@ -1,0 +1,102 @@
+"""How to carry out a placement, in the forms that a user can act on."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.advice.listing import code_listing, tf_device
+from placement_advisor.analysis.advice.words import MOST_IN_ONE_LINE, placement_in_words
+from placement_advisor.analysis.analysis_result import HowToSplit
+from placement_advisor.candidates.batch_towers import GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
+
+
+_PLACE = """import placement_advisor
+
+step = placement_advisor.place(step, "placements/{label}.json", *inputs)
+"""
+_PARALLEL = """import placement_advisor
+
+step = placement_advisor.make_parallel(step, {devices}, ratios={ratios}, inputs=inputs)
+"""
+_OVER_PAIRS = """import placement_advisor
+
+step = placement_advisor.make_parallel(
+    step, {groups}, ratios={ratios}, placement="placements/{label}.json", inputs=inputs
+)
+"""
+_MIRRORED = """import tensorflow as tf
+
+strategy = tf.distribute.MirroredStrategy({devices})
+with strategy.scope():
+    model = make_model()  # make and compile the model here
+model.fit(dataset)  # batches of {batch}: {samples} on each device
+"""
+
+
+def how_to_split(graph: OpGraph, placement: Placement) -> HowToSplit:
+    """Return how to carry out a placement of the graph."""
+    words = placement_in_words(graph, placement)
+    return HowToSplit(
+        candidate=placement.label,
+        words=words,
+        words_in_short=placement_in_words(graph, placement, most=MOST_IN_ONE_LINE),
+        call=_PLACE.format(label=placement.label),
+        listing=code_listing(graph, placement, f"{placement.label}: {words}."),
+    )
+
+
+def how_to_split_batch(label: str, samples: Sequence[int], cluster: Cluster) -> HowToSplit:
+    """Return how to carry out a split of the batch, with so many samples on each device."""
+    devices = cluster.devices[: len(samples)]
+    each = ", ".join(f"{n} on {d.name}" for n, d in zip(samples, devices, strict=True))
+    words = (
+        f"of the {sum(samples)} samples of a batch {each}, gradients with them; variables and "
+        f"their update on {devices[0].name}"
+    )
+    call = _PARALLEL.format(
+        devices=json.dumps([tf_device(device.name, i) for i, device in enumerate(devices)]),
+        ratios=list(samples),
+    )
+    return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
+
+
+def how_to_split_over_pairs(label: str, samples: Sequence[int], cluster: Cluster) -> HowToSplit:
+    """Return how to carry out a split of the batch over pairs of devices, the model within each."""
+    names = [device.name for device in cluster.devices]
+    pairs = [names[GROUP * i : GROUP * (i + 1)] for i in range(len(samples))]
+    each = ", ".join(f"{n} on {' and '.join(pair)}" for n, pair in zip(samples, pairs, strict=True))
+    words = (
+        f"of the {sum(samples)} samples of a batch {each}, every pair laid out as "
+        f"placements/{label}.json says; variables and their update on {' and '.join(pairs[0])}"
+    )
+    real = iter([tf_device(name, i) for i, name in enumerate(names)])
+    call = _OVER_PAIRS.format(
+        groups=json.dumps([[next(real) for _ in pair] for pair in pairs]),
+        ratios=list(samples),
+        label=label,
+    )
+    return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
+
+
+def how_to_mirror(label: str, samples: Sequence[int], cluster: Cluster) -> HowToSplit:
+    """Return how to train copies of a model, with so many samples of a batch on each device."""
+    devices = cluster.devices[: len(samples)]
+    words = (
+        f"{samples[0]} of the {sum(samples)} samples of a batch on each of "
+        f"{', '.join(device.name for device in devices)}; all have the variables and update them "
+        "from gradients that they exchange"
+    )
+    call = _MIRRORED.format(
+        devices=json.dumps([tf_device(device.name, i) for i, device in enumerate(devices)]),
+        batch=sum(samples),
+        samples=samples[0],
+    )
+    return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)

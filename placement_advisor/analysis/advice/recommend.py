@@ -1,0 +1,387 @@
+"""The verdict: split, stay single, or cannot tell, with its ground.
+
+Measured: *split* if a candidate's interval lies below the worthwhile ratio; *stay single* if every
+candidate that ran lies above it; else *cannot tell*, with what would settle it. Where the devices
+are no stand-ins, a split must also beat the step as it is. Simulated: the same, with the range of
+the ratio if costs are wrong by as much as they are known to be in place of the interval.
+
+*Stay single* rests on at least one split that was tried and is not bad on purpose, or on a proof: a
+bound on the step of any placement, under the costs of the prediction. Where there is neither (no
+family applies, or all failed), the answer is *cannot tell*: that the advisor found no split does
+not show that none would help. A proof under costs that were not measured decides only if it holds
+even where these are as wrong as they may be; simulated ratios must do no less. A candidate that
+failed is not covered by the verdict, and a reason says so. *Cannot fit*: one device does not hold
+the step; the answer is the smallest split that fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.advice.reasons import (
+    as_is_reason,
+    bound_reason,
+    doubt_text,
+    failure_reason,
+    faster_device_reason,
+    measured_reasons,
+    order_reason,
+    proof_text,
+    simulated_reasons,
+    speedup_of,
+    speedup_text,
+)
+from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
+from placement_advisor.candidates import single
+from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.measurement.compare import (
+    WORTHWHILE_RATIO,
+    Comparison,
+    Verdict,
+    compare,
+    overall,
+)
+from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.units import format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.analysis.analysis_result import Bound, Candidate, TestbedSummary
+    from placement_advisor.measurement.measurement import Interval, Measurement
+
+# The interval shrinks with the square root of the rounds: past this they buy next to nothing.
+MAX_ROUNDS_TO_ADVISE = 500
+
+_AS_IS = "as-is"
+
+# Testbeds whose step times say nothing about a split.
+UNFIT_TESTBEDS = {
+    "logical-cpus": "logical CPUs share their cores and copy by pointer: they show that a "
+    "placement takes effect, not whether it pays",
+}
+
+_OPENINGS = {
+    AdviceVerdict.SPLIT: "split: ",
+    AdviceVerdict.STAY_SINGLE: "stay single: ",
+    AdviceVerdict.CANNOT_TELL: "cannot tell: ",
+    AdviceVerdict.CANNOT_FIT: "cannot fit on one device: ",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ruling:
+    """A verdict on a split; ``says`` and ``settles`` go before and after the ground."""
+
+    verdict: AdviceVerdict
+    says: str
+    split: Candidate | None = None
+    speedup: Interval | None = None
+    settles: str = ""
+    because: str | None = None
+
+
+def recommend(
+    candidates: Sequence[Candidate],
+    testbed: TestbedSummary,
+    as_is: Sequence[int] | None,
+    bound: Bound | None = None,
+) -> Recommendation:
+    """Return the answer for these candidates.
+
+    ``as_is`` holds the step times of the unmodified step in ns, as many of each round.
+    ``candidate`` of the answer is the split that the verdict is about: the one to use, or the best
+    that was tried. ``speedup`` is None where nothing was measured.
+    """
+    alone = next((c for c in candidates if c.family == single.FAMILY), None)
+    splits = [c for c in candidates if c.family != single.FAMILY]
+    proof = bound if bound is not None and bound.proves_single else None
+    is_ground = proof is not None and (testbed.not_run is None or proof.proves_single_if_wrong)
+    if alone is not None and _does_not_fit(alone):
+        ruling = _rule_unfit(alone, splits)
+        basis, ground = "simulated", f"simulated for {testbed.description}"
+        tell = simulated_reasons
+    elif testbed.not_run is None:
+        unfit = UNFIT_TESTBEDS.get(testbed.kind)
+        ruling = (
+            _no_ground(unfit)
+            if unfit
+            else _rule_measured(alone, splits, None if testbed.stand_in else as_is, is_ground)
+        )
+        basis, ground = "measured", f"measured on {testbed.description}"
+        tell = measured_reasons
+    else:
+        ruling = _rule_simulated(alone, splits, is_ground)
+        basis, ground = "simulated", f"simulated for {testbed.description}, not run"
+        tell = simulated_reasons
+
+    opening = _OPENINGS[ruling.verdict]
+    if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
+        opening = opening.replace("single", f"single, {proof_text(proof)}")
+    headline = f"{opening}{ruling.says}, {ground}{ruling.settles}"
+    if as_is:
+        headline += f"; {_as_is_beside(as_is, ruling, stand_in=testbed.stand_in)}"
+
+    told = [
+        testbed.not_run,
+        ruling.because,
+        order_reason(candidates),
+        bound_reason(bound) if bound is not None else None,
+    ]
+    others: list[str | None] = []
+    for candidate in candidates:
+        is_answer = ruling.split in (None, candidate)
+        if alone is not None and candidate is not alone and candidate.failure is None:
+            if candidate.family == single.FAMILY:
+                told.append(faster_device_reason(candidate, alone))
+            else:
+                (told if is_answer else others).extend(tell(candidate, alone))
+        is_beside = not is_answer and _is_not_applicable(candidate)
+        (others if is_beside else told).append(failure_reason(candidate))
+    if as_is:
+        shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
+        if shown is not None:
+            told.append(as_is_reason(as_is, shown, stand_in=testbed.stand_in))
+    caveat = "; accelerators compute and copy at other speeds" if testbed.stand_in else ""
+    return Recommendation(
+        verdict=ruling.verdict,
+        candidate=ruling.split.name if ruling.split is not None else None,
+        speedup=ruling.speedup,
+        basis=basis,
+        applies_to=f"{testbed.description}{caveat}",
+        headline=headline,
+        reasons=tuple(filter(None, told)),
+        others=tuple(filter(None, others)),
+    )
+
+
+def _rule_measured(
+    alone: Candidate | None,
+    splits: Sequence[Candidate],
+    to_beat: Sequence[int] | None,
+    is_proved: bool,
+) -> _Ruling:
+    if alone is None or alone.failure is not None or alone.measured is None:
+        return _no_ground("single has no measurement to compare with")
+    tried = [
+        (c, c.measured, c.comparison)
+        for c in splits
+        if c.failure is None
+        and c.measured is not None
+        and c.comparison is not None
+        # What was not shown to train the same model is not offered.
+        and not c.is_unverified
+    ]
+    if not tried:
+        return _nothing_tried(splits, "measured", is_proved)
+    deciding = overall([comparison for _, _, comparison in tried])
+    best, run, comparison = min(
+        (entry for entry in tried if entry[2].verdict is deciding),
+        key=lambda entry: entry[2].ratio.median,
+    )
+    speedup = comparison.speedup
+    if deciding is Verdict.FASTER:
+        if to_beat:
+            return _against_as_is(best, run, speedup, to_beat, among=len(splits))
+        return _Ruling(
+            verdict=AdviceVerdict.SPLIT,
+            says=f"{best.name}, {speedup_text(speedup)}",
+            split=best,
+            speedup=speedup,
+        )
+    says = f"{best.name} at {speedup_text(speedup)}"
+    if deciding is Verdict.SLOWER:
+        lost = _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best, speedup=speedup)
+        return _all_lost(lost, [candidate for candidate, _, _ in tried], is_proved)
+    return _Ruling(
+        verdict=AdviceVerdict.CANNOT_TELL,
+        says=says,
+        split=best,
+        speedup=speedup,
+        settles=f"; {_what_settles(comparison)}",
+    )
+
+
+def _as_is_beside(as_is: Sequence[int], ruling: _Ruling, *, stand_in: bool) -> str:
+    """Return what the unmodified step takes, and that it is faster than a split on stand-ins.
+
+    Elsewhere a split is recommended only if it beats it.
+    """
+    theirs_ns = format_ns(median(as_is))
+    run = ruling.split.measured if ruling.split is not None else None
+    if not stand_in:
+        return f"as-is: {theirs_ns}"
+    if ruling.verdict is not AdviceVerdict.SPLIT or ruling.split is None or run is None:
+        return f"as-is on all cores: {theirs_ns}"
+    comparison = _with_as_is(ruling.split, run, as_is, among=1)
+    if comparison is None or comparison.ratio.high < 1:
+        return f"as-is on all cores: {theirs_ns}"
+    is_faster = comparison.ratio.low > 1
+    return (
+        f"on this machine your untouched step is {'faster' if is_faster else 'as fast'}: as-is on "
+        f"all cores {theirs_ns}, the split {format_ns(median(run.step_ns))}; the verdict is about "
+        "serial devices, like those that the stand-ins stand for"
+    )
+
+
+def _against_as_is(
+    best: Candidate, run: Measurement, speedup: Interval, as_is: Sequence[int], *, among: int
+) -> _Ruling:
+    """Rule on a split that beats the single device: it must beat the unmodified step as well.
+
+    ``among`` is the number of splits that it was chosen from.
+    """
+    comparison = _with_as_is(best, run, as_is, among=among)
+    verdict = Verdict.INCONCLUSIVE if comparison is None else comparison.verdict
+    says = f"{best.name}, {speedup_text(speedup)}"
+    if verdict is Verdict.FASTER:
+        return _Ruling(verdict=AdviceVerdict.SPLIT, says=says, split=best, speedup=speedup)
+    if verdict is Verdict.SLOWER:
+        return _Ruling(
+            verdict=AdviceVerdict.STAY_SINGLE,
+            says=f"best split is {says}, which does not beat the step as it is",
+            split=best,
+            speedup=speedup,
+            because=f"{best.name} beats single as the advisor runs it, "
+            "but not the unmodified step by the 3 % that a split must win",
+        )
+    return _Ruling(
+        verdict=AdviceVerdict.CANNOT_TELL,
+        says=f"{says} over single, but not clearly faster than the step as it is",
+        split=best,
+        speedup=speedup,
+        settles=f"; more rounds (--rounds {2 * len(run.rounds)}) or a quieter machine "
+        "would settle it",
+    )
+
+
+def _with_as_is(
+    split: Candidate, run: Measurement, as_is: Sequence[int], *, among: int
+) -> Comparison | None:
+    """Compare a split with the unmodified step, of which as many steps ran in each round."""
+    each = len(as_is) // len(run.rounds)
+    turns = [as_is[i * each : (i + 1) * each] for i in range(len(run.rounds))]
+    return compare(_AS_IS, split.name, turns, run.rounds, among=among)
+
+
+def _rule_simulated(
+    alone: Candidate | None, splits: Sequence[Candidate], is_proved: bool
+) -> _Ruling:
+    if alone is None or alone.predicted is None:
+        return _no_ground("single has no prediction to compare with")
+    tried = [
+        (c, c.predicted_ratio)
+        for c in splits
+        if c.failure is None and c.predicted_ratio is not None
+    ]
+    if not tried:
+        return _nothing_tried(splits, "simulated", is_proved)
+    best, ratio = min(tried, key=lambda entry: entry[1].ratio)
+    says = f"{best.name}, {speedup_of(ratio.ratio)}"
+    if ratio.high < WORTHWHILE_RATIO:
+        return _Ruling(verdict=AdviceVerdict.SPLIT, says=says, split=best)
+    says = says.replace(", ", " at ")
+    if all(each.low > WORTHWHILE_RATIO for _, each in tried):
+        lost = _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best)
+        return _all_lost(lost, [candidate for candidate, _ in tried], is_proved)
+    _, doubtful = min(tried, key=lambda entry: entry[1].low)
+    return _Ruling(
+        verdict=AdviceVerdict.CANNOT_TELL,
+        says=says,
+        split=best,
+        settles="; a real run would settle it",
+        because=f"the verdict changes if {doubt_text(doubtful.doubt)}: costs that were not "
+        "measured here may be that wrong",
+    )
+
+
+def _no_ground(says: str) -> _Ruling:
+    return _Ruling(verdict=AdviceVerdict.CANNOT_TELL, says=says)
+
+
+def _rule_unfit(alone: Candidate, splits: Sequence[Candidate]) -> _Ruling:
+    """Rule on a step that one device does not hold: fewest devices that do, then the fastest."""
+    assert alone.failure is not None
+    fitting = [
+        (c, c.placement, c.predicted)
+        for c in splits
+        if c.failure is None and c.placement is not None and c.predicted is not None
+    ]
+    if not fitting:
+        return _Ruling(
+            verdict=AdviceVerdict.CANNOT_FIT,
+            says="no split was found that fits",
+            because=alone.failure.message,
+        )
+    best, placement, predicted = min(
+        fitting, key=lambda entry: (len(set(entry[1].device_of.values())), entry[2].step_ns)
+    )
+    used = set(placement.device_of.values())
+    peaks = ", ".join(
+        f"{device} {format_bytes(size)}"
+        for device, size in predicted.peak_memory_bytes.items()
+        if device in used
+    )
+    return _Ruling(
+        verdict=AdviceVerdict.CANNOT_FIT,
+        says=f"the smallest split that fits is {best.name} on {len(used)} devices, "
+        f"{format_ns(predicted.step_ns)}, peak memory {peaks}",
+        split=best,
+        because=alone.failure.message,
+    )
+
+
+def _does_not_fit(candidate: Candidate) -> bool:
+    failure = candidate.failure
+    return failure is not None and failure.kind is FailureKind.DOES_NOT_FIT
+
+
+def _nothing_tried(splits: Sequence[Candidate], done: str, is_proved: bool) -> _Ruling:
+    """Rule where there is no split to judge; see the module for why only a proof decides then."""
+    if is_proved:
+        return _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says="no split was tried")
+    if splits and all(map(_is_not_applicable, splits)):
+        return _no_ground("no split of this graph was found to try")
+    return _no_ground(f"no split was {done} to compare with single")
+
+
+def _is_not_applicable(candidate: Candidate) -> bool:
+    return candidate.failure is not None and candidate.failure.kind is FailureKind.NOT_APPLICABLE
+
+
+def _all_lost(lost: _Ruling, tried: Sequence[Candidate], is_proved: bool) -> _Ruling:
+    """Return the ruling to stay, if it rests on more than splits that are bad on purpose.
+
+    That those lose was known before, and says nothing of others.
+    """
+    stay = replace(lost, says=f"best split is {lost.says}")
+    if not all(candidate.family in BAD_ON_PURPOSE for candidate in tried):
+        return stay
+    names = " and ".join(candidate.name for candidate in tried)
+    is_bad = "split tried is" if len(tried) == 1 else "splits tried are"
+    because = f"the only {is_bad} {names}, bad on purpose"
+    if is_proved:
+        return replace(stay, because=because)
+    return replace(
+        lost,
+        verdict=AdviceVerdict.CANNOT_TELL,
+        settles="; no split was tried but those that are bad on purpose",
+        because=f"{because}: that they lose does not show that no split would help",
+    )
+
+
+def _what_settles(comparison: Comparison) -> str:
+    """Return how to get the interval to one side of the worthwhile ratio."""
+    ratio = comparison.ratio
+    distance = abs(ratio.median - WORTHWHILE_RATIO)
+    reach = max(ratio.high - ratio.median, ratio.median - ratio.low)
+    if reach**2 * comparison.rounds > distance**2 * MAX_ROUNDS_TO_ADVISE:
+        return (
+            f"the ratio is too near {WORTHWHILE_RATIO} for more rounds to help: "
+            "only a quieter machine would settle it"
+        )
+    rounds = max(ceil(comparison.rounds * (reach / distance) ** 2), 2 * comparison.rounds)
+    return f"more rounds (--rounds {rounds}) or a quieter machine would settle it"

@@ -1,0 +1,221 @@
+"""The result of one analysis, as one frozen value that reports turn into text and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from placement_advisor.measurement.compare import WORTHWHILE_RATIO
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.cost.table import CostSource
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.measurement.compare import Comparison
+    from placement_advisor.measurement.failure import Failure
+    from placement_advisor.measurement.input_timing import InputTiming
+    from placement_advisor.measurement.measurement import BrokenLaw, Interval, Measurement
+    from placement_advisor.simulator.break_even import BreakEven
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
+    from placement_advisor.solvers.bounds.arguments import LowerBound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One placement with what was predicted and what was measured.
+
+    ``comparison`` is None for the single device itself and where nothing was measured.
+    ``predicted_ratio`` is None for the single device and where nothing was predicted.
+    ``by_layer`` is `Placement.by_layer`, in graph order, for reports that do not see the graph. A
+    split of the batch has none, but the ``samples`` of each replica; ``weak_predicted_ns`` and
+    ``weak_measured_ns`` are its steps with the whole batch on every device. ``broken_laws`` are
+    those that its prediction or measurement breaks: nothing is concluded from its profile then.
+    """
+
+    name: str
+    family: str
+    rationale: str
+    placement: Placement | None
+    predicted: Schedule | None
+    measured: Measurement | None
+    comparison: Comparison | None
+    failure: Failure | None
+    by_layer: Mapping[str, str] | None = None
+    predicted_ratio: PredictedRatio | None = None
+    samples: tuple[int, ...] | None = None
+    broken_laws: tuple[BrokenLaw, ...] = ()
+    weak_predicted_ns: int | None = None
+    weak_measured_ns: tuple[int, ...] = ()
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether it ran, and a mistake in some of its updates would not have shown."""
+        found = self.measured.verification if self.measured is not None else None
+        return found is not None and bool(found.unverified)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSummary:
+    """What was analysed."""
+
+    path: str
+    name: str
+    mode: str
+    batch_size: int | None
+    ops: int
+    edges: int
+    parameter_bytes: int
+    edge_bytes_known_share: float
+    chosen: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestbedSummary:
+    """Where candidates ran, or why they did not.
+
+    ``stand_in`` is True where the devices are CPU cores that stand in for accelerators.
+    ``not_run`` says why nothing ran, None if something did.
+    """
+
+    __test__ = False  # The name starts with "Test"; pytest must not collect it.
+
+    kind: str
+    stand_in: bool
+    description: str
+    cluster: Cluster
+    fingerprint: str
+    not_run: str | None
+
+
+class AdviceVerdict(StrEnum):
+    """The answer."""
+
+    STAY_SINGLE = "stay-single"
+    SPLIT = "split"
+    CANNOT_TELL = "cannot-tell"
+    CANNOT_FIT = "cannot-fit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The answer with its ground.
+
+    ``speedup`` is single over candidate (above 1 is faster), with its interval where measured.
+    ``applies_to`` says for which devices the answer holds. ``others`` tells what was seen of the
+    candidates that the answer is not about.
+    """
+
+    verdict: AdviceVerdict
+    candidate: str | None
+    speedup: Interval | None
+    basis: str
+    applies_to: str
+    headline: str
+    reasons: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What no placement of the model's ops can beat, under the costs of the prediction.
+
+    ``single_ns`` is the predicted step on one device, ``source`` says whose costs those are.
+    ``ratio_if_wrong`` is the least that any placement takes of the step on one device if costs are
+    as wrong as ``doubt`` says; None where not even the costs as they are prove anything.
+    Splits of the batch or of a tensor make other ops, which it does not cover.
+    """
+
+    lower: LowerBound
+    single_ns: int
+    source: CostSource
+    doubt: Doubt
+    ratio_if_wrong: float | None
+
+    @property
+    def most_to_gain(self) -> float:
+        """The most of a step on one device that any placement can save, as a share of it."""
+        return max(0.0, 1 - self.lower.step_ns / self.single_ns) if self.single_ns else 0.0
+
+    @property
+    def proves_single(self) -> bool:
+        """Whether no placement can be faster than one device by what makes a split worth it.
+
+        That holds under the costs of the prediction; see `proves_single_if_wrong`.
+        """
+        return self.most_to_gain <= 1 - WORTHWHILE_RATIO
+
+    @property
+    def most_to_gain_if_wrong(self) -> float | None:
+        """The most that any placement can save if costs are as wrong as they may be."""
+        return None if self.ratio_if_wrong is None else max(0.0, 1 - self.ratio_if_wrong)
+
+    @property
+    def proves_single_if_wrong(self) -> bool:
+        """Whether the proof holds even if costs are as wrong as they may be."""
+        most = self.most_to_gain_if_wrong
+        return self.proves_single and most is not None and most <= 1 - WORTHWHILE_RATIO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HowToSplit:
+    """How to carry out one candidate.
+
+    ``words`` say it by layers, ``words_in_short`` in a line. ``call`` is the Python code that does
+    it with this package, ``listing`` without, None if that is not written.
+    """
+
+    candidate: str
+    words: str
+    words_in_short: str
+    call: str
+    listing: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something to act on, found by one rule.
+
+    ``code`` and ``name`` are the rule's. ``saving_ns`` is what acting on it saves per step, None if
+    that is not known; ``saving_basis`` says where the figure comes from: simulated or measured.
+    ``is_hypothetical``: it is about a split that the user neither has nor is told to make. Such a
+    finding has no rank, and what is shown of it no saving (`findings.rules.find_all`).
+    """
+
+    code: str
+    name: str
+    finding: str
+    action: str
+    where: Mapping[str, str | int]
+    saving_ns: int | None
+    saving_basis: str = "simulated"
+    is_hypothetical: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """Everything that one `advisor analyze` found out. ``timings_ns`` is wall time by stage.
+
+    ``break_even`` is None where there is no split, or no single device, to compare with;
+    ``input_timing`` where the model file has no dataset, or it was not timed.
+    ``bound`` is None where nothing was predicted.
+    ``how`` is about the candidate that the recommendation names, None if it names none.
+    """
+
+    advisor_version: str
+    tensorflow_version: str
+    model: ModelSummary
+    testbed: TestbedSummary
+    as_is: tuple[int, ...] | None
+    candidates: tuple[Candidate, ...]
+    recommendation: Recommendation
+    findings: tuple[Finding, ...]
+    warnings: tuple[str, ...]
+    timings_ns: Mapping[str, int]
+    bound: Bound | None = None
+    break_even: BreakEven | None = None
+    input_timing: InputTiming | None = None
+    how: HowToSplit | None = None

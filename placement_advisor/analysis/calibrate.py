@@ -1,0 +1,81 @@
+"""`advisor calibrate`: testbed -> its figures, kept for later analyses."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from placement_advisor.cost.calibrated import calibrated_cluster
+from placement_advisor.cost.calibration_summary import (
+    CalibrationSummary,
+    with_peaks,
+)
+from placement_advisor.errors import TestbedError
+from placement_advisor.files.own_folders import scratch_folder
+from placement_advisor.machine.calibration import calibration_file, stored_calibration
+from placement_advisor.machine.fingerprints import calibration_fingerprint
+from placement_advisor.machine.testbed_plan import (
+    ONE_PROCESS,
+    TestbedKind,
+    plan_testbed,
+    with_network,
+)
+from placement_advisor.processes.children import preload
+from placement_advisor.testbed.costing import calibrated
+from placement_advisor.testbed.testbed import Testbed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.testbed.trial import Watcher
+
+
+def calibrate(
+    testbed: TestbedKind | None,
+    devices: int,
+    cluster_file: Path | None,
+    open_ports: bool,
+    watcher: Watcher,
+) -> CalibrationSummary:
+    """Measure a testbed anew, and keep what was found.
+
+    ``cluster_file`` is where its cluster will be written, if anywhere.
+
+    Raises:
+        AdvisorError: anything that the user can fix.
+    """
+    plan = plan_testbed(testbed, devices)
+    if plan.not_run is not None:
+        raise TestbedError(
+            f"nothing to calibrate: {plan.not_run}",
+            hint="`advisor doctor` says what can run here; --hardware needs no calibration",
+        )
+    plan = with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
+    with ExitStack() as stack:
+        scratch = stack.enter_context(scratch_folder())
+        watcher.working("importing TensorFlow", 0, 1)
+        preload()
+        running = Testbed(plan, scratch=scratch)
+        stack.callback(running.close)
+        watcher.working("starting devices", 0, 1)
+        running.start()
+        calibration = calibrated(running, watcher, anew=True)
+        running.close()
+        cluster = calibrated_cluster(
+            plan.devices, calibration, launch_overhead_ns=calibration.op_ns
+        )
+        cluster = with_peaks(cluster, calibration)
+    name = calibration_fingerprint(plan)
+    is_kept = stored_calibration(name) == calibration
+    return CalibrationSummary(
+        testbed=plan.kind.value,
+        description=plan.description,
+        tensorflow_version=version("tensorflow"),
+        fingerprint=name,
+        calibration=calibration,
+        cluster=cluster,
+        kept_in=str(calibration_file(name)) if is_kept else None,
+        cluster_file=None if cluster_file is None else str(cluster_file),
+        warnings=plan.warnings,
+    )

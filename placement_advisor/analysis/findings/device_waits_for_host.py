@@ -1,0 +1,77 @@
+"""PA301: the device computes for less than 90 % of a step, so a split starts at the wrong end.
+
+Two things keep a device waiting: input that comes more slowly than the steps could go, and what
+ops and steps cost beside their computing (launches, the call). The first is told from the input
+pipeline timed alone, with the same step as the verdict; the second from the simulated step on one
+device, whose costs are measured where the model ran.
+
+Left out: input that slows the step down by taking cores from it.
+"""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.analysis_result import Finding
+from placement_advisor.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from placement_advisor.analysis.findings.evidence import Evidence
+
+CODE = "PA301"
+NAME = "device-waits-for-host"
+# Above this, what the host costs is of the order of what a verdict tolerates. Judgement.
+BUSY_SHARE = 0.9
+
+
+def find(evidence: Evidence) -> tuple[Finding, ...]:
+    """Return the input's finding if it is slower than the step, else that of the host."""
+    found = _slow_input(evidence) or _slow_host(evidence)
+    return () if found is None else (found,)
+
+
+def _slow_input(evidence: Evidence) -> Finding | None:
+    timing, step = evidence.input_timing, evidence.step_alone()
+    if timing is None or not timing.batch_ns or step is None:
+        return None
+    step_ns, basis = step
+    batch_ns = mean(timing.batch_ns)
+    if step_ns >= BUSY_SHARE * batch_ns:
+        return None
+    rate = ""
+    if evidence.batch_size is not None:
+        rate = f" ({evidence.batch_size * 1e9 / batch_ns:,.0f} samples/s)"
+    return Finding(
+        code=CODE,
+        name=NAME,
+        finding=f"the input delivers a batch in {format_ns(batch_ns)}{rate} (measured, alone), a "
+        f"step takes {format_ns(step_ns)} ({basis}): a device is busy for at most "
+        f"{format_share(step_ns / batch_ns)} of the time, and no split changes that",
+        action="make the input faster first: parallel map, prefetch, cache, larger reads, less "
+        "work per sample",
+        where={},
+        saving_ns=round(batch_ns - step_ns),
+        saving_basis=basis,
+    )
+
+
+def _slow_host(evidence: Evidence) -> Finding | None:
+    alone, device = evidence.alone, evidence.cluster.devices[0].name
+    if alone is None or alone.predicted is None or alone.placement is None:
+        return None
+    step_ns, compute_ns = alone.predicted.step_ns, alone.predicted.compute_ns.get(device, 0)
+    if not compute_ns or compute_ns >= BUSY_SHARE * step_ns:
+        return None
+    free = evidence.simulator.on(evidence.cluster.scaled(copies=1.0, launches=0.0))
+    return Finding(
+        code=CODE,
+        name=NAME,
+        finding=f"{device} computes for {format_share(compute_ns / step_ns)} of a step "
+        f"({format_ns(compute_ns)} of {format_ns(step_ns)}, simulated); the rest goes to launching "
+        "ops, to the host and to the call",
+        action="have fewer and larger ops first: a larger batch, fused layers and optimizers, "
+        "jit_compile=True on one device, several steps per call (steps_per_execution)",
+        where={"device": device},
+        saving_ns=step_ns - free.step_ns(alone.placement),
+    )

@@ -1,0 +1,176 @@
+"""Everything that a rule may look at, gathered once.
+
+Rules that judge a split look at two: the user's own, as their `tf.device` scopes have it, and the
+candidate that is recommended. Where none is, they look at the best one, by measured step time where
+candidates ran, else by simulated time: what they find there is hypothetical. Others are worse on
+purpose or by their nature, and nobody would use them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from placement_advisor.candidates import single
+from placement_advisor.candidates.as_written import as_written
+from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from placement_advisor.analysis.analysis_result import Candidate
+    from placement_advisor.cost.batch import Throughput
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.measurement.input_timing import InputTiming
+    from placement_advisor.simulator.engine import Simulator
+    from placement_advisor.simulator.schedule import Schedule
+
+YOUR_SPLIT = "your own split"
+# What gains less cannot be told from nothing in any measurement.
+MIN_SAVING_SHARE = 0.01
+
+
+class Split(NamedTuple):
+    """A placement on several devices, with its simulated step.
+
+    ``is_hypothetical``: it is neither the user's own nor recommended.
+    """
+
+    name: str
+    placement: Placement
+    schedule: Schedule
+    is_hypothetical: bool = False
+
+
+# What rules would say of these, nobody would act on; a split of the batch is of another graph.
+_NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY, *SPLITS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of a model, its splits and its input.
+
+    ``requested_device_of`` has the devices of the user's `tf.device` scopes, ``line_of`` file and
+    line of ops. ``batch_points`` are measurements of the user's own step at several batch sizes,
+    none where it was not run so. ``own_of_replicas`` are ops that compute something of a replica's
+    own where the batch is split. ``recommended`` is the candidate to use, None if none is.
+    """
+
+    graph: OpGraph
+    cluster: Cluster
+    simulator: Simulator
+    candidates: tuple[Candidate, ...]
+    splits: tuple[Split, ...]
+    requested_device_of: Mapping[str, str]
+    line_of: Mapping[str, tuple[str, int]]
+    batch_size: int | None
+    batch_points: tuple[Throughput, ...]
+    input_timing: InputTiming | None
+    own_of_replicas: tuple[str, ...]
+    recommended: str | None
+
+    def is_hypothetical(self, candidate: str) -> bool:
+        """Whether the user neither runs a candidate nor is told to: not the single device."""
+        alone = self.alone
+        return candidate != self.recommended and (alone is None or candidate != alone.name)
+
+    @property
+    def alone(self) -> Candidate | None:
+        """The single device, if it was predicted."""
+        alone = next((c for c in self.candidates if c.family == single.FAMILY), None)
+        return alone if alone is not None and alone.predicted is not None else None
+
+    def step_alone(self) -> tuple[float, str] | None:
+        """Return how long a step on a single device takes, and whether measured or simulated.
+
+        None if it was neither.
+        """
+        alone = self.alone
+        if alone is None or alone.predicted is None:
+            return None
+        if alone.measured is not None and alone.measured.step_ns:
+            return median(alone.measured.step_ns), "measured"
+        return alone.predicted.step_ns, "simulated"
+
+    def where(self, op: str | None = None, **more: str) -> dict[str, str | int]:
+        """Return where something is: the op's layer, the rest as given, and the line, if known.
+
+        Of an op of another graph, that of a split batch, only the name is known.
+        """
+        found: dict[str, str | int] = {}
+        if op is not None:
+            layer = self.graph.op(op).layer if op in self.graph else None
+            found |= {"layer": layer} if layer is not None else {}
+            found["op"] = op
+        found |= more
+        if op is not None and op in self.line_of:
+            found["file"], found["line"] = self.line_of[op]
+        return found
+
+    def saving_ns(self, split: Split, other: Placement) -> int:
+        """Return by how much another placement shortens the simulated step; negative if it adds."""
+        return split.schedule.step_ns - self.simulator.step_ns(other)
+
+
+def gather(
+    *,
+    graph: OpGraph,
+    cluster: Cluster,
+    simulator: Simulator,
+    candidates: Sequence[Candidate],
+    requested_device_of: Mapping[str, str],
+    line_of: Mapping[str, tuple[str, int]],
+    batch_size: int | None,
+    batch_points: Sequence[Throughput] = (),
+    input_timing: InputTiming | None = None,
+    own_of_replicas: Sequence[str] = (),
+    recommended: str | None = None,
+) -> Evidence:
+    """Return the evidence, with the splits that rules judge.
+
+    ``recommended`` is the split to use, None if the verdict is not to split.
+    """
+    splits = []
+    own = as_written(graph, requested_device_of, cluster)
+    if own is not None:
+        splits.append(Split(YOUR_SPLIT, own, simulator.schedule(own)))
+    judged = [c for c in candidates if recommended is None or c.name == recommended]
+    best = best_split(judged)
+    if best is not None:
+        splits.append(best._replace(is_hypothetical=recommended is None))
+    return Evidence(
+        graph=graph,
+        cluster=cluster,
+        simulator=simulator,
+        candidates=tuple(candidates),
+        splits=tuple(splits),
+        requested_device_of=requested_device_of,
+        line_of=line_of,
+        batch_size=batch_size,
+        batch_points=tuple(batch_points),
+        input_timing=input_timing,
+        own_of_replicas=tuple(own_of_replicas),
+        recommended=recommended,
+    )
+
+
+def best_split(candidates: Sequence[Candidate]) -> Split | None:
+    """Return the fastest candidate on several devices: as measured if any was, else as simulated.
+
+    A candidate that failed is none; ties go to the first.
+    """
+    best: tuple[tuple[bool, float], Split] | None = None
+    for candidate in candidates:
+        placement, schedule = candidate.placement, candidate.predicted
+        if candidate.family in _NO_ADVICE or candidate.failure is not None:
+            continue
+        if placement is None or schedule is None:
+            continue
+        steps = candidate.measured.step_ns if candidate.measured else ()
+        time = (not steps, median(steps) if steps else schedule.step_ns)
+        if best is None or time < best[0]:
+            best = time, Split(candidate.name, placement, schedule)
+    return None if best is None else best[1]

@@ -1,0 +1,145 @@
+"""Devices that are not here: what they are, and what a step would cost on them.
+
+Devices and links come from `--hardware`, op costs from a roofline. With a profile that was recorded
+on such devices (`--costs`) ops cost what it shows, and so do the links on which it has enough
+copies; what it does not show stays assumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.cost.table import CostSource
+from placement_advisor.errors import AdvisorError
+from placement_advisor.machine.cluster_file import load_cluster
+from placement_advisor.machine.presets import read_hardware
+from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
+from placement_advisor.profile.recorded.recorded import read_recorded
+from placement_advisor.profile.recorded.recorded_costs import recorded_costs, recorded_links
+from placement_advisor.simulator.sensitivity import Doubt
+from placement_advisor.units import format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.profile.recorded.recorded import Recorded
+    from placement_advisor.tf.answers import Traced
+
+# A roofline is within 2 for two kinds of op in three (docs/figures.md), most of which both sides of
+# a ratio share: what is left between them is taken for a quarter, by judgement. Nobody has timed
+# launches and copies there: twice and half as much is judgement, too.
+ASSUMED_DOUBT = Doubt(copies=2.0, launches=2.0, ops=1.25, may_hide_launches=True)
+# What was recorded of links is their time without waiting and without the call that starts a copy.
+# Judgement: between what is measured here and what is assumed.
+RECORDED_DOUBT = Doubt(copies=1.5, launches=2.0, ops=1.1, may_hide_launches=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What ops cost by device on a cluster, whose costs these are, and how wrong they may be.
+
+    ``notes`` is what to say of them.
+    """
+
+    cluster: Cluster
+    costs: Mapping[str, CostTable]
+    source: CostSource
+    doubt: Doubt
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """Devices to predict for; ``recorded`` is a profile of some of them, if there is one."""
+
+    label: str
+    cluster: Cluster
+    recorded: Recorded | None
+
+    def plan(self) -> TestbedPlan:
+        """Return the plan to run nothing."""
+        basis = "assumed" if self.recorded is None else "op times from a recorded profile"
+        return TestbedPlan(
+            kind=TestbedKind.NONE,
+            devices=self.cluster.devices,
+            cores=(),
+            stand_in=False,
+            description=f"{self.label} ({basis})",
+            not_run=f"--hardware {self.label}: predicted for devices that are not here, not run",
+        )
+
+    def prices(self, traced: Traced) -> Prices:
+        """Return what the ops of a model cost there.
+
+        Raises:
+            AdvisorError: the profile is not one of this model.
+        """
+        costs = roofline_by_place(traced.graph, self.cluster)
+        if self.recorded is None:
+            return Prices(
+                cluster=self.cluster, costs=costs, source=CostSource.ASSUMED, doubt=ASSUMED_DOUBT
+            )
+        first = self.cluster.devices[0].name
+        table, coverage = recorded_costs(
+            traced.graph, self.recorded, costs[first], members=traced.members
+        )
+        links = {
+            ends: found.link
+            for ends, found in recorded_links(self.recorded).items()
+            if found.link is not None
+        }
+        known = [(link.source, link.target) for link in self.cluster.links]
+        cluster = replace(
+            self.cluster,
+            links=tuple(
+                replace(
+                    link,
+                    latency_ns=seen.latency_ns,
+                    bandwidth_bytes_per_s=seen.bandwidth_bytes_per_s,
+                    curve=seen.curve,
+                    basis=seen.basis,
+                )
+                if (seen := links.get((link.source, link.target)))
+                else link
+                for link in self.cluster.links
+            ),
+        )
+        return Prices(
+            cluster=cluster,
+            costs=costs | {device.name: table for device in cluster.devices},
+            source=CostSource.RECORDED,
+            doubt=RECORDED_DOUBT,
+            notes=(
+                f"--costs: {format_share(coverage.time_share)} of the time in "
+                f"{self.recorded.path} was found in this model; it prices "
+                f"{format_share(coverage.op_share)} of the ops, a roofline the others; links "
+                f"recorded: {len(links.keys() & set(known))} of {len(known)}, the others assumed",
+            ),
+        )
+
+
+def read_elsewhere(hardware: str, costs: Path | None) -> Elsewhere:
+    """Return what `--hardware` (a cluster file, or devices by name) and `--costs` mean.
+
+    Raises:
+        AdvisorError: one of them means nothing, or lacks what the price of an op follows from.
+    """
+    is_file = hardware.endswith(".toml") or Path(hardware).exists()
+    cluster = load_cluster(Path(hardware)) if is_file else read_hardware(hardware)
+    for place in (*cluster.devices, *cluster.hosts):
+        for field in ("peak_flops_per_s", "memory_bandwidth_bytes_per_s"):
+            if getattr(place, field) is None:
+                raise AdvisorError(
+                    f"{hardware}: device {place.name!r} has no {field}",
+                    hint="ops are priced by it: give it, or name a preset",
+                )
+    return Elsewhere(
+        label=hardware,
+        cluster=cluster,
+        recorded=None if costs is None else read_recorded(costs),
+    )

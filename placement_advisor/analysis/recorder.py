@@ -1,0 +1,60 @@
+"""What is kept of an analysis while it goes on: nothing that is kept changes what is found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from placement_advisor.analysis.analysis_result import (
+        Candidate,
+        Finding,
+        ModelSummary,
+        Recommendation,
+        TestbedSummary,
+    )
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import PredictedRatio
+    from placement_advisor.solvers.certificate import Certificate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """What there is to show of an analysis.
+
+    ``doing`` says what it does at the moment, None once it is complete; until then there is no
+    recommendation. ``testbed`` is None until its costs are known.
+    """
+
+    model: ModelSummary
+    testbed: TestbedSummary | None
+    candidates: tuple[Candidate, ...]
+    doing: str | None
+    recommendation: Recommendation | None = None
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Recorder(Protocol):
+    """Keeps what an analysis finds, as soon as it is found."""
+
+    def placements(self, graph: OpGraph, cluster: Cluster, placements: Sequence[Placement]) -> None:
+        """Keep placements of the step as it was traced."""
+
+    def prediction(self, label: str, schedule: Schedule, ratio: PredictedRatio | None) -> None:
+        """Keep what is predicted of a candidate; it stays as it is, whatever is measured later."""
+
+    def bound(self, graph: OpGraph, certificate: Certificate) -> None:
+        """Keep what no placement can beat, and what is needed to check it."""
+
+    def profile(self, label: str, files: Mapping[str, Path]) -> str:
+        """Keep the raw profiles of a candidate, by process; return where, for reports."""
+
+    def review(self, review: Review) -> None:
+        """Show how far the analysis is."""

@@ -1,0 +1,225 @@
+"""The op graph of a mirrored step, as `tf.distribute.MirroredStrategy` runs it.
+
+Model: each replica has all variables, computes its share of the batch and makes every update
+itself, from gradients that all replicas exchanged: dense ones as one pack by a ring all-reduce,
+rows of looked-up tables, how many they are, and their indices by an all-gather each, all of these
+in turn. Rows of one table that several lookups read are put together before. What reads what was
+exchanged costs what it does for the whole batch. Gradients that are computed from what an earlier
+exchange led to go in a *wave* of their own, after it: those of a generator whose loss reads the
+discriminator that was just updated cannot be in one pack with the discriminator's.
+
+Left out: metrics and losses, which replicas keep to themselves until someone reads them; that
+optimizers which do not wait for each other exchange a pack each.
+
+Source: `MirroredStrategy` and `CollectiveAllReduce` of TensorFlow 2.21, which put all gradients
+that an optimizer applies into one pack unless told otherwise, and run one collective at a time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from placement_advisor.candidates.batch_split.ring import RingTensor, all_gather, all_reduce
+from placement_advisor.candidates.batch_split.split_graph import SplitGraph, needed_graph
+from placement_advisor.candidates.batch_split.wiring import Merge
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_work.signature import WorkBasis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from placement_advisor.candidates.batch_split.plan import Tensor
+    from placement_advisor.candidates.batch_split.ring import RingOp
+    from placement_advisor.candidates.batch_split.wiring import Wiring
+
+FAMILY = "mirrored"
+# How many rows a replica sends.
+_LENGTH_BYTES = 4
+_GATHERED = frozenset({Merge.CONCAT, Merge.WEIGHTED_CONCAT})
+# What TensorFlow adds gradients of rows up with, where a table is looked up several times.
+_JOINS_ROWS = "ConcatV2"
+_SUMMED = frozenset({Merge.MEAN, Merge.SUM})
+
+
+def mirrored_graph(
+    whole: OpGraph,
+    shares: Sequence[OpGraph],
+    wiring: Wiring,
+    outputs: Iterable[Tensor],
+    targets: Iterable[str],
+) -> SplitGraph:
+    """Put the graph of a mirrored step together from its traces, one for each replica's share.
+
+    ``outputs`` are the tensors that the unsplit step returns, ``targets`` ops that must run.
+    """
+    ops: dict[str, Op] = {}
+    edges: list[Edge] = []
+    source: dict[str, tuple[int | None, str]] = {}
+    replica_of: dict[str, int | None] = {}
+    collective_of: dict[str, str] = {}
+    waves = _waves(whole, wiring)
+    joined = _joined(whole, wiring, waves)
+    exchange, received = _exchange(waves, shares, wiring, joined)
+    device_kinds = frozenset[str]().union(*(op.device_kinds for op in whole.ops))
+    for ring_op in exchange:
+        name = _named(ring_op.replica, ring_op.name)
+        ops[name] = _op(ring_op, name, device_kinds)
+        replica_of[name] = ring_op.replica
+        collective_of[name] = ring_op.collective
+        edges += [
+            Edge(_named(sent.replica, sent.op), name, sent.port, sent.size_bytes)
+            for sent in ring_op.inputs
+        ]
+    for replica, share in enumerate(shares):
+        for op in whole.ops:
+            is_of_share = wiring.plan.is_copied(op.name) or op.name in joined
+            trace = share if is_of_share else whole
+            name, copied = _named(replica, op.name), trace.op(op.name)
+            ops[name] = copied._replace(
+                name=name,
+                variable=copied.variable and _named(replica, copied.variable),
+                layer=copied.layer and _named(replica, copied.layer),
+            )
+            source[name] = (replica if is_of_share else None, op.name)
+            replica_of[name] = replica
+            for edge in trace.inputs_of(op.name):
+                read = edge.producer, edge.port
+                producer, port = read if is_of_share else received.get(read, read)
+                edges.append(Edge(_named(replica, producer), name, port, edge.size_bytes))
+    ends = [*(name for name, _ in outputs), *targets]
+    graph = needed_graph(ops, edges, [_named(r, name) for r in range(len(shares)) for name in ends])
+    return SplitGraph(
+        graph=graph,
+        replica_of=replica_of,
+        source=source,
+        collective_of=collective_of,
+        family=FAMILY,
+    )
+
+
+def _joined(
+    whole: OpGraph, wiring: Wiring, waves: Sequence[Sequence[Tensor]]
+) -> dict[str, tuple[Tensor, ...]]:
+    """Return the ops that put rows of several lookups together and do nothing else, with the rows.
+
+    `tf.distribute` exchanges the gradient of a variable, so each replica joins its own rows first.
+    """
+    gathered = {
+        tensor: (number, wiring.merges[tensor])
+        for number, wave in enumerate(waves)
+        for tensor in wave
+        if wiring.merges[tensor] in _GATHERED
+    }
+    readers: defaultdict[Tensor, set[str]] = defaultdict(set)
+    rows_of: dict[str, tuple[Tensor, ...]] = {}
+    for op in whole.ops:
+        if wiring.plan.is_copied(op.name):
+            continue
+        data = tuple(
+            (edge.producer, edge.port)
+            for edge in whole.inputs_of(op.name)
+            if not edge.is_control and whole.op(edge.producer).role is not Role.CONSTANT
+        )
+        for tensor in gathered.keys() & data:
+            readers[tensor].add(op.name)
+        ways = {gathered.get(tensor) for tensor in data}
+        if op.kind == _JOINS_ROWS and len(ways) == 1 and None not in ways:
+            rows_of[op.name] = data
+    return {
+        name: rows
+        for name, rows in rows_of.items()
+        if all(readers[tensor] == {name} for tensor in rows)
+    }
+
+
+def _exchange(
+    waves: Sequence[Sequence[Tensor]],
+    shares: Sequence[OpGraph],
+    wiring: Wiring,
+    joined: Mapping[str, tuple[Tensor, ...]],
+) -> tuple[list[RingOp], dict[Tensor, Tensor]]:
+    """Return the ops that exchange gradients, and what each replica reads in place of its own.
+
+    Of rows that are ``joined`` what they are joined into is exchanged.
+    """
+    found: list[RingOp] = []
+    received: dict[Tensor, Tensor] = {}
+    last: str | None = None
+    joined_by = {tensor: (name, 0) for name, rows in joined.items() for tensor in rows}
+    for number, wave in enumerate(waves):
+        summed = [tensor for tensor in wave if wiring.merges[tensor] in _SUMMED]
+        if summed:
+            name = f"all_reduce_{number}" if number else "all_reduce"
+            parts = [[_part(r, share, t) for t in summed] for r, share in enumerate(shares)]
+            found += all_reduce(name, parts, last)
+            last = f"{name}/done"
+            received |= {tensor: (last, port) for port, tensor in enumerate(summed)}
+        merge_of = {
+            joined_by.get(tensor, tensor): wiring.merges[tensor]
+            for tensor in wave
+            if wiring.merges[tensor] in _GATHERED
+        }
+        for tensor, merge in merge_of.items():
+            name = f"all_gather/{tensor[0]}"
+            rows = [_part(replica, share, tensor) for replica, share in enumerate(shares)]
+            if merge is Merge.WEIGHTED_CONCAT:
+                lengths = [part._replace(size_bytes=_LENGTH_BYTES) for part in rows]
+                found += all_gather(f"{name}/lengths", lengths, last)
+                last = f"{name}/lengths/done"
+            found += all_gather(name, rows, last)
+            last = f"{name}/done"
+            received[tensor] = last, 0
+    return found, received
+
+
+def _waves(whole: OpGraph, wiring: Wiring) -> list[list[Tensor]]:
+    """Return the gradients that replicas exchange: none is computed from others of its wave."""
+    exchanged = {
+        tensor
+        for tensor in wiring.plan.merged
+        if whole.op(tensor[0]).role is Role.BACKWARD
+        and wiring.merges[tensor] in _SUMMED | _GATHERED
+    }
+    # How many exchanges lie one after the other before an op.
+    depth: dict[str, int] = {}
+    for op in whole.ops:
+        reads_own = wiring.plan.is_copied(op.name)
+        depth[op.name] = max(
+            (
+                depth[edge.producer] + (not reads_own and (edge.producer, edge.port) in exchanged)
+                for edge in whole.inputs_of(op.name)
+            ),
+            default=0,
+        )
+    waves: list[list[Tensor]] = []
+    for tensor in wiring.plan.merged:
+        if tensor in exchanged:
+            number = depth[tensor[0]]
+            waves += [[] for _ in range(number + 1 - len(waves))]
+            waves[number].append(tensor)
+    return waves
+
+
+def _part(replica: int, share: OpGraph, tensor: Tensor) -> RingTensor:
+    name, port = tensor
+    return RingTensor(replica, name, port, share.op(name).output_bytes[port] or 0)
+
+
+def _op(ring_op: RingOp, name: str, device_kinds: frozenset[str]) -> Op:
+    """Return an op of the exchange: it moves bytes, and does next to nothing else."""
+    read_bytes = sum(tensor.size_bytes for tensor in ring_op.inputs)
+    moves = read_bytes + sum(ring_op.made_bytes)
+    return Op(
+        name=name,
+        kind=ring_op.kind,
+        role=Role.BACKWARD,
+        bytes_accessed=0 if ring_op.kind == "Identity" else moves,
+        work_basis=WorkBasis.SIZES,
+        output_bytes=ring_op.made_bytes,
+        device_kinds=device_kinds,
+    )
+
+
+def _named(replica: int, name: str) -> str:
+    return f"replica_{replica}/{name}"

@@ -1,0 +1,324 @@
+"""Which ops of a step have to run once for each share of its batch, told from two traces.
+
+Model: the step is traced at its whole batch and at a share of it. A tensor whose size differs
+*grows* with the batch. Ops that read or make one are *replicated*, and so is what stands between
+two of these. Updates, other writes of variables, and what depends on no sample stay *shared*: they
+run once. Constants are at hand everywhere. Where a shared op reads from replicated ones, their
+tensors are *merged*; where a replica reads a growing tensor of a shared op, it is *divided*. A
+gradient made of several merged tensors, other than as their sum, is replicated as well: the mean of
+products is not the product of means.
+
+A replica that only reads a variable, row by row, does so on the variable's device. What draws
+random numbers from a *key* that all replicas share draws others in each.
+
+Left out: graphs that differ in more than their sizes, as those of steps that loop over samples in
+Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS, Role
+from placement_advisor.graph.op_work import random
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from placement_advisor.graph.op import Op
+    from placement_advisor.graph.op_graph import OpGraph
+
+    Tensor = tuple[str, int]
+
+# Ops that take a handle and leave what it stands for as it is.
+_READS = frozenset(
+    {
+        "LookupTableFindV2",
+        "LookupTableSizeV2",
+        "ReadVariableOp",
+        "ResourceGather",
+        "ResourceGatherNd",
+        "VariableShape",
+    }
+)
+_TABLE = "HashTableV2"
+# Of sums, or of what several tensors are put together to, the mean is the same of means.
+_ADDS = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
+# Makes the key (its first output) from which ops draw random numbers.
+_MAKES_KEY = "StatelessRandomGetKeyCounter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitPlan:
+    """What becomes of each op and tensor (producer and port) of a step whose batch is split.
+
+    ``replicated`` and ``local`` ops exist once for each share; ``local`` ones, computed from
+    constants alone, exist as well for those who read them apart from shares. All others are shared.
+    """
+
+    replicated: frozenset[str]
+    local: frozenset[str]
+    merged: tuple[Tensor, ...]
+    divided: tuple[Tensor, ...]
+    keys: tuple[Tensor, ...] = ()
+
+    def is_copied(self, name: str) -> bool:
+        """Whether each replica has this op."""
+        return name in self.replicated or name in self.local
+
+
+def plan_split(whole: OpGraph, share: OpGraph, outputs: Collection[Tensor]) -> SplitPlan:
+    """Return how to split a step, from its graphs at the whole batch and at a smaller one.
+
+    ``outputs`` are the tensors that the step returns.
+
+    Raises:
+        BatchSplitError: the graphs differ in more than sizes, or nothing grows with the batch.
+    """
+    _check_alike(whole, share)
+    growing = _growing(whole, share)
+    _check_loops(whole, growing)
+    replicated = _replicated(whole, growing)
+    if not replicated:
+        raise BatchSplitError("no tensor of the step grows with the batch")
+    constant = _from_constants(whole)
+    read_by_replicas = _read_by(whole, constant, replicated)
+    local = frozenset(name for name in constant - replicated if name in read_by_replicas)
+    shared = [op for op in whole.ops if op.name not in replicated]
+    merged = dict.fromkeys(
+        (edge.producer, edge.port)
+        for op in shared
+        for edge in whole.inputs_of(op.name)
+        if not edge.is_control and edge.producer in replicated
+    )
+    merged |= dict.fromkeys(tensor for tensor in outputs if tensor[0] in replicated)
+    divided = dict.fromkeys(
+        (edge.producer, edge.port)
+        for op in whole.ops
+        if op.name in replicated
+        for edge in whole.inputs_of(op.name)
+        if (edge.producer, edge.port) in growing
+        and edge.producer not in replicated
+        and edge.producer not in local
+    )
+    return SplitPlan(
+        replicated=frozenset(replicated),
+        local=local,
+        merged=tuple(merged),
+        divided=tuple(divided),
+        keys=tuple(
+            (op.name, 0)
+            for op in shared
+            if op.kind == _MAKES_KEY and _any(_consumers(whole, op), replicated)
+        ),
+    )
+
+
+def own_of_replicas(graph: OpGraph, plan: SplitPlan, merged: Iterable[Tensor]) -> tuple[str, ...]:
+    """Return the ops that compute something of a replica's own, which the unsplit step does not.
+
+    They draw random numbers for its samples, or statistics of them that replicas go on to compute
+    with and that end up in a variable, as in batch normalization. Those are looked for among the
+    ``merged`` tensors that do not give what the whole batch gives.
+    """
+    replicated = [op for op in graph.ops if op.name in plan.replicated]
+    drawn = [op.name for op in replicated if op.kind in random.FORMULAS]
+    kept = [
+        name
+        for name, _ in merged
+        if graph.op(name).role is not Role.BACKWARD
+        and _any(_consumers(graph, graph.op(name)), plan.replicated)
+        and _is_kept(graph, name)
+    ]
+    return tuple(dict.fromkeys([*drawn, *kept]))
+
+
+def finished(graph: OpGraph, plan: SplitPlan, outputs: Collection[Tensor]) -> tuple[Tensor, ...]:
+    """Return what updates and the user are given of a replica's own work.
+
+    That is, its gradients where they are complete, whether replicas or shared ops complete them,
+    and whatever else is merged.
+    """
+    gradients: set[str] = set()
+    found: dict[Tensor, None] = {}
+    for op in graph.ops:
+        if plan.is_copied(op.name):
+            continue
+        own = [
+            (edge.producer, edge.port)
+            for edge in graph.inputs_of(op.name)
+            if not edge.is_control
+            and (edge.producer in plan.replicated or edge.producer in gradients)
+        ]
+        if own and op.role is Role.BACKWARD:
+            gradients.add(op.name)
+        else:
+            found |= dict.fromkeys(own)
+    found |= {t: None for t in outputs if t[0] in plan.replicated or t[0] in gradients}
+    return tuple(found)
+
+
+def goes_on(graph: OpGraph, plan: SplitPlan) -> bool:
+    """Say whether replicas compute with, or wait for, what was put together from all of them."""
+    joined: set[str] = set()
+    for op in graph.ops:
+        before = [edge.producer for edge in graph.inputs_of(op.name)]
+        if plan.is_copied(op.name):
+            if _any(before, joined):
+                return True
+        elif _any(before, joined) or _any(before, plan.replicated):
+            joined.add(op.name)
+    return False
+
+
+def kept_statistics(graph: OpGraph, plan: SplitPlan) -> tuple[str, ...]:
+    """Return the variables that keep statistics of the batch which nothing trained depends on.
+
+    As the moving mean and variance of batch normalization: a forward op writes them, and no replica
+    reads them.
+    """
+    after = {
+        name
+        for name, _ in plan.merged
+        if graph.op(name).role is not Role.BACKWARD
+        and _any(_consumers(graph, graph.op(name)), plan.replicated)
+    }
+    found: dict[str, None] = {}
+    read = {
+        op.variable
+        for op in graph.ops
+        if op.role is not Role.VARIABLE and _any(_consumers(graph, op), plan.replicated)
+    }
+    for op in graph.ops:
+        if plan.is_copied(op.name) or not _any(_producers(graph, op), after):
+            continue
+        if op.variable is None or not _runs_once(op):
+            after.add(op.name)
+        elif op.role is not Role.UPDATE and op.variable not in read:
+            found[op.variable] = None
+    return tuple(found)
+
+
+def _is_kept(graph: OpGraph, name: str) -> bool:
+    """Say whether what an op computes ends up in a variable."""
+    after = {name}
+    for op in graph.ops[graph.index(name) + 1 :]:
+        if _any(_producers(graph, op), after):
+            if op.variable is not None and op.role is not Role.VARIABLE and _runs_once(op):
+                return True
+            after.add(op.name)
+    return False
+
+
+def _check_alike(whole: OpGraph, share: OpGraph) -> None:
+    here = {op.name: op.kind for op in whole.ops}
+    there = {op.name: op.kind for op in share.ops}
+    differing = next((name for name in (*here, *there) if here.get(name) != there.get(name)), None)
+    if differing is None:
+        wires = [{edge[:3] for edge in graph.edges} for graph in (whole, share)]
+        differing = next((edge[1] for edge in sorted(wires[0] ^ wires[1])), None)
+    if differing is not None:
+        raise BatchSplitError(
+            f"the step is another graph at another batch size: see op {differing!r}"
+        )
+
+
+def _check_loops(graph: OpGraph, growing: Collection[Tensor]) -> None:
+    """Refuse loops and conditionals that hold variables and take samples: one device runs them."""
+    for op in graph.ops:
+        is_bound = op.kind in LOOP_KINDS | BRANCH_KINDS and op.variable is not None
+        if is_bound and op.role is not Role.UPDATE and _touches(graph, op, growing):
+            raise BatchSplitError(
+                f"{op.kind} {op.name!r} computes on samples and changes variables, or looks up in "
+                "tables, within: it cannot be replicated"
+            )
+
+
+def _growing(whole: OpGraph, share: OpGraph) -> set[Tensor]:
+    """Return the tensors whose size differs; of unknown size, those computed from such tensors."""
+    growing: set[Tensor] = set()
+    for op in whole.ops:
+        smaller = share.op(op.name).output_bytes
+        reads = any((edge.producer, edge.port) in growing for edge in whole.inputs_of(op.name))
+        for port, size in enumerate(op.output_bytes):
+            if size != smaller[port] or (size is None and reads):
+                growing.add((op.name, port))
+    return growing
+
+
+def _replicated(graph: OpGraph, growing: Collection[Tensor]) -> set[str]:
+    touching = {op.name for op in graph.ops if not _runs_once(op) and _touches(graph, op, growing)}
+    after: set[str] = set()
+    for op in graph.ops:
+        if op.name in touching or (not _runs_once(op) and _any(_producers(graph, op), after)):
+            after.add(op.name)
+    found = touching | {name for name in after if _combines(graph, graph.op(name), after)}
+    for op in reversed(graph.ops):
+        if op.name in after and _any(_consumers(graph, op), found):
+            found.add(op.name)
+    tables = {
+        op.name for op in graph.ops if op.kind == _TABLE and found.issuperset(_consumers(graph, op))
+    }
+    return found | tables
+
+
+def _combines(graph: OpGraph, op: Op, own: Collection[str]) -> bool:
+    """Say whether a gradient is made of several tensors of a replica, other than as their sum.
+
+    As that of batch normalization's scale is, of a sum over samples and of their deviation.
+    """
+    if op.role is not Role.BACKWARD or op.kind in _ADDS:
+        return False
+    reads = {
+        (edge.producer, edge.port)
+        for edge in graph.inputs_of(op.name)
+        if not edge.is_control and edge.producer in own
+    }
+    return len(reads) > 1
+
+
+def _runs_once(op: Op) -> bool:
+    if op.role in (Role.UPDATE, Role.VARIABLE, Role.CONSTANT):
+        return True
+    return op.variable is not None and op.kind not in _READS
+
+
+def _touches(graph: OpGraph, op: Op, growing: Collection[Tensor]) -> bool:
+    makes = any((op.name, port) in growing for port in range(len(op.output_bytes)))
+    return makes or any((e.producer, e.port) in growing for e in graph.inputs_of(op.name))
+
+
+def _from_constants(graph: OpGraph) -> set[str]:
+    """Return the ops that always compute the same, from constants alone."""
+    found: set[str] = set()
+    for op in graph.ops:
+        producers = list(_producers(graph, op))
+        is_free = op.variable is None and op.role is not Role.UPDATE
+        if op.role is Role.CONSTANT or (
+            is_free and op.kind not in random.FORMULAS and producers and found.issuperset(producers)
+        ):
+            found.add(op.name)
+    return found
+
+
+def _read_by(graph: OpGraph, of: Collection[str], readers: Collection[str]) -> set[str]:
+    """Return those ops that readers read, or that lead to one of these."""
+    found: set[str] = set()
+    for op in reversed(graph.ops):
+        if op.name in of and any(c in readers or c in found for c in _consumers(graph, op)):
+            found.add(op.name)
+    return found
+
+
+def _producers(graph: OpGraph, op: Op) -> Iterator[str]:
+    return (edge.producer for edge in graph.inputs_of(op.name) if not edge.is_control)
+
+
+def _consumers(graph: OpGraph, op: Op) -> Iterator[str]:
+    return (edge.consumer for edge in graph.outputs_of(op.name) if not edge.is_control)
+
+
+def _any(names: Iterable[str], among: Collection[str]) -> bool:
+    return any(name in among for name in names)

@@ -1,0 +1,172 @@
+"""The op graph of a step whose batch is split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_work.signature import WorkBasis
+from placement_advisor.graph.placement import Placement, placed_ops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from placement_advisor.candidates.batch_split.plan import Tensor
+    from placement_advisor.candidates.batch_split.wiring import Added, Wiring
+
+FAMILY = "batch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitGraph:
+    """The op graph of a split step.
+
+    ``replica_of`` has the replica of each op, None for shared ones; ``source`` the trace and the op
+    that it was copied from: the whole batch (None) or that of a replica's share. ``collective_of``
+    has the collective of each op that is part of one. ``family`` is that of its placements.
+    """
+
+    graph: OpGraph
+    replica_of: Mapping[str, int | None]
+    source: Mapping[str, tuple[int | None, str]]
+    collective_of: Mapping[str, str] = field(default_factory=dict)
+    family: str = FAMILY
+
+    def placed(self, devices: Sequence[str], *, label: str, rationale: str) -> Placement:
+        """Return the placement of each replica on a device, of shared ops on the first.
+
+        What looks a variable's rows up for a replica stays with the variable.
+        """
+        replicas = {
+            op.name: self.replica_of[op.name if op.variable is None else op.variable]
+            for op in placed_ops(self.graph)
+        }
+        device_of = {name: devices[replica or 0] for name, replica in replicas.items()}
+        return Placement(label=label, family=self.family, device_of=device_of, rationale=rationale)
+
+    def laid_out(
+        self, within: Placement, groups: Sequence[Mapping[str, str]], *, label: str, rationale: str
+    ) -> Placement:
+        """Return the placement that lays every replica out on a group of devices of its own.
+
+        ``within`` places the unsplit step; a group has a device in place of each of its devices.
+        Shared ops are on the first group. What is in no trace sits beside the first op that it
+        reads.
+        """
+        inner: dict[str, str] = {}
+        device_of: dict[str, str] = {}
+        for op in placed_ops(self.graph):
+            name = op.name if op.variable is None else op.variable
+            if name in self.source:
+                inner[op.name] = within.device_of[self.source[name][1]]
+            else:
+                producers = (edge.producer for edge in self.graph.inputs_of(op.name))
+                inner[op.name] = next(inner[each] for each in producers if each in inner)
+            device_of[op.name] = groups[self.replica_of[name] or 0][inner[op.name]]
+        return Placement(label=label, family=self.family, device_of=device_of, rationale=rationale)
+
+
+def split_graph(
+    whole: OpGraph,
+    shares: Sequence[OpGraph],
+    wiring: Wiring,
+    outputs: Iterable[Tensor],
+    targets: Iterable[str],
+) -> SplitGraph:
+    """Put the graph of a split step together from its traces, one for each replica's share.
+
+    ``outputs`` are the tensors that the unsplit step returns, ``targets`` ops that must run.
+    """
+    ops: dict[str, Op] = {}
+    edges: list[Edge] = []
+    source: dict[str, tuple[int | None, str]] = {}
+    replica_of: dict[str, int | None] = {}
+
+    def add(op: Op, graph: OpGraph, replica: int | None) -> None:
+        name = wiring.copy(op.name, replica)
+        variable = op.variable and wiring.copy(op.variable, replica)
+        ops[name] = op._replace(name=name, variable=variable)
+        if replica is not None and op.layer is not None:
+            ops[name] = ops[name]._replace(layer=f"{wiring.prefix}_{replica}/{op.layer}")
+        source[name], replica_of[name] = (replica, op.name), replica
+        for edge in graph.inputs_of(op.name):
+            if edge.is_control:
+                befores = wiring.befores(edge.producer, replica)
+                edges.extend(Edge(before, name, CONTROL_PORT, 0) for before in befores)
+            else:
+                producer, port = wiring.tensor((edge.producer, edge.port), replica)
+                edges.append(Edge(producer, name, port, edge.size_bytes))
+
+    for op in whole.ops:
+        if op.name not in wiring.plan.replicated:
+            add(op, whole, None)
+    for replica, graph in enumerate(shares):
+        for op in graph.ops:
+            if wiring.plan.is_copied(op.name):
+                add(op, graph, replica)
+    for added in wiring.added():
+        ops[added.name] = _op(added, ops, whole, wiring.shares)
+        replica_of[added.name] = added.replica
+        for producer, port in dict.fromkeys(added.inputs):
+            edges.append(Edge(producer, added.name, port, ops[producer].output_bytes[port]))
+    ends = [wiring.tensor(tensor, None)[0] for tensor in outputs]
+    ends += [name for target in targets for name in wiring.befores(target, None)]
+    graph = needed_graph(ops, edges, ends)
+    return SplitGraph(graph=graph, replica_of=replica_of, source=source)
+
+
+def _op(added: Added, ops: Mapping[str, Op], whole: OpGraph, shares: Sequence[int]) -> Op:
+    """Return an op that joins or divides: it moves bytes, and does next to nothing else."""
+    if added.like is None:  # An axis, or the sizes of the parts.
+        count = len(shares) if isinstance(added.value, tuple) else 1
+        return Op(name=added.name, kind=added.kind, role=Role.CONSTANT, output_bytes=(4 * count,))
+    like = whole.op(added.like[0])
+    kinds = like.device_kinds
+    if added.kind == "Const":
+        return Op(
+            name=added.name,
+            kind=added.kind,
+            role=Role.CONSTANT,
+            output_bytes=(4,),
+            device_kinds=kinds,
+        )
+    read = [ops[name].output_bytes[port] for name, port in added.inputs]
+    whole_bytes = like.output_bytes[added.like[1]]
+    made: tuple[int | None, ...] = (whole_bytes,)
+    if added.kind == "Mul":
+        made = (read[0],)
+    elif added.kind == "SplitV":
+        made = tuple(
+            None if whole_bytes is None else whole_bytes * share // sum(shares) for share in shares
+        )
+    moved = [size for size in (*read, *made) if size is not None]
+    is_known = len(moved) == len(read) + len(made)
+    return Op(
+        name=added.name,
+        kind=added.kind,
+        role=Role.FORWARD if like.role is Role.INPUT else like.role,
+        layer=like.layer,
+        bytes_accessed=sum(moved) if is_known else None,
+        work_basis=WorkBasis.SIZES if is_known else None,
+        output_bytes=made,
+        device_kinds=kinds,
+    )
+
+
+def needed_graph(ops: Mapping[str, Op], edges: Sequence[Edge], ends: Iterable[str]) -> OpGraph:
+    """Return the graph of the ops that the ends need; TensorFlow runs no others."""
+    befores: dict[str, list[str]] = {}
+    for edge in edges:
+        befores.setdefault(edge.consumer, []).append(edge.producer)
+    found: set[str] = set()
+    waiting = list(ends)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += befores.get(name, ())
+    return OpGraph(
+        (op for op in ops.values() if op.name in found),
+        (edge for edge in edges if edge.consumer in found),
+    )

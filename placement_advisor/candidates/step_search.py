@@ -1,0 +1,138 @@
+"""The best placement of an op graph for one step, with what no placement can beat.
+
+All families of candidates are where the search starts; `solvers.latency` says how it goes on, and
+`bounds` what the bound rests on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from placement_advisor.candidates.families import FAMILIES, propose
+from placement_advisor.candidates.searched import layers_of
+from placement_advisor.errors import PlacementError
+from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.simulator.engine import Simulator
+from placement_advisor.solvers.bounds.bound import bound_step
+from placement_advisor.solvers.effort import Stop
+from placement_advisor.solvers.step.latency import least_step
+from placement_advisor.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.solvers.bounds.arguments import LowerBound
+    from placement_advisor.solvers.effort import Effort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFound:
+    """The best placement that was found and its simulated step, with a bound on that of any.
+
+    ``units`` of effort were spent. The search stopped by proof if no placement takes less: the
+    bound says so, or all were tried.
+    """
+
+    placement: Placement
+    step_ns: int
+    bound: LowerBound
+    units: float
+    stopped_by: Stop
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether no placement takes less."""
+        return self.stopped_by is Stop.PROOF
+
+    @property
+    def lower_bound_ns(self) -> int:
+        """What no placement beats."""
+        return self.step_ns if self.is_proven else self.bound.step_ns
+
+
+def search_step(
+    graph: OpGraph,
+    costs: Mapping[str, CostTable],
+    cluster: Cluster,
+    effort: Effort,
+    pinned: Mapping[str, str] | None = None,
+) -> StepFound:
+    """Return the placement with the shortest step that was found; equal arguments, equal answers.
+
+    ``pinned`` has ops that have to be on a device or host; the bound is that of any placement, with
+    them or not.
+
+    Raises:
+        PlacementError: ops that have to stay together are pinned apart, one is pinned to what there
+            is not, an op has no device that could run it, or nothing that fits was found.
+        ValueError: an op has no cost; only constants, variables and inputs may lack one.
+    """
+    pinned = pinned or {}
+    _check_kernels(graph, cluster)
+    home_of = _homes(graph, cluster, pinned)
+    simulator = Simulator(graph, costs, cluster)
+    proposals = propose(tuple(FAMILIES), graph, costs, cluster)
+    starts = [_pin(p, home_of) for p in proposals.values() if isinstance(p, Placement)]
+    found = least_step(
+        graph, cluster, simulator, starts, layers_of(graph), effort, fixed=frozenset(home_of)
+    )
+    if found.excess_bytes:
+        raise PlacementError(
+            "no placement was found that fits into the memory of the devices: the best lacks "
+            f"{format_bytes(found.excess_bytes)}",
+            hint="give them more memory, take more of them, or search longer",
+        )
+    bound = bound_step(graph, costs, cluster, simulator)
+    return StepFound(
+        placement=found.placement,
+        step_ns=found.step_ns,
+        bound=bound,
+        units=found.units,
+        stopped_by=Stop.PROOF if found.step_ns <= bound.step_ns else found.stopped_by,
+    )
+
+
+def _check_kernels(graph: OpGraph, cluster: Cluster) -> None:
+    kinds = {place.kind for place in (*cluster.devices, *cluster.hosts)}
+    for op in placed_ops(graph):
+        if not op.device_kinds & kinds:
+            has = ", ".join(sorted(op.device_kinds)) or "nothing"
+            raise PlacementError(
+                f"op {op.name!r} ({op.kind}) has kernels for {has}; there are only devices of "
+                f"kind {', '.join(sorted(kinds))}",
+                hint="add a device or host that can run it",
+            )
+
+
+def _homes(graph: OpGraph, cluster: Cluster, pinned: Mapping[str, str]) -> dict[str, str]:
+    """Return the device of every pinned op, and of those that have to be with one."""
+    names = cluster.place_names()
+    by_variable: dict[str, str] = {}
+    for op, device in pinned.items():
+        if op not in graph:
+            raise PlacementError(f"op {op!r} is pinned to {device!r}, but is not in the graph")
+        if device not in names:
+            raise PlacementError(f"op {op!r} is pinned to {device!r}; there are {', '.join(names)}")
+        variable = graph.op(op).variable
+        if variable is None:
+            continue
+        other = by_variable.setdefault(variable, op)
+        if pinned[other] != device:
+            raise PlacementError(
+                f"op {other!r} is pinned to {pinned[other]!r} and op {op!r} to {device!r}, "
+                f"but both have to be with variable {variable!r}",
+                hint="pin them to one device, or only one of them",
+            )
+    return dict(pinned) | {
+        op.name: pinned[by_variable[op.variable]]
+        for op in placed_ops(graph)
+        if op.variable is not None and op.variable in by_variable
+    }
+
+
+def _pin(placement: Placement, home_of: Mapping[str, str]) -> Placement:
+    return replace(placement, device_of={**placement.device_of, **home_of})

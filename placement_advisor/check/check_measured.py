@@ -1,0 +1,189 @@
+"""Wires tier 2 of `advisor check`: a step under its placement and the locked one, run in turns.
+
+The devices are those of this machine: GPUs if there are enough, else CPU workers that stand in for
+them. What is compared ran on the same devices in the same minute, so that it does not matter which
+they are, as long as copies cost something there.
+
+Left out: what the step of the lock file computed. Both placements are of the step of today, so that
+only what moved is measured; predicted times tell of the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.advice.reasons import speedup_of
+from placement_advisor.candidates import single
+from placement_advisor.check.check_result import Status
+from placement_advisor.check.judge import MAX_CULPRITS, Code, Problem
+from placement_advisor.check.slowdown import Pace, Race, race
+from placement_advisor.graph.placement import Placement
+from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.testbed.trial import Trial
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.check.check_result import ModelResult
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.machine.testbed_plan import TestbedPlan
+    from placement_advisor.testbed.trial import Entry, Watcher
+
+_LOCKED, _AGAIN, _TODAY = "locked", "locked-again", "today"
+# Judgement, as of `advisor analyze` (`defaults.py`).
+_STEPS = 4
+# A race ends after so many rounds if they tell, else as soon as they do. So many tell of a
+# placement that takes a sixth longer where rounds differ by 5 % (tests/check/test_races.py); four
+# times as many halve what is left in doubt.
+ROUNDS = 15
+MAX_ROUNDS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Two races of today's placement against the locked one; the second only where it mattered.
+
+    ``against_single`` is its step time over that of one device, ``devices`` what ran it. Where it
+    does not run as it should, ``failure`` says why; where nothing can be told, ``unknown`` does.
+    """
+
+    devices: str
+    first: Race | None = None
+    second: Race | None = None
+    against_single: float | None = None
+    failure: str | None = None
+    unknown: str | None = None
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether both races say so."""
+        races = (self.first, self.second)
+        return all(each is not None and each.pace is Pace.SLOWER for each in races)
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """Whether the races do not tell, or there was none."""
+        if self.failure is not None or self.is_slower:
+            return False
+        return self.first is None or self.first.pace is not Pace.NO_SLOWER
+
+
+def measure(
+    graph: OpGraph,
+    today: Placement,
+    locked: Placement,
+    cluster: Cluster,
+    plan: TestbedPlan,
+    bundle: Path,
+    scratch: Path,
+    tolerance: float,
+    watcher: Watcher,
+) -> Measured:
+    """Race two placements of a step, whose bundle is in a folder, beside one device.
+
+    They are placed on a cluster; here its devices are those of a testbed, in order.
+    """
+    names = cluster.device_names()
+    if plan.not_run is not None:
+        return Measured(devices=plan.description, unknown=plan.not_run)
+    here = dict.fromkeys(cluster.place_names(), plan.devices[0].name)
+    here |= dict(zip(names, (device.name for device in plan.devices), strict=True))
+    testbed = Testbed(plan, scratch=scratch)
+    testbed.add_program(STEP, bundle, graph)
+    try:
+        watcher.working("starting devices", 0, 1)
+        testbed.start()
+        trial = Trial(testbed, steps=_STEPS, watcher=watcher)
+        # The reference for results comes first; the locked placement runs on both sides of today's.
+        alone = trial.enter(single.on_device(graph, plan.devices[0].name))
+        for label, placement in ((_LOCKED, locked), (_TODAY, today), (_AGAIN, locked)):
+            trial.enter(_renamed(placement, here, label))
+        found = _raced(trial, alone, plan.description, tolerance)
+    finally:
+        testbed.close()
+    return found
+
+
+def with_measured(result: ModelResult, told: Measured) -> ModelResult:
+    """Return the result with what was measured: slower fails, no answer is inconclusive."""
+    problems, notes = list(result.problems), list(result.notes)
+    if told.is_slower:
+        moves = result.difference.moves if result.difference is not None else ()
+        problems.append(
+            Problem(
+                code=Code.MEASURED_SLOWER,
+                what=f"measured on {told.devices}: {told.second}; in a race before, {told.first}",
+                culprits=tuple(
+                    f"{move.layer} ({move.part}): {' and '.join(move.before)} -> "
+                    f"{' and '.join(move.after)}"
+                    for move in moves[:MAX_CULPRITS]
+                ),
+                action="put the layers back where they were",
+            )
+        )
+    elif told.failure is not None:
+        problems.append(
+            Problem(
+                code=Code.DOES_NOT_RUN,
+                what=f"does not run on {told.devices}: {told.failure}",
+                action="run advisor analyze on the model, which tells more",
+            )
+        )
+    elif told.first is None:
+        notes.append(f"not measured: {told.unknown or 'no round was complete'}")
+    else:
+        alone = ""
+        if told.against_single is not None:
+            alone = f"; {speedup_of(told.against_single)} as fast as one device"
+        unclear = "" if told.first.pace is Pace.NO_SLOWER else ", which does not tell"
+        notes.append(f"measured on {told.devices}: {told.first}{alone}{unclear}")
+    status = result.status
+    if problems:
+        status = Status.FAILED
+    elif told.is_inconclusive and status is Status.PASSED:
+        status = Status.INCONCLUSIVE
+    return replace(result, status=status, problems=tuple(problems), notes=tuple(notes))
+
+
+def _raced(trial: Trial, alone: Entry, devices: str, tolerance: float) -> Measured:
+    first = _race(trial, tolerance)
+    second = _race(trial, tolerance) if first and first.pace is Pace.SLOWER else None
+    entries = trial.entries
+    failed = entries[_TODAY].failure
+    others = [entry.failure for entry in (alone, entries[_LOCKED], entries[_AGAIN])]
+    reason = next((failure.message for failure in others if failure is not None), None)
+    ratio = race(entries[_TODAY].rounds, alone.rounds, alone.rounds, tolerance)
+    return Measured(
+        devices=devices,
+        first=None if failed or reason else first,
+        second=None if failed or reason else second,
+        against_single=ratio.ratio.median if ratio is not None else None,
+        failure=failed.message if failed is not None and reason is None else None,
+        unknown=reason,
+    )
+
+
+def _race(trial: Trial, tolerance: float) -> Race | None:
+    """Time rounds until they tell, or for as many as there may be, and compare those alone."""
+    before = {label: len(entry.rounds) for label, entry in trial.entries.items()}
+    found = None
+    for number in range(MAX_ROUNDS):
+        trial.round(number, MAX_ROUNDS)
+        if number + 1 < ROUNDS:
+            continue
+        new = {label: entry.rounds[before[label] :] for label, entry in trial.entries.items()}
+        found = race(new[_TODAY], new[_LOCKED], new[_AGAIN], tolerance)
+        if found is None or found.pace is not Pace.CANNOT_TELL:
+            break
+    return found
+
+
+def _renamed(placement: Placement, here: dict[str, str], label: str) -> Placement:
+    return Placement(
+        label=label,
+        family=placement.family,
+        device_of={op: here[device] for op, device in placement.device_of.items()},
+        rationale=placement.rationale,
+    )

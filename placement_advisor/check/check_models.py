@@ -1,0 +1,418 @@
+"""Wires `advisor check`: settings -> each model traced, placed, simulated -> compared -> result.
+
+Models are traced side by side, each in a child of its own; one that fails does not stop the others.
+The lock file is written as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from placement_advisor import __version__, defaults
+from placement_advisor.analysis.prices import ASSUMED_DOUBT, read_elsewhere
+from placement_advisor.analysis.traced_model import traced_model
+from placement_advisor.candidates import single
+from placement_advisor.candidates.busy_time import alike
+from placement_advisor.check.check_measured import measure, with_measured
+from placement_advisor.check.check_result import CheckResult, ModelResult, Status
+from placement_advisor.check.config import FILE
+from placement_advisor.check.judge import LASTING, Code, Place, Problem, judge
+from placement_advisor.check.lock_file import lock_text, read_lock
+from placement_advisor.check.placements import AUTO, DoesNotFitError, lay_out, moved_back
+from placement_advisor.check.record import Versions, devices_fingerprint, record, tensor_name
+from placement_advisor.clock import Clock
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.errors import AdvisorError
+from placement_advisor.files.output_file import output_file
+from placement_advisor.files.own_folders import scratch_folder
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph, load_graph
+from placement_advisor.machine.testbed_plan import plan_testbed, with_network
+from placement_advisor.processes.children import Child, preload
+from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.peak import shortages
+from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.tf.load.model_source import ModelSource, source_kind, split_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence, Set
+
+    from placement_advisor.analysis.prices import Elsewhere
+    from placement_advisor.check.config import CheckConfig, ModelConfig
+    from placement_advisor.check.record import Record
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster, Device
+    from placement_advisor.machine.testbed_plan import TestbedPlan
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.tf.answers import SourceLine, Traced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """How to check: some of the models, or all; from graph files alone; how many at a time.
+
+    With ``measure`` placements run as well, one model after the other, on workers with
+    ``open_ports`` if need be.
+    """
+
+    only: tuple[str, ...] = ()
+    graphs_only: bool = False
+    measure: bool = False
+    open_ports: bool = False
+    update: bool = False
+    strict: bool = False
+    jobs: int | None = None
+    time_limit_s: float = defaults.TIME_LIMIT_S
+
+
+def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -> CheckResult:
+    """Check the models of a project against its lock file; with ``update`` write that anew.
+
+    It is written only if every model could be traced and placed.
+
+    Raises:
+        AdvisorError: the lock file cannot be read or written, the hardware means nothing, or a
+            model is asked for that is not configured.
+        TestbedError: what is measured on would be open to the network, and that is not accepted.
+    """
+    models = _chosen(config, options.only)
+    hardware = _hardware(config)
+    lock_file = Path(_from_here(config.lock_file))
+    locked = read_lock(lock_file)
+    plan = None
+    if options.measure:
+        plan = with_network(
+            plan_testbed(None, len(hardware.cluster.device_names())),
+            open_ports=options.open_ports,
+            instead="without --measure placements are only predicted",
+            note=watcher.note,
+        )
+    with ExitStack() as stack:
+        put = None
+        if options.update:
+            put = stack.enter_context(output_file(lock_file, option="--config"))
+        scratch = stack.enter_context(scratch_folder())
+        if not options.graphs_only:
+            watcher.working("importing TensorFlow", 0, 1)
+            preload()
+            ahead = stack.enter_context(ThreadPoolExecutor(1))
+            ahead.submit(_compile, hardware.cluster, {model.placement for model in models})
+        pool = ThreadPoolExecutor(min(len(models), options.jobs or os.cpu_count() or 1))
+        stack.callback(pool.shutdown, cancel_futures=True)
+        checking = _Checking(config, hardware, locked, options, scratch, watcher)
+        stack.callback(checking.stop)
+        results = tuple(pool.map(checking.result, models))
+        if plan is not None:
+            results = tuple(
+                checking.measured(model, found, plan)
+                for model, found in zip(models, results, strict=True)
+            )
+        if put is not None:
+            missing = [result.model for result in results if result.after is None]
+            if missing:
+                watcher.note(f"{lock_file} stays as it was: {', '.join(missing)} could not be told")
+            else:
+                kept = locked if options.only else {}
+                text = lock_text(kept | {r.model: r.after for r in results if r.after is not None})
+                put(lambda path: _write(path, text))
+                watcher.note(f"{lock_file} written")
+    return CheckResult(lock_file=str(lock_file), results=results, strict=options.strict)
+
+
+class _Placed(NamedTuple):
+    """A step of today; what is needed to run it is in the folder ``bundle``."""
+
+    graph: OpGraph
+    placement: Placement
+    bundle: Path
+
+
+class _Checking:
+    """Checks one model after the other, or several at once, until it is stopped."""
+
+    def __init__(
+        self,
+        config: CheckConfig,
+        hardware: Elsewhere,
+        locked: Mapping[str, Record],
+        options: CheckOptions,
+        scratch: Path,
+        watcher: Watcher,
+    ) -> None:
+        self._config, self._hardware, self._locked = config, hardware, locked
+        self._options, self._scratch, self._watcher = options, scratch, watcher
+        self._children: list[Child] = []
+        self._placed: dict[str, _Placed] = {}
+        self._starting = Lock()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End what is under way."""
+        with self._starting:
+            self._stopped = True
+        for child in self._children:
+            child.close()
+
+    def result(self, model: ModelConfig) -> ModelResult:
+        """Check a model; what a user can cause becomes a part of the result."""
+        before = self._locked.get(model.path)
+        found = ModelResult(
+            model=model.path,
+            placement=model.placement,
+            place=model.place,
+            status=Status.COULD_NOT_RUN,
+            before=before,
+        )
+        try:
+            if model.graph is not None and self._options.graphs_only:
+                graph, asked = load_graph(Path(_from_here(self._config.root / model.graph)))
+                return self._judged(found, model, graph, asked)
+            if self._options.graphs_only:
+                raise AdvisorError(
+                    "no graph file is configured, and --graphs-only runs no model code",
+                    hint="write one with advisor trace, and name it: graph = "
+                    '"ranker.graph.json.gz"',
+                )
+            traced, bundle = self._traced(model)
+            return self._judged(
+                found, model, traced.graph, traced.requested_device_of, traced.line_of, bundle
+            )
+        except DoesNotFitError as error:
+            problem = Problem(
+                code=Code.DOES_NOT_FIT,
+                what=error.message,
+                action=error.hint or "ask advisor analyze for a placement that fits",
+                place=model.place,
+            )
+            return replace(found, status=Status.FAILED, problems=(problem,))
+        except AdvisorError as error:
+            return replace(found, error=error.message, hint=error.hint)
+
+    def measured(self, model: ModelConfig, found: ModelResult, plan: TestbedPlan) -> ModelResult:
+        """Run what was checked beside the locked placement, where there is one."""
+        placed = self._placed.get(model.path)
+        if placed is None or found.before is None:
+            return found
+        moves = () if found.difference is None else found.difference.moves
+        self._watcher.note(f"measuring {model.path}")
+        scratch = placed.bundle.with_name(f"{placed.bundle.name}-run")
+        scratch.mkdir()
+        told = measure(
+            placed.graph,
+            placed.placement,
+            moved_back(placed.graph, placed.placement, moves),
+            self._hardware.cluster,
+            plan,
+            placed.bundle,
+            scratch,
+            model.limits.max_step_regression,
+            self._watcher,
+        )
+        return with_measured(found, told)
+
+    def _traced(self, model: ModelConfig) -> tuple[Traced, Path]:
+        """Trace a model; what is needed to run it goes into a folder, if it is to run."""
+        path, name = split_name(_from_here(self._config.root / model.path))
+        source_kind(Path(path))
+        source = ModelSource(
+            path=path,
+            name=name,
+            mode=model.mode,
+            batch_size=model.batch_size,
+            outputs=(),
+            time_limit_s=self._options.time_limit_s,
+        )
+        with self._starting:
+            if self._stopped:
+                raise AdvisorError("stopped")
+            number = len(self._children)
+            child = Child(f"loader {number}")
+            self._children.append(child)
+        bundle = self._scratch / f"bundle-{number}"
+        bundle.mkdir()
+        folder = bundle if self._options.measure else None
+        with child:
+            return traced_model(source, folder, child, Clock(), self._watcher), bundle
+
+    def _judged(
+        self,
+        found: ModelResult,
+        model: ModelConfig,
+        graph: OpGraph,
+        requested_device_of: Mapping[str, str] | None,
+        line_of: Mapping[str, SourceLine] = MappingProxyType({}),
+        bundle: Path | None = None,
+    ) -> ModelResult:
+        cluster = self._hardware.cluster
+        costs = roofline_by_place(graph, cluster)
+        before, groups = found.before, _alike(cluster)
+        layout = lay_out(
+            model.placement,
+            Path(_from_here(self._config.root)),
+            graph,
+            requested_device_of,
+            costs,
+            cluster,
+            {} if before is None else before.layers,
+        )
+        if bundle is not None:
+            self._placed[model.path] = _Placed(graph, layout.placement, bundle)
+        simulator = Simulator(graph, costs, cluster)
+        alone = single.on_device(graph, cluster.device_names()[0])
+        schedule = simulator.schedule(layout.placement)
+        ratio = None
+        if layout.placement.device_of != alone.device_of:
+            ratio = Sensitivity(simulator, alone, ASSUMED_DOUBT).ratio(layout.placement)
+        after = record(
+            graph,
+            layout.placement,
+            schedule,
+            simulator.step_ns(alone),
+            ratio,
+            versions=Versions(
+                hardware=self._config.hardware,
+                devices=devices_fingerprint(cluster),
+                tensorflow=version("tensorflow"),
+                advisor=__version__,
+            ),
+            configured=model.placement,
+            alike=groups,
+        )
+        judgement = judge(
+            before,
+            after,
+            model.limits,
+            alike=groups,
+            freedom=layout.freedom,
+            shortages=map(str, shortages(schedule.peak_memory, cluster.devices)),
+            place_of=_lines(graph, schedule, line_of, self._config.root).get,
+        )
+        problems, notes = judgement.problems, judgement.notes
+        if self._options.update:
+            notes += tuple(
+                f"accepted: {problem.what}"
+                for problem in problems
+                if problem.code not in (*LASTING, Code.NOT_LOCKED)
+            )
+            problems = tuple(each for each in problems if each.code in LASTING)
+        return replace(
+            found,
+            status=Status.FAILED if problems else Status.PASSED,
+            problems=problems,
+            notes=notes,
+            after=after,
+            difference=judgement.difference,
+        )
+
+
+def _chosen(config: CheckConfig, only: Sequence[str]) -> tuple[ModelConfig, ...]:
+    """Return the models to check, in the order of their names.
+
+    Raises:
+        AdvisorError: one is not configured.
+    """
+    by_name = {model.path: model for model in sorted(config.models, key=lambda each: each.path)}
+    if not only:
+        return tuple(by_name.values())
+    chosen: dict[str, ModelConfig] = {}
+    for words in only:
+        found = {
+            name: model for name, model in by_name.items() if words in (name, split_name(name)[0])
+        }
+        if not found:
+            near = get_close_matches(words, by_name, 1)
+            raise AdvisorError(
+                f"{words}: not among the models in {FILE}",
+                hint=f"did you mean {near[0]}?" if near else f"there are {', '.join(by_name)}",
+            )
+        chosen |= found
+    return tuple(chosen[name] for name in by_name if name in chosen)
+
+
+def _hardware(config: CheckConfig) -> Elsewhere:
+    """Return what the hardware is, a cluster file as it is reached from here.
+
+    Raises:
+        AdvisorError: it means nothing; the message says where it stands.
+    """
+    is_file = config.hardware.endswith(".toml")
+    words = _from_here(config.root / config.hardware) if is_file else config.hardware
+    try:
+        return read_elsewhere(words, None)
+    except AdvisorError as error:
+        file = _from_here(config.root / config.place.file)
+        message = f"{file}, line {config.place.line}: hardware: {error.message}"
+        raise AdvisorError(message, hint=error.hint) from None
+
+
+def _compile(cluster: Cluster, placements: Set[str]) -> None:
+    """Place and simulate two ops: on a fresh machine that compiles the code for it, in seconds.
+
+    They are had for nothing while TensorFlow is imported.
+    """
+    ops = [Op(name=name, kind="NoOp", layer=name, output_bytes=(1,)) for name in "ab"]
+    graph = OpGraph(ops, [Edge(producer="a", consumer="b", port=0, size_bytes=1)])
+    costs = roofline_by_place(graph, cluster)
+    placement = single.on_device(graph, cluster.device_names()[0])
+    Simulator(graph, costs, cluster).step_ns(placement)
+    if AUTO in placements:
+        lay_out(AUTO, Path(), graph, None, costs, cluster, {})
+
+
+def _from_here(path: Path) -> str:
+    return os.path.relpath(path)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _alike(cluster: Cluster) -> list[list[str]]:
+    """Return the groups of devices, and of hosts, that have the same figures."""
+    groups: list[list[Device]] = []
+    for device in (*cluster.devices, *cluster.hosts):
+        group = next((group for group in groups if alike(group[0], device)), None)
+        if group is None:
+            groups.append([device])
+        else:
+            group.append(device)
+    return [[device.name for device in group] for group in groups]
+
+
+def _lines(
+    graph: OpGraph, schedule: Schedule, line_of: Mapping[str, SourceLine], root: Path
+) -> dict[str, Place]:
+    """Return the user's line for tensors that cross and for layers, where it is known."""
+    found: dict[str, Place] = {}
+    project = root.resolve()
+    called: dict[str, str] = {}  # To follow the links of a path takes longer than all else here.
+    crossing = {copy.producer: tensor_name(graph, copy) for copy in schedule.transfers}
+    for op in graph.ops:
+        line = line_of.get(op.name)
+        if line is None:
+            continue
+        if line.file not in called:
+            called[line.file] = _in_project(line.file, project)
+        place = Place(called[line.file], line.line)
+        if op.name in crossing:
+            found.setdefault(crossing[op.name], place)
+        if op.role is Role.FORWARD:
+            found.setdefault(op.layer or "", place)
+    found.pop("", None)
+    return found
+
+
+def _in_project(file: str, project: Path) -> str:
+    """Return a file's name within the project; one outside of it by its last part alone."""
+    path = Path(file).resolve()
+    return path.relative_to(project).as_posix() if path.is_relative_to(project) else path.name

@@ -1,0 +1,220 @@
+"""Wires `advisor search`: a graph file -> the best placement that is found, with a bound for any.
+
+A file of msr-fiddle has times, devices and memory of its own. Of a graph that `advisor trace`
+wrote, costs are assumed: a roofline from the figures of each device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.prices import read_elsewhere
+from placement_advisor.clock import Clock
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.errors import AdvisorError, PlacementError
+from placement_advisor.files.foreign_json import MisfitError, content, parse
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.solvers.conflict import find_conflict
+from placement_advisor.solvers.fiddle_file import is_fiddle, read_fiddle
+from placement_advisor.solvers.search_result import Objective, Searched
+from placement_advisor.solvers.throughput.graph_problem import throughput_problem, with_hosts
+from placement_advisor.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.solvers.effort import Effort, Stop
+    from placement_advisor.solvers.problem import Problem
+
+DEFAULT_DEVICES = 2
+# A conflict is named to be found, and an error is one line.
+_MOST_NAMED = 8
+_GZIP = b"\x1f\x8b"
+
+
+def search_file(
+    graph_file: Path,
+    *,
+    objective: Objective,
+    contiguous: bool,
+    devices: int | None,
+    hardware: str | None,
+    effort: Effort,
+) -> Searched:
+    """Search the best placement of a graph file.
+
+    Raises:
+        AdvisorError: the file cannot be read, the options do not fit it, no placement is possible,
+            or none was found.
+    """
+    clock = Clock()
+    with clock.stage("search"):
+        asked = _read(graph_file, devices, hardware)
+        problem = asked.problem
+        if asked.step is not None and objective is Objective.LATENCY:
+            problem = with_hosts(problem, asked.step.costs, asked.step.cluster)
+        _check(graph_file, problem, objective, is_step=asked.step is not None)
+        found = _searched(asked, objective, effort, contiguous=contiguous)
+    device_of, value = found.device_of, found.objective_value
+    if device_of is None or value is None:
+        raise _nothing_found(graph_file, is_proven=found.is_proven, contiguous=contiguous)
+    return Searched(
+        graph_file=str(graph_file),
+        machine=asked.machine,
+        objective=objective,
+        contiguous=contiguous,
+        in_ns=asked.step is not None,
+        problem=problem,
+        device_of=device_of,
+        objective_value=value,
+        lower_bound=found.lower_bound,
+        is_proven=found.is_proven,
+        stopped_by=found.stopped_by,
+        effort=effort,
+        units=found.units,
+        seconds=clock.timings_ns()["search"] / NS_PER_S,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A traced step and the devices that it is to run on."""
+
+    graph: OpGraph
+    costs: Mapping[str, CostTable]
+    cluster: Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What a file asks: a problem, the machine in words, and the step if the file holds one."""
+
+    problem: Problem
+    machine: str
+    step: _Step | None
+
+
+def _read(graph_file: Path, devices: int | None, hardware: str | None) -> _Asked:
+    try:
+        data = content(graph_file)
+        document = None if data.startswith(_GZIP) else parse(data)
+        problem = read_fiddle(document) if is_fiddle(document) else None
+    except MisfitError as misfit:
+        raise AdvisorError(f"{graph_file}: {misfit}", hint=_WHAT_IS_READ) from None
+    if problem is not None:
+        if devices is not None or hardware is not None:
+            raise AdvisorError(
+                f"{graph_file} names its own devices",
+                hint="leave out --devices and --hardware",
+            )
+        machine = f"the file's own: {', '.join(problem.devices)}"
+        return _Asked(problem=problem, machine=machine, step=None)
+    if document is not None:
+        raise AdvisorError(f"{graph_file}: neither format that is read", hint=_WHAT_IS_READ)
+    graph = OpGraph.load(graph_file)
+    machine = hardware or "CPU workers, one core each"
+    cluster = (
+        assumed_cluster(devices or DEFAULT_DEVICES)
+        if hardware is None
+        else read_elsewhere(hardware, None).cluster
+    )
+    costs = roofline_by_place(graph, cluster)
+    return _Asked(
+        problem=throughput_problem(graph, costs, cluster),
+        machine=machine,
+        step=_Step(graph=graph, costs=costs, cluster=cluster),
+    )
+
+
+_WHAT_IS_READ = "GRAPH is a file of `advisor trace`, or JSON in the format of msr-fiddle"
+
+
+def _check(graph_file: Path, problem: Problem, objective: Objective, *, is_step: bool) -> None:
+    if not problem.ops:
+        raise AdvisorError(f"{graph_file}: nothing in it can be placed")
+    if is_step and objective is Objective.LATENCY:
+        return  # What a step holds at a time is known when it is simulated.
+    conflict = find_conflict(problem)
+    if conflict is not None:
+        named = ", ".join(conflict.ops[:_MOST_NAMED])
+        if len(conflict.ops) > _MOST_NAMED:
+            named += f", … ({len(conflict.ops)} ops)"
+        raise PlacementError(
+            f"{graph_file}: no placement is possible: {named}: {conflict.reason}",
+            hint="give them devices that run them and have the memory",
+        )
+
+
+def _nothing_found(graph_file: Path, *, is_proven: bool, contiguous: bool) -> AdvisorError:
+    if is_proven:
+        kind = "contiguous placement" if contiguous else "placement"
+        hint = "try --no-contiguous" if contiguous else "give them devices with more memory"
+        return PlacementError(f"{graph_file}: no {kind} is possible (proved)", hint=hint)
+    return AdvisorError(
+        f"{graph_file}: no placement was found, and it is not proved that there is none",
+        hint="search longer: --effort, --time-limit",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What a search answers, whatever its objective; ``device_of`` by op, None if nothing."""
+
+    device_of: tuple[str, ...] | None
+    objective_value: float | None
+    lower_bound: float
+    is_proven: bool
+    stopped_by: Stop
+    units: float | None
+
+
+def _searched(asked: _Asked, objective: Objective, effort: Effort, *, contiguous: bool) -> _Found:
+    problem = asked.problem
+    if objective is Objective.LATENCY:
+        if asked.step is not None:
+            return _least_step(asked.step, problem, effort)
+        return _least_makespan(problem, effort)
+    from placement_advisor.solvers.throughput.max_load import max_load
+
+    found = max_load(problem, effort, contiguous=contiguous)
+    return _Found(
+        device_of=found.device_of,
+        objective_value=found.objective_value,
+        lower_bound=found.lower_bound,
+        is_proven=found.is_proven,
+        stopped_by=found.stopped_by,
+        units=found.units,
+    )
+
+
+def _least_step(step: _Step, problem: Problem, effort: Effort) -> _Found:
+    from placement_advisor.candidates.step_search import search_step
+
+    found = search_step(step.graph, step.costs, step.cluster, effort)
+    return _Found(
+        device_of=tuple(found.placement.device_of[op] for op in problem.ops),
+        objective_value=found.step_ns,
+        lower_bound=found.lower_bound_ns,
+        is_proven=found.is_proven,
+        stopped_by=found.stopped_by,
+        units=found.units,
+    )
+
+
+def _least_makespan(problem: Problem, effort: Effort) -> _Found:
+    from placement_advisor.solvers.makespan.makespan import least_makespan
+
+    found = least_makespan(problem, effort)
+    return _Found(
+        device_of=found.device_of,
+        objective_value=found.objective_value,
+        lower_bound=found.lower_bound,
+        is_proven=found.is_proven,
+        stopped_by=found.stopped_by,
+        units=None,
+    )

@@ -1,0 +1,197 @@
+"""JSON that others wrote: parsed within limits, checked value by value.
+
+Whatever a file holds, reading it ends in values of the asked types or in one `MisfitError`, which
+says at which place the first thing is wrong. Left out: keys that an object holds twice; the last
+one counts.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from typing import TYPE_CHECKING, TypeVar
+
+from placement_advisor.files import foreign_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+T = TypeVar("T")
+
+# The largest graph known (210,000 ops) is 65 MB of text with 5 million values. A value takes up to
+# 80 bytes of memory, so that the worst file costs about 1.3 GB before it is refused.
+MAX_TEXT_BYTES = 256_000_000
+MAX_VALUES = 16_000_000
+# What fits 64 bits; no count or size of a real step comes near.
+MAX_INTEGER = 2**63 - 1
+# TensorFlow's own names, paths of nested layers included, are some hundred characters long.
+MAX_TEXT_CHARS = 10_000
+# A place may hold keys of any length; this many characters tell which it is.
+_LONGEST_PLACE = 200
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+
+
+class MisfitError(Exception):
+    """What is wrong, and at which place of a document."""
+
+    def __init__(self, problem: str, place: str = "") -> None:
+        super().__init__(problem, place)
+        self.problem = problem
+        self.place = place
+
+    def inside(self, place: str) -> MisfitError:
+        """Return the misfit as seen from outside of ``place``."""
+        dot = "" if self.place.startswith("[") or not self.place else "."
+        return MisfitError(self.problem, f"{place}{dot}{self.place}")
+
+    def __str__(self) -> str:
+        place = self.place
+        if len(place) > _LONGEST_PLACE:
+            half = _LONGEST_PLACE // 2
+            place = f"{place[:half]}...{place[-half:]}"
+        return f"{place}: {self.problem}" if place else self.problem
+
+
+def content(path: Path) -> bytes:
+    """Return what a file holds.
+
+    Raises:
+        MisfitError: it cannot be read, is larger than any text may be, or is no plain file.
+    """
+    try:
+        return foreign_file.content(path, MAX_TEXT_BYTES)
+    except OSError as error:
+        raise MisfitError(f"cannot be read: {error.strerror}") from None
+
+
+def parse(data: bytes) -> object:
+    """Return the value that the text holds.
+
+    Raises:
+        MisfitError: no JSON, too many values, too deeply nested, or with numbers that JSON
+            does not have.
+    """
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise MisfitError(f"more than {MAX_VALUES // 10**6} million values")
+    try:
+        value: object = json.loads(data.decode("utf-8"), parse_constant=_no_number)
+    except RecursionError:
+        raise MisfitError("too deeply nested") from None
+    except UnicodeDecodeError as error:
+        raise MisfitError(f"no UTF-8 text at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise MisfitError(
+            f"no JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from None
+    except ValueError:  # Python refuses to convert a number of thousands of digits.
+        raise MisfitError("a number with too many digits") from None
+    return value
+
+
+def as_object(value: object, keys: Collection[str] | None = None) -> dict[str, object]:
+    """Return the value as an object; with ``keys``, one that has no others.
+
+    Raises:
+        MisfitError: it is none.
+    """
+    if not isinstance(value, dict):
+        raise MisfitError(f"{shown(value)} is not an object")
+    for key in value:
+        if keys is None:
+            text(key)
+        elif key not in keys:
+            raise MisfitError(f"unknown field {shown(key)}; there are {', '.join(keys)}")
+    return value
+
+
+def field(document: dict[str, object], key: str) -> object:
+    """Return a field of an object.
+
+    Raises:
+        MisfitError: it is missing.
+    """
+    if key not in document:
+        raise MisfitError(f"no field {key!r}")
+    return document[key]
+
+
+def as_list(value: object) -> list[object]:
+    """Return the value as a list.
+
+    Raises:
+        MisfitError: it is none.
+    """
+    if not isinstance(value, list):
+        raise MisfitError(f"{shown(value)} is not a list")
+    return value
+
+
+def text(value: object, *, most_chars: int = MAX_TEXT_CHARS) -> str:
+    """Return the value as a text that can be printed and written again.
+
+    Raises:
+        MisfitError: it is none, too long, or holds half a character.
+    """
+    if not isinstance(value, str):
+        raise MisfitError(f"{shown(value)} is not a text")
+    if len(value) > most_chars:
+        raise MisfitError(f"{shown(value)} has more than {most_chars:,} characters")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise MisfitError(f"{shown(value)} is not a text: it holds half a character") from None
+    return value
+
+
+def integer(value: object, what: str, *, low: int = 0, high: int = MAX_INTEGER) -> int:
+    """Return the value as an integer from ``low`` to ``high``; ``what`` says what it should be.
+
+    Raises:
+        MisfitError: it is none.
+    """
+    if type(value) is not int or not low <= value <= high:
+        raise MisfitError(f"{shown(value)} is not {what}")
+    return value
+
+
+def check_version(document: dict[str, object], newest: int) -> None:
+    """Check that the document is of a version that this program reads.
+
+    Raises:
+        MisfitError: it is not.
+    """
+    version = within(
+        "schema_version",
+        lambda value: integer(value, "a version", low=1),
+        field(document, "schema_version"),
+    )
+    if version > newest:
+        raise MisfitError(
+            f"{version} is newer than the {newest} that this advisor reads; update it",
+            "schema_version",
+        )
+
+
+def within(place: str, read: Callable[[object], T], value: object) -> T:
+    """Return what ``read`` makes of a value that stands at ``place``.
+
+    Raises:
+        MisfitError: whatever ``read`` finds, with the place.
+    """
+    try:
+        return read(value)
+    except MisfitError as misfit:
+        raise misfit.inside(place) from None
+
+
+def shown(value: object) -> str:
+    """Return the value as a short text of one line."""
+    return _SHORT.repr(value)
+
+
+def _no_number(name: str) -> object:
+    raise MisfitError(f"{name} is not a number of JSON")

@@ -1,0 +1,134 @@
+"""The folder that an analysis leaves behind: complete, or as it was before.
+
+Everything is written into a hidden folder inside and moved up at the end, so the folder may be a
+mount point, a link or the current one. What else lies in the folder of an earlier analysis stays.
+Of two analyses that end in the same folder at the same moment, one replaces the other. Left out:
+a command killed by SIGKILL in the fraction of a millisecond in which the content is moved, and two
+hosts that end in the same folder at the same moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from placement_advisor.errors import NO_ROOM, AdvisorError
+from placement_advisor.files.own_folders import HIDDEN, check_owned, own_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# What an analysis writes; an earlier one's is replaced as a whole.
+CONTENT = (
+    "analysis.json",
+    "report.md",
+    "how_to_split.py",
+    "bound.json",
+    "graph.json.gz",
+    "timeline.png",
+    "break-even.png",
+    "comparison.png",
+    "placements",
+    "predictions",
+    "tensorboard",
+)
+_HINT = "choose another folder with -o"
+
+
+@contextlib.contextmanager
+def output_folder(folder: Path) -> Iterator[Path]:
+    """Give a place to write to; its content moves to ``folder`` if the block ends without error.
+
+    Raises:
+        AdvisorError: the folder cannot be written, holds something that is not ours, or its disk
+            is full or gone before the block ends.
+    """
+    made: list[Path] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(_remove_empty, made)
+        try:
+            _refuse_files(folder)
+            made += [part for part in (folder, *folder.parents) if not part.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            with _alone_in(folder):
+                _refuse_foreign(folder)
+            staging = stack.enter_context(own_folder(folder))
+        except OSError as error:
+            raise _cannot_be_written(folder, error) from None
+        try:
+            yield staging
+        except OSError as error:
+            if error.errno in NO_ROOM or not staging.exists():
+                raise _cannot_be_written(folder, error) from None
+            raise
+        check_owned(staging)
+        try:
+            with _alone_in(folder):
+                _publish(staging, folder)
+        except OSError as error:
+            raise _cannot_be_written(folder, error) from None
+
+
+def _cannot_be_written(folder: Path, error: OSError) -> AdvisorError:
+    return AdvisorError(f"{folder}: cannot be written: {error.strerror}", hint=_HINT)
+
+
+def _refuse_files(folder: Path) -> None:
+    for part in (folder, *folder.parents):
+        if part.exists() and not part.is_dir():
+            raise AdvisorError(f"{folder}: cannot be written: {part} is a file", hint=_HINT)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if (folder / "analysis.json").exists():
+        return
+    if any(not entry.name.startswith(HIDDEN) for entry in folder.iterdir()):
+        raise AdvisorError(
+            f"{folder}: not empty, and not the output of an earlier analysis", hint=_HINT
+        )
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep others from publishing into a folder meanwhile, where its file system has locks."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _publish(staging: Path, folder: Path) -> None:
+    """Move the new content in place of the old, by renaming alone, so that it takes no time.
+
+    What tells that an analysis is there goes first and comes last. If moving is interrupted, all
+    is as it was before.
+    """
+    old = staging / "old"
+    old.mkdir()
+    new = [name for name in CONTENT if (staging / name).exists()]
+    try:
+        for name in CONTENT:
+            if (folder / name).exists():
+                (folder / name).rename(old / name)
+        for name in reversed(new):
+            (staging / name).rename(folder / name)
+    except BaseException:
+        for name in new:
+            if not (staging / name).exists():
+                (folder / name).rename(staging / name)
+        for name in reversed(CONTENT):
+            if (old / name).exists():
+                (old / name).rename(folder / name)
+        raise
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):  # Not empty, or never made.
+            folder.rmdir()

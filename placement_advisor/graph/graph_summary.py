@@ -1,0 +1,288 @@
+"""What a traced step holds, in numbers: sizes, work, and what stands in the way of a split.
+
+Counted is one step of the graph as it was traced. A tensor counts once, however many ops read
+it. Ops that hand a buffer on (a reshape) make no tensor of their own, and the reading of a
+variable makes none either. A loop or branch counts as the one op that it is.
+
+Left out: peak memory, which depends on the order of the ops; times, which depend on devices.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.graph.host_ops import HostKind, host_kinds
+from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op_work.bookkeeping import ALIAS_KINDS, VARIABLE_READ_KINDS
+from placement_advisor.graph.partial_sums import Total
+from placement_advisor.graph.structure.branches import ParallelBranches, parallel_branches
+from placement_advisor.graph.structure.joins import Join, counting_layers, towers
+from placement_advisor.graph.structure.repeats import RepeatedBlocks, repeated_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.graph.op_graph import Op, OpGraph
+
+# A step has thousands of tensors; the first few show where its memory goes.
+LARGEST_TENSORS = 20
+
+_UNCOMPUTED_ROLES = frozenset({Role.INPUT, Role.CONSTANT, Role.VARIABLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargeTensor:
+    """One tensor: output ``port`` of ``op``."""
+
+    op: str
+    port: int
+    kind: str
+    role: Role
+    layer: str | None
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindWork:
+    """The work of all ops of one kind, as shares of what is known of the step's.
+
+    A share is None where the step's total is unknown or nothing.
+    """
+
+    kind: str
+    ops: int
+    flops: Total
+    flops_share: float | None
+    bytes_accessed: Total
+    bytes_share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlFlow:
+    """One loop or branch, with its share of what is known of the step's flops and bytes."""
+
+    op: str
+    kind: str
+    role: Role
+    layer: str | None
+    trips: int | None
+    flops_share: float | None
+    bytes_share: float | None
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether it is a loop; else one of its branches runs."""
+        return self.kind in LOOP_KINDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSummary:
+    """A step in numbers.
+
+    ``parameters`` are the variables that the forward pass reads and does not write, ``state`` all
+    others, such as an optimizer's slots. ``trains`` says whether there is a backward pass:
+    ``activations`` are then the forward tensors that it reads, otherwise all of them. ``flops`` and
+    ``bytes_accessed`` have a part for each op that computes; ``flops_known_bytes_share`` is the
+    share of the bytes accessed that lies in ops of known flops, None if an op of unknown flops has
+    unknown bytes as well. Lists
+    are complete, but for ``largest_tensors``, and sorted, heaviest first; ``joins``, ``branches``
+    and ``repeats`` stand in layer order.
+    """
+
+    fingerprint: str
+    ops_by_role: Mapping[Role, int]
+    layers: int
+    ops_with_layer_share: float
+    data_edges: Total
+    control_edges: int
+    parameters: Total
+    state: Total
+    constants: Total
+    trains: bool
+    activations: Total
+    flops: Total
+    bytes_accessed: Total
+    flops_known_bytes_share: float | None
+    largest_tensors: tuple[LargeTensor, ...]
+    joins: tuple[Join, ...]
+    branches: tuple[ParallelBranches, ...]
+    repeats: tuple[RepeatedBlocks, ...]
+    kinds: tuple[KindWork, ...]
+    host_only: tuple[HostKind, ...]
+    control_flow: tuple[ControlFlow, ...]
+
+    @property
+    def ops(self) -> int:
+        """Number of ops."""
+        return sum(self.ops_by_role.values())
+
+
+def summarize(graph: OpGraph) -> GraphSummary:
+    """Return what the graph holds."""
+    tensors = _tensors(graph)
+    view = layer_view(graph)
+    computing = [op for op in graph.ops if op.role not in _UNCOMPUTED_ROLES]
+    flops = Total.of(op.flops for op in computing)
+    bytes_accessed = Total.of(op.bytes_accessed for op in computing)
+    priced_bytes = sum(op.bytes_accessed or 0 for op in computing if op.flops is not None)
+    is_all_sized = all(op.flops is not None or op.bytes_accessed is not None for op in computing)
+    data_edges = [edge for edge in graph.edges if not edge.is_control]
+    variables = [op for op in graph.ops if op.role is Role.VARIABLE and op.parameter_bytes]
+    read = read_variables(graph)
+    state = set(variables) - set(read)
+    return GraphSummary(
+        fingerprint=graph.fingerprint,
+        ops_by_role={
+            role: count for role in Role if (count := sum(op.role is role for op in graph.ops))
+        },
+        layers=len(graph.layers()),
+        ops_with_layer_share=(
+            sum(op.layer is not None for op in computing) / len(computing) if computing else 1.0
+        ),
+        data_edges=Total.of(edge.size_bytes for edge in data_edges),
+        control_edges=len(graph.edges) - len(data_edges),
+        parameters=Total.of(op.parameter_bytes for op in read),
+        state=Total.of(op.parameter_bytes for op in state),
+        constants=Total.of(
+            size for op in graph.ops if op.role is Role.CONSTANT for size in op.output_bytes
+        ),
+        trains=any(op.role is Role.BACKWARD for op in graph.ops),
+        activations=_activations(graph, tensors),
+        flops=flops,
+        bytes_accessed=bytes_accessed,
+        flops_known_bytes_share=(_share(priced_bytes, bytes_accessed) if is_all_sized else None),
+        largest_tensors=_largest(graph, tensors),
+        joins=towers(view, counting_layers(graph, view)),
+        branches=parallel_branches(view),
+        repeats=repeated_blocks(graph, view),
+        kinds=_kinds(computing, flops, bytes_accessed),
+        host_only=host_kinds(graph),
+        control_flow=_control_flow(computing, flops, bytes_accessed),
+    )
+
+
+def _share(part: int | None, whole: Total) -> float | None:
+    return part / whole.known if part is not None and whole.known else None
+
+
+def _tensors(graph: OpGraph) -> dict[tuple[str, int], int | None]:
+    """Return the size of every tensor that takes memory of its own in a step."""
+    return {
+        (op.name, port): size
+        for op in graph.ops
+        if op.role not in (Role.CONSTANT, Role.VARIABLE)
+        and op.kind not in ALIAS_KINDS | VARIABLE_READ_KINDS
+        for port, size in enumerate(op.output_bytes)
+    }
+
+
+def _activations(graph: OpGraph, tensors: Mapping[tuple[str, int], int | None]) -> Total:
+    """Return the forward tensors that the backward pass reads; all of them if there is none."""
+    forward = {key for key in tensors if graph.op(key[0]).role is Role.FORWARD}
+    if any(op.role is Role.BACKWARD for op in graph.ops):
+        held = _held(graph)
+        forward &= {
+            held.get(edge.producer, (edge.producer, edge.port))
+            for edge in graph.edges
+            if not edge.is_control and graph.op(edge.consumer).role is Role.BACKWARD
+        }
+    return Total.of(tensors[key] for key in forward)
+
+
+def _held(graph: OpGraph) -> dict[str, tuple[str, int]]:
+    """Return for each op that hands a buffer on the op and port whose tensor lies in it."""
+    held: dict[str, tuple[str, int]] = {}
+    for op in graph.ops:
+        if op.kind not in ALIAS_KINDS:
+            continue
+        inputs = [edge for edge in graph.inputs_of(op.name) if not edge.is_control]
+        if inputs:
+            # The other input, if there is one, is a shape or an axis: smaller, often a constant.
+            main = max(
+                inputs,
+                key=lambda e: (graph.op(e.producer).role is not Role.CONSTANT, e.size_bytes or 0),
+            )
+            held[op.name] = held.get(main.producer, (main.producer, main.port))
+    return held
+
+
+def _largest(
+    graph: OpGraph, tensors: Mapping[tuple[str, int], int | None]
+) -> tuple[LargeTensor, ...]:
+    known = [
+        LargeTensor(
+            op=name,
+            port=port,
+            kind=(op := graph.op(name)).kind,
+            role=op.role,
+            layer=op.layer,
+            size_bytes=size,
+        )
+        for (name, port), size in tensors.items()
+        if size is not None
+    ]
+    known.sort(key=lambda tensor: (-tensor.size_bytes, tensor.op, tensor.port))
+    return tuple(known[:LARGEST_TENSORS])
+
+
+def read_variables(graph: OpGraph) -> tuple[Op, ...]:
+    """Return the variables that the forward pass reads and does not write.
+
+    What it writes counts something: a metric, a step, how often random numbers were drawn.
+    """
+    found = []
+    for op in graph.ops:
+        if op.role is Role.VARIABLE and op.parameter_bytes:
+            takers = [graph.op(edge.consumer) for edge in graph.outputs_of(op.name)]
+            forward = [taker for taker in takers if taker.role is Role.FORWARD]
+            if forward and not any(taker.kind.startswith("Assign") for taker in forward):
+                found.append(op)
+    return tuple(found)
+
+
+def _kinds(computing: list[Op], flops: Total, bytes_accessed: Total) -> tuple[KindWork, ...]:
+    groups: dict[str, list[Op]] = defaultdict(list)
+    for op in computing:
+        groups[op.kind].append(op)
+    found = []
+    for kind, ops in groups.items():
+        its_flops = Total.of(op.flops for op in ops)
+        its_bytes = Total.of(op.bytes_accessed for op in ops)
+        found.append(
+            KindWork(
+                kind=kind,
+                ops=len(ops),
+                flops=its_flops,
+                flops_share=_share(its_flops.amount, flops),
+                bytes_accessed=its_bytes,
+                bytes_share=_share(its_bytes.amount, bytes_accessed),
+            )
+        )
+    # By the larger share, so that what is heavy in arithmetic and what is heavy in memory
+    # traffic both come first.
+    return tuple(
+        sorted(found, key=lambda k: (-max(k.flops_share or 0, k.bytes_share or 0), -k.ops, k.kind))
+    )
+
+
+def _control_flow(
+    computing: list[Op], flops: Total, bytes_accessed: Total
+) -> tuple[ControlFlow, ...]:
+    found = [
+        ControlFlow(
+            op=op.name,
+            kind=op.kind,
+            role=op.role,
+            layer=op.layer,
+            trips=op.trips,
+            flops_share=_share(op.flops, flops),
+            bytes_share=_share(op.bytes_accessed, bytes_accessed),
+        )
+        for op in computing
+        if op.kind in LOOP_KINDS | BRANCH_KINDS
+    ]
+    return tuple(sorted(found, key=lambda c: (-max(c.flops_share or 0, c.bytes_share or 0), c.op)))

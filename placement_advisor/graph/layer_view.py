@@ -1,0 +1,231 @@
+"""The op graph by layer: what each layer holds, and what layers send to one another.
+
+Every op whose layer is known is counted in it, whatever its role; forward ops are shared out as
+`membership` says. Only tensors make an edge. What makes none: control edges, reading one variable
+or table, reading one input, and what is computed outside layers from variables and constants
+alone. Loops between layers (a layer that wraps another) are kept as they are.
+
+A view may be coarser than the layers of the model: at depth 2 the layers ``encoder/block_3/query``
+and ``encoder/block_3/key@2`` are both part of ``encoder/block_3``. Calls are then no longer told
+apart, because the path of a layer does not say which of the layers around it was called again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from placement_advisor.graph.membership import Membership, membership
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.partial_sums import Total
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from placement_advisor.graph.op_graph import Op, OpGraph
+
+_COMPUTING = frozenset({Role.FORWARD, Role.BACKWARD, Role.UPDATE})
+_Tensors: TypeAlias = "dict[tuple[str, int], int | None]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSummary:
+    """What one layer holds.
+
+    ``parameter_bytes`` are those of its variables, optimizer slots included. ``flops`` and
+    ``bytes_accessed`` have a part for each op that computes, backward and update ops included.
+    ``output_bytes`` are those of the forward tensors that other layers read, each once; None
+    where the size of any is unknown.
+    """
+
+    name: str
+    ops_by_role: Mapping[Role, int]
+    kinds: Mapping[str, int]
+    parameter_bytes: int
+    flops: Total
+    bytes_accessed: Total
+    output_bytes: int | None
+
+    @property
+    def ops(self) -> int:
+        """Number of ops."""
+        return sum(self.ops_by_role.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerEdge:
+    """What ``source`` sends to ``target`` in one step, each tensor once.
+
+    Forward tensors are those that a forward op of the target reads. Backward tensors are those
+    that only its backward and update ops read: gradients, and activations that they need again.
+    Bytes are None where the size of any of those tensors is unknown.
+    """
+
+    source: str
+    target: str
+    forward_tensors: int
+    forward_bytes: int | None
+    backward_tensors: int
+    backward_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerView:
+    """The graph by layer.
+
+    Layers of forward ops come first, in the order of their last op; then those without any, in
+    the order of their first. ``outside`` sums up the ops of no layer (inputs, the learning rate);
+    its name is empty. ``membership`` is that of the forward ops, at the depth of the view.
+    """
+
+    layers: tuple[LayerSummary, ...]
+    edges: tuple[LayerEdge, ...]
+    outside: LayerSummary
+    membership: Membership
+
+    def forward_layers(self) -> tuple[str, ...]:
+        """Return the names of the layers that have forward ops, in order."""
+        return tuple(layer.name for layer in self.layers if layer.ops_by_role.get(Role.FORWARD, 0))
+
+    def feeders(self) -> dict[str, tuple[str, ...]]:
+        """Return the layers that send each forward layer a forward tensor, in layer order."""
+        layers = self.forward_layers()
+        place = {layer: i for i, layer in enumerate(layers)}
+        found: dict[str, list[str]] = {layer: [] for layer in layers}
+        for edge in self.edges:
+            if edge.forward_tensors:
+                found[edge.target].append(edge.source)
+        return {layer: tuple(sorted(some, key=place.__getitem__)) for layer, some in found.items()}
+
+
+def layer_view(graph: OpGraph, depth: int | None = None) -> LayerView:
+    """Return the graph by layer; with a depth, by the first components of the layers' paths."""
+    member = _at_depth(membership(graph), depth)
+    layer_of = {
+        op.name: layer
+        for op in graph.ops
+        if (layer := member.layer_of.get(op.name, _shortened(op.layer, depth))) is not None
+    }
+    names = _ordered(graph, layer_of)
+    edges, leaving = _tensors(graph, layer_of, member)
+    ops_of: dict[str | None, list[Op]] = defaultdict(list)
+    for op in graph.ops:
+        ops_of[layer_of.get(op.name)].append(op)
+    return LayerView(
+        layers=tuple(_summary(name, ops_of[name], leaving[name]) for name in names),
+        edges=edges,
+        outside=_summary("", ops_of[None], {}),
+        membership=member,
+    )
+
+
+def depth_for(graph: OpGraph, max_layers: int) -> int | None:
+    """Return the largest depth at which a view has at most so many layers.
+
+    None if the view needs no depth for that. 1 if no depth suffices: it gives the fewest.
+    """
+    member = membership(graph)
+    found = {member.layer_of.get(op.name, op.layer) for op in graph.ops}
+    layers = {layer for layer in found if layer is not None}
+    if len(layers) <= max_layers:
+        return None
+    deepest = max(layer.count("/") for layer in layers) + 1
+    for depth in range(deepest, 1, -1):
+        if len({_shortened(layer, depth) for layer in layers}) <= max_layers:
+            return depth
+    return 1
+
+
+def total_bytes(sizes: Iterable[int | None]) -> int | None:
+    """Return the sum, None if any size is unknown."""
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total
+
+
+def _shortened(layer: str | None, depth: int | None) -> str | None:
+    """Return the first components of the path, and no number of a call if any were cut off."""
+    if layer is None or depth is None or layer.count("/") < depth:
+        return layer
+    return "/".join(layer.split("/", depth)[:depth])
+
+
+def _at_depth(member: Membership, depth: int | None) -> Membership:
+    if depth is None:
+        return member
+    short = {layer: _shortened(layer, depth) or "" for layer in set(member.layer_of.values())}
+    return Membership(
+        layer_of={op: short[layer] for op, layer in member.layer_of.items()},
+        free=member.free,
+        readers={
+            variable: tuple(dict.fromkeys(short[layer] for layer in layers))
+            for variable, layers in member.readers.items()
+        },
+    )
+
+
+def _ordered(graph: OpGraph, layer_of: Mapping[str, str]) -> list[str]:
+    # By last op: variables and constants can be read long before their layer's turn.
+    forward = [
+        layer_of[op.name] for op in graph.ops if op.role is Role.FORWARD and op.name in layer_of
+    ]
+    ordered = dict.fromkeys(list(dict.fromkeys(reversed(forward)))[::-1])
+    return list(
+        ordered | dict.fromkeys(layer_of[op.name] for op in graph.ops if op.name in layer_of)
+    )
+
+
+def _tensors(
+    graph: OpGraph, layer_of: Mapping[str, str], member: Membership
+) -> tuple[tuple[LayerEdge, ...], dict[str, _Tensors]]:
+    """Return what layers send to one another, and the forward tensors that leave each."""
+    forward: dict[tuple[str, str], _Tensors] = defaultdict(dict)
+    backward: dict[tuple[str, str], _Tensors] = defaultdict(dict)
+    leaving: dict[str, _Tensors] = defaultdict(dict)
+    for edge in graph.edges:
+        source, target = layer_of.get(edge.producer), layer_of.get(edge.consumer)
+        if source is None or target is None or source == target:
+            continue
+        if edge.is_control or edge.producer in member.free:
+            continue
+        role, reader = graph.op(edge.producer).role, graph.op(edge.consumer).role
+        if role not in _COMPUTING or reader not in _COMPUTING:
+            continue
+        tensor = edge.producer, edge.port
+        if role is reader is Role.FORWARD:
+            forward[source, target][tensor] = leaving[source][tensor] = edge.size_bytes
+        else:
+            backward[source, target][tensor] = edge.size_bytes
+    found = []
+    for source, target in dict.fromkeys([*forward, *backward]):
+        there = forward[source, target]
+        back = [size for t, size in backward[source, target].items() if t not in there]
+        if there or back:
+            found.append(
+                LayerEdge(
+                    source=source,
+                    target=target,
+                    forward_tensors=len(there),
+                    forward_bytes=total_bytes(there.values()),
+                    backward_tensors=len(back),
+                    backward_bytes=total_bytes(back),
+                )
+            )
+    return tuple(found), leaving
+
+
+def _summary(name: str, ops: list[Op], leaving: _Tensors) -> LayerSummary:
+    computing = [op for op in ops if op.role in _COMPUTING]
+    return LayerSummary(
+        name=name,
+        ops_by_role=dict(Counter(op.role for op in ops)),
+        kinds=dict(Counter(op.kind for op in ops)),
+        parameter_bytes=sum(op.parameter_bytes for op in ops),
+        flops=Total.of(op.flops for op in computing),
+        bytes_accessed=Total.of(op.bytes_accessed for op in computing),
+        output_bytes=total_bytes(leaving.values()),
+    )

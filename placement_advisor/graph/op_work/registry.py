@@ -1,0 +1,112 @@
+"""Work of an op: how much arithmetic it takes and how many bytes it reads and writes.
+
+Conventions of all formulas:
+
+- a multiply-add is 2 flops; functions beyond that take the counts of `arithmetic.py`; integer
+  operations, comparisons and selections count like floating-point ones;
+- bytes accessed are the traffic that cannot be avoided: each input read once, each output written
+  once, an updated variable read and written. A kernel that must pass over a tensor again counts
+  the pass, and its family's docstring says why;
+- what is unknown is None, never 0. A kind without a formula has the bytes of its inputs and
+  outputs and unknown flops.
+
+Left out: an input given twice to one op (it counts twice, as a signature does not tell), caches,
+padding and workspaces of kernels, and the choice of algorithm (Winograd, Strassen).
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from placement_advisor.graph.op_work import (
+    activation,
+    bookkeeping,
+    convolution,
+    elementwise,
+    gather_scatter,
+    images,
+    linear_algebra,
+    matrix,
+    movement,
+    normalization,
+    pooling,
+    random,
+    recurrent,
+    reductions,
+    text,
+    updates,
+)
+from placement_advisor.graph.op_work.formula_parts import FREE, Formula, Rule, bytes_of, moved
+from placement_advisor.graph.op_work.signature import NO_WORK, Signature, Work, WorkBasis
+
+FAMILIES = (
+    activation,
+    bookkeeping,
+    convolution,
+    elementwise,
+    gather_scatter,
+    images,
+    linear_algebra,
+    matrix,
+    movement,
+    normalization,
+    pooling,
+    random,
+    recurrent,
+    reductions,
+    text,
+    updates,
+)
+# Prefixes of kinds that Grappler and oneDNN put in place of others, longest first.
+_PREFIXES = ("_MklNative", "_Mkl", "_")
+# What reading shapes, attributes and constants of an op that contradicts its kind can raise:
+# graph files are data, and what makes no sense has no known work.
+_CONTRADICTIONS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+
+_FORMULAS: dict[str, Formula] = dict(chain.from_iterable(f.FORMULAS.items() for f in FAMILIES))
+
+
+def work_of(signature: Signature) -> Work:
+    """Return the flops and bytes accessed of one run of an op."""
+    formula = _formula(signature.kind)
+    if formula is None:
+        return Work(flops=None, bytes_accessed=_count(_sizes, signature), basis=WorkBasis.SIZES)
+    if formula is FREE:  # More than half of all ops are.
+        return NO_WORK
+    return Work(
+        flops=_count(formula.flops, signature),
+        bytes_accessed=_count(formula.bytes_accessed, signature),
+        basis=WorkBasis.FORMULA,
+    )
+
+
+def has_formula(kind: str) -> bool:
+    """Return whether the kind, or the one that it stands in for, has a formula of its own."""
+    return _formula(kind) is not None
+
+
+def kinds() -> tuple[str, ...]:
+    """Return all kinds that have a formula, without prefixes, in alphabetic order."""
+    return tuple(sorted(_FORMULAS))
+
+
+def _formula(kind: str) -> Formula | None:
+    formula = _FORMULAS.get(kind)
+    if formula is not None or not kind.startswith("_"):
+        return formula
+    prefix = next(prefix for prefix in _PREFIXES if kind.startswith(prefix))
+    return _FORMULAS.get(kind.removeprefix(prefix))
+
+
+def _count(rule: Rule, signature: Signature) -> int | None:
+    try:
+        count = rule(signature)
+    except _CONTRADICTIONS:
+        return None
+    return count if count >= 0 else None
+
+
+def _sizes(signature: Signature) -> int:
+    """Count inputs and outputs, and a variable behind a handle as read once."""
+    handles = sum(bytes_of(spec) for spec in signature.inputs if spec.is_handle)
+    return moved(signature) + handles

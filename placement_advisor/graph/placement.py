@@ -1,0 +1,296 @@
+"""A placement: which device each op runs on.
+
+A placement file holds names, and numbers that names do not change (`structure.numbering`): a model
+that is built a second time in a process has other names, and the same placement fits it.
+
+Constants stand on every device that reads them, so they are not placed. An op that holds, reads
+or updates a variable or table runs where that variable is: TensorFlow moves it there silently
+otherwise, so a placement that says anything else is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.errors import PlacementError
+from placement_advisor.files.foreign_json import (
+    MisfitError,
+    as_list,
+    as_object,
+    check_version,
+    content,
+    field,
+    parse,
+    shown,
+    text,
+    within,
+)
+from placement_advisor.graph.membership import variable_of
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.structure.identities import (
+    Identities,
+    identities_json,
+    read_identities,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
+
+SCHEMA_VERSION = 1
+NO_LAYER = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Device of every op that is not a constant, with the family and the reason of the choice."""
+
+    label: str
+    family: str
+    device_of: Mapping[str, str]
+    rationale: str
+
+    def check(self, graph: OpGraph, devices: tuple[str, ...]) -> None:
+        """Check that the placement fits.
+
+        Raises:
+            PlacementError: an op without a device, on an unknown device, or apart from its
+                variable.
+        """
+        variable_device: dict[str, str] = {}
+        for op in placed_ops(graph):
+            device = self.device_of.get(op.name)
+            if device is None:
+                raise PlacementError(f"{self.label}: op {op.name!r} has no device")
+            if device not in devices:
+                known = ", ".join(devices)
+                raise PlacementError(
+                    f"{self.label}: op {op.name!r} is placed on {device!r}; there are {known}"
+                )
+            variable = variable_of(op)
+            if variable is None:
+                continue
+            home = variable_device.setdefault(variable, device)
+            if home != device:
+                raise PlacementError(
+                    f"{self.label}: op {op.name!r} is placed on {device!r}, "
+                    f"its variable {variable!r} on {home!r}"
+                )
+
+    def by_layer(self, graph: OpGraph) -> dict[str, str]:
+        """Return the device that holds most ops of each layer (ties: first in device name)."""
+        votes: dict[str, Counter[str]] = {}
+        for op in placed_ops(graph):
+            votes.setdefault(op.layer or NO_LAYER, Counter())[self.device_of[op.name]] += 1
+        return {
+            layer: min(count, key=lambda device: (-count[device], device))
+            for layer, count in votes.items()
+        }
+
+    def as_json(self, graph: OpGraph, devices: tuple[str, ...]) -> dict[str, Any]:
+        """Return the content of a placement file: layers, and the ops that differ from theirs."""
+        by_layer = self.by_layer(graph)
+        by_op = {
+            op.name: self.device_of[op.name]
+            for op in placed_ops(graph)
+            if self.device_of[op.name] != by_layer[op.layer or NO_LAYER]
+        }
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "label": self.label,
+            "family": self.family,
+            "rationale": self.rationale,
+            "graph_fingerprint": graph.fingerprint,
+            "devices": list(devices),
+            "by_layer": by_layer,
+            "by_op": by_op,
+            "structure": identities_json(graph, by_layer, by_op),
+        }
+
+    def save(self, path: Path, graph: OpGraph, devices: tuple[str, ...]) -> None:
+        """Write a placement file."""
+        path.write_text(json.dumps(self.as_json(graph, devices), indent=2) + "\n", encoding="utf-8")
+
+    def renamed(self, device: Mapping[str, str]) -> Placement:
+        """Return the placement with other names for its devices."""
+        device_of = {op: device[name] for op, name in self.device_of.items()}
+        return replace(self, device_of=device_of)
+
+    @classmethod
+    def load(cls, path: Path, graph: OpGraph) -> Placement:
+        """Read a placement file for this graph; see `read_placement`."""
+        return read_placement(path, graph)[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementFile:
+    """What a placement file says, whether or not it fits a graph.
+
+    ``by_op`` has the ops that run elsewhere than their layer. ``structure`` says which layers and
+    ops these are beside their names; None in files that an older advisor wrote.
+    """
+
+    path: Path
+    label: str
+    family: str
+    rationale: str
+    fingerprint: str
+    devices: tuple[str, ...]
+    by_layer: Mapping[str, str]
+    by_op: Mapping[str, str]
+    structure: Identities | None
+
+    def named_as_in(self, graph: OpGraph) -> PlacementFile | None:
+        """Return the file with the graph's names, None if that is another graph.
+
+        Raises:
+            PlacementError: names are others, and it is not said which op or layer one of them is.
+        """
+        if self.fingerprint == graph.fingerprint:
+            return self
+        names = None if self.structure is None else self.structure.names_in(graph)
+        if names is None:
+            return None
+        layers, ops = names
+        return replace(
+            self,
+            by_layer=self._renamed("by_layer", self.by_layer, layers),
+            by_op=self._renamed("by_op", self.by_op, ops),
+        )
+
+    def _renamed(
+        self, where: str, devices: Mapping[str, str], names: Mapping[str, str]
+    ) -> dict[str, str]:
+        unknown = next((name for name in devices if name not in names), None)
+        if unknown is not None:
+            raise PlacementError(
+                f"{self.path}: {where}: layers and ops have other names here, and `structure` does "
+                f"not say which one {shown(unknown)} is",
+                hint="analyse the model again to write a placement under its names of today",
+            )
+        return {names[name]: device for name, device in devices.items()}
+
+    def device_of(self, op: Op) -> str | None:
+        """Return the device of an op, None if there is none."""
+        return self.by_op.get(op.name, self.by_layer.get(op.layer or NO_LAYER))
+
+    def names_in(self, there: Sequence[str], others: Collection[str] = ()) -> dict[str, str]:
+        """Return a cluster's names for the devices, in order; nothing if it knows them.
+
+        ``there`` are the names of its devices, ``others`` further ones that it knows.
+
+        Raises:
+            PlacementError: the cluster has too few.
+        """
+        if set(self.devices) <= {*there, *others}:
+            return {}
+        if len(self.devices) > len(there):
+            raise PlacementError(
+                f"{self.path}: written for {len(self.devices)} devices, there are {len(there)}: "
+                f"{', '.join(there)}",
+                hint="name hardware that has as many",
+            )
+        return dict(zip(self.devices, there, strict=False))
+
+
+def read_placement(path: Path, graph: OpGraph) -> tuple[Placement, PlacementFile]:
+    """Return a placement and the file that it stands in, whose content is not trusted.
+
+    Whether variables and their ops are together, and the devices exist is for `Placement.check` to
+    say.
+
+    Raises:
+        PlacementError: the file cannot be read, is no placement file, was written for another
+            graph, names a device that it does not list, or leaves a layer without one.
+    """
+    written = read_placement_file(path)
+    file = written.named_as_in(graph)
+    if file is None:
+        raise PlacementError(
+            f"{path}: written for graph {written.fingerprint}, this graph is {graph.fingerprint}, "
+            "and differs from it in more than names",
+            hint="analyse the model again to write a placement that fits it",
+        )
+    unknown = next((name for name in file.by_op if name not in graph), None)
+    if unknown is not None:
+        raise PlacementError(f"{path}: by_op: the graph has no op {shown(unknown)}")
+    device_of: dict[str, str] = {}
+    for op in placed_ops(graph):
+        device = file.device_of(op)
+        if device is None:
+            raise PlacementError(f"{path}: by_layer: no device for layer {op.layer!r}")
+        device_of[op.name] = device
+    placement = Placement(
+        label=file.label, family=file.family, device_of=device_of, rationale=file.rationale
+    )
+    return placement, file
+
+
+def read_placement_file(path: Path) -> PlacementFile:
+    """Return what a placement file says; the file is not trusted.
+
+    Raises:
+        PlacementError: it cannot be read, is no placement file, or names a device that it does not
+            list.
+    """
+    try:
+        document = as_object(parse(content(path)))
+        check_version(document, SCHEMA_VERSION)
+        label, family, rationale, fingerprint = (
+            within(key, text, field(document, key))
+            for key in ("label", "family", "rationale", "graph_fingerprint")
+        )
+        devices = within("devices", _names, field(document, "devices"))
+        by_layer, by_op = (
+            within(key, partial(_devices, devices), field(document, key))
+            for key in ("by_layer", "by_op")
+        )
+        structure = None
+        if "structure" in document:
+            structure = within("structure", read_identities, document["structure"])
+    except MisfitError as misfit:
+        raise PlacementError(
+            f"{path}: {misfit}", hint="`advisor analyze` writes placement files"
+        ) from None
+    return PlacementFile(
+        path=path,
+        label=label,
+        family=family,
+        rationale=rationale,
+        fingerprint=fingerprint,
+        devices=devices,
+        by_layer=by_layer,
+        by_op=by_op,
+        structure=structure,
+    )
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """Return a list of different names, at least one."""
+    names = tuple(within(f"[{i}]", text, name) for i, name in enumerate(as_list(value)))
+    if not names or len(set(names)) < len(names):
+        raise MisfitError(f"{shown(value)} is not a list of different devices")
+    return names
+
+
+def _devices(known: tuple[str, ...], value: object) -> dict[str, str]:
+    """Return a map of names to known devices."""
+
+    def known_device(value: object) -> str:
+        device = text(value)
+        if device not in known:
+            raise MisfitError(f"{shown(device)} is not one of the devices")
+        return device
+
+    return {
+        name: within(shown(name), known_device, device) for name, device in as_object(value).items()
+    }
+
+
+def placed_ops(graph: OpGraph) -> tuple[Op, ...]:
+    """Return the ops that have a device: all but constants, which are copied to their readers."""
+    return tuple(op for op in graph.ops if op.role is not Role.CONSTANT)

@@ -1,0 +1,1 @@
+"""Devices, the links between them, and what this machine has of them."""

@@ -1,0 +1,235 @@
+"""Judges the facts: what is well, what to know, what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.machine.doctor.finding import DEVICES, Check, State, several
+from placement_advisor.machine.doctor.gpu_checks import gpu_links, gpu_profiles, gpus
+from placement_advisor.machine.doctor.packages import NEEDED, fits
+from placement_advisor.units import NS_PER_S, format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from placement_advisor.machine.doctor.facts import Facts, KeptFigures
+
+# A step that has half a core less than it should is timed wrong, whichever candidate it is of.
+_BUSY_LOAD = 0.5
+# TensorFlow itself takes 0.6 GB, and no child may take more than four fifths of what is free.
+_LEAST_MEMORY_BYTES = 750_000_000
+# The largest sample model takes 3 GB in two workers and a client.
+_GOOD_MEMORY_BYTES = 4_000_000_000
+_DAY_S = 24 * 60 * 60
+_ANALYZE = "advisor analyze MODEL.py"
+_CALIBRATE = "advisor calibrate"
+
+
+def check_all(facts: Facts) -> tuple[Check, ...]:
+    """Return all findings, in a fixed order."""
+    return tuple(check for rule in _RULES for check in rule(facts))
+
+
+def next_command(facts: Facts, checks: tuple[Check, ...]) -> str:
+    """Return what to type next."""
+    for check in checks:
+        if check.blocks and check.action:
+            return check.action
+    if _has_workers_alone(facts) and not facts.has_private_network:
+        return f"{_ANALYZE} --no-run"
+    is_measured = any(kept.holds for kept in facts.calibrations)
+    return _ANALYZE if is_measured or not _can_run(facts) else _CALIBRATE
+
+
+def _can_run(facts: Facts) -> bool:
+    return max(facts.visible_gpus, facts.cores.usable) >= DEVICES
+
+
+def _has_workers_alone(facts: Facts) -> bool:
+    return facts.visible_gpus < DEVICES <= facts.cores.usable
+
+
+def _python(facts: Facts) -> Iterator[Check]:
+    wanted = facts.wanted_python
+    fit = wanted is None or fits(facts.python_version, wanted)
+    yield Check(
+        name="python",
+        state=State.OK if fit else State.PROBLEM,
+        finding=facts.python_version if fit else f"{facts.python_version}; {wanted} is wanted",
+        action=None if fit else f"install placement-advisor with a Python {wanted}",
+    )
+
+
+def _packages(facts: Facts) -> Iterator[Check]:
+    well = [package for package in facts.packages if package.version and not package.unmet]
+    if well:
+        finding = ", ".join(f"{package.name} {package.version}" for package in well)
+        yield Check(name="packages", state=State.OK, finding=finding)
+    for package in facts.packages:
+        if package.version is None:
+            yield Check(
+                name=package.name,
+                state=State.PROBLEM,
+                finding="is not installed",
+                action=f"pip install '{package.name}{package.wanted or ''}'",
+                blocks=package.name in NEEDED,
+            )
+        elif package.unmet:
+            wanted = [package.wanted, *(spec for _, spec in package.unmet)]
+            all_wanted = ",".join(dict.fromkeys(filter(None, wanted)))
+            askers = [f"{asker} wants {spec}" for asker, spec in package.unmet]
+            yield Check(
+                name=package.name,
+                state=State.PROBLEM,
+                finding=f"{package.version}; {'; '.join(askers)}",
+                action=f"pip install '{package.name}{all_wanted}', then pip check",
+            )
+
+
+def _profile_plugin(facts: Facts) -> Iterator[Check]:
+    if facts.has_profile_plugin:
+        yield Check(name="profile tab", state=State.OK, finding="TensorBoard has its plugin")
+        return
+    yield Check(
+        name="profile tab",
+        state=State.PROBLEM,
+        finding="TensorBoard has no plugin for profiles, so the Profile tab stays away",
+        action="pip install --force-reinstall --no-deps tensorboard-plugin-profile xprof",
+    )
+
+
+def _cores(facts: Facts) -> Iterator[Check]:
+    cores = facts.cores
+    finding = f"{several(cores.usable, 'core')} for devices, one each"
+    reasons = []
+    if cores.allowed < cores.machine:
+        reasons.append(f"affinity allows {cores.allowed} of {cores.machine} CPUs")
+    if cores.physical < cores.allowed:
+        reasons.append(f"{cores.allowed} CPUs are threads of {cores.physical} cores")
+    if cores.quota is not None and cores.quota < cores.physical:
+        reasons.append(f"the container's quota is {cores.quota}")
+    if reasons:
+        finding += f": {', '.join(reasons)}"
+    if cores.usable >= DEVICES:
+        yield Check(name="cores", state=State.OK, finding=finding)
+        return
+    has_gpus = facts.visible_gpus >= DEVICES
+    yield Check(
+        name="cores",
+        state=State.NOTE if has_gpus else State.PROBLEM,
+        finding=f"{finding}; a split over CPU stand-ins needs two",
+        action="give this process more cores (taskset, docker --cpus); until then, candidates are "
+        "simulated only",
+    )
+
+
+def _load(facts: Facts) -> Iterator[Check]:
+    cores = max(facts.cores.usable, 1)
+    finding = f"{facts.load:.2f} on average in the last minute, for {several(cores, 'core')}"
+    # What the devices leave over may be busy.
+    spare = max(cores - DEVICES, 0)
+    if facts.load - spare < _BUSY_LOAD:
+        yield Check(name="load", state=State.OK, finding=finding)
+        return
+    yield Check(
+        name="load",
+        state=State.NOTE,
+        finding=f"{finding}: other work keeps them busy, times will waver",
+        action="wait, or close it, before calibrating and analysing",
+    )
+
+
+def _memory(facts: Facts) -> Iterator[Check]:
+    free = facts.available_memory_bytes
+    if free >= _GOOD_MEMORY_BYTES:
+        yield Check(name="memory", state=State.OK, finding=f"{format_bytes(free)} free")
+        return
+    blocks = free < _LEAST_MEMORY_BYTES
+    yield Check(
+        name="memory",
+        state=State.PROBLEM if blocks else State.NOTE,
+        finding=f"{format_bytes(free)} free"
+        + ("; TensorFlow alone takes 600 MB" if blocks else "; enough for small models only"),
+        action="free some memory, or raise the container's limit",
+        blocks=blocks,
+    )
+
+
+def _network(facts: Facts) -> Iterator[Check]:
+    if facts.has_private_network:
+        finding = "workers run in one of their own, out of reach"
+        yield Check(name="network", state=State.OK, finding=finding)
+        return
+    yield Check(
+        name="network",
+        state=State.PROBLEM,
+        finding="no private one can be made: no workers run, since TensorFlow's listen on every "
+        "interface without authentication",
+        action="let users make namespaces (kernel.unprivileged_userns_clone=1 or "
+        "kernel.apparmor_restrict_unprivileged_userns=0; docker: --cap-add SYS_ADMIN), or, where "
+        "no stranger reaches this machine, --open-ports",
+    )
+
+
+def _calibrations(facts: Facts) -> Iterator[Check]:
+    if not facts.calibrations:
+        yield Check(
+            name="calibration",
+            state=State.NOTE,
+            finding="none is kept yet",
+            action=f"`{_CALIBRATE}`; else the first analysis measures",
+        )
+    for kept in facts.calibrations:
+        if kept.holds:
+            yield Check(
+                name="calibration",
+                state=State.OK,
+                finding=f"{kept.testbed}, {len(kept.devices)} devices, {_age(kept.age_ns)} old: "
+                f"{_figures(kept)}",
+            )
+    stale = [kept for kept in facts.calibrations if not kept.holds]
+    if stale:
+        yield Check(
+            name="calibration",
+            state=State.NOTE,
+            finding=f"{len(stale)} of another system or TensorFlow, the newest of "
+            f"{stale[0].testbed}, {_age(stale[0].age_ns)} old: not used",
+            action=None
+            if len(stale) < len(facts.calibrations)
+            else f"`{_CALIBRATE}` measures anew",
+        )
+
+
+def _figures(kept: KeptFigures) -> str:
+    copies = [
+        f"{format_bytes(size_bytes)} in {format_ns(time_ns)}"
+        for size_bytes, time_ns in filter(None, (kept.small, kept.large))
+    ]
+    figures = [f"copies {', '.join(copies)}"] if copies else []
+    figures.append(f"step overhead {format_ns(kept.step_overhead_ns)}")
+    if kept.quantum_ns:
+        figures.append(f"busy for {format_ns(kept.quantum_ns)} before copies")
+    return "; ".join(figures)
+
+
+def _age(age_ns: int) -> str:
+    seconds = age_ns // NS_PER_S
+    for size, unit in ((_DAY_S, "day"), (60 * 60, "hour"), (60, "minute")):
+        if seconds >= size:
+            return several(seconds // size, unit)
+    return "less than a minute"
+
+
+_RULES: tuple[Callable[[Facts], Iterator[Check]], ...] = (
+    _python,
+    _packages,
+    _profile_plugin,
+    gpus,
+    gpu_links,
+    gpu_profiles,
+    _cores,
+    _load,
+    _memory,
+    _network,
+    _calibrations,
+)

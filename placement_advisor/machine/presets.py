@@ -1,0 +1,275 @@
+"""Machines that the user does not have, described by a short text such as `2xV100-NVLink`.
+
+Model: the devices of one host reach each other by one kind of link, and their host over PCIe.
+TensorFlow copies from one GPU to its peers one after the other, and over PCIe what leaves for the
+host takes the same lanes: copies that leave a GPU by one family of links share a channel. Between
+hosts, a copy goes through the memory of both, one leg after the other, and all that leave a host
+share its network. Every figure comes from `hardware.toml`, where its source stands, and is assumed.
+
+Left out: lanes that copies *into* a GPU or several GPUs of one switch share, links that join only
+some pairs. A cluster file can say such things.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from functools import cache
+from importlib import resources
+from itertools import permutations
+from statistics import harmonic_mean
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.files.foreign_json import shown
+from placement_advisor.machine.devices import Basis, Cluster, Device, Dispatch, Link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# More than any one machine holds; candidates for more devices would not be searched in time.
+MAX_DEVICES = 64
+# Far above every description that makes sense, far below what slows the matching of names.
+MAX_TEXT_CHARS = 1_000
+ASSUMED_HOST = "Xeon8280"
+
+_HINT = (
+    "write for example 2xV100-NVLink, 4xA100, GTX1080Ti+GTX1080-PCIe3 or "
+    "2x(4xV100-NVLink)-Ethernet100, or give a cluster file"
+)
+_SEVERAL_HOSTS = re.compile(r"([0-9]+)x\((.*)\)(?:-(.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """A device or a host, as an end of links."""
+
+    name: str
+    host: str
+
+    @property
+    def is_host(self) -> bool:
+        return self.name == self.host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wiring:
+    """Names of the links between peers, to their host, and between hosts."""
+
+    peer: str
+    host: str
+    network: str | None
+
+    def link(self, source: _End, target: _End) -> Link:
+        """Return the link from one end to another."""
+        if source.host == target.host:
+            name = self.host if source.is_host or target.is_host else self.peer
+            channel = None if source.is_host else f"{_family(name)} out of {source.name}"
+            return link_preset(name, source=source.name, target=target.name, channel=channel)
+        assert self.network is not None
+        legs = [self.network, *(self.host for end in (source, target) if not end.is_host)]
+        tables = [_figures()["links"][name] for name in legs]
+        return Link(
+            source=source.name,
+            target=target.name,
+            latency_ns=sum(table["latency_ns"] for table in tables),
+            bandwidth_bytes_per_s=harmonic_mean(
+                [table["bandwidth_bytes_per_s"] for table in tables]
+            )
+            / len(tables),
+            basis=Basis.ASSUMED,
+            channel=f"{self.network} out of {source.host}",
+        )
+
+
+def read_hardware(text: str) -> Cluster:
+    """Return the machine that ``text`` describes; everything about it is assumed.
+
+    Devices are `GPU:0`, `GPU:1` and so on, each with the `CPU:n` of its host. A description is a
+    sum of devices with counts, then the link between them: `2xGTX1080Ti+GTX1080-PCIe3`. Without a
+    link it is the first that all have; `NVLink` and `PCIe` mean the devices' own generation.
+    Several equal hosts stand in brackets: `2x(4xV100-NVLink)-Ethernet100`. Case does not matter.
+
+    Raises:
+        AdvisorError: the text says something else, or names what `hardware.toml` does not hold.
+    """
+    if len(text) > MAX_TEXT_CHARS:
+        raise _refused(text, f"longer than {MAX_TEXT_CHARS:,} characters")
+    hosts, inner, network = 1, text, None
+    if several := _SEVERAL_HOSTS.fullmatch(text):
+        hosts, inner = _count(text, several[1]), several[2]
+        network = _network(text, several[3] or "")
+    presets, peer_link = _host_devices(text, inner)
+    if hosts * len(presets) > MAX_DEVICES:
+        raise _refused(text, f"{hosts * len(presets)} devices; there may be 1 to {MAX_DEVICES}")
+    wiring = _wiring(text, presets, peer_link, network)
+
+    host_names = [f"CPU:{i}" for i in range(hosts)]
+    devices = tuple(
+        device_preset(preset, name=f"GPU:{i}", host=host_names[i // len(presets)])
+        for i, preset in enumerate(presets * hosts)
+    )
+    ends = [_End(name=name, host=name) for name in host_names]
+    ends += [_End(name=device.name, host=device.host or device.name) for device in devices]
+    return Cluster(
+        devices=devices,
+        links=tuple(wiring.link(source, target) for source, target in permutations(ends, 2)),
+        hosts=tuple(device_preset(ASSUMED_HOST, name=name) for name in host_names),
+        dispatch=_dispatch(network),
+    )
+
+
+def device_preset(preset: str, *, name: str, host: str | None = None) -> Device:
+    """Return a device or host with the published figures of ``preset``.
+
+    Raises:
+        AdvisorError: there is no such preset.
+    """
+    known = _figures()["devices"] | _figures()["hosts"]
+    if preset not in known:
+        raise AdvisorError(f"unknown device preset {shown(preset)}; {there_are(known, preset)}")
+    table = known[preset]
+    return Device(
+        name=name,
+        kind=table["kind"],
+        host=host,
+        peak_flops_per_s=table["peak_flops_per_s"],
+        matrix_flops_per_s=table.get("matrix_flops_per_s"),
+        memory_bandwidth_bytes_per_s=table["memory_bandwidth_bytes_per_s"],
+        memory_bytes=table["memory_bytes"],
+        launch_overhead_ns=table["launch_overhead_ns"],
+    )
+
+
+def link_preset(preset: str, *, source: str, target: str, channel: str | None = None) -> Link:
+    """Return a link with the published figures of ``preset``.
+
+    Raises:
+        AdvisorError: there is no such preset.
+    """
+    known = _figures()["links"]
+    if preset not in known:
+        raise AdvisorError(f"unknown link preset {shown(preset)}; {there_are(known, preset)}")
+    return Link(
+        source=source,
+        target=target,
+        latency_ns=known[preset]["latency_ns"],
+        bandwidth_bytes_per_s=known[preset]["bandwidth_bytes_per_s"],
+        basis=Basis.ASSUMED,
+        channel=channel,
+    )
+
+
+def there_are(known: Iterable[str], word: str) -> str:
+    """Return which names there are, those first that are most similar to the word."""
+
+    def similarity(name: str) -> float:
+        return SequenceMatcher(None, word.casefold(), name.casefold()).ratio()
+
+    return f"there are {', '.join(sorted(known, key=similarity, reverse=True))}"
+
+
+def _host_devices(text: str, inner: str) -> tuple[list[str], str | None]:
+    """Return the presets of one host's devices and the word for the link between them."""
+    known = _figures()["devices"]
+    presets: list[str] = []
+    link = None
+    for term in inner.split("+"):
+        if link is not None:
+            raise _refused(text, f"more devices after the link {shown(link)}; it stands at the end")
+        digits, x, device = term.partition("x")
+        if not (x and digits.isascii() and digits.isdigit()):
+            digits, device = "1", term
+        device, link = _split_link(device)
+        preset = _same_word(device, known)
+        if preset is None:
+            raise _refused(text, f"unknown device {shown(device)}; {there_are(known, device)}")
+        presets += [preset] * _count(text, digits)
+    return presets, link
+
+
+def _split_link(term: str) -> tuple[str, str | None]:
+    """Split a device from the link behind it. Where devices share a beginning, the longest wins."""
+    folded = term.casefold()
+    for device in sorted(_figures()["devices"], key=len, reverse=True):
+        if folded == device.casefold():
+            return term, None
+        if folded.startswith(f"{device.casefold()}-"):
+            return device, term[len(device) + 1 :]
+    return term, None
+
+
+def _wiring(text: str, presets: list[str], link: str | None, network: str | None) -> _Wiring:
+    """Return the links of a machine; the devices must all have the one between them."""
+    devices = _figures()["devices"]
+    common = [
+        name
+        for name in devices[presets[0]]["links"]
+        if all(name in devices[preset]["links"] for preset in presets)
+    ]
+    if link is None:
+        link = common[0]
+    peer = next((name for name in common if _means(link, name)), None)
+    if peer is None:
+        if _same_word(link, _networks()):
+            raise _refused(text, f"{link} joins hosts, not devices: 2x(1x{presets[0]})-{link}")
+        names = " and ".join(dict.fromkeys(presets))
+        raise _refused(text, f"no link {shown(link)} joins {names}; {there_are(common, link)}")
+    # The lanes to the host are those to the peers, without what staging or a card's switch costs.
+    own = peer if _family(peer) == "PCIe" else next(x for x in common if _family(x) == "PCIe")
+    return _Wiring(peer=peer, host=own.partition("-")[0], network=network)
+
+
+def _network(text: str, word: str) -> str:
+    network = _same_word(word, _networks())
+    if network is None:
+        known = there_are(_networks(), word)
+        raise _refused(text, f"a network joins hosts, not {shown(word)}; {known}")
+    return network
+
+
+def _networks() -> list[str]:
+    return [name for name in _figures()["links"] if _family(name) == "Ethernet"]
+
+
+def _dispatch(network: str | None) -> Dispatch:
+    """Return what a step costs. Other hosts are told to start, and say when they are done."""
+    dispatch = Dispatch(step_overhead_ns=_figures()["dispatch"]["step_overhead_ns"])
+    if network is None:
+        return dispatch
+    message_ns = _figures()["links"][network]["latency_ns"]
+    return replace(dispatch, remote_start_ns=message_ns, remote_end_ns=message_ns)
+
+
+def _family(link: str) -> str:
+    """Return the name of a link without its generation and variant: PCIe for PCIe3-K80."""
+    return link.partition("-")[0].rstrip("0123456789")
+
+
+def _means(word: str, link: str) -> bool:
+    """Return whether a user who writes ``word`` can mean ``link``."""
+    return _same_word(word, (link, link.partition("-")[0], _family(link))) is not None
+
+
+def _same_word(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is the word but for case."""
+    return next((name for name in known if name.casefold() == word.casefold()), None)
+
+
+def _count(text: str, digits: str) -> int:
+    count = int(digits)
+    if not 1 <= count <= MAX_DEVICES:
+        raise _refused(text, f"a count of {shown(count)}; it may be 1 to {MAX_DEVICES}")
+    return count
+
+
+def _refused(text: str, problem: str) -> AdvisorError:
+    return AdvisorError(f"hardware {shown(text)}: {problem}", hint=_HINT)
+
+
+@cache
+def _figures() -> dict[str, Any]:
+    path = resources.files("placement_advisor.machine") / "hardware.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))

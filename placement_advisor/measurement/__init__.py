@@ -1,0 +1,1 @@
+"""What was measured, and the statistics that are allowed to speak about it."""

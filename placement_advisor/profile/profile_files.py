@@ -1,0 +1,55 @@
+"""Where the files of a recorded profile are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.files.log_files import COMBINED_RUN, OVERVIEW, PROFILE_RUNS, SIMULATED_RUN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Beside the profiles of this program's workers lies that of the client, which has the steps.
+CLIENT_FILE = "client.xplane.pb"
+
+_PATTERN = "*.xplane.pb"
+# TensorFlow names a run after the moment of its recording, which outlives copying, unlike the time
+# of the file.
+_MOMENT = re.compile(r"\d{4}(?:_\d\d){5}")
+
+
+def profile_files(path: Path) -> tuple[Path, ...]:
+    """Return the files of one run: the file itself, those of a run folder, or of the newest run.
+
+    Raises:
+        AdvisorError: there is none.
+    """
+    if not path.exists():
+        raise AdvisorError(f"there is no profile {path}")
+    if not path.is_dir():
+        return (path,)
+    own = sorted(path.glob(_PATTERN))
+    if own:
+        return tuple(own)
+    found = sorted(file for file in path.rglob(_PATTERN) if not _is_made_up(file.parent))
+    if not found:
+        raise AdvisorError(
+            f"no {_PATTERN} in {path} or below",
+            hint="give the log folder of the TensorBoard callback or of tf.profiler, a run in its "
+            "plugins/profile, or one .xplane.pb file",
+        )
+    newest = max(found, key=_age).parent
+    return tuple(file for file in found if file.parent == newest)
+
+
+def _is_made_up(run: Path) -> bool:
+    """Return whether a run holds a simulated step, which an analysis put beside recorded ones."""
+    logs = run.joinpath(*[".."] * (1 + PROFILE_RUNS.count("/") + 1))
+    return run.name.endswith((SIMULATED_RUN, COMBINED_RUN)) and (logs / OVERVIEW).exists()
+
+
+def _age(file: Path) -> tuple[str, int, str]:
+    run = file.parent.name
+    return run if _MOMENT.fullmatch(run) else "", file.stat().st_mtime_ns, str(file)

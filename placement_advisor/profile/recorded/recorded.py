@@ -1,0 +1,181 @@
+"""What a profile says that a user recorded elsewhere: op times, copies, and facts about devices.
+
+Recorded with TensorBoard's Keras callback or `tf.profiler`, on GPUs or without, or by this program
+itself. Times of an op within a step add up; every step is kept but the first.
+
+Left out: copies between workers, which only a plan of who sends what can tell; what a copy waits
+before it starts; that on a busy host threads keep each other waiting; how many training steps one
+step mark spans (`steps_per_execution`). Written from the names that TensorFlow, CUPTI and XProf
+give to events.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import TYPE_CHECKING
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.profile_files import CLIENT_FILE, profile_files
+from placement_advisor.profile.recorded.recorded_events import Process, Run, copies, runs
+from placement_advisor.profile.recorded.recorded_steps import StepSource, recorded_steps
+from placement_advisor.profile.timeline.gpu_streams import gpu_planes
+from placement_advisor.profile.xspace.xplane import space_file
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from placement_advisor.profile.recorded.recorded_events import Sample
+    from placement_advisor.profile.xspace.space_file import SpaceFile
+
+_HZ_PER_KHZ = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedOp:
+    """An op by its recorded name and kind; ``step_ns`` has its time in each step on each device.
+
+    ``on_device`` is False for what the host of GPUs spent on it.
+    """
+
+    name: str
+    kind: str
+    on_device: bool
+    step_ns: tuple[int, ...]
+
+    @property
+    def median_ns(self) -> int:
+        """Median over the steps in which it ran."""
+        return int(median(self.step_ns))
+
+    @property
+    def spread_ns(self) -> int | None:
+        """Distance between the quartiles, None for a single step."""
+        if len(self.step_ns) == 1:
+            return None
+        low, _, high = quantiles(self.step_ns, n=4, method="inclusive")
+        return round(high - low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedDevice:
+    """A GPU, or a host that computes itself, with what the profile says about the hardware."""
+
+    name: str
+    memory_bandwidth_bytes_per_s: int | None = None
+    memory_bytes: int | None = None
+    core_count: int | None = None
+    clock_hz: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A recorded profile.
+
+    ``devices`` are ``GPU:0``, ``GPU:1`` and so on over all files, or the ``CPU:n`` of a file
+    without GPUs. ``copies`` are those of the whole profile as (bytes, ns), by source and target,
+    the host of a file being its ``CPU:n``. ``warm_up_steps`` were dropped, ``step_count`` were
+    kept. ``anonymous_ns`` is what kernels that belong to no op took in all of these.
+    """
+
+    path: str
+    step_source: StepSource
+    step_count: int
+    warm_up_steps: int
+    devices: tuple[RecordedDevice, ...]
+    ops: tuple[RecordedOp, ...]
+    anonymous_ns: int
+    copies: Mapping[tuple[str, str], tuple[Sample, ...]]
+
+
+def read_recorded(path: Path) -> Recorded:
+    """Read a profile: an ``.xplane.pb`` file, a run folder, or a logdir, of which the newest run.
+
+    Raises:
+        AdvisorError: there is no profile, a file is corrupt, or no op is seen within a step.
+    """
+    files = profile_files(path)
+    is_own = any(file.name == CLIENT_FILE for file in files)
+    processes = tuple(_processes([space_file(file) for file in files], shares_core=is_own))
+    seen = [run for process in processes for run in runs(process)]
+    if not any(run.on_device and run.op for run in seen):
+        raise AdvisorError(
+            f"the profile {path} shows no op within a step",
+            hint="record several steps with the TensorBoard callback, or put each step into "
+            'tf.profiler.experimental.Trace("train", step_num=step, _r=1)',
+        )
+    samples: defaultdict[tuple[str, str], list[Sample]] = defaultdict(list)
+    for process in processes:
+        for source, target, sample in copies(process):
+            samples[source, target].append(sample)
+    return Recorded(
+        path=str(path),
+        step_source=processes[0].steps.source,
+        step_count=_step_count(seen),
+        warm_up_steps=max(process.steps.warm_up_steps for process in processes),
+        devices=tuple(_devices(processes, {run.device for run in seen})),
+        ops=tuple(_ops(seen)),
+        anonymous_ns=sum(run.time_ns for run in seen if run.op is None),
+        copies={ends: tuple(found) for ends, found in sorted(samples.items())},
+    )
+
+
+def _processes(files: Sequence[SpaceFile], *, shares_core: bool) -> Iterator[Process]:
+    gpu_count = 0
+    for i, (file, steps) in enumerate(zip(files, recorded_steps(files), strict=True)):
+        planes = gpu_planes(file)
+        yield Process(
+            host=f"CPU:{i}",
+            file=file,
+            gpus={number: f"GPU:{gpu_count + place}" for place, number in enumerate(planes)},
+            gpu_planes=planes,
+            steps=steps,
+            shares_core=shares_core,
+        )
+        gpu_count += len(planes)
+
+
+def _step_count(seen: Iterable[Run]) -> int:
+    by_device: defaultdict[str, set[int]] = defaultdict(set)
+    for run in seen:
+        by_device[run.device].add(run.step)
+    return max(map(len, by_device.values()))
+
+
+def _ops(seen: Iterable[Run]) -> Iterator[RecordedOp]:
+    times: defaultdict[tuple[str, str], dict[bool, defaultdict[tuple[str, int], int]]]
+    times = defaultdict(lambda: {True: defaultdict(int), False: defaultdict(int)})
+    for run in seen:
+        if run.op is not None:
+            times[run.op][run.on_device][run.device, run.step] += run.time_ns
+    for (name, kind), by_place in sorted(times.items()):
+        # What the host spends on an op with kernels is to launch them.
+        on_device = bool(by_place[True])
+        yield RecordedOp(
+            name=name,
+            kind=kind,
+            on_device=on_device,
+            step_ns=tuple(by_place[on_device].values()),
+        )
+
+
+def _devices(processes: Iterable[Process], busy: Collection[str]) -> Iterator[RecordedDevice]:
+    for process in processes:
+        for number, name in process.gpus.items():
+            stats = process.gpu_planes[number].stats
+            clock_khz = _positive(stats.get("clock_rate"))
+            yield RecordedDevice(
+                name=name,
+                memory_bandwidth_bytes_per_s=_positive(stats.get("memory_bandwidth")),
+                memory_bytes=_positive(stats.get("memory_size")),
+                core_count=_positive(stats.get("core_count")),
+                clock_hz=None if clock_khz is None else clock_khz * _HZ_PER_KHZ,
+            )
+        if not process.gpus and process.host in busy:
+            yield RecordedDevice(name=process.host)
+
+
+def _positive(stat: object) -> int | None:
+    return stat if isinstance(stat, int) and stat > 0 else None

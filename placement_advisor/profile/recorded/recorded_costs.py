@@ -1,0 +1,210 @@
+"""Op costs and links from a profile that a user recorded elsewhere.
+
+Model: profile and graph are joined by name (`recorded_names.py`). A joined op costs what was
+recorded, the median over the steps in which it ran. Where TensorFlow fused ops, the one that the
+fused kernel is named after has its time, and those that were fused into it are free. A loop costs
+what was recorded of the ops within it. All others keep the cost that they would have without a
+recording; nothing is scaled. Where GPUs were recorded, what their host spent counts for ops
+without a GPU kernel alone.
+
+A link is a line through the recorded copies. Their time is that of the copy engine: what a copy
+waits, and what it costs to start it, is not in it.
+
+Left out: activations that were fused into the batch normalisation before them; that the batch of
+the recording may have been another one; replicas of a mirrored step have each a part of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.cost.links import fit_link, residuals
+from placement_advisor.cost.measured_costs import with_members
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
+from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.profile.recorded.recorded_names import same_ops
+from placement_advisor.profile.timeline.device_trace import UNKNOWN_END
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Link
+    from placement_advisor.profile.recorded.recorded import Recorded, RecordedOp
+    from placement_advisor.profile.recorded.recorded_events import Sample
+
+# With less of its time joined, a recording is more likely of another model than of this one.
+# Judgement.
+LEAST_JOINED_SHARE = 0.5
+MAX_NAMED = 5
+# A line always goes through two points; the third tells whether it is one.
+LEAST_SIZES = 3
+# Where the largest copies take less than four times as long as the smallest, most of what is seen
+# is the latency: a line through copies of 1 B to 6 kB to a V100 said 3 GB/s.
+LEAST_SLOWDOWN = 4.0
+
+_NOT_RECORDED = frozenset({Role.CONSTANT, Role.INPUT, Role.VARIABLE})
+# `_FusedMatMul`, `_MklNativeConv2DWithBias`: the kind of the op that does most of it.
+_FUSED = re.compile(r"_\w*?Fused(\w+)|_Mkl(?:Native)?(\w+?)WithBias\w*")
+_BIAS_GRADIENT = "BiasAddGrad"
+# Convolution, bias, addition, activation: what TensorFlow fuses at most has three edges.
+_MAX_FUSED_EDGES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How much of a recording and of a graph found each other.
+
+    ``time_share`` is the share of the recorded device time that was joined, ``op_share`` that of
+    the ops with a cost whose cost was recorded. Of what was left over, the ops that take most:
+    ``recorded_only`` as recorded in one step, ``graph_only`` as estimated.
+    """
+
+    time_share: float
+    op_share: float
+    recorded_only: tuple[tuple[str, int], ...]
+    graph_only: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedLink:
+    """What the copies from one place to another say; ``link`` is None where they say too little.
+
+    ``residuals`` has (fit - recorded) / recorded of each copy.
+    """
+
+    link: Link | None
+    sample_count: int
+    residuals: tuple[float, ...]
+
+
+def recorded_costs(
+    graph: OpGraph,
+    recorded: Recorded,
+    fallback: CostTable,
+    members: Mapping[str, Collection[str]] | None = None,
+) -> tuple[CostTable, Coverage]:
+    """Return the costs of the ops of the graph, recorded where possible, else of the fallback.
+
+    ``members`` names the ops within each loop and conditional.
+
+    Raises:
+        AdvisorError: less than `LEAST_JOINED_SHARE` of the recorded device time belongs to the
+            graph.
+    """
+    members = members or {}
+    kinds: dict[str, str | None] = {
+        name: None for inside in members.values() for name in inside
+    } | {op.name: op.kind for op in graph.ops if op.role not in _NOT_RECORDED}
+    same = same_ops(kinds, [(op.name, op.kind) for op in recorded.ops])
+    joined = [
+        (same[op.name, op.kind], op)
+        for op in recorded.ops
+        if (op.name, op.kind) in same and _counts(op, same[op.name, op.kind], graph)
+    ]
+    op_ns = {name: op.median_ns for name, op in joined}
+    for name, op in joined:
+        op_ns |= dict.fromkeys(_fused_into(graph, name, op.kind, op_ns), 0)
+    op_ns = with_members(op_ns, members)
+    measured = {
+        name: OpCost(time_ns=time_ns, basis=CostBasis.MEASURED) for name, time_ns in op_ns.items()
+    }
+    costs = CostTable(costs={**fallback.costs, **measured})
+    coverage = _coverage(recorded, {op for _, op in joined}, costs)
+    if coverage.time_share < LEAST_JOINED_SHARE:
+        raise AdvisorError(
+            f"only {coverage.time_share:.0%} of the device time in the profile {recorded.path} "
+            f"belongs to ops of the model; in the profile are {_examples(coverage.recorded_only)}, "
+            f"in the model {_examples(coverage.graph_only)}",
+            hint="record the same model, in the same mode (training or inference)",
+        )
+    return costs, coverage
+
+
+def recorded_links(recorded: Recorded) -> dict[tuple[str, str], RecordedLink]:
+    """Return what was recorded of each link on which there were copies; the basis is measured.
+
+    Copies to a GPU that has no plane in the profile are left out.
+    """
+    return {
+        (source, target): _recorded_link(source, target, samples)
+        for (source, target), samples in recorded.copies.items()
+        if target != UNKNOWN_END
+    }
+
+
+def _recorded_link(source: str, target: str, samples: Sequence[Sample]) -> RecordedLink:
+    by_size: dict[int, list[int]] = {}
+    for size_bytes, time_ns in samples:
+        by_size.setdefault(size_bytes, []).append(time_ns)
+    smallest_ns, largest_ns = median(by_size[min(by_size)]), median(by_size[max(by_size)])
+    if len(by_size) < LEAST_SIZES or largest_ns < LEAST_SLOWDOWN * smallest_ns:
+        return RecordedLink(link=None, sample_count=len(samples), residuals=())
+    link = fit_link(source, target, samples)
+    return RecordedLink(link=link, sample_count=len(samples), residuals=residuals(link, samples))
+
+
+def _counts(op: RecordedOp, name: str, graph: OpGraph) -> bool:
+    return op.on_device or (name in graph and "GPU" not in graph.op(name).device_kinds)
+
+
+def _fused_into(graph: OpGraph, name: str, kind: str, joined: Collection[str]) -> Collection[str]:
+    """Return the ops that the fused kernel of that kind did besides the one it is named after.
+
+    They were not seen themselves, and lead from the op that gave the kernel its kind to that one.
+    """
+    fused = _FUSED.fullmatch(kind)
+    if fused is None or name not in graph:
+        return ()
+    main_kind = fused[1] or fused[2]
+    if graph.op(name).kind == main_kind:
+        # The gradient of a filter, with that of the bias from the same tensor.
+        return {
+            edge.consumer
+            for read in graph.inputs_of(name)
+            for edge in graph.outputs_of(read.producer)
+            if graph.op(edge.consumer).kind == _BIAS_GRADIENT and edge.consumer not in joined
+        }
+    paths: list[tuple[str, ...]] = [(name,)]
+    for _ in range(_MAX_FUSED_EDGES):
+        paths = [
+            (*path, edge.producer)
+            for path in paths
+            for edge in graph.inputs_of(path[-1])
+            if not edge.is_control and edge.producer not in joined
+        ]
+        for path in paths:
+            if graph.op(path[-1]).kind == main_kind:
+                return path[1:]
+    return ()
+
+
+def _coverage(recorded: Recorded, joined: Collection[RecordedOp], costs: CostTable) -> Coverage:
+    on_device = [op for op in recorded.ops if op.on_device]
+    joined_ns = sum(sum(op.step_ns) for op in on_device if op in joined)
+    device_ns = recorded.anonymous_ns + sum(sum(op.step_ns) for op in on_device)
+    measured = sum(cost.basis is CostBasis.MEASURED for cost in costs.costs.values())
+    return Coverage(
+        time_share=joined_ns / device_ns if device_ns else 0.0,
+        op_share=measured / len(costs.costs) if costs.costs else 0.0,
+        recorded_only=_largest(
+            (f"{op.name}:{op.kind}", op.median_ns) for op in on_device if op not in joined
+        ),
+        graph_only=_largest(
+            (name, cost.time_ns)
+            for name, cost in costs.costs.items()
+            if cost.basis is not CostBasis.MEASURED
+        ),
+    )
+
+
+def _largest(times: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(times, key=lambda named: (-named[1], named[0]))[:MAX_NAMED])
+
+
+def _examples(named: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(name for name, _ in named) or "none beside these"

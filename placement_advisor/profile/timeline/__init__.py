@@ -1,0 +1,1 @@
+"""What devices did over time: spans of ops and copies, from planes of any profile."""

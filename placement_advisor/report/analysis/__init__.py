@@ -1,0 +1,1 @@
+"""Reports of one analysis: text, Markdown, JSON, and the folder that holds them."""

@@ -1,0 +1,316 @@
+"""An analysis as the public contract ``analysis.json``, and the schemas of the public contracts.
+
+Integer nanoseconds and bytes, per step. Null means: not measured, not known, or does not apply.
+Left out: text for people (headline, warnings) and the timelines.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.measurement.measurement import Interval, bootstrap_median
+from placement_advisor.report.analysis.break_even_json import break_even_as_json
+from placement_advisor.report.analysis.scaling import ScalingRow, scaling
+from placement_advisor.report.analysis.tables import BASELINE, CERTIFICATE, GRAPH
+from placement_advisor.solvers.bounds.bound_in_words import argument_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from placement_advisor.analysis.analysis_result import (
+        Analysis,
+        Bound,
+        Candidate,
+        Finding,
+        Recommendation,
+    )
+    from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
+    from placement_advisor.measurement.equal_changes import Verification
+    from placement_advisor.measurement.input_timing import InputTiming
+    from placement_advisor.measurement.measurement import SizeBasis, StepProfile
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import PredictedRatio
+
+SCHEMA_VERSION = 1
+SCHEMA_NAMES = (
+    "analysis",
+    "placement",
+    "trace",
+    "simulation",
+    "search",
+    "verification",
+    "balance",
+    "profile",
+    "calibration",
+    "doctor",
+    "check",
+)
+# What of a measurement the profile has; null without one.
+_OF_PROFILE = (
+    "compute_ns",
+    "transfer_ns",
+    "transfer_count",
+    "transfer_bytes",
+    "bytes_basis",
+    "exposed_ns",
+    "unseen_copies",
+    "transfers",
+    "step_memory_bytes",
+)
+# Stages of an analysis; one that did not happen (nothing runs with --no-run) is null.
+STAGES = (
+    "import",
+    "load",
+    "trace",
+    "calibrate",
+    "search",
+    "simulate",
+    "run",
+    "profile",
+    "report",
+    "total",
+)
+
+
+def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
+    """Return the content of ``analysis.json``, valid against ``load_schema("analysis")``."""
+    model = analysis.model
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "advisor_version": analysis.advisor_version,
+        "tensorflow_version": analysis.tensorflow_version,
+        "model": {
+            "path": model.path,
+            "mode": model.mode,
+            "batch_size": model.batch_size,
+            "ops": model.ops,
+            "edges": model.edges,
+            "parameter_bytes": model.parameter_bytes,
+            "edge_bytes_known_share": model.edge_bytes_known_share,
+        },
+        "testbed": _testbed(analysis.testbed),
+        "as_is": {"step_ns": _steps(analysis.as_is)} if analysis.as_is else None,
+        "candidates": [_candidate(candidate) for candidate in analysis.candidates],
+        "recommendation": _recommendation(analysis.recommendation),
+        "bound": _bound(analysis.bound) if analysis.bound else None,
+        "break_even": break_even_as_json(analysis.break_even) if analysis.break_even else None,
+        "input": _input(analysis.input_timing, analysis.model.batch_size)
+        if analysis.input_timing
+        else None,
+        "scaling": [_scaling_row(row) for row in scaling(analysis)],
+        "findings": [_finding(finding) for finding in analysis.findings],
+        "timings_ns": {stage: analysis.timings_ns.get(stage) for stage in STAGES},
+    }
+
+
+def _scaling_row(row: ScalingRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "candidate": row.candidate,
+        "devices": row.devices,
+        "batch": row.batch,
+        "predicted_ns": row.predicted_ns,
+        "measured_ns": row.measured_ns,
+    }
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a public contract, one of `SCHEMA_NAMES`.
+
+    Raises:
+        ValueError: no such schema.
+    """
+    if name not in SCHEMA_NAMES:
+        raise ValueError(f"no schema {name!r}; there are {', '.join(SCHEMA_NAMES)}")
+    file = resources.files("placement_advisor.report") / "schemas" / f"{name}.schema.json"
+    schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return schema
+
+
+def _bound(bound: Bound) -> dict[str, Any]:
+    return {
+        "step_ns": bound.lower.step_ns,
+        "split_ns": bound.lower.split_ns,
+        "alone_ns": dict(bound.lower.alone_ns),
+        "single_ns": bound.single_ns,
+        "most_to_gain": bound.most_to_gain,
+        "proves_single": bound.proves_single,
+        "most_to_gain_if_wrong": bound.most_to_gain_if_wrong,
+        "proves_single_if_wrong": bound.proves_single_if_wrong,
+        "costs_from": bound.source.value,
+        "reason": argument_text(bound.lower.arguments[0]),
+        "certificate_file": CERTIFICATE,
+        "graph_file": GRAPH,
+    }
+
+
+def _testbed(testbed: Testbed) -> dict[str, Any]:
+    return {
+        "kind": testbed.kind,
+        "stand_in": testbed.stand_in,
+        "devices": [{"name": device.name} for device in testbed.cluster.devices],
+        "links": [
+            {
+                "source": link.source,
+                "target": link.target,
+                "latency_ns": link.latency_ns,
+                "bandwidth_bytes_per_s": round(link.bandwidth_bytes_per_s),
+            }
+            for link in testbed.cluster.links
+        ],
+        "fingerprint": testbed.fingerprint,
+    }
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    failure = candidate.failure
+    return {
+        "name": candidate.name,
+        "family": candidate.family,
+        "placement_file": f"placements/{candidate.name}.json" if candidate.by_layer else None,
+        "samples": None if candidate.samples is None else list(candidate.samples),
+        "predicted": predicted_as_json(candidate.predicted, candidate.predicted_ratio)
+        if candidate.predicted
+        else None,
+        "measured": _measured(candidate),
+        "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
+        "broken_laws": [
+            {"law": broken.law.value, "what": broken.what} for broken in candidate.broken_laws
+        ],
+    }
+
+
+def predicted_as_json(schedule: Schedule, ratio: PredictedRatio | None) -> dict[str, Any]:
+    """Return a prediction as the public contract has it."""
+    return {
+        "step_ns": schedule.step_ns,
+        "ratio_to_single": {"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high}
+        if ratio
+        else None,
+        "compute_ns": dict(schedule.compute_ns),
+        "transfer_ns": schedule.transfer_ns,
+        "transfer_count": schedule.transfer_count,
+        "transfer_bytes": schedule.transfer_bytes,
+        "exposed_ns": schedule.exposed_ns,
+        "peak_memory_bytes": dict(schedule.peak_memory_bytes),
+    }
+
+
+def _measured(candidate: Candidate) -> dict[str, Any] | None:
+    measurement = candidate.measured
+    if measurement is None or not measurement.step_ns:
+        return None
+    return {
+        "step_ns": _steps(measurement.step_ns),
+        "warmup_ns": list(measurement.warmup_ns),
+        "ratio_to_single": _ratio_to_single(candidate),
+        **_profiled(measurement.profile),
+        "profiler_overhead": measurement.profiler_overhead,
+        "moved_ops": list(measurement.moved_ops),
+        "verification": _verification(measurement.verification),
+        "profile": measurement.profile_run,
+    }
+
+
+def _verification(found: Verification | None) -> Mapping[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "steps": found.steps,
+        "variables": found.variables,
+        "unverified": list(found.unverified),
+        "largest_difference": found.relative_difference,
+        "held_equal": found.held_equal,
+    }
+
+
+def _profiled(profile: StepProfile | None) -> Mapping[str, Any]:
+    if profile is None:
+        return dict.fromkeys(_OF_PROFILE)
+    return {
+        "compute_ns": dict(profile.compute_ns),
+        "transfer_ns": profile.transfer_ns,
+        "transfer_count": profile.transfer_count,
+        "transfer_bytes": profile.transfer_bytes,
+        "bytes_basis": _basis(profile.size_basis),
+        "exposed_ns": profile.exposed_ns,
+        "unseen_copies": list(profile.unseen_copies),
+        "transfers": [
+            {
+                "source": total.source,
+                "target": total.target,
+                "count": total.count,
+                "bytes": total.size_bytes,
+                "bytes_basis": _basis(total.size_basis),
+                "time_ns": total.time_ns,
+                "exposed_ns": total.exposed_ns,
+            }
+            for total in profile.transfers
+        ],
+        "step_memory_bytes": dict(profile.step_memory_bytes),
+    }
+
+
+def _basis(basis: SizeBasis | None) -> str | None:
+    return basis.value if basis else None
+
+
+def _ratio_to_single(candidate: Candidate) -> dict[str, Any] | None:
+    if candidate.name == BASELINE:
+        return {"median": 1.0, "ci95": [1.0, 1.0]}
+    if candidate.comparison is None:
+        return None
+    ratio = candidate.comparison.ratio
+    return {"median": ratio.median, "ci95": [ratio.low, ratio.high]}
+
+
+def _steps(samples: Sequence[int]) -> dict[str, Any]:
+    interval = bootstrap_median(samples)
+    return {
+        "median": round(interval.median),
+        "ci95": [round(interval.low), round(interval.high)],
+        "samples": list(samples),
+    }
+
+
+def _recommendation(recommendation: Recommendation) -> dict[str, Any]:
+    return {
+        "verdict": recommendation.verdict.value,
+        "candidate": recommendation.candidate,
+        "speedup": _speedup(recommendation.speedup),
+        "basis": recommendation.basis,
+        "applies_to": recommendation.applies_to,
+        "reasons": list(recommendation.reasons),
+        "others": list(recommendation.others),
+    }
+
+
+def _speedup(speedup: Interval | None) -> dict[str, Any] | None:
+    if speedup is None:
+        return None
+    return {"estimate": speedup.median, "ci95": [speedup.low, speedup.high]}
+
+
+def _input(timing: InputTiming, batch_size: int | None) -> dict[str, Any]:
+    return {
+        "batch_ns": list(timing.batch_ns),
+        "samples_per_s": None if batch_size is None else timing.samples_per_s(batch_size),
+        "transformations": list(timing.transformations),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "code": finding.code,
+        "name": finding.name,
+        "finding": finding.finding,
+        "action": finding.action,
+        "where": dict(finding.where),
+        "hypothetical": finding.is_hypothetical,
+    }
+    if finding.saving_ns is not None:
+        content["saving_ns"] = finding.saving_ns
+        content["saving_basis"] = finding.saving_basis
+    return content

@@ -1,0 +1,114 @@
+"""What would have to change for a split to win, in one line per axis. All of it is simulated.
+
+Ratios are shown as speed-ups over the baseline.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.advice.reasons import speedup_of
+from placement_advisor.simulator.break_even import Axis, Outcome
+from placement_advisor.units import format_bandwidth, format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from placement_advisor.simulator.break_even import BreakEven, Sweep
+
+BREAK_EVEN_NOTE = (
+    "One figure is changed at a time, and the best of the splits above taken at each value; what "
+    "copies take for their bytes, or whatever their size, on all links between devices alike. With "
+    "the batch grow the ops that touch it and the tensors that hold it, not parameters and their "
+    "updates. Whether a batch fits into memory is not looked at."
+)
+
+
+def value_text(axis: Axis, value: int) -> str:
+    """Return a value of an axis with its unit."""
+    match axis:
+        case Axis.BANDWIDTH:
+            return format_bandwidth(value)
+        case Axis.LATENCY:
+            return format_ns(value)
+        case Axis.BATCH:
+            return f"{value:,} sample{'' if value == 1 else 's'}"
+
+
+def break_even_title(found: BreakEven) -> str:
+    """Return what the lines are about."""
+    basis = "simulated, corrected" if found.corrections else "simulated"
+    return (
+        f"Break-even ({basis}): a split wins above {speedup_of(found.worthwhile_ratio)} "
+        f"over {found.baseline}"
+    )
+
+
+def break_even_lines(found: BreakEven) -> Iterable[str]:
+    """Yield a line for each axis, and what copies that cost nothing would make of it."""
+    for sweep in found.sweeps():
+        yield f"{sweep.axis}: {_finding(sweep)}; {_here(sweep)}{_exceptions(sweep)}"
+    free = found.free_copies
+    line = (
+        f"if copies cost nothing, the best split ({free.split}) would be "
+        f"{speedup_of(free.ratio)} as fast as {found.baseline}"
+    )
+    here = min((sweep.here.best.ratio for sweep in found.sweeps()), default=free.ratio)
+    if speedup_of(free.ratio) != speedup_of(here) and free.ratio > here:
+        line += (
+            ", less than here: ops that are ready earlier run in another order, which can take "
+            "longer"
+        )
+    yield line if free.ratio < found.worthwhile_ratio else f"{line}: no link makes one win"
+    if found.corrections:
+        named = dict.fromkeys(
+            best.split for sweep in found.sweeps() for best in (sweep.here.best, free)
+        )
+        factors = ", ".join(f"{name} {found.corrections[name]:.2f}" for name in named)
+        yield (
+            "corrected: the simulated step of a split times its measured ratio over the predicted "
+            f"one, of a split that did not run times the median of the others ({factors})"
+        )
+
+
+def _finding(sweep: Sweep) -> str:
+    is_latency = sweep.axis is Axis.LATENCY
+    ends = [value_text(sweep.axis, sweep.points[i].value) for i in (0, -1)]
+    worst, best = reversed(ends) if is_latency else ends
+    if sweep.outcome is Outcome.NOWHERE:
+        reach = (
+            f"down to {best} (the least tried)" if is_latency else f"up to {best} (the most tried)"
+        )
+        return f"no split wins {reach}"
+    if sweep.wins_from is None:
+        reach = (
+            f"up to {worst} (the most tried)"
+            if is_latency
+            else f"from {worst} (the least tried) on"
+        )
+        return f"a split wins {reach}"
+    limit = value_text(sweep.axis, sweep.wins_from.value)
+    wins_here = (
+        (sweep.here.value <= sweep.wins_from.value)
+        if is_latency
+        else (sweep.here.value >= sweep.wins_from.value)
+    )
+    wins = "wins" if wins_here else "would win"
+    reach = f"up to {limit} per copy" if is_latency else f"from {limit} on"
+    return f"a split ({sweep.wins_from.best.split}) {wins} {reach}"
+
+
+def _here(sweep: Sweep) -> str:
+    """Return today's value and ratio."""
+    value = value_text(sweep.axis, sweep.here.value)
+    where = f"here {value}" if sweep.axis is Axis.BATCH else f"the slowest link here has {value}"
+    best = sweep.here.best
+    return f"{where}, where the best ({best.split}) is at {speedup_of(best.ratio)}"
+
+
+def _exceptions(sweep: Sweep) -> str:
+    expected = 1 if sweep.outcome is Outcome.CROSSES else 0
+    if sweep.changes <= expected:
+        return ""
+    times = "once" if sweep.changes == 1 else f"{sweep.changes} times"
+    return f"; not without exception: along what was tried, winning and losing change {times}"

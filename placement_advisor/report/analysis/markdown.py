@@ -1,0 +1,265 @@
+"""An analysis as ``report.md``, for a reader who was not there.
+
+Names come from models: whatever Markdown or HTML would interpret is escaped. Tables use GitHub's
+dialect. Pictures are named relative to the report, which lies beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from placement_advisor.report.analysis import markdown_evidence as evidence
+from placement_advisor.report.analysis.break_even_text import (
+    BREAK_EVEN_NOTE,
+    break_even_lines,
+    break_even_title,
+)
+from placement_advisor.report.analysis.input_text import input_line
+from placement_advisor.report.analysis.markdown_syntax import (
+    bullets,
+    code_block,
+    escape,
+    section,
+    table,
+)
+from placement_advisor.report.analysis.scaling import TITLE as SCALING_TITLE
+from placement_advisor.report.analysis.scaling import scaling_lines
+from placement_advisor.report.analysis.tables import (
+    AS_IS,
+    BASELINE,
+    HOW_TO_SPLIT,
+    IF_SPLIT_ANYWAY,
+    NO_FINDINGS,
+    NOTHING,
+    as_is_interval,
+    candidate_figures,
+    figure_lines,
+    hypothetical_findings,
+    layers_by_device,
+    ops_by_device,
+    predicted_speedup,
+    range_text,
+    ranked_findings,
+    speedup,
+    times_text,
+    verdict_is_split,
+    was_measured,
+    where_text,
+)
+from placement_advisor.units import format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
+
+# Beyond this a list of layers is not read; the placement file has all of them.
+MAX_LAYERS = 20
+MAX_LISTING_LINES = 80
+
+
+def render_markdown(analysis: Analysis) -> str:
+    """Return the whole report."""
+    findings = [_finding(finding) for finding in ranked_findings(analysis)] or [NO_FINDINGS]
+    if hypothetical := hypothetical_findings(analysis):
+        findings += [f"{IF_SPLIT_ANYWAY}:", *map(_finding, hypothetical)]
+    parts = [
+        f"# {escape(analysis.model.name)}: placement report",
+        f"**{escape(analysis.recommendation.headline)}**",
+        _subject(analysis),
+        _candidate_table(analysis),
+        section("Why", bullets(analysis.recommendation.reasons)),
+        section("The other candidates", bullets(analysis.recommendation.others)),
+        _how(analysis),
+        _pictures(analysis),
+        section("Break-even", *_break_even(analysis)),
+        section(SCALING_TITLE, bullets(scaling_lines(analysis))),
+        escape(input_line(analysis) or ""),
+        section("Placements", *(_placement(c) for c in analysis.candidates if c.placement)),
+        section("Copies", *evidence.copies(analysis)),
+        section("Copies against compute, measured", *evidence.activities(analysis)),
+        section("Prediction against measurement", *evidence.errors(analysis)),
+        section("Testbed", *evidence.testbed(analysis)),
+        section("How it was measured", *evidence.method(analysis)),
+        section("Findings", *findings),
+        section("Warnings", bullets(analysis.warnings)),
+        section("Limits", bullets(_limits(analysis))),
+        section("Files", _files(analysis)),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _subject(analysis: Analysis) -> str:
+    model = analysis.model
+    batch = "unknown batch size" if model.batch_size is None else f"batch {model.batch_size}"
+    return (
+        f"{escape(model.path)} ({escape(model.chosen)}), {escape(model.mode)}, {batch}: "
+        f"{model.ops} ops, {model.edges} edges ({_share_known(model.edge_bytes_known_share)} of "
+        f"known size), {format_bytes(model.parameter_bytes)} of variables. All figures are per "
+        "step."
+    )
+
+
+def _share_known(share: float) -> str:
+    """Return a share rounded down: 100 % means all."""
+    return format_share(math.floor(share * 100) / 100)
+
+
+def _candidate_table(analysis: Analysis) -> str:
+    measured = was_measured(analysis)
+    headings = ["Candidate", "Predicted (simulated)"]
+    if measured:
+        headings += ["Measured", "Speed-up, 95 %"]
+    else:
+        headings += ["Speed-up (simulated)"]
+    headings += ["Peak memory (simulated)"]
+    rows = [_candidate_row(analysis, candidate, measured) for candidate in analysis.candidates]
+    as_is = as_is_interval(analysis)
+    if as_is is not None:
+        rows.append([AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING])
+    text = table(headings, rows)
+    if as_is is None:
+        return text
+    return (
+        f"{text}\n\n*{AS_IS}* is your own step, unmodified, with all of the machine: "
+        "for honesty, not a candidate."
+    )
+
+
+def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> list[str]:
+    predicted, ran = candidate_figures(candidate)
+    failure = _failure(candidate)
+    cells = [escape(candidate.name)]
+    if measured:
+        outcome = [*(figure_lines(ran) if ran or not failure else []), *failure]
+        cells += ["<br>".join(figure_lines(predicted)), "<br>".join(outcome), _speedup(candidate)]
+    else:
+        cells += [
+            "<br>".join([*figure_lines(predicted), *failure]),
+            times_text(predicted_speedup(analysis, candidate)),
+        ]
+    return [*cells, _peak_memory(candidate)]
+
+
+def _failure(candidate: Candidate) -> list[str]:
+    if candidate.failure is None:
+        return []
+    return [f"**{candidate.failure.kind.value}**: {escape(candidate.failure.message)}"]
+
+
+def _speedup(candidate: Candidate) -> str:
+    if candidate.name == BASELINE:
+        return "baseline"
+    factor = speedup(candidate)
+    return NOTHING if factor is None else f"{times_text(factor.median)} ({range_text(factor)})"
+
+
+def _peak_memory(candidate: Candidate) -> str:
+    if candidate.predicted is None:
+        return NOTHING
+    peaks = candidate.predicted.peak_memory_bytes
+    return "<br>".join(f"{escape(device)} {format_bytes(size)}" for device, size in peaks.items())
+
+
+def _pictures(analysis: Analysis) -> str:
+    shown = "simulated above measured" if was_measured(analysis) else "simulated"
+    return (
+        f"![Timeline: a lane per device and link, {shown}](timeline.png)\n\n"
+        f"![Comparison: compute, copies and step time, {shown}](comparison.png)"
+    )
+
+
+def _break_even(analysis: Analysis) -> Iterable[str]:
+    found = analysis.break_even
+    if found is None:
+        return
+    yield f"{escape(break_even_title(found))}."
+    yield bullets(break_even_lines(found))
+    yield "![Break-even: the best split's speed-up over single, simulated](break-even.png)"
+    yield BREAK_EVEN_NOTE
+
+
+def _placement(candidate: Candidate) -> str:
+    layers = layers_by_device(candidate)
+    lines = [f"**{escape(candidate.name)}**: {escape(candidate.rationale)}.", ""]
+    for device, count in ops_by_device(candidate).items():
+        names = layers.get(device, [])
+        text = ", ".join(escape(name) for name in names[:MAX_LAYERS])
+        if len(names) > MAX_LAYERS:
+            text += f" and {len(names) - MAX_LAYERS} more"
+        if candidate.by_layer is None:
+            lines.append(f"- {escape(device)}, {count} ops")
+        else:
+            lines.append(f"- {escape(device)}, {count} ops: {text or 'parts of layers only'}")
+    return "\n".join(lines)
+
+
+def _how(analysis: Analysis) -> str:
+    how = analysis.how
+    if how is None:
+        return ""
+    lines = (how.listing or "").splitlines()
+    is_short = len(lines) <= MAX_LISTING_LINES
+    by_hand = "The same by hand:" if is_short else f"By hand it takes {len(lines)} lines."
+    where = (
+        f"That code is in `{HOW_TO_SPLIT}`, beside this report."
+        if verdict_is_split(analysis)
+        else "It is the best that was tried, not a recommendation."
+    )
+    return section(
+        "How to split" if verdict_is_split(analysis) else "How the best split goes",
+        f"**{escape(how.candidate)}**: {escape(how.words)}.",
+        "Your own step, placed so, on its own variables (`inputs`: those that were analysed):",
+        code_block(how.call),
+        by_hand if lines else "",
+        code_block(how.listing or "") if lines and is_short else "",
+        where,
+    )
+
+
+def _finding(finding: Finding) -> str:
+    lines = [
+        f"**{escape(finding.code)} {escape(finding.name)}**: {escape(finding.finding)}",
+        "",
+        f"- do: {escape(finding.action)}",
+    ]
+    if where := where_text(finding):
+        lines.append(f"- where: {escape(where)}")
+    if finding.saving_ns is not None:
+        lines.append(f"- saves: {format_ns(finding.saving_ns)} per step ({finding.saving_basis})")
+    return "\n".join(lines)
+
+
+def _limits(analysis: Analysis) -> Iterable[str]:
+    yield f"The verdict holds for: {analysis.recommendation.applies_to}."
+    if analysis.testbed.stand_in:
+        yield (
+            "CPU cores stand in for accelerators: on those, compute and copies cost other times, "
+            "and the verdict can differ."
+        )
+    yield (
+        "Peak memory is simulated from the sizes of tensors and variables; workspace of kernels "
+        "and fragmentation come on top."
+    )
+    unknown = [c.name for c in analysis.candidates if c.predicted and c.predicted.unknown_bytes]
+    if unknown:
+        yield (
+            f"Some copied tensors of {', '.join(unknown)} have no known size: they are priced at "
+            "latency alone, and bytes are at least those shown (≥)."
+        )
+    yield "The simulator runs one op at a time on a device; copies on one link queue."
+    if was_measured(analysis):
+        yield "The profiler slows steps down (overhead above), so measured compute is an upper end."
+
+
+def _files(analysis: Analysis) -> str:
+    profiles = "simulated"
+    if any(c.measured and c.measured.profile_run for c in analysis.candidates):
+        profiles = "measured and simulated"
+    return (
+        "`analysis.json` holds every number of this report, `placements/` the device of each op."
+        "\n\nTo look closer, run this in the folder of this report: the tab Placement has all of "
+        f"it, the tab Profile each candidate's profiles, {profiles}.\n\n"
+        "```sh\nadvisor view .\n```"
+    )

@@ -1,0 +1,317 @@
+"""An analysis as text for a terminal: verdict, one table, reasons, copies against compute.
+
+Readable at 80 columns and without colour: colour only repeats what words say. The verdict is one
+unbroken line however long, so that it can be searched and copied; so is the
+TensorBoard command. All text is added as `Text`,
+never as markup, because names come from models.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+import textwrap
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.report.analysis.break_even_text import break_even_lines, break_even_title
+from placement_advisor.report.analysis.input_text import input_line
+from placement_advisor.report.analysis.scaling import TITLE as SCALING_TITLE
+from placement_advisor.report.analysis.scaling import scaling_lines
+from placement_advisor.report.analysis.tables import (
+    ACTIVITY_HEADINGS,
+    AS_IS,
+    BASELINE,
+    CERTIFICATE,
+    HOW_TO_SPLIT,
+    IF_SPLIT_ANYWAY,
+    NO_FINDINGS,
+    NOTHING,
+    activity_rows,
+    as_is_interval,
+    bytes_basis_text,
+    candidate_figures,
+    copy_share,
+    figure_lines,
+    hypothetical_findings,
+    one_line,
+    predicted_speedup,
+    range_text,
+    ranked_findings,
+    speedup,
+    times_text,
+    verdict_is_split,
+    was_measured,
+    where_text,
+)
+from placement_advisor.units import format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from rich.console import RenderableType
+
+    from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
+    from placement_advisor.measurement.measurement import StepProfile
+
+_VERDICT_STYLE = {
+    AdviceVerdict.SPLIT: "bold green",
+    AdviceVerdict.STAY_SINGLE: "bold green",
+    AdviceVerdict.CANNOT_TELL: "bold yellow",
+    AdviceVerdict.CANNOT_FIT: "bold red",
+}
+# More of them push the verdict out of sight; the report has all.
+MAX_FINDINGS = 5
+# Wider names are broken at hyphens, so that figures are not.
+_NAME_WIDTH = 15
+_COPY_STYLE = "yellow"
+_FAILURE_STYLE = "red"
+_HEADING_STYLE = "bold"
+_BREAK_EVEN_PICTURE = "break-even.png"
+_FILES = (
+    ("report.md", "all of this, with placements and copies in full"),
+    ("timeline.png", "devices and links over time"),
+    ("comparison.png", "compute against copies"),
+    (_BREAK_EVEN_PICTURE, "what would have to change for a split to win"),
+    ("analysis.json", "the same for programs"),
+    (CERTIFICATE, "proof of the bound: advisor verify bound.json graph.json.gz"),
+    ("placements/", "which device each op runs on"),
+    ("predictions/", "what was predicted, written before that candidate ran"),
+)
+
+
+def render_terminal(analysis: Analysis, *, width: int, color: bool, output_dir: Path) -> str:
+    """Return the report of an analysis whose files lie in ``output_dir``.
+
+    The text has no escape codes unless ``color`` is set.
+    """
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        color_system="standard" if color else None,
+        force_terminal=color,
+        no_color=not color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    verdict = analysis.recommendation.verdict
+    with console.capture() as capture:
+        headline = one_line(analysis.recommendation.headline)
+        console.print(Text(headline, style=_VERDICT_STYLE[verdict]), soft_wrap=True)
+        verdict_is_acted_on = verdict in (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
+        if analysis.how is not None and verdict_is_acted_on:
+            how = analysis.how
+            console.print(Text(one_line(f"{how.candidate}: {how.words_in_short}")))
+        for part in _parts(analysis):
+            console.print()
+            console.print(part)
+        console.print()
+        console.print(_files(analysis, output_dir), soft_wrap=True)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+def _parts(analysis: Analysis) -> Iterable[RenderableType]:
+    yield _candidate_table(analysis)
+    yield _footnotes(analysis)
+    answer = analysis.recommendation
+    if answer.reasons:
+        parts: list[RenderableType] = [_bullets(answer.reasons)]
+        if answer.others:
+            parts.append(Text("more on the other candidates: report.md", style="dim"))
+        yield _section("Why", *parts)
+    if analysis.break_even is not None:
+        lines = break_even_lines(analysis.break_even)
+        yield _section(break_even_title(analysis.break_even), _bullets(lines))
+    if lines := scaling_lines(analysis):
+        yield _section(SCALING_TITLE, _bullets(lines))
+    if (line := input_line(analysis)) is not None:
+        yield Text(one_line(line))
+    for candidate in analysis.candidates:
+        is_compared = candidate.name in (BASELINE, answer.candidate)
+        if is_compared and candidate.measured and candidate.measured.profile:
+            yield _activities(candidate.name, candidate.measured.profile)
+    if ranked := ranked_findings(analysis):
+        yield _findings(ranked)
+    else:
+        yield Text(f"Findings: {NO_FINDINGS}")
+    if hypothetical := hypothetical_findings(analysis):
+        names = dict.fromkeys(f"{finding.code} {finding.name}" for finding in hypothetical)
+        yield Text(f"{IF_SPLIT_ANYWAY}: {', '.join(names)} (report.md)", style="dim")
+    if analysis.warnings:
+        yield _section("Warnings", _bullets(analysis.warnings))
+
+
+def _candidate_table(analysis: Analysis) -> Table:
+    measured = was_measured(analysis)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style=_HEADING_STYLE,
+    )
+    table.add_column("candidate", no_wrap=True)
+    table.add_column("predicted\n(simulated)", overflow="fold")
+    if measured:
+        table.add_column("measured", overflow="fold")
+        table.add_column("speed-up\n(measured,\n95 %)", no_wrap=True)
+    else:
+        table.add_column("speed-up\n(simulated)", no_wrap=True)
+    table.add_column("peak memory\n(simulated)", overflow="fold")
+    for candidate in analysis.candidates:
+        table.add_row(*_candidate_cells(analysis, candidate, measured))
+    as_is = as_is_interval(analysis)
+    if as_is is not None:
+        table.add_section()
+        table.add_row(AS_IS, NOTHING, _stack([format_ns(as_is.median)]), NOTHING, NOTHING)
+    return table
+
+
+def _candidate_cells(
+    analysis: Analysis, candidate: Candidate, measured: bool
+) -> Iterable[RenderableType]:
+    predicted, ran = candidate_figures(candidate)
+    failure: list[RenderableType] = []
+    if candidate.failure is not None:
+        message = candidate.failure.kind.value
+        # A cell is too narrow for why; the reasons have it.
+        if candidate.failure.kind not in (FailureKind.DOES_NOT_FIT, FailureKind.NOT_APPLICABLE):
+            message += f": {one_line(candidate.failure.message)}"
+        failure = [Text(message, style=_FAILURE_STYLE)]
+    yield Text("\n".join(textwrap.wrap(one_line(candidate.name), _NAME_WIDTH)))
+    if measured:
+        yield _stack(figure_lines(predicted))
+        yield Group(*([] if ran is None and failure else [_stack(figure_lines(ran))]), *failure)
+        yield _speedup(candidate)
+    else:
+        yield Group(_stack(figure_lines(predicted)), *failure)
+        yield Text(times_text(predicted_speedup(analysis, candidate)))
+    yield _peak_memory(candidate)
+
+
+def _stack(lines: list[str]) -> Text:
+    """Return lines under one another, the first of them the one to look at."""
+    text = Text(lines[0], style="bold")
+    for line in lines[1:]:
+        text.append(f"\n{line}", style="not bold")
+    return text
+
+
+def _speedup(candidate: Candidate) -> Text:
+    if candidate.name == BASELINE:
+        return Text("baseline")
+    factor = speedup(candidate)
+    return (
+        Text(NOTHING) if factor is None else _stack([times_text(factor.median), range_text(factor)])
+    )
+
+
+def _peak_memory(candidate: Candidate) -> Text:
+    if candidate.predicted is None:
+        return Text(NOTHING)
+    peaks = candidate.predicted.peak_memory_bytes
+    return Text("\n".join(f"{device} {format_bytes(size)}" for device, size in peaks.items()))
+
+
+def _footnotes(analysis: Analysis) -> Text:
+    testbed = analysis.testbed
+    lines = [f"Per step, batch {analysis.model.batch_size or 'unknown'}, {analysis.model.mode}."]
+    if was_measured(analysis):
+        lines.append(
+            f"Measured on {testbed.description}; step: median without profiler, copies: profiled"
+            f"{bytes_basis_text(analysis)}."
+        )
+    else:
+        lines.append(f"Nothing was measured ({testbed.not_run or 'no candidate ran'}).")
+    lines.append("exposed: copies to the device that waits longest, while it computes nothing.")
+    if analysis.as_is:
+        lines.append(f"{AS_IS}: your own step, unmodified, with all of the machine.")
+    return Text("\n".join(one_line(line) for line in lines), style="dim")
+
+
+def _activities(name: str, profile: StepProfile) -> Group:
+    share = copy_share(profile)
+    heading = Text(f"{one_line(name)}: ", style=_HEADING_STYLE)
+    if share is None:
+        heading.append("the profile is empty")
+        return Group(heading)
+    heading.append(
+        f"compute {format_share(1 - share)}, copies {format_share(share)} of all activity "
+        f"(measured, {len(profile.step_ns)} profiled steps)"
+    )
+    table = Table(
+        box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", collapse_padding=True
+    )
+    for column in ACTIVITY_HEADINGS[:-1]:
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column(ACTIVITY_HEADINGS[-1], no_wrap=True, overflow="ellipsis")
+    for row in activity_rows(profile.activities):
+        table.add_row(
+            *(Text(one_line(cell)) for cell in row.cells),
+            style=_COPY_STYLE if row.is_copy else None,
+        )
+    return Group(heading, table)
+
+
+def _findings(findings: Sequence[Finding]) -> RenderableType:
+    shown = findings[:MAX_FINDINGS]
+    parts: list[RenderableType] = list(map(_finding, shown))
+    if len(findings) > len(shown):
+        parts.append(Text(f"{len(findings) - len(shown)} more in report.md"))
+    parts.append(Text(f"What a finding means: advisor explain {shown[0].code}", style="dim"))
+    return _section("Findings, most valuable first", *parts)
+
+
+def _finding(finding: Finding) -> RenderableType:
+    body = Text(finding.name, style=_HEADING_STYLE)
+    body.append(f"\n{one_line(finding.finding)}", style="not bold")
+    body.append(f"\ndo: {one_line(finding.action)}", style="not bold")
+    where = where_text(finding)
+    if where:
+        body.append(f"\nwhere: {one_line(where)}", style="not bold")
+    if finding.saving_ns is not None:
+        saves = f"{format_ns(finding.saving_ns)} per step ({finding.saving_basis})"
+        body.append(f"\nsaves: {saves}", style="not bold")
+    return _hanging([(Text(finding.code, style=_HEADING_STYLE), body)])
+
+
+def _files(analysis: Analysis, output_dir: Path) -> Text:
+    text = Text(f"Files in {output_dir}", style=_HEADING_STYLE)
+    files = [f for f in _FILES if f[0] != _BREAK_EVEN_PICTURE or analysis.break_even is not None]
+    if verdict_is_split(analysis):
+        files.insert(1, (HOW_TO_SPLIT, "code that places your step so"))
+    for name, content in files:
+        text.append(f"\n  {name:<15} {content}", style="not bold")
+    command = f"advisor view {shlex.quote(str(output_dir))}"
+    text.append(f"\nIn TensorBoard: {command}", style="not bold")
+    return text
+
+
+def _section(title: str, *parts: RenderableType) -> Group:
+    return Group(
+        Text(title, style=_HEADING_STYLE), *(Padding(part, (0, 0, 0, 2)) for part in parts)
+    )
+
+
+def _bullets(texts: Iterable[str]) -> Table:
+    return _hanging([(Text("-"), Text(one_line(text))) for text in texts])
+
+
+def _hanging(rows: Iterable[tuple[Text, Text]]) -> Table:
+    """Return rows whose second part wraps beside the first, not under it."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    return grid

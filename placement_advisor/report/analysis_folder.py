@@ -1,0 +1,127 @@
+"""The folder that an analysis leaves behind: all that is written of it is written here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.analyze import analyze
+from placement_advisor.clock import Clock
+from placement_advisor.files.log_files import LOG_FOLDER, PROFILE_RUNS
+from placement_advisor.files.output_folder import output_folder
+from placement_advisor.report.analysis.analysis_json import analysis_as_json, predicted_as_json
+from placement_advisor.report.analysis.markdown import render_markdown
+from placement_advisor.report.analysis.tables import (
+    CERTIFICATE,
+    GRAPH,
+    HOW_TO_SPLIT,
+    verdict_is_split,
+)
+from placement_advisor.report.pictures.break_even_plot import plot_break_even
+from placement_advisor.report.pictures.plots import plot_comparison, plot_timeline
+from placement_advisor.report.tensorboard.event_files import write_events
+from placement_advisor.report.tensorboard.profile_runs import write_profile_runs
+from placement_advisor.report.tensorboard.tab import Tab
+from placement_advisor.solvers.certificate import write_certificate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.analysis.options import AnalyzeOptions
+    from placement_advisor.analysis.recorder import Review
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import PredictedRatio
+    from placement_advisor.solvers.certificate import Certificate
+    from placement_advisor.testbed.trial import Watcher
+
+
+def analyze_into_folder(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
+    """Analyse a model and write the reports.
+
+    Raises:
+        AdvisorError: anything that the user can fix; nothing is written then.
+    """
+    with output_folder(options.output) as staging:
+        analysis = analyze(options, lambda graph: AnalysisFolder(staging, graph), watcher)
+        clock = Clock()
+        with clock.stage("report"):
+            watcher.working("writing reports", 0, 1)
+            write_reports(analysis, staging)
+        timings_ns = {**analysis.timings_ns, **clock.timings_ns()}
+        analysis = replace(analysis, timings_ns=timings_ns)
+        write_analysis(analysis, staging)
+    return analysis
+
+
+class AnalysisFolder:
+    """Keeps what an analysis finds in a folder; see `Recorder`."""
+
+    def __init__(self, folder: Path, graph: OpGraph) -> None:
+        """Write into a folder, about a graph."""
+        self._folder = folder
+        self._tab = Tab(folder / LOG_FOLDER, graph)
+
+    def placements(self, graph: OpGraph, cluster: Cluster, placements: Sequence[Placement]) -> None:
+        """Write placements, each with the devices, and the hosts that it uses."""
+        folder = self._folder / "placements"
+        folder.mkdir(exist_ok=True)
+        for placement in placements:
+            placement.check(graph, cluster.place_names())
+            used = set(placement.device_of.values())
+            hosts = (host.name for host in cluster.hosts if host.name in used)
+            names = (*cluster.device_names(), *hosts)
+            placement.save(folder / f"{placement.label}.json", graph, names)
+
+    def prediction(self, label: str, schedule: Schedule, ratio: PredictedRatio | None) -> None:
+        """Write what was predicted for a candidate."""
+        folder = self._folder / "predictions"
+        folder.mkdir(exist_ok=True)
+        text = json.dumps(predicted_as_json(schedule, ratio), indent=2)
+        (folder / f"{label}.json").write_text(text + "\n", encoding="utf-8")
+
+    def bound(self, graph: OpGraph, certificate: Certificate) -> None:
+        """Write a certificate, and beside it the graph that it is about."""
+        write_certificate(self._folder / CERTIFICATE, certificate)
+        graph.save(self._folder / GRAPH)
+
+    def profile(self, label: str, files: Mapping[str, Path]) -> str:
+        """Copy raw profiles to where TensorBoard looks."""
+        run = f"{LOG_FOLDER}/{PROFILE_RUNS}/{label}"
+        folder = self._folder / run
+        folder.mkdir(parents=True, exist_ok=True)
+        for process, path in files.items():
+            shutil.copy2(path, folder / f"{process.replace(':', '-')}.xplane.pb")
+        return run
+
+    def review(self, review: Review) -> None:
+        """Write what the tab shows."""
+        self._tab.show(review)
+
+
+def write_analysis(analysis: Analysis, folder: Path) -> None:
+    """Write analysis.json."""
+    text = json.dumps(analysis_as_json(analysis), indent=2, ensure_ascii=False)
+    (folder / "analysis.json").write_text(text + "\n", encoding="utf-8")
+
+
+def write_reports(analysis: Analysis, folder: Path) -> None:
+    """Write the report, its pictures, what TensorBoard shows, and the code of a split to make."""
+    (folder / "report.md").write_text(render_markdown(analysis), encoding="utf-8")
+    if analysis.how is not None and verdict_is_split(analysis):
+        code = analysis.how.listing or analysis.how.call
+        (folder / HOW_TO_SPLIT).write_text(code, encoding="utf-8")
+    plot_timeline(analysis, folder / "timeline.png")
+    plot_comparison(analysis, folder / "comparison.png")
+    if analysis.break_even is not None:
+        plot_break_even(analysis, analysis.break_even, folder / "break-even.png")
+    log = folder / LOG_FOLDER
+    for candidate in analysis.candidates:
+        write_profile_runs(candidate, log / PROFILE_RUNS)
+    write_events(analysis, folder, log)

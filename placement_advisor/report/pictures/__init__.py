@@ -1,0 +1,1 @@
+"""Pictures: layers, timelines, comparisons, break-even."""

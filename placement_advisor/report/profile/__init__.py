@@ -1,0 +1,1 @@
+"""Reports of a profile that was read: text, Markdown, JSON."""

@@ -1,0 +1,1 @@
+"""Searches for the placement with the shortest simulated step."""

@@ -1,0 +1,1 @@
+"""Testbeds: devices on which candidates really run, and the trials that are held on them."""

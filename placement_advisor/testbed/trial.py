@@ -1,0 +1,417 @@
+"""Candidates against each other on a testbed: prepared, verified, timed in turns, profiled.
+
+Rounds are interleaved (A B C, B C A, …) and run without the profiler, each in an order drawn for
+it: a turn is slower or faster for what ran before. It begins with a step that is not counted, since
+the turn before has left its data in the caches. A candidate that fails is out; if its failure took
+the testbed down, the testbed is built anew and the others go on.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from statistics import median
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.machine.testbed_plan import TestbedKind
+from placement_advisor.measurement.compare import Comparison, compare, is_in_doubt
+from placement_advisor.measurement.equal_changes import TOLERANCE
+from placement_advisor.measurement.failure import Failure, FailureKind
+from placement_advisor.measurement.measurement import Measurement
+from placement_advisor.measurement.sequential import least_samples
+from placement_advisor.processes.children import ChildFailure, FailureCause
+from placement_advisor.profile.gpu_steps import read_gpu_steps
+from placement_advisor.profile.timeline.worker_steps import read_worker_steps
+from placement_advisor.testbed.testbed import STEP, ProfileFiles
+from placement_advisor.tf.answers import RunFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.measurement.equal_changes import Verification
+    from placement_advisor.measurement.measurement import StepProfile
+    from placement_advisor.testbed.testbed import Testbed
+    from placement_advisor.tf.answers import Prepared, SourceLine
+
+BASELINE = "single"
+# A step on each of the example batches, which the loader takes four of; what is a step late shows
+# from the second on.
+VERIFIED_STEPS = 4
+PROFILED_STEPS = 10
+# Half as many again as sufficed for intervals that were too narrow: what is in doubt then is nearer
+# to the threshold than rounds can tell (`make campaign-verdict-errors`).
+MAX_ROUNDS = 90
+# Past this, rounds stop once there are enough for an interval: a demo must not take an hour. By
+# judgement, as are the seconds below.
+_TIMING_BUDGET_S = 90.0
+# Judgement: the first step sets up what later ones find, and two more are cheap.
+_WARMUP_STEPS = 3
+# Steps until they are steady, fewer where they take long; those of the warm-up are left out.
+# Judgement: a median of twelve, taken twice with the profile between, is what costs of ops rest on;
+# more would make each analysis longer before its first round.
+_SETTLING_STEPS = 15
+_FEWEST_SETTLING_STEPS = 2 * _WARMUP_STEPS
+_SETTLING_BUDGET_S = 5.0
+_CALL_LIMIT_S = 300.0
+_EXCHANGE = (
+    "add the gradients up first, with optimizer.apply_gradients or "
+    "tf.distribute.get_replica_context().all_reduce"
+)
+# A message names as many; a step that exchanges nothing may have hundreds.
+_NAMED_VARIABLES = 3
+
+
+class Watcher(Protocol):
+    """Is told what goes on."""
+
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
+        """Say what is under way, how much of it is done, and which candidate is at work."""
+
+    def note(self, what: str) -> None:
+        """Say something that should stay to be read."""
+
+
+class Bench(Protocol):
+    """Where a candidate is prepared, verified, run and profiled."""
+
+    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
+        """Have a candidate prepared, verified or run; see `placement_advisor.tf.run.runner`."""
+
+    def profile(self, label: str, steps: int, *, time_limit_s: float) -> Any:
+        """Return `ProfileFiles`, or what went wrong."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One candidate's way through the trial."""
+
+    placement: Placement
+    bench: Bench
+    program: str = STEP
+    if_wrong: str = ""
+    prepared: Prepared | None = None
+    warmup_ns: list[int] = field(default_factory=list)
+    rounds: list[tuple[int, ...]] = field(default_factory=list)
+    verification: Verification | None = None
+    profile: StepProfile | None = None
+    files: ProfileFiles | None = None
+    failure: Failure | None = None
+
+    def measurement(self, profile_run: str | None) -> Measurement | None:
+        """Return what was measured, None if no step was timed."""
+        if not any(self.rounds) or self.prepared is None:
+            return None
+        return Measurement(
+            warmup_ns=tuple(self.warmup_ns),
+            rounds=tuple(self.rounds),
+            moved_ops=self.prepared.moved_ops,
+            verification=self.verification,
+            profile=self.profile,
+            profile_run=profile_run,
+        )
+
+
+class Trial:
+    """Runs placements on a testbed; the first one entered is the reference for results."""
+
+    def __init__(
+        self,
+        testbed: Testbed,
+        *,
+        steps: int,
+        watcher: Watcher,
+        line_of: Mapping[str, SourceLine] = MappingProxyType({}),
+    ) -> None:
+        """Use a testbed; ``steps`` are counted per turn.
+
+        ``line_of`` has the line of the user's code that updates each variable, where it is known.
+        """
+        self._line_of = line_of
+        self.entries: dict[str, Entry] = {}
+        self._testbed, self._steps, self._watcher = testbed, steps, watcher
+
+    def enter(
+        self,
+        placement: Placement,
+        program: str = STEP,
+        *,
+        bench: Bench | None = None,
+        if_wrong: str = "",
+    ) -> Entry:
+        """Prepare a candidate, verify its results against the first one's, warm it up.
+
+        It runs on the testbed, unless it has a ``bench`` of its own. ``if_wrong`` says why results
+        may be wrong.
+        """
+        entry = Entry(
+            placement=placement,
+            bench=bench or self._testbed,
+            program=program,
+            if_wrong=if_wrong,
+        )
+        self.entries[placement.label] = entry
+        self._prepare(entry)
+        if entry.failure is None:
+            self._check_exchange(entry)
+        if entry.failure is None:
+            self._verify(entry)
+        if entry.failure is None:
+            self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
+        return entry
+
+    def probe(self, placement: Placement, program: str) -> tuple[Entry, int | None]:
+        """Return what `examine` finds of a step that is no candidate; it is gone afterwards."""
+        entry = Entry(placement=placement, bench=self._testbed, program=program)
+        self._prepare(entry)
+        self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
+        step_ns = self.examine(entry)
+        if entry.failure is None:
+            self._testbed.call("discard", placement.label, time_limit_s=_CALL_LIMIT_S)
+        return entry, step_ns
+
+    def examine(self, entry: Entry) -> int | None:
+        """Profile a candidate and return its median step time, None if it fails."""
+        before_ns = self.settle(entry)
+        if entry.failure is None:
+            self.profile(entry)
+        # Once more, since the machine may have been slow for a while.
+        after_ns = self.settle(entry)
+        if before_ns is None or after_ns is None or entry.failure is not None:
+            return None
+        return round(median((before_ns, after_ns)))
+
+    def settle(self, entry: Entry) -> int | None:
+        """Run steps until they are steady and return their median time, None if one fails.
+
+        They stay among the warm-up: they ran alone, not in turns.
+        """
+        steps = _SETTLING_STEPS
+        if entry.warmup_ns:
+            affordable = int(_SETTLING_BUDGET_S * 1e9 / max(1, entry.warmup_ns[-1]))
+            steps = max(_FEWEST_SETTLING_STEPS, min(steps, affordable))
+        samples: list[int] = []
+        self._turn(entry, 0, steps, samples.extend)
+        entry.warmup_ns += samples
+        return round(median(samples[_WARMUP_STEPS:])) if samples else None
+
+    def speed(self) -> dict[str, int]:
+        """Return how long a reference product takes on each device now, none if it fails."""
+        answer = self._testbed.call("speed", time_limit_s=_CALL_LIMIT_S)
+        if isinstance(answer, ChildFailure | RunFailure):
+            self._rebuild()
+            return {}
+        found: dict[str, int] = answer
+        return found
+
+    def race(self, rounds: int, as_is: Callable[[int], None]) -> None:
+        """Time all candidates in rounds, adding rounds while a verdict is in doubt.
+
+        ``as_is`` is called once a round, to time the user's own step beside the candidates.
+        """
+        deadline = time.monotonic() + _TIMING_BUDGET_S
+        most, least = max(rounds, MAX_ROUNDS), least_samples(self._competitors)
+        done = 0
+        while done < rounds or (done < most and self._in_doubt()):
+            self.round(done, rounds if done < rounds else most)
+            as_is(done)
+            done += 1
+            if time.monotonic() > deadline and done >= least:
+                return
+
+    def round(self, number: int, of: int) -> None:
+        """Time a turn of every candidate that is still in, in an order drawn for this round."""
+        turns = self._running()
+        random.Random(number).shuffle(turns)
+        for entry in turns:
+            self._watcher.working("timing rounds", number, of, entry.placement.label)
+            self._timed_turn(entry, number)
+
+    def comparisons(self) -> dict[str, Comparison]:
+        """Compare every candidate that has run with the baseline."""
+        theirs = self.entries[BASELINE].rounds
+        compared = {
+            label: compare(BASELINE, label, theirs, entry.rounds, among=self._competitors)
+            for label, entry in self.entries.items()
+            if label != BASELINE
+        }
+        return {label: each for label, each in compared.items() if each is not None}
+
+    @property
+    def _competitors(self) -> int:
+        """How many a split is chosen from; that one fails is no reason to ask less of others."""
+        return max(1, len(self.entries) - 1)
+
+    def profile(self, entry: Entry) -> None:
+        """Profile steps of one candidate."""
+        label = entry.placement.label
+        answer = entry.bench.profile(label, PROFILED_STEPS, time_limit_s=_CALL_LIMIT_S)
+        if not isinstance(answer, ProfileFiles):
+            self._fail(entry, answer)
+            return
+        entry.files = answer
+        entry.profile = self._read_profile(entry, answer)
+
+    def profile_all(self) -> None:
+        """Profile every candidate that is still in."""
+        running = self._running()
+        for i, entry in enumerate(running):
+            self._watcher.working("profiling", i, len(running), entry.placement.label)
+            if entry.failure is None:
+                self.profile(entry)
+
+    def _read_profile(self, entry: Entry, files: ProfileFiles) -> StepProfile | None:
+        assert entry.prepared is not None
+        kind = self._testbed.plan.kind
+        names = [device.name for device in self._testbed.plan.devices]
+        if kind is TestbedKind.GPUS:
+            return read_gpu_steps(files.client, {name: i for i, name in enumerate(names)})
+        if kind is TestbedKind.WORKERS:
+            return read_worker_steps(
+                files.devices,
+                files.client,
+                entry.prepared.crossings,
+                entry.prepared.exchanged_bytes,
+            )
+        # Logical CPUs share their threads: the profile cannot tell which device an op ran on,
+        # unless there is only one in use.
+        used = sorted(set(entry.placement.device_of.values()))
+        if len(used) > 1:
+            return None
+        return read_worker_steps({used[0]: files.client}, files.client, ())
+
+    def _running(self) -> list[Entry]:
+        return [entry for entry in self.entries.values() if entry.failure is None]
+
+    def _in_doubt(self) -> bool:
+        """Say whether more rounds could settle the verdict, on candidates that are not out."""
+        running = [entry.placement.label for entry in self._running()]
+        if BASELINE not in running or running == [BASELINE]:
+            return False
+        compared = self.comparisons()
+        told = [compared[label] for label in running if label in compared]
+        return len(told) < len(running) - 1 or is_in_doubt(told)
+
+    def _prepare(self, entry: Entry) -> None:
+        answer = self._call_prepare(entry)
+        if isinstance(answer, ChildFailure | RunFailure):
+            self._fail(entry, answer)
+        else:
+            entry.prepared = answer
+
+    def _call_prepare(self, entry: Entry) -> Any:
+        label, device_of = entry.placement.label, dict(entry.placement.device_of)
+        return entry.bench.call(
+            "prepare", label, device_of, entry.program, time_limit_s=_CALL_LIMIT_S
+        )
+
+    @property
+    def _reference(self) -> Entry:
+        """The candidate whose results are the right ones: the first that was entered."""
+        return next(iter(self.entries.values()))
+
+    def _call_verify(self, entry: Entry) -> Any:
+        label = entry.placement.label
+        return entry.bench.call("verify", label, VERIFIED_STEPS, time_limit_s=_CALL_LIMIT_S)
+
+    def _verify(self, entry: Entry) -> None:
+        if self._reference.failure is not None:
+            return  # There is nothing to compare with, and no verdict without it.
+        answer = self._call_verify(entry)
+        if isinstance(answer, ChildFailure | RunFailure):
+            self._fail(entry, answer)
+            return
+        if answer is None:
+            return
+        entry.verification = answer
+        if answer.wrong:
+            entry.failure = Failure(
+                kind=FailureKind.WRONG_RESULT,
+                message=(
+                    f"within {VERIFIED_STEPS} steps {answer.wrong} differs from the single-device "
+                    f"run by {answer.relative_difference:.2g} of its largest value (tolerance "
+                    f"{TOLERANCE:g}, and more than rounding explains)"
+                    f"{self._line(answer.wrong_variable)}{entry.if_wrong}"
+                ),
+            )
+
+    def _check_exchange(self, entry: Entry) -> None:
+        """Put a candidate out whose replicas train alone."""
+        assert entry.prepared is not None
+        alone = entry.prepared.unexchanged
+        if alone:
+            named = ", ".join(map(repr, alone[:_NAMED_VARIABLES]))
+            more = f" and {len(alone) - _NAMED_VARIABLES} more" * (len(alone) > _NAMED_VARIABLES)
+            entry.failure = Failure(
+                kind=FailureKind.WRONG_RESULT,
+                message=(
+                    f"each device updates {named}{more} from its own samples alone: nothing is "
+                    f"exchanged, every replica trains a model of its own{self._line(alone[0])}; "
+                    f"{_EXCHANGE}"
+                ),
+            )
+
+    def _line(self, variable: str) -> str:
+        """Return where the user's code updates a variable, as an addition."""
+        line = self._line_of.get(variable)
+        return f"; {variable!r} is updated in {line.file}:{line.line}" if line else ""
+
+    def _timed_turn(self, entry: Entry, number: int) -> None:
+        samples: list[int] = []
+        self._turn(entry, number, self._steps + 1, samples.extend)
+        entry.warmup_ns += samples[:1]
+        entry.rounds.append(tuple(samples[1:]))
+
+    def _turn(
+        self, entry: Entry, batch: int, steps: int, keep: Callable[[list[int]], None]
+    ) -> None:
+        if entry.failure is not None:
+            return
+        answer = entry.bench.call(
+            "run_steps", entry.placement.label, batch, steps, time_limit_s=_CALL_LIMIT_S
+        )
+        if isinstance(answer, ChildFailure | RunFailure):
+            self._fail(entry, answer)
+        else:
+            keep(answer)
+
+    def _fail(self, entry: Entry, answer: ChildFailure | RunFailure) -> None:
+        entry.failure = failure_of(answer)
+        if not self._testbed.up:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Build the testbed anew, with the candidates that are still in and prepared."""
+        try:
+            self._testbed.start()
+        except AdvisorError as error:
+            for entry in self._running():
+                entry.failure = Failure(kind=FailureKind.CRASHED, message=error.message)
+            return
+        for entry in self._running():
+            if entry.prepared is None or entry.bench is not self._testbed:
+                continue
+            answer = self._call_prepare(entry)
+            if entry is self._reference and not isinstance(answer, ChildFailure | RunFailure):
+                answer = self._call_verify(entry)  # The new client knows no results yet.
+            if isinstance(answer, ChildFailure | RunFailure):
+                entry.failure = failure_of(answer)
+            if isinstance(answer, ChildFailure):
+                self._rebuild()  # Ends, since each time a candidate is out.
+                return
+
+
+def failure_of(answer: ChildFailure | RunFailure) -> Failure:
+    """Return what a candidate's report says about a failed call."""
+    if isinstance(answer, RunFailure):
+        kind = FailureKind.OUT_OF_MEMORY if answer.out_of_memory else FailureKind.CRASHED
+        return Failure(kind=kind, message=answer.message)
+    kinds: Mapping[FailureCause, FailureKind] = {
+        FailureCause.CRASHED: FailureKind.CRASHED,
+        FailureCause.TIMED_OUT: FailureKind.TIMED_OUT,
+        FailureCause.OUT_OF_MEMORY: FailureKind.OUT_OF_MEMORY,
+    }
+    return Failure(kind=kinds[answer.cause], message=answer.message)

@@ -1,0 +1,111 @@
+"""Runs the user's file, and shows errors as theirs: their lines only, with a way out.
+
+Runs in a child: the file is foreign code.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.errors import ModelError
+from placement_advisor.processes.user_code import is_ours, is_user_code
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+_FRAME_IN_MESSAGE = re.compile(r' *File "(?P<file>[^"]+)", line \d+, in .*\n.*\n')
+_NO_ARGUMENTS = (
+    'the file is loaded without arguments: read them under `if __name__ == "__main__":`, or give '
+    "them defaults"
+)
+# What TensorFlow says when Python code cannot become a graph, and what to do about it.
+_HINTS = {
+    r"has no attribute 'numpy'|numpy\(\) is only available|symbolic tf\.Tensor.*to a numpy array": (
+        "the step is traced as a graph, where tensors have no values yet: use TensorFlow ops "
+        "instead of .numpy() and NumPy, or do this outside the step"
+    ),
+    r"as a Python `bool`|Iterating over a symbolic|cannot be interpreted as an integer": (
+        "Python cannot decide or count by a tensor's value while the step is traced: use tf.cond, "
+        "tf.while_loop, tf.where or tf.range"
+    ),
+    r"Unable to lift tensor|singleton tf\.Variables|tf\.Variable on the first call": (
+        "create variables once, outside the step"
+    ),
+    r"incompatible|Dimensions must be equal|must be (at least )?rank|have the same shape|"
+    r"expects \d+ input|expected shape|Cannot reshape|must match": (
+        "check that the example inputs have the shapes and the structure that the model takes; a "
+        "batch for a Keras model is (x, y)"
+    ),
+}
+
+
+def run_file(path: Path, wanted: str) -> dict[str, Any]:
+    """Run a Python file and return its names. ``wanted`` says what should be in it.
+
+    Raises:
+        ModelError: the file fails.
+    """
+    # A name of its own: the user's file may be called like a module that something else imports.
+    spec = importlib.util.spec_from_file_location(f"_model_file_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ModelError(f"{path}: not a Python file", hint=wanted)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.argv = [str(path)]
+    try:
+        spec.loader.exec_module(module)
+    except SystemExit as error:
+        raise ModelError(
+            f"{path}: the file called sys.exit({error.code!r}) while it was loaded"
+            f"{_where(error, path)}",
+            hint='put what should only run as a script under `if __name__ == "__main__":`',
+        ) from None
+    except SyntaxError as error:
+        where = f"{error.filename}:{error.lineno}" if error.filename else str(path)
+        raise ModelError(f"{where}: not valid Python: {error.msg}") from None
+    except MemoryError as error:
+        raise ModelError(f"{path}: out of memory while loading{_where(error, path)}") from None
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path}: not a Python file: {error}") from None
+    except BaseException as error:
+        described = describe(error, path)
+        hint = _NO_ARGUMENTS if "sys.argv" in described else None
+        raise ModelError(f"{path}: {described}", hint=hint) from None
+    return vars(module)
+
+
+def describe(error: BaseException, path: Path) -> str:
+    """Return the error with the part of its traceback that lies in the user's code.
+
+    TensorFlow writes the stack of a traced function into the message; our part is cut out.
+    """
+    text = _COLORS.sub("", "".join(traceback.format_exception_only(error))).strip()
+    text = _FRAME_IN_MESSAGE.sub(lambda frame: "" if is_ours(frame["file"]) else frame[0], text)
+    return f"{text}{_where(error, path)}"
+
+
+def hint_for(error: BaseException) -> str | None:
+    """Return what to do about an error while a step is built or traced, None if that is unclear."""
+    text = str(error)
+    return next((hint for words, hint in _HINTS.items() if re.search(words, text)), None)
+
+
+def _where(error: BaseException, path: Path) -> str:
+    """Return the user's frames, outermost first: from the model file to the user's last line.
+
+    Keras raises errors of its own in place of the user's, which are then their context.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        frames = traceback.extract_tb(found.__traceback__)
+        own = [frame for frame in frames if is_user_code(frame.filename, path)]
+        if own:
+            return "\n" + "".join(traceback.format_list(own)).rstrip()
+        found = found.__cause__ or found.__context__
+    return ""

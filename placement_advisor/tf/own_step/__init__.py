@@ -1,0 +1,1 @@
+"""The user's own step, placed or made parallel in their own process."""

@@ -1,0 +1,288 @@
+"""The user's own training step, placed: what `placement_advisor.place` does.
+
+The step is found, traced and made flat as `advisor analyze` does it, so that the placement fits op
+by op; then its graph gets its devices and becomes a function of the user's own process. Its state
+moves to where the placement says; see `live_state`.
+
+Runs in the user's process, unlike everything else that imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import tensorflow as tf
+
+from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
+from placement_advisor.graph.placement import Placement, placed_ops, read_placement
+from placement_advisor.tf.load import examples
+from placement_advisor.tf.load.function_step import function_step, workload_step
+from placement_advisor.tf.load.keras_step import keras_step
+from placement_advisor.tf.own_step.live_state import moved_handles
+from placement_advisor.tf.own_step.placed_function import placed_function
+from placement_advisor.tf.own_step.real_devices import is_real, real_devices, short_name
+from placement_advisor.tf.place import placer
+from placement_advisor.tf.split.split_step import split_step
+from placement_advisor.tf.trace.tracer import owned_variables, trace_step
+from placement_advisor.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.tf.load.loaded_step import LoadedStep
+    from placement_advisor.tf.split.split_step import SplitStep
+    from placement_advisor.tf.trace.flat_step import FlatStep
+    from placement_advisor.tf.trace.tracer import TracedStep
+
+_PREFIX, _HOST = "/device:", "CPU:0"
+# On a train_step of ours.
+_MARK = "_placed_by_placement_advisor"
+_OTHER_GRAPH_HINT = (
+    "give place() the inputs that the analysis had: of the same shapes and types, and the same "
+    "first batch where they hold text; or analyse the model again"
+)
+
+
+def live_step(step: Any, inputs: tuple[Any, ...]) -> TracedStep:
+    """Load and trace a step as the analysis does, so that a placement fits it op by op.
+
+    Raises:
+        ModelError: it cannot be traced, or its inputs do not fit.
+    """
+    path = Path(getattr(sys.modules["__main__"], "__file__", None) or "<interactive>")
+    if isinstance(step, keras.Model):
+        _give_back(step)
+    return trace_step(path, _loaded(path, step, inputs))
+
+
+def placed_step(
+    step: Any, placement: Placement | Path, inputs: tuple[Any, ...], devices: Mapping[str, str]
+) -> Any:
+    """Return the placed `tf.function`; see `placement_advisor.place`.
+
+    Raises:
+        AdvisorError: the step cannot be traced, or the placement does not fit it or this process.
+    """
+    live = live_step(step, inputs)
+    placement, names = _fitting(placement, live.graph)
+    here = [short_name(device.name) for device in tf.config.list_logical_devices()]
+    real = real_devices(names, here, devices)
+    specs = dict(zip(live.flat.inputs, tf.nest.flatten(live.loaded.specs), strict=True))
+    run = _runner(live, live.flat, specs, placement.renamed(real))
+    return _taking_over(live, run)
+
+
+def parallel_step(
+    step: Any,
+    inputs: tuple[Any, ...],
+    groups: Sequence[Sequence[str]],
+    ratios: Sequence[float],
+    within: Placement | Path | None,
+) -> Any:
+    """Return the `tf.function` of replicas; see `placement_advisor.make_parallel`.
+
+    Raises:
+        AdvisorError: the step cannot be traced, or its batch not be split, or the placement within
+            groups does not fit.
+    """
+    devices = [device for group in groups for device in group]
+    _check_parallel(devices, groups, ratios)
+    here = [short_name(device.name) for device in tf.config.list_logical_devices()]
+    real = real_devices(devices, here, {})
+    live = live_step(step, inputs)
+    layout: Placement | None = None
+    names: tuple[str, ...] = ("",)
+    if within is not None:
+        layout, names = _fitting(within, live.graph)
+    _check_groups(groups, layout, names)
+    try:
+        if live.loaded.batch_size is None:
+            raise BatchSplitError("its inputs hold no batch")
+        split = split_step(live, shares_of(live.loaded.batch_size, ratios))
+    except BatchSplitError as error:
+        message = f"make_parallel: {live.loaded.name}: {error.message}"
+        raise BatchSplitError(message, hint=error.hint) from None
+    graph, label = split.graphs[BATCH], "make_parallel"
+    if layout is None:
+        placement = graph.placed([real[device] for device in devices], label=label, rationale="")
+    else:
+        placed = [dict(zip(names, (real[d] for d in group), strict=True)) for group in groups]
+        placement = graph.laid_out(layout, placed, label=label, rationale="")
+    run = _runner(live, split, split.specs, placement)
+    return _taking_over(live, lambda given: run(split.divided(given)))
+
+
+def _check_parallel(
+    devices: Sequence[str], groups: Sequence[Sequence[str]], ratios: Sequence[float]
+) -> None:
+    if len(groups) < 2:  # noqa: PLR2004 - what a split is
+        raise PlacementError("make_parallel needs two devices or more")
+    twice = next((name for i, name in enumerate(devices) if name in devices[:i]), None)
+    if twice is not None:
+        raise PlacementError(f"make_parallel: {twice} is given twice")
+    if len(ratios) != len(groups):
+        raise PlacementError(f"make_parallel: {len(ratios)} ratios for {len(groups)} devices")
+
+
+def _check_groups(
+    groups: Sequence[Sequence[str]], layout: Placement | None, names: Sequence[str]
+) -> None:
+    wrong = next((", ".join(group) for group in groups if len(group) != len(names)), None)
+    if wrong is None:
+        return
+    if layout is None:
+        raise PlacementError(
+            f"make_parallel: {wrong}: a share for several devices needs a placement",
+            hint="placement=... says what of the step goes where among them",
+        )
+    raise PlacementError(
+        f"make_parallel: {wrong}: the placement is for {', '.join(names)}",
+        hint="give as many devices for each share as the placement has",
+    )
+
+
+def _runner(
+    live: TracedStep,
+    step: FlatStep | SplitStep,
+    specs: Mapping[str, Any],
+    placement: Placement,
+) -> Callable[[Sequence[Any]], list[Any]]:
+    """Return what runs a step of this process on its live state, each op on its device.
+
+    ``specs`` has the inputs of the step that runs, by name.
+
+    Raises:
+        PlacementError: a variable cannot be moved.
+    """
+    placed = placer.on_devices(
+        step.graph_def(),
+        step.inputs,
+        {name: loop.members for name, loop in step.loops.items()},
+        {op: _PREFIX + device for op, device in placement.device_of.items()},
+        _PREFIX + _HOST,
+    )
+    owners = {id(v.handle): v for v, _ in owned_variables(live.function.graph, live.loaded.model)}
+    handles = moved_handles(step.state, {n.name: n.device for n in placed.node}, owners)
+    # It fuses a MatMul with the Relu that reads it, wherever either was put.
+    tf.config.optimizer.set_experimental_options({"remapping": False})
+    return placed_function(placed, specs, step.outputs, step.targets, handles)
+
+
+def _taking_over(live: TracedStep, run: Callable[[Sequence[Any]], list[Any]]) -> Any:
+    """Return the tf.function of a runner; a Keras model trains with it from now on."""
+    result = _as_users(run, live.loaded, live.function.structured_outputs)
+    if live.loaded.model is not None and live.loaded.mode == "train":
+        _take_over(live.loaded.model, result)
+    return result
+
+
+def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
+    """Return the step as the analysis would load it."""
+    label = str(getattr(step, "__name__", None) or getattr(step, "name", type(step).__name__))
+    if isinstance(step, Workload):
+        if inputs:
+            raise ModelError("a Workload has its inputs", hint="give it alone")
+        return workload_step(path, step, "the workload", mode=None, batch_size=None)
+    found = None
+    if inputs:
+        found = examples.from_values(path, inputs, "the inputs given to place()", None)
+    if isinstance(step, keras.Model):
+        # Several tensors in one would be taken for x and y.
+        if found is not None and len(inputs) == 1 and not isinstance(inputs[0], tuple):
+            found = found.changed(lambda batch: batch[0])
+        return keras_step(path, step, label, found, mode=None, batch_size=None)
+    if not callable(step):
+        raise ModelError(
+            f"a {type(step).__name__} is no step",
+            hint="give it a function, a tf.function, a Keras model or a Workload",
+        )
+    return function_step(path, step, label, found, mode="train", batch_size=None)
+
+
+def _fitting(placement: Placement | Path, graph: OpGraph) -> tuple[Placement, tuple[str, ...]]:
+    """Return the placement, checked against the graph, and its devices in order."""
+    if isinstance(placement, Placement):
+        names = _numbered(set(placement.device_of.values()))
+        unknown = placement.device_of.keys() - {op.name for op in placed_ops(graph)}
+        if unknown:
+            raise PlacementError(
+                f"{placement.label}: made for another graph: this one has no op {min(unknown)!r}",
+                hint=f"{_OTHER_GRAPH_HINT}; if only names differ, save the placement with the "
+                "graph that it was made for, and give the file: it holds under other names",
+            )
+    else:
+        placement, file = read_placement(placement, graph)
+        names = file.devices
+    placement.check(graph, names)
+    return placement, names
+
+
+def _numbered(used: set[str]) -> tuple[str, ...]:
+    """Return the devices in order, with those before them that stay idle: 0 is before 1."""
+    last: dict[str, int] = {}
+    others = []
+    for name in sorted(used):
+        kind, _, number = name.rpartition(":")
+        if kind and number.isdecimal() and not is_real(name):
+            last[kind] = max(last.get(kind, 0), int(number))
+        else:
+            others.append(name)
+    return (*others, *(f"{kind}:{i}" for kind in last for i in range(last[kind] + 1)))
+
+
+def _as_users(run: Callable[[Sequence[Any]], list[Any]], loaded: LoadedStep, returned: Any) -> Any:
+    """Return a tf.function that takes and returns what the user's step does."""
+    specs = loaded.specs
+    # A Keras step takes one batch, which may well be a tuple.
+    is_one = loaded.model is not None
+
+    def placed(*arguments: Any) -> Any:
+        flat = _checked(arguments[0] if is_one and len(arguments) == 1 else arguments, specs)
+        computed = iter(run(flat))
+        leaves = tf.nest.flatten(returned, expand_composites=True)
+        results = [None if leaf is None else next(computed) for leaf in leaves]
+        return tf.nest.pack_sequence_as(returned, results, expand_composites=True)
+
+    return tf.function(placed, autograph=False)
+
+
+def _checked(batch: Any, specs: Any) -> list[Any]:
+    """Return the tensors of a batch, each of the shape that the placement is for."""
+    try:
+        tf.nest.assert_same_structure(batch, specs)
+    except (TypeError, ValueError) as error:
+        raise PlacementError(f"the placed step takes other arguments: {error}") from None
+    tensors = []
+    for value, spec in zip(tf.nest.flatten(batch), tf.nest.flatten(specs), strict=True):
+        tensor = tf.convert_to_tensor(value, spec.dtype)
+        if not tensor.shape.is_compatible_with(spec.shape):
+            raise PlacementError(
+                f"the placed step is for inputs of shape {spec.shape}, not {tensor.shape}",
+                hint="leave out a last batch that is smaller (drop_remainder=True), or analyse "
+                "and place the step at the other shape",
+            )
+        tensors.append(tf.ensure_shape(tensor, spec.shape))
+    return tensors
+
+
+def _take_over(model: Any, placed: Any) -> None:
+    """Let the model's own methods train with the placed step, and trace all others anew."""
+
+    def train_step(data: Any) -> Any:
+        return placed(data)
+
+    setattr(train_step, _MARK, True)
+    model.train_step = train_step
+    model.train_function = model.test_function = model.predict_function = None
+
+
+def _give_back(model: Any) -> None:
+    """Give a model that was placed before its own train_step again."""
+    if hasattr(vars(model).get("train_step"), _MARK):
+        del model.train_step

@@ -1,0 +1,105 @@
+"""Times small graphs on a testbed, in turns."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from placement_advisor.tf.place.placed_step import Runtime
+
+    Build = Callable[["Bench"], list[Any]]
+
+# Judgement: twenty steps of each graph, in five turns so that no graph has a good or a bad moment
+# to itself. More would make calibrations more even, and each first analysis longer.
+ROUNDS = 5
+STEPS = 4
+# The first step of a graph is set up, the second finds its buffers: judgement, no figure behind it.
+_WARMUPS = 2
+
+
+class Bench:
+    """Runs small graphs on a testbed."""
+
+    def __init__(
+        self, runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, int]
+    ) -> None:
+        self._runtime, self._devices, self._clocks = runtime, devices, clocks
+        self._holders: list[Any] = []
+
+    def on(self, device: str) -> Any:
+        """Return the scope of a device."""
+        return tf.device(self._devices[device])
+
+    def held(self, device: str, shape: Sequence[int]) -> Any:
+        """Return a tensor that is ready when the step begins, from a variable."""
+        with self.on(device):
+            holder = tf.raw_ops.VarHandleOp(
+                dtype=tf.float32, shape=shape, shared_name=f"calibration_{len(self._holders)}"
+            )
+            self._holders.append(
+                tf.raw_ops.AssignVariableOp(resource=holder, value=tf.zeros(shape))
+            )
+            return tf.raw_ops.ReadVariableOp(resource=holder, dtype=tf.float32)
+
+    def times(
+        self, builds: Mapping[str, Build], *, rounds: int = ROUNDS, steps: int = STEPS
+    ) -> dict[str, _Timing]:
+        """Run graphs in turns, each for some steps, and return what each takes."""
+        self._holders = []
+        graph = tf.Graph()
+        with graph.as_default():
+            ends = {name: build(self) for name, build in builds.items()}
+        samples: dict[str, list[int]] = {name: [] for name in builds}
+        core: dict[str, dict[str, list[float]]] = {
+            name: {device: [] for device in self._clocks} for name in builds
+        }
+        with self._runtime.session(graph) as session:
+            session.run(self._holders)
+            calls = {name: session.make_callable(end) for name, end in ends.items()}
+            for call in calls.values():
+                for _ in range(_WARMUPS):
+                    call()
+            for _ in range(rounds):
+                for name, call in calls.items():
+                    call()  # The turn before has left its data in the caches.
+                    before = self._core_ns()
+                    samples[name] += [timed(call) for _ in range(steps)]
+                    for device, after_ns in self._core_ns().items():
+                        core[name][device].append((after_ns - before[device]) / steps)
+        return {
+            name: _Timing(
+                step_ns=median(samples[name]),
+                p90_ns=quantiles(samples[name], n=10)[-1],
+                core_ns={device: median(of) for device, of in core[name].items()},
+            )
+            for name in builds
+        }
+
+    def _core_ns(self) -> dict[str, int]:
+        return {name: time.clock_gettime_ns(clock) for name, clock in self._clocks.items()}
+
+
+def timed(function: Callable[[], Any]) -> int:
+    """Return how long a call takes, in ns."""
+    start = time.perf_counter_ns()
+    function()
+    return time.perf_counter_ns() - start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Timing:
+    """Medians: of a step, and of the processor time that it takes by device.
+
+    ``p90_ns`` is the 90th percentile of the steps.
+    """
+
+    step_ns: float
+    p90_ns: float
+    core_ns: Mapping[str, float]

@@ -1,0 +1,103 @@
+"""The small graphs that a calibration runs.
+
+Each function returns what builds the graph on a bench and gives the ops with which its step ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from placement_advisor.machine.calibration import REFERENCE_WIDTH
+
+if TYPE_CHECKING:
+    from placement_advisor.tf.run.bench import Bench, Build
+
+
+def nothing(device: str) -> Build:
+    """Start and end a step."""
+
+    def build(bench: Bench) -> list[Any]:
+        with bench.on(device):
+            return [tf.no_op()]
+
+    return build
+
+
+def both(one: Build, other: Build) -> Build:
+    """Run two graphs in one step."""
+    return lambda bench: [*one(bench), *other(bench)]
+
+
+def tiny_ops(device: str, count: int) -> Build:
+    """Run ops that compute next to nothing, one after the other."""
+
+    def build(bench: Bench) -> list[Any]:
+        tensor = bench.held(device, [4])
+        with bench.on(device):
+            for _ in range(count):
+                tensor = tf.raw_ops.AddV2(x=tensor, y=tensor)
+        return [tensor.op]
+
+    return build
+
+
+def products(device: str, count: int) -> Build:
+    """Multiply matrices, one product after the other."""
+
+    def build(bench: Bench) -> list[Any]:
+        matrix = bench.held(device, [REFERENCE_WIDTH, REFERENCE_WIDTH])
+        with bench.on(device):
+            return [_product(matrix, matrix, count).op]
+
+    return build
+
+
+def _product(tensor: Any, matrix: Any, count: int) -> Any:
+    for _ in range(count):
+        tensor = tf.linalg.matmul(tensor, matrix)
+    return tensor
+
+
+def fan(ends: tuple[str, str], size_bytes: int, count: int) -> Build:
+    """Send tensors that are all ready at once."""
+    source, target = ends
+
+    def build(bench: Bench) -> list[Any]:
+        there = []
+        for _ in range(count):
+            tensor = bench.held(source, [size_bytes // 4])
+            with bench.on(target):
+                there.append(tf.identity(tensor).op)
+        return there
+
+    return build
+
+
+def chain(ends: tuple[str, str], size_bytes: int, hops: int) -> Build:
+    """Send one tensor to and fro; each end reads it all, which its caches do not hold."""
+
+    def build(bench: Bench) -> list[Any]:
+        tensor = bench.held(ends[0], [size_bytes // 4])
+        for hop in range(hops):
+            with bench.on(ends[(hop + 1) % 2]):
+                tensor = tf.raw_ops.AddV2(x=tensor, y=tensor)
+        return [tensor.op]
+
+    return build
+
+
+def answered(first: str, other: str, count: int, busy: int) -> Build:
+    """Compute on ``first`` after a small tensor has come from ``other``, which computes as well."""
+
+    def build(bench: Bench) -> list[Any]:
+        ends = products(other, busy)(bench)
+        small = bench.held(other, [1])
+        matrix = bench.held(first, [REFERENCE_WIDTH, REFERENCE_WIDTH])
+        with bench.on(first):
+            with tf.control_dependencies([tf.identity(small)]):
+                begun = tf.identity(matrix)
+            return [*ends, _product(begun, matrix, count).op]
+
+    return build

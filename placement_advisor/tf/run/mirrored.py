@@ -1,0 +1,279 @@
+"""A step under `tf.distribute`, run as the copies of a model that users train with.
+
+What a process of the mirrored testbed does when it is called: all devices in this one process, or
+one of several workers that hold a device each. The user's file is run once more, under the
+strategy; its variables get the values from which all candidates start.
+
+Grappler is off, as for placed steps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.timeline.worker_steps import COLLECTIVE_KINDS
+from placement_advisor.tf.answers import Prepared, RunFailure
+from placement_advisor.tf.failures import run_failure
+from placement_advisor.tf.load.loader import load
+from placement_advisor.tf.run import time_collectives as collectives
+from placement_advisor.tf.run.bench import timed
+from placement_advisor.tf.run.worker import OP_THREADS, become_device
+from placement_advisor.tf.trace.bundle import Bundle
+from placement_advisor.tf.trace.tracer import seed_everything
+from placement_advisor.tf.trace.variable_log import VariableLog
+from placement_advisor.tf.verify.watched_step import WatchedStep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from placement_advisor.cost.collectives import CollectiveTimes
+    from placement_advisor.measurement.equal_changes import Results
+    from placement_advisor.tf.load.model_source import ModelSource
+
+_REDUCTION = "CollectiveReduce"
+
+_strategy: Any = None
+_step: _MirroredStep | None = None
+
+
+def open_devices(kind: str, count: int) -> None:
+    """Mirror over devices of this process: GPUs, or one CPU taken for several."""
+    global _strategy
+    if kind == "CPU":
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        parts = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
+        tf.config.set_logical_device_configuration(cpu, parts)
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+    _leave_graphs_alone()
+    _strategy = tf.distribute.MirroredStrategy([f"{kind}:{i}" for i in range(count)])
+
+
+def open_worker(addresses: tuple[str, ...], index: int, core: int) -> RunFailure | None:
+    """Be one of several workers, each with a device on a core of its own."""
+    global _strategy
+    become_device(core)
+    task = {"type": "worker", "index": index}
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(OP_THREADS)
+    _leave_graphs_alone()
+    ring = tf.distribute.experimental.CommunicationImplementation.RING
+    options = tf.distribute.experimental.CommunicationOptions(implementation=ring)
+    try:
+        _strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    except tf.errors.OpError as error:
+        return run_failure(error)
+    return None
+
+
+def time_collectives() -> CollectiveTimes | RunFailure:
+    """Time the strategy's collectives; nothing of the model runs."""
+    try:
+        return collectives.time_collectives(_strategy)
+    except tf.errors.OpError as error:
+        return run_failure(error)
+
+
+def prepare(source: ModelSource, folder: str, created: Mapping[str, int]) -> Prepared | RunFailure:
+    """Run the user's file under the strategy, and one step; ``folder`` has the step's bundle.
+
+    ``created`` has the place of each variable of the bundle among all that the file creates.
+    """
+    global _step
+    try:
+        _step = _MirroredStep(source, Bundle.load(Path(folder)), created)
+        return Prepared(
+            moved_ops=(),
+            crossings=(),
+            exchanged_bytes=_step.exchanged_bytes(),
+            unexchanged=_step.unexchanged(),
+        )
+    except AdvisorError as error:
+        return RunFailure(out_of_memory=False, message=error.message)
+    except Exception as error:  # It is the user's code: anything can come out of it.
+        return run_failure(error)
+
+
+def run_steps(batch: int, steps: int) -> list[int] | RunFailure:
+    """Put a batch in place, then run and time steps, each on its own, in ns."""
+    times: list[int] | RunFailure = _attempt(lambda step: step.timed(batch, steps))
+    return times
+
+
+def run_weak_steps(batch: int, steps: int) -> list[int] | RunFailure:
+    """Run and time steps with a whole batch on every replica, as weak scaling has it."""
+    times: list[int] | RunFailure = _attempt(lambda step: step.timed(batch, steps, whole=True))
+    return times
+
+
+def save_results(steps: int, path: str, draws: bool) -> RunFailure | None:
+    """Write what steps from the initial state compute; the state is reset before and after.
+
+    Unless it ``draws`` random numbers, the step draws constants.
+    """
+
+    def save(step: _MirroredStep) -> None:
+        with Path(path).open("wb") as file:
+            found = step.results(steps, draws=draws)
+            pickle.dump(found, file, protocol=pickle.HIGHEST_PROTOCOL)
+
+    failed: RunFailure | None = _attempt(save)
+    return failed
+
+
+def run_marked_steps(steps: int) -> RunFailure | None:
+    """Run steps, each marked for the profiler."""
+    failed: RunFailure | None = _attempt(lambda step: step.marked(steps))
+    return failed
+
+
+def _attempt(do: Callable[[_MirroredStep], Any]) -> Any:
+    assert _step is not None, "prepare comes first"
+    try:
+        return do(_step)
+    except Exception as error:  # It is the user's code: anything can come out of it.
+        return run_failure(error)
+
+
+def _leave_graphs_alone() -> None:
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
+class _MirroredStep:
+    def __init__(self, source: ModelSource, bundle: Bundle, created: Mapping[str, int]) -> None:
+        seed_everything()
+        log = VariableLog()
+        with _strategy.scope(), log.recording():
+            loaded = load(
+                source.path,
+                name=source.name,
+                mode=source.mode,
+                batch_size=source.batch_size,
+                outputs=source.outputs,
+            )
+            batches = tuple(
+                tf.nest.pack_sequence_as(loaded.specs, list(map(tf.constant, batch)))
+                for batch in bundle.batches
+            )
+            self._loaded = replace(loaded, batches=batches)
+        self._run = tf.function(
+            lambda batch: _strategy.run(loaded.step, args=(batch,)), autograph=loaded.model is None
+        )
+        self._put_batch(0)
+        with log.recording():
+            self._step()
+        self._initial = bundle.variables
+        self._watching: dict[bool, WatchedStep] = {}
+        self._variables = _matched(bundle.variables, created, log.variables())
+        self._reset()
+
+    def exchanged_bytes(self) -> dict[str, int | None]:
+        """Return the bytes that each collective op sends on from a replica, None if unknown."""
+        count = _strategy.num_replicas_in_sync
+        found: dict[str, int | None] = {}
+        graph = self._run.get_concrete_function(self._batch).graph
+        for op in graph.get_operations():
+            if op.type not in COLLECTIVE_KINDS:
+                continue
+            part = 2 / count if op.type.startswith(_REDUCTION) else 1.0
+            of, found[op.name] = op.inputs[0], None
+            if of.shape.is_fully_defined():
+                held = of.shape.num_elements() * of.dtype.size
+                found[op.name] = round(part * (count - 1) * held)
+        return found
+
+    def timed(self, batch: int, steps: int, *, whole: bool = False) -> list[int]:
+        """Run and time steps on a batch, shared out or on every replica."""
+        self._put_batch(batch, whole=whole)
+        return [timed(self._step) for _ in range(steps)]
+
+    def marked(self, steps: int) -> None:
+        """Run steps on the shares of a batch that are timed, each marked for the profiler."""
+        self._put_batch(0)  # Weak scaling leaves a whole batch in place.
+        for number in range(steps):
+            with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
+                self._step()
+
+    def unexchanged(self) -> tuple[str, ...]:
+        """Return the variables that are updated without what other replicas computed."""
+        self._put_batch(0)
+        return self._watched(draws=True).unexchanged(self._batch)
+
+    def results(self, steps: int, *, draws: bool) -> list[Results]:
+        """Return what steps from the initial state compute, for each replica of this process."""
+        watched = self._watched(draws=draws)
+        self._reset()
+
+        def batch(number: int) -> Any:
+            self._put_batch(number)
+            return self._batch
+
+        found = watched.results(steps, batch, self._initial)
+        self._reset()
+        return found
+
+    def _watched(self, *, draws: bool) -> WatchedStep:
+        if draws not in self._watching:  # Tracing a large step takes seconds.
+            self._watching[draws] = WatchedStep(
+                _strategy, self._loaded, self._variables, draws=draws
+            )
+        return self._watching[draws]
+
+    def _step(self) -> None:
+        """Run a step and wait until its outputs are there."""
+        for output in tf.nest.flatten(self._run(self._batch)):
+            for tensor in _strategy.experimental_local_results(output):
+                if hasattr(tensor, "numpy"):
+                    tensor.numpy()
+
+    def _put_batch(self, number: int, *, whole: bool = False) -> None:
+        """Give each replica of this process its share of an example batch, on its device."""
+        loaded, count = self._loaded, _strategy.num_replicas_in_sync
+        assert loaded.batch_size is not None
+        size, number = loaded.batch_size // count, number % len(loaded.batches)
+        shares = [loaded if whole else loaded.part(i * size, (i + 1) * size) for i in range(count)]
+        parts = [tf.nest.flatten(share.batches[number]) for share in shares]
+        devices = _strategy.extended.worker_devices
+
+        def part_of(place: int) -> Any:
+            def of_replica(context: Any) -> Any:
+                replica = context.replica_id_in_sync_group
+                with tf.device(devices[replica % len(devices)]):
+                    return tf.identity(parts[replica][place])
+
+            return _strategy.experimental_distribute_values_from_function(of_replica)
+
+        values = [part_of(place) for place in range(len(parts[0]))]
+        self._batch = tf.nest.pack_sequence_as(loaded.specs, values)
+
+    def _reset(self) -> None:
+        with _strategy.scope():
+            for name, variable in self._variables.items():
+                variable.assign(self._initial[name])
+
+
+def _matched(
+    values: Mapping[str, Any], created: Mapping[str, int], variables: list[Any | None]
+) -> dict[str, Any]:
+    """Return the variable for each value.
+
+    Raises:
+        AdvisorError: there is none of that place and shape.
+    """
+    found = {}
+    for name, value in values.items():
+        place = created.get(name)
+        variable = variables[place] if place is not None and place < len(variables) else None
+        if variable is None or tuple(variable.shape) != value.shape:
+            raise AdvisorError(f"variable {name!r} is another one when made under the strategy")
+        found[name] = variable
+    return found

@@ -1,0 +1,188 @@
+"""Runs placed steps: what the client process of a testbed does when it is called.
+
+The same code drives worker processes and the devices of its own process. All candidates start
+from the same state and see the same batches.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tensorflow as tf
+
+from placement_advisor.tf.answers import Prepared, RunFailure
+from placement_advisor.tf.failures import run_failure
+from placement_advisor.tf.place import placer
+from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
+from placement_advisor.tf.run import measure_testbed as calibration
+from placement_advisor.tf.run.bench import timed
+from placement_advisor.tf.trace.bundle import Bundle
+from placement_advisor.tf.verify.verifier import Verifier
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.calibration import Calibration
+    from placement_advisor.measurement.equal_changes import Results, Verification
+
+
+class _Program(NamedTuple):
+    """A step that candidates run: what runs, and its op graph."""
+
+    bundle: Bundle
+    graph: OpGraph
+
+
+_programs: dict[str, _Program] = {}
+_runtime = Runtime(address="", logical_cpus=0)
+_devices: dict[str, str] = {}
+_host = ""
+_ready: dict[str, PlacedStep] = {}
+_placed: dict[str, tuple[str, dict[str, str]]] = {}
+# Knows what the first candidate verified computes.
+_verifier: Verifier | None = None
+
+
+def open_runner(target: str, devices: dict[str, str], host: str, logical_cpus: int) -> None:
+    """Remember the devices (our name -> TensorFlow's)."""
+    global _runtime, _host, _verifier
+    _host, _verifier = host, None
+    _runtime = Runtime(address=target, logical_cpus=logical_cpus)
+    _devices.update(devices)
+
+
+def open_program(name: str, folder: str, graph: OpGraph) -> None:
+    """Load a bundle that candidates can run, and its op graph."""
+    _programs[name] = _Program(Bundle.load(Path(folder)), graph)
+    if _verifier is not None:
+        _verifier.forget(name)
+
+
+def prepare(label: str, device_of: Mapping[str, str], program: str) -> Prepared | RunFailure:
+    """Build the session of a candidate, run one step and prove where its ops ran."""
+    bundle, graph = _programs[program]
+    discard(label)
+    try:
+        _ready[label] = _place(bundle, device_of)
+    except (tf.errors.OpError, ValueError) as error:
+        return run_failure(error)
+    _placed[label] = program, dict(device_of)
+    placed, partitions = _ready[label].placed, _ready[label].partitions
+    sizes = {(op.name, port): size for op in graph.ops for port, size in enumerate(op.output_bytes)}
+    for name, loop in bundle.loops.items():
+        sizes |= {output: sizes[name, port] for port, output in enumerate(loop.outputs)}
+    names = {device: name for name, device in _devices.items()}
+    return Prepared(
+        moved_ops=placer.moved_ops(partitions, placed),
+        crossings=placer.crossings(partitions, names, sizes),
+    )
+
+
+def discard(label: str) -> None:
+    """Close a candidate's session and free its state."""
+    ready = _ready.pop(label, None)
+    if ready is not None:
+        ready.close()
+
+
+def results(label: str, steps: int) -> Results | RunFailure:
+    """Return what steps from the initial state compute; the state is reset before and after."""
+    try:
+        return _ready[label].results(steps)
+    except tf.errors.OpError as error:
+        return run_failure(error)
+
+
+def verify(label: str, steps: int) -> Verification | RunFailure | None:
+    """Run ``steps`` steps from the initial state and compare with the first candidate verified.
+
+    None for the reference itself.
+    """
+    global _verifier
+    program, device_of = _placed[label]
+    bundle = _programs[program].bundle
+    try:
+        if _verifier is None:
+            verifier = Verifier(_place, bundle, device_of)
+            verifier.begin(steps)
+            _verifier = verifier
+            return None
+        return _verifier.verify(program, bundle, device_of, _ready[label], steps)
+    except tf.errors.OpError as error:
+        return run_failure(error)
+
+
+def compare(program: str, paths: list[str], steps: int) -> Verification | RunFailure | None:
+    """Compare results that other processes wrote with those of the first candidate verified.
+
+    They are of a step that is split as ``program`` is. None without such a reference.
+    """
+    if _verifier is None:
+        return None
+    found: list[Results] = []
+    for path in paths:
+        with Path(path).open("rb") as file:  # Only files that our own processes wrote.
+            found += pickle.load(file)
+    split = _programs[program].bundle.split
+    assert split is not None, f"{program} is not split"
+    try:
+        return _verifier.compare(found, split, steps)
+    except tf.errors.OpError as error:
+        return run_failure(error)
+
+
+def _place(bundle: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
+    devices = {op: _devices[device] for op, device in device_of.items()}
+    return PlacedStep(bundle, placer.placed_graph(bundle, devices, _host), _runtime)
+
+
+def run_steps(label: str, batch: int, steps: int) -> list[int] | RunFailure:
+    """Put a batch in place, then run and time steps, each on its own, in ns."""
+    ready = _ready[label]
+    try:
+        ready.put_batch(batch)
+        return [timed(ready.run) for _ in range(steps)]
+    except tf.errors.OpError as error:
+        return run_failure(error)
+
+
+def profile_steps(label: str, steps: int, folder: str) -> RunFailure | None:
+    """Run steps under this process's profiler, each marked as a step."""
+    ready = _ready[label]
+    tf.profiler.experimental.start(folder, options=profiler_options())
+    try:
+        for i in range(steps):
+            with tf.profiler.experimental.Trace("train", step_num=i, _r=1):
+                ready.run()
+    except tf.errors.OpError as error:
+        return run_failure(error)
+    finally:
+        tf.profiler.experimental.stop()
+    return None
+
+
+def profiler_options() -> Any:
+    """Return the options of every profile: ops and copies, no Python frames."""
+    return tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
+
+
+def calibrate(processes: Mapping[str, int]) -> Calibration | RunFailure:
+    """Measure copies, starting a step and waiting; see `calibration.measure`.
+
+    Once more if TensorFlow aborts it: under load gRPC sends a request again that had arrived.
+    """
+    try:
+        try:
+            return calibration.measure(_runtime, _devices, processes)
+        except tf.errors.AbortedError:
+            return calibration.measure(_runtime, _devices, processes)
+    except tf.errors.OpError as error:
+        return run_failure(error)
+
+
+def speed() -> dict[str, int]:
+    """Return how long a reference product takes on each device now, in ns."""
+    return calibration.speed(_runtime, _devices)

@@ -1,0 +1,71 @@
+"""One device of the `workers` testbed: a process that serves TensorFlow's distributed runtime.
+
+Serial on purpose, as a GPU's stream is: one core, and one thread within an op. Ops have several
+threads on that core, so that a tensor that is ready to leave can leave while ops compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from placement_advisor.tf.run.runner import profiler_options
+
+# With one thread the executor follows a chain of ops to its end before it sends what is ready: the
+# other device waits for work that it does not need. No accelerator does that: its host launches
+# copies while it computes. Four threads leave one free unless four chains compute at once.
+OP_THREADS = 4
+
+# Options of glibc's malloc: one heap for all threads, nothing mapped apart, nothing given back.
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+_MALLOC_OPTIONS = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, (1 << 31) - 1))
+
+_server: Any = None
+
+
+def serve(addresses: tuple[str, ...], index: int, core: int) -> None:
+    """Become a device and start its server."""
+    global _server
+    become_device(core)
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=1, inter_op_parallelism_threads=OP_THREADS
+    )
+    _server = tf.distribute.Server(
+        {"worker": list(addresses)},
+        job_name="worker",
+        task_index=index,
+        protocol="grpc",
+        config=config,
+    )
+
+
+def _keep_freed_memory() -> None:
+    """Let malloc give back nothing, as an accelerator's allocator does.
+
+    Else each large tensor is mapped anew and its pages come from the system one by one, which made
+    copies cost twice the time and their length a matter of chance.
+    """
+    libc = ctypes.CDLL(None)
+    for option, value in _MALLOC_OPTIONS:
+        libc.mallopt(option, value)
+
+
+def become_device(core: int) -> None:
+    """Pin this process to its core and let it keep memory as an accelerator does."""
+    os.sched_setaffinity(0, {core})
+    _keep_freed_memory()
+    # The allocator of accelerators: it takes memory once, and the profiler sees every piece.
+    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+
+
+def start_profiler(folder: str) -> None:
+    """Begin to profile this worker."""
+    tf.profiler.experimental.start(folder, options=profiler_options())
+
+
+def stop_profiler() -> None:
+    """End the profile and write it."""
+    tf.profiler.experimental.stop()

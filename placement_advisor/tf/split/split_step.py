@@ -1,0 +1,275 @@
+"""A step whose batch is split among replicas: traced at its shares, put together, ready to run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.candidates.batch_split.mirrored_graph import mirrored_graph
+from placement_advisor.candidates.batch_split.plan import (
+    finished,
+    goes_on,
+    kept_statistics,
+    plan_split,
+)
+from placement_advisor.candidates.batch_split.split_graph import FAMILY, SplitGraph, split_graph
+from placement_advisor.candidates.batch_split.wiring import Wiring
+from placement_advisor.errors import BatchSplitError, ModelError
+from placement_advisor.graph.op_work import random
+from placement_advisor.tf.split.merge_choice import (
+    assumed_mergings,
+    batch_axes,
+    found_mergings,
+    node_tensor,
+    tensor_of,
+)
+from placement_advisor.tf.split.split_graph_def import split_graph_def, split_loops
+from placement_advisor.tf.trace.bundle import Split
+from placement_advisor.tf.trace.tracer import trace_step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from placement_advisor.candidates.batch_split.plan import Tensor
+    from placement_advisor.tf.trace.bundle import Bundle
+    from placement_advisor.tf.trace.captures import State
+    from placement_advisor.tf.trace.tracer import TracedStep
+    from placement_advisor.tf.trace.v1_loops import Loop
+
+_REASON = re.compile(r"^(?:.*: |\s*)((?:\w+\.)*\w*(?:Error|Exception): .+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitStep:
+    """A step whose batch is split, as an op graph and, with its state, as what can be run.
+
+    ``graphs`` and ``weak`` are those of `TracedSplit`; what can be run is that of `FAMILY`. ``own``
+    are ops that compute something of a replica's own.
+    """
+
+    graphs: Mapping[str, SplitGraph]
+    weak: Mapping[str, SplitGraph]
+    wiring: Wiring
+    whole: TracedStep
+    shares: tuple[TracedStep, ...]
+    own: tuple[str, ...]
+
+    def graph_def(self) -> Any:
+        """Return the split step as a GraphDef."""
+        shares = [share.flat for share in self.shares]
+        return split_graph_def(self.whole.flat, shares, self.wiring, self.graphs[FAMILY].graph)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The inputs: those that are not split, and each replica's share of the others."""
+        return tuple(name for name, _, _ in self._columns())
+
+    @property
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        """Shape and type of each input."""
+        traces = (self.whole, *self.shares)
+        specs = [tf.nest.flatten(trace.loaded.specs) for trace in traces]
+        return {name: specs[trace][i] for name, trace, i in self._columns()}
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The tensors that the step returns."""
+        return tuple(
+            _reference(self.wiring.tensor(tensor_of(name), None))
+            for name in self.whole.flat.outputs
+        )
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The ops that must run."""
+        return tuple(
+            name for target in self.whole.flat.targets for name in self.wiring.befores(target, None)
+        )
+
+    @property
+    def loops(self) -> dict[str, Loop]:
+        """What loops of the op graph stand for."""
+        return split_loops(self.whole.flat, [share.flat for share in self.shares], self.wiring)
+
+    @property
+    def state(self) -> State:
+        """What the step captured; each replica looks up in a table of its own."""
+        state = self.whole.flat.state
+        return replace(state, tables=self._copied(state.tables))
+
+    def bundle(self) -> Bundle:
+        """Return the split step with the values of its state.
+
+        Raises:
+            ModelError: it calls back into Python.
+        """
+        plain = self.whole.flat.bundle(self.whole.batches())
+        batches = [self.whole.batches(), *(share.batches() for share in self.shares)]
+        return replace(
+            plain,
+            graph_def=self.graph_def(),
+            inputs=self.inputs,
+            outputs=self.outputs,
+            targets=self.targets,
+            tables=self._copied(plain.tables),
+            loops=self.loops,
+            batches=tuple(
+                tuple(batches[trace][number][i] for _, trace, i in self._columns())
+                for number in range(len(self.whole.loaded.batches))
+            ),
+            split=self._split(),
+        )
+
+    @property
+    def draws(self) -> bool:
+        """Whether replicas draw random numbers of their own."""
+        return bool(self._drawn())
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The variables that only keep statistics of the batch."""
+        return kept_statistics(self.whole.graph, self.wiring.plan)
+
+    def _drawn(self) -> list[str]:
+        graph = self.whole.graph
+        return [name for name in self.own if graph.op(name).kind in random.FORMULAS]
+
+    def _split(self) -> Split:
+        plan, graph = self.wiring.plan, self.whole.graph
+        outputs = [tensor_of(name) for name in self.whole.flat.outputs]
+        sizes = [
+            {
+                (node.name, port): spec.shape
+                for node in trace.flat.ops
+                for port, spec in enumerate(node.outputs)
+            }
+            for trace in (self.whole, self.shares[0])
+        ]
+        return Split(
+            samples=self.wiring.shares,
+            finished=tuple(
+                (node_tensor(tensor, self.whole.flat), self.wiring.axes.get(tensor))
+                for tensor in finished(graph, plan, outputs)
+            ),
+            growing=frozenset(
+                node_tensor(tensor, self.whole.flat)
+                for tensor, shape in sizes[0].items()
+                if shape != sizes[1][tensor]
+            ),
+            draws=self.draws,
+            takes_statistics=len(self._drawn()) < len(self.own),
+            goes_on=goes_on(graph, plan),
+            statistics=self.statistics,
+        )
+
+    def divided(self, values: Sequence[Any]) -> list[Any]:
+        """Return the tensors of ``inputs`` for those of the unsplit step."""
+        parts: dict[str, Any] = {}
+        for name, value in zip(self.whole.flat.inputs, values, strict=True):
+            if self.wiring.plan.is_copied(name):
+                shares = tf.split(value, self.wiring.shares)
+                parts |= {self.wiring.copy(name, i): part for i, part in enumerate(shares)}
+            else:
+                parts[name] = value
+        return [parts[name] for name in self.inputs]
+
+    def _copied(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return tables under the names that they have in the split step."""
+        return {
+            self.wiring.copy(name, replica): table
+            for name, table in tables.items()
+            for replica in (None, *range(len(self.shares)))
+            if (replica is None) != self.wiring.plan.is_copied(name)
+        }
+
+    def _columns(self) -> list[tuple[str, int, int]]:
+        """Return each input's name, its trace (0 is the whole batch), and its place there."""
+        found = []
+        for i, name in enumerate(self.whole.flat.inputs):
+            if self.wiring.plan.is_copied(name):
+                found += [(self.wiring.copy(name, r), 1 + r, i) for r in range(len(self.shares))]
+            else:
+                found.append((name, 0, i))
+        return found
+
+
+def trace_share(whole: TracedStep, start: int, stop: int) -> TracedStep:
+    """Trace a step on some samples of its batches.
+
+    Raises:
+        BatchSplitError: it takes no such batch.
+    """
+    try:
+        return trace_step(whole.path, whole.loaded.part(start, stop))
+    except ModelError as error:
+        # The message of an error ends where the user's lines begin; that of one within a traced
+        # function is itself such a stack, and has the reason last.
+        reasons = _REASON.findall(error.message) or error.message.strip().splitlines()
+        raise BatchSplitError(f"it takes no batch of {stop - start}: {reasons[-1]}") from None
+
+
+def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) -> SplitStep:
+    """Trace a step at each share of its batch and put the split step together.
+
+    Unless it may ``run``, how tensors are merged is assumed from their sizes and types.
+
+    Raises:
+        BatchSplitError: the batch cannot be split, or not so.
+    """
+    size = whole.loaded.batch_size
+    if size is None:
+        raise BatchSplitError("the size of its batch is not known")
+    if sum(shares) != size:
+        raise BatchSplitError(f"shares of {sum(shares)} samples do not make its batch of {size}")
+    if not all(0 < share < size for share in shares):
+        raise BatchSplitError(
+            f"a batch of {size} cannot be shared as {', '.join(map(str, shares))}"
+        )
+    traces: dict[int, TracedStep] = {}
+    parts = []
+    start = 0
+    for share in shares:
+        stop = start + share
+        if share not in traces:
+            traces[share] = trace_share(whole, start, stop)
+        parts.append(replace(traces[share], loaded=whole.loaded.part(start, stop)))
+        start = stop
+    outputs = [tensor_of(name) for name in whole.flat.outputs]
+    plan, *others = (plan_split(whole.graph, trace.graph, outputs) for trace in traces.values())
+    if any(other != plan for other in others):
+        raise BatchSplitError("what belongs to a sample differs between the sizes of shares")
+    axes = batch_axes(plan, whole.flat, parts[0].flat)
+    mergings, own = (
+        found_mergings(plan, whole, parts, axes) if run else assumed_mergings(plan, whole, axes)
+    )
+    wiring = Wiring(
+        plan=plan,
+        shares=tuple(shares),
+        merges={tensor: merging.merge for tensor, merging in mergings.items()},
+        axes=axes,
+    )
+    traced = [part.graph for part in parts]
+    alike = replace(wiring, shares=(size,) * len(parts))
+    ends = outputs, whole.flat.targets
+    wholes = [whole.graph] * len(parts)
+    graphs = {FAMILY: split_graph(whole.graph, traced, wiring, *ends)}
+    weak = {FAMILY: split_graph(whole.graph, wholes, alike, *ends)}
+    if len(traces) == 1:
+        graphs[MIRRORED] = mirrored_graph(whole.graph, traced, wiring, *ends)
+        weak[MIRRORED] = mirrored_graph(whole.graph, wholes, alike, *ends)
+    return SplitStep(
+        graphs=graphs,
+        weak=weak,
+        wiring=wiring,
+        whole=whole,
+        shares=tuple(parts),
+        own=own,
+    )
+
+
+def _reference(tensor: Tensor) -> str:
+    return f"{tensor[0]}:{tensor[1]}"

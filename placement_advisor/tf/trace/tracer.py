@@ -1,0 +1,259 @@
+"""Workload -> flat graph (a `Bundle`) and op graph.
+
+The step is traced at the static shapes of its example batch, what it captured is made part of the
+graph, and function calls are inlined; loops and conditionals stay single ops. No other graph
+optimizer runs: what is traced is what is placed, run and measured.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.python.framework import ops
+
+from placement_advisor.errors import ModelError
+from placement_advisor.tf.answers import Traced
+from placement_advisor.tf.load.example_inputs import make_batches, resampled
+from placement_advisor.tf.load.loader import load
+from placement_advisor.tf.load.model_file import describe, hint_for
+from placement_advisor.tf.trace import captures
+from placement_advisor.tf.trace.flat_step import flatten
+from placement_advisor.tf.trace.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
+from placement_advisor.tf.trace.oprows import composites_of, op_graph
+from placement_advisor.tf.trace.user_requests import requested_devices, short_device, source_lines
+from placement_advisor.tf.trace.variable_log import VariableLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.tf.load.loaded_step import LoadedStep
+    from placement_advisor.tf.trace.bodies import Composite
+    from placement_advisor.tf.trace.flat_step import FlatStep
+
+SEED = 20_201
+
+_workload: LoadedStep | None = None
+_step: TracedStep | None = None
+_log = VariableLog()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedStep:
+    """A loaded step as it was traced: its concrete function, as a flat graph, as an op graph.
+
+    ``path`` is the user's file.
+    """
+
+    path: Path
+    loaded: LoadedStep
+    function: Any
+    flat: FlatStep
+    graph: OpGraph
+    composites: Mapping[str, Composite]
+
+    def members(self) -> dict[str, frozenset[str]]:
+        """Return the ops within each loop or conditional of the op graph."""
+        own = {op.name for op in self.graph.ops}
+        return {name: found.members.difference(own) for name, found in self.composites.items()}
+
+    def batches(self) -> tuple[tuple[Any, ...], ...]:
+        """Return the example batches as arrays, flattened."""
+        return tuple(map(_arrays, self.loaded.batches))
+
+
+def trace_step(path: Path, loaded: LoadedStep) -> TracedStep:
+    """Trace a step; example batches are made up if it has none.
+
+    Raises:
+        ModelError: it cannot be traced, or holds state that cannot be moved.
+    """
+    function = trace_for(path, loaded)
+    with paused_collection():
+        try:
+            if not loaded.batches:
+                batches = make_batches(function, loaded.specs, loaded.input_names)
+                loaded = replace(loaded, batches=batches)
+            elif len(loaded.batches) == 1 and loaded.batch_size is not None:
+                another = resampled(*loaded.batches, loaded.batch_size)
+                if another is not None:
+                    loaded = replace(loaded, batches=(*loaded.batches, another))
+            flat = flatten(function, labels(function.graph, loaded.model))
+        except ModelError as error:
+            raise ModelError(f"{path}: {loaded.name}: {error.message}", hint=error.hint) from None
+        composites = composites_of(flat)
+        graph = op_graph(flat, composites, text_bytes(flat.inputs, loaded.batches[0]))
+    return TracedStep(
+        path=path, loaded=loaded, function=function, flat=flat, graph=graph, composites=composites
+    )
+
+
+def load_workload(
+    path: str,
+    name: str | None,
+    mode: str | None,
+    batch_size: int | None,
+    outputs: tuple[str, ...] = (),
+) -> str:
+    """Load what the user points at, keep it in this process, and say what was chosen.
+
+    Raises:
+        ModelError: the file fails or holds nothing that can be analysed.
+    """
+    global _workload
+    seed_everything()
+    with _log.recording():
+        _workload = load(path, name=name, mode=mode, batch_size=batch_size, outputs=outputs)
+    return _workload.chosen
+
+
+def trace_workload(path: str, folder: str | None) -> Traced:
+    """Trace the loaded workload and return its op graph.
+
+    Its bundle, for those who run it, is written into ``folder`` if one is given.
+
+    Raises:
+        ModelError: the step cannot be traced, or holds state that cannot be moved.
+    """
+    global _workload, _step
+    with _log.recording():
+        _step = step = trace_step(Path(path), loaded_workload())
+    _workload = workload = step.loaded
+    if folder is not None:
+        try:
+            step.flat.bundle(step.batches()).save(Path(folder))
+        except ModelError as error:
+            raise ModelError(f"{path}: {workload.name}: {error.message}", hint=error.hint) from None
+    own = {op.name for op in step.graph.ops}
+    handles = {name: held.handle for name, held in step.flat.state.variables.items()}
+    return Traced(
+        graph=step.graph,
+        members=step.members(),
+        name=workload.name,
+        mode=workload.mode,
+        chosen=workload.chosen + (", summaries left out" if step.flat.summaries else ""),
+        batch_size=workload.batch_size,
+        tensorflow_version=tf.__version__,
+        requested_device_of=requested_devices(step.flat.ops)
+        | {name: short_device(device) for name, device in _log.devices(handles).items()},
+        line_of=source_lines(step.function.graph, own, Path(path)),
+        created=_log.places(handles),
+    )
+
+
+def traced_step() -> TracedStep:
+    """Return the traced workload of this process."""
+    assert _step is not None, "trace_workload comes first"
+    return _step
+
+
+def loaded_workload() -> LoadedStep:
+    """Return the workload of this process."""
+    assert _workload is not None, "load_workload comes first"
+    return _workload
+
+
+def seed_everything() -> None:
+    """Pin every source of randomness that a step can draw from."""
+    random.seed(SEED)
+    np.random.seed(SEED)
+    tf.random.set_seed(SEED)
+
+
+def trace_for(path: Path, workload: LoadedStep) -> Any:
+    """Trace the workload's step; ``path`` is the user's file.
+
+    Raises:
+        ModelError: it cannot be traced.
+    """
+    try:
+        return traced_function(workload)
+    except Exception as error:
+        raise ModelError(
+            f"{path}: {workload.name} cannot be traced: {describe(error, path)}",
+            hint=hint_for(error),
+        ) from None
+
+
+def traced_function(workload: LoadedStep) -> Any:
+    """Trace the workload's step at the shapes of its specs."""
+    names = iter(workload.input_names)
+    specs = tf.nest.map_structure(
+        lambda spec: tf.TensorSpec(spec.shape, spec.dtype, name=captures.identifier(next(names))),
+        workload.specs,
+    )
+    if workload.trace is not None:
+        return workload.trace(specs)
+
+    def step(batch: Any) -> Any:
+        from keras.src.backend.common import global_state
+        from keras.src.backend.common.name_scope import current_path
+
+        def layer(_: Any) -> Any:
+            path = current_path()
+            if not path:
+                return None
+            innermost = global_state.get_global_attribute("name_scope_stack")[-1].caller
+            # A recurrent layer holds its cell, but computes as one.
+            if getattr(innermost, "_layers", None) and not isinstance(
+                innermost, tf.keras.layers.RNN
+            ):
+                path += CONTAINER_MARK
+            return attr_value_pb2.AttrValue(s=path.encode())
+
+        with ops.get_default_graph()._attr_scope({LAYER_ATTRIBUTE: layer}):
+            return workload.step(batch)
+
+    # A tf.function step of the user's own has its control flow converted like theirs would be.
+    return tf.function(step, autograph=workload.model is None).get_concrete_function(specs)
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Keep Python from looking for garbage among a graph's many objects, now and later on."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _arrays(batch: Any) -> tuple[Any, ...]:
+    return tuple(captures.array(tensor) for tensor in tf.nest.flatten(batch))
+
+
+def text_bytes(inputs: tuple[str, ...], batch: Any) -> dict[str, int]:
+    """Return the characters in text inputs: their shapes alone do not tell."""
+    tensors = zip(inputs, tf.nest.flatten(batch), strict=True)
+    return {
+        name: sum(map(len, captures.array(tensor).ravel()))
+        for name, tensor in tensors
+        if tensor.dtype == tf.string
+    }
+
+
+def labels(graph: Any, model: Any | None) -> dict[int, str]:
+    """Return the names that variables have for their owner, by the `id` of their handle."""
+    return {id(variable.handle): name for variable, name in owned_variables(graph, model)}
+
+
+def owned_variables(graph: Any, model: Any | None) -> Iterator[tuple[Any, str]]:
+    """Yield the `tf.Variable`s that a graph and its Keras model know, with their owner's name.
+
+    What is yielded later for the same variable is the better name.
+    """
+    for variable in graph.variables:
+        yield variable, variable.name.split(":")[0]
+    for owner in (model, getattr(model, "optimizer", None)):
+        for variable in getattr(owner, "variables", ()):
+            if getattr(variable.value, "handle", None) is not None:
+                yield variable.value, variable.path

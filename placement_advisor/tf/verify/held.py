@@ -1,0 +1,153 @@
+"""Steps changed so that what is to be compared can be: the same numbers drawn, small sums shown.
+
+*Drawn numbers held equal*: every op that draws gives one constant in place of random numbers. It
+lies where dropout keeps what it looks at. Ops that draw integers or samples by weight stay.
+
+*Sums that cancel, shown*: the gradient of a bias before a normalization is zero but for rounding,
+and no comparison can tell one rounding from another. Where an op makes such noise of tensors that
+are none, it is given those without their negative elements. That changes each sample's part alone,
+in proportion to it, so that shares of a batch still add up.
+"""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from placement_advisor.candidates.batch_split.wiring import replica_copy
+from placement_advisor.graph.op_work import random
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from placement_advisor.tf.trace.bundle import Bundle
+
+_UNIFORM, _NORMAL = 0.97, 0.5
+_DRAWN = {
+    "RandomUniform": _UNIFORM,
+    "StatelessRandomUniform": _UNIFORM,
+    "StatelessRandomUniformV2": _UNIFORM,
+    "RandomStandardNormal": _NORMAL,
+    "TruncatedNormal": _NORMAL,
+    "StatelessRandomNormal": _NORMAL,
+    "StatelessRandomNormalV2": _NORMAL,
+    "StatelessTruncatedNormal": _NORMAL,
+    "StatelessTruncatedNormalV2": _NORMAL,
+}
+
+
+# Where TensorFlow's Python asks for these ops: module and function.
+_DRAWING = {
+    ("gen_random_ops", "random_uniform"): _UNIFORM,
+    ("gen_random_ops", "random_standard_normal"): _NORMAL,
+    ("gen_random_ops", "truncated_normal"): _NORMAL,
+    ("gen_stateless_random_ops", "stateless_random_uniform"): _UNIFORM,
+    ("gen_stateless_random_ops", "stateless_random_normal"): _NORMAL,
+    ("gen_stateless_random_ops", "stateless_truncated_normal"): _NORMAL,
+    ("gen_stateless_random_ops_v2", "stateless_random_uniform_v2"): _UNIFORM,
+    ("gen_stateless_random_ops_v2", "stateless_random_normal_v2"): _NORMAL,
+    ("gen_stateless_random_ops_v2", "stateless_truncated_normal_v2"): _NORMAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelling:
+    """An input of an op that makes rounding noise of it; ``tensor`` is what it reads there."""
+
+    op: str
+    place: int
+    tensor: str
+
+
+def with_constant_draws(bundle: Bundle) -> Bundle:
+    """Return a step whose ops draw a constant."""
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.CopyFrom(bundle.graph_def)
+    for node in list(graph_def.node):
+        if node.op in _DRAWN:
+            value = graph_def.node.add()
+            _fill(node, value, "")
+    for function in graph_def.library.function:
+        for node in list(function.node_def):
+            if node.op in _DRAWN:
+                _fill(node, function.node_def.add(), ":output:0")
+    return replace(bundle, graph_def=graph_def)
+
+
+@contextmanager
+def tracing_constant_draws() -> Iterator[None]:
+    """Let what is traced within draw constants: the same as `with_constant_draws` makes of it."""
+
+    def drawing(number: float) -> Callable[..., Any]:
+        def draw(shape: Any, *others: Any, **named: Any) -> Any:
+            types = [each for each in (*others, *named.values()) if isinstance(each, tf.DType)]
+            return tf.fill(shape, tf.cast(number, types[0] if types else tf.float32))
+
+        return draw
+
+    with ExitStack() as patches:
+        for (module, function), number in _DRAWING.items():
+            owner = importlib.import_module(f"tensorflow.python.ops.{module}")
+            patches.callback(setattr, owner, function, getattr(owner, function))
+            setattr(owner, function, drawing(number))
+        yield
+
+
+def goes_on_drawing(bundle: Bundle) -> bool:
+    """Say whether ops of a step draw what no constant is known for."""
+    functions = (function.node_def for function in bundle.graph_def.library.function)
+    nodes = chain(bundle.graph_def.node, *functions)
+    return any(node.op in random.FORMULAS and node.op not in _DRAWN for node in nodes)
+
+
+def without_cancelling(bundle: Bundle, found: Sequence[Cancelling]) -> Bundle:
+    """Return a step in which those inputs lack their negative elements, in every replica."""
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.CopyFrom(bundle.graph_def)
+    nodes = {node.name: node for node in graph_def.node}
+    for each in found:
+        for name in copies(each.op, nodes):
+            node = nodes[name]
+            relu = graph_def.node.add(name=shown_name(name, each.place), op="Relu")
+            relu.input.append(node.input[each.place])
+            relu.attr["T"].type = node.attr["T"].type
+            node.input[each.place] = relu.name
+    return replace(bundle, graph_def=graph_def)
+
+
+def copies(op: str, known: Collection[str]) -> list[str]:
+    """Return an op of the unsplit step, or its copies in replicas."""
+    if op in known:
+        return [op]
+    found: list[str] = []
+    while (name := replica_copy(op, len(found))) in known:
+        found.append(name)
+    return found
+
+
+def shown_name(op: str, place: int) -> str:
+    """Return the name of what drops an input's negative elements."""
+    return f"{op}/shown_{place}"
+
+
+def _fill(node: Any, value: Any, port: str) -> None:
+    dtype, number = node.attr["dtype"].type, _DRAWN[node.op]
+    shape_type = node.attr["Tshape"] if "Tshape" in node.attr else node.attr["T"]
+    index_type = shape_type.type or tf.int32.as_datatype_enum
+    value.name, value.op = f"{node.name}/drawn", "Const"
+    value.attr["dtype"].type = dtype
+    proto = tf.make_tensor_proto(number, dtype=tf.as_dtype(dtype))
+    value.attr["value"].tensor.CopyFrom(proto)
+    waits = [reference for reference in node.input if reference.startswith("^")]
+    shape = node.input[0]
+    del node.input[:]
+    node.input.extend([shape, f"{value.name}{port}", *waits])
+    node.op = "Fill"
+    node.attr.clear()
+    node.attr["T"].type = dtype
+    node.attr["index_type"].type = index_type

@@ -1,0 +1,221 @@
+"""PA101, PA102 and PA104, on what the user's `tf.device` scopes ask for and on candidates."""
+
+from __future__ import annotations
+
+import pytest
+from finding_evidence import evidence_of, graph_of, measured_as, on, op
+
+from placement_advisor.analysis.findings import (
+    backward_on_default_device,
+    moved_by_tensorflow,
+    no_gpu_kernel,
+)
+from placement_advisor.analysis.findings.evidence import YOUR_SPLIT
+from placement_advisor.candidates.as_written import as_written
+from placement_advisor.graph.op_graph import Role
+
+# first and second are layers; their gradients serve them, in the opposite order.
+CHAIN = graph_of(
+    [
+        op("first", 100),
+        op("second", 40),
+        op("second/grad", 100, Role.BACKWARD, layer="second"),
+        op("first/grad", 8, Role.BACKWARD, layer="first"),
+    ],
+    ("first", "second"),
+    ("first", "second/grad"),
+    ("second", "second/grad"),
+    ("second/grad", "first/grad"),
+)
+COST_NS = {"first": 50, "second": 60, "second/grad": 120, "first/grad": 100}
+HALVES = {"first": "GPU:0", "second": "GPU:1"}
+
+
+def test_a_backward_pass_without_devices_by_hand():
+    evidence = evidence_of(
+        CHAIN, COST_NS, requested_device_of=HALVES, line_of={"second": ("model.py", 7)}
+    )
+    (finding,) = backward_on_default_device.find(evidence)
+    assert (finding.code, finding.name) == ("PA101", "backward-on-default-device")
+    assert (
+        "forward ops on GPU:1, but 1 ops of their backward pass have no device" in finding.finding
+    )
+    assert finding.where == {
+        "layer": "second", "op": "second", "device": "GPU:1", "file": "model.py", "line": 7,
+    }  # fmt: skip
+    # As written: first 50, to b 110, second 60, its output back 50, both gradients 220.
+    assert evidence.splits[0].name == YOUR_SPLIT
+    assert evidence.splits[0].schedule.step_ns == 50 + 110 + 60 + 50 + 120 + 100
+    # With gradients beside 550: second's at once 120, its result back 110, first's 100. No gain.
+    assert finding.saving_ns == 0
+
+
+def test_a_backward_pass_that_keeps_what_it_needs_is_what_the_cure_saves():
+    # The output of second is large now, and what its gradient leaves is small.
+    graph = graph_of(
+        [
+            op("first", 100),
+            op("second", 400),
+            op("second/grad", 8, Role.BACKWARD, layer="second"),
+        ],
+        ("first", "second"),
+        ("second", "second/grad"),
+    )
+    evidence = evidence_of(graph, COST_NS, requested_device_of=HALVES)
+    (finding,) = backward_on_default_device.find(evidence)
+    # Nothing comes after the gradient, so the copy back, 410 ns, is all that goes.
+    assert finding.saving_ns == 410
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"first": "GPU:0", "second": "GPU:0"},
+        HALVES | {"second/grad": "GPU:1", "first/grad": "GPU:0"},
+        # What stays on the host is not a split over devices.
+        {"first": "CPU:0", "second": "GPU:0"},
+    ],
+)
+def test_no_backward_pass_is_found_astray(asked):
+    assert (
+        backward_on_default_device.find(evidence_of(CHAIN, COST_NS, requested_device_of=asked))
+        == ()
+    )
+
+
+def test_inference_has_no_backward_pass_to_leave_behind():
+    graph = graph_of([op("first", 100), op("second", 40)], ("first", "second"))
+    evidence = evidence_of(graph, COST_NS, requested_device_of=HALVES)
+    assert backward_on_default_device.find(evidence) == ()
+
+
+def test_a_split_by_hand_is_compared_with_one_whose_gradients_follow():
+    by_hand = on(CHAIN, "towers-forward-only", {"second": "b"}, "towers-forward-only")
+    following = on(CHAIN, "towers", {"second": "b", "second/grad": "b"}, "towers")
+    evidence = evidence_of(CHAIN, COST_NS, following, by_hand)
+    slower, faster = (
+        next(c.predicted.step_ns for c in evidence.candidates if c.name == name)
+        for name in ("towers-forward-only", "towers")
+    )
+    # 50 + 110 + 60 + 50 + 120 + 100 against 50 + 110 + 60 + 120 + 110 + 100.
+    assert (slower, faster) == (490, 550)
+    assert backward_on_default_device.find(evidence) == ()
+    swapped = evidence_of(
+        CHAIN,
+        COST_NS,
+        on(CHAIN, "towers", {"second": "b"}, "towers"),
+        on(CHAIN, "by hand", {"second": "b", "second/grad": "b"}, "towers-forward-only"),
+    )
+    (finding,) = backward_on_default_device.find(swapped)
+    assert (finding.where, finding.saving_ns) == ({"candidate": "by hand"}, 60)
+
+
+def test_more_devices_than_there_are_leave_the_saving_unknown():
+    asked = {"first": "GPU:1", "second": "GPU:2"}
+    evidence = evidence_of(CHAIN, COST_NS, requested_device_of=asked)
+    assert evidence.splits == ()
+    (finding,) = backward_on_default_device.find(evidence)
+    assert finding.saving_ns is None
+
+
+def test_the_placement_that_scopes_make():
+    variable = op("w", kind="VarHandleOp", role=Role.VARIABLE, variable="w", layer="second")
+    read = op("read", 16, kind="ReadVariableOp", variable="w", layer="second")
+    graph = graph_of(
+        [op("first", 100), variable, read, op("second", 40),
+         op("second/grad", 4, Role.BACKWARD, layer="second")],
+        ("w", "read"), ("read", "second"), ("first", "second"), ("second", "second/grad"),
+    )  # fmt: skip
+    cluster = evidence_of(CHAIN, COST_NS).cluster
+    asked = {"first": "/job:worker/task:0/GPU:0", "second": "/job:worker/task:1/GPU:0"}
+    assert as_written(graph, {"second": "GPU:0"}, cluster) is None
+    assert as_written(graph, asked, cluster) is None  # With the default device they are three.
+    # Of GPUs and their host only the GPUs are devices.
+    assert as_written(graph, {"first": "CPU:0", "second": "GPU:0"}, cluster) is None
+    scopes = {"first": "CPU:0", "second": "GPU:3"}
+    placement = as_written(graph, scopes, cluster)
+    # The variable was created outside of all scopes: on the default device, whoever reads it.
+    assert placement.device_of == {
+        "first": "a", "w": "a", "read": "a", "second": "b", "second/grad": "a",
+    }  # fmt: skip
+    within = as_written(graph, scopes | {"w": "GPU:3"}, cluster)
+    assert within.device_of == placement.device_of | {"w": "b", "read": "b"}
+    cured = as_written(graph, {"second": "GPU:3"}, cluster, backward_follows=True)
+    assert cured.device_of["second/grad"] == "b"
+
+
+def _text_step(**asked):
+    graph = graph_of(
+        [
+            op("texts", 640, Role.INPUT),
+            op("lower", 640, kind="StringLower", device_kinds=frozenset({"CPU"})),
+            op("hash", 80, kind="StringToHash", device_kinds=frozenset({"CPU"})),
+            op("dense", 8),
+        ],
+        ("texts", "lower"),
+        ("lower", "hash"),
+        ("hash", "dense"),
+    )
+    return evidence_of(
+        graph, dict.fromkeys(("lower", "hash", "dense"), 5), requested_device_of=asked
+    )
+
+
+def test_each_kind_without_a_kernel_is_found_where_it_is_pinned_to_a_gpu():
+    everything = dict.fromkeys(("texts", "lower", "hash", "dense"), "GPU:0")
+    lower, hashed = no_gpu_kernel.find(_text_step(**everything))
+    assert lower.finding.startswith("StringLower (1 of them) pinned to GPU:0")
+    # Only what hash hands to dense leaves the ops that run on the host.
+    assert "at least 80 B per step" in hashed.finding
+    assert hashed.where == {"layer": "hash", "op": "hash", "device": "GPU:0"}
+    assert hashed.saving_ns is None
+
+
+def test_ops_without_a_kernel_may_stand_on_the_host_or_nowhere():
+    assert no_gpu_kernel.find(_text_step(lower="CPU:0", hash="CPU:0", dense="GPU:0")) == ()
+    assert no_gpu_kernel.find(_text_step()) == ()
+
+
+def test_ops_that_moved_in_a_run_are_named():
+    moved = tuple(f"op{i}: task 0 CPU:0 → task 1 CPU:0" for i in range(5))
+    halves = on(CHAIN, "halves", {"second": "b"})
+    run = {"single": measured_as(100), "halves": measured_as(90, moved_ops=moved)}
+    (finding,) = moved_by_tensorflow.find(evidence_of(CHAIN, COST_NS, halves, measured=run))
+    assert "halves: TensorFlow moved 5 ops" in finding.finding
+    assert finding.finding.endswith("op2: task 0 CPU:0 → task 1 CPU:0 and 2 more)")
+    assert finding.where == {"op": "op0", "candidate": "halves"}
+    assert moved_by_tensorflow.find(evidence_of(CHAIN, COST_NS, halves)) == ()
+
+
+def _bias_step(**asked):
+    write = op("write", role=Role.UPDATE, kind="AssignVariableOp", variable="w")
+    graph = graph_of(
+        [
+            op("w", role=Role.VARIABLE, kind="VarHandleOp", variable="w"),
+            op("gather", 80, kind="ResourceGather", variable="w"),
+            op("product", 80),
+            op("bias", 80, kind="BiasAdd"),
+            write,
+        ],
+        ("w", "gather"),
+        ("w", "write"),
+        ("gather", "product"),
+        ("product", "bias"),
+    )
+    names = ("gather", "product", "bias", "write")
+    return evidence_of(graph, dict.fromkeys(names, 5), requested_device_of=asked)
+
+
+def test_ops_of_one_variable_that_ask_for_two_devices_will_be_moved():
+    (finding,) = moved_by_tensorflow.find(_bias_step(gather="GPU:1", write="GPU:0"))
+    assert "variable w ask for GPU:0 and GPU:1" in finding.finding
+    assert moved_by_tensorflow.find(_bias_step(gather="GPU:1", write="GPU:1")) == ()
+
+
+def test_a_product_and_its_bias_on_two_devices_will_be_fused():
+    (finding,) = moved_by_tensorflow.find(_bias_step(product="GPU:0", bias="GPU:1"))
+    assert "product on GPU:0, bias on GPU:1" in finding.finding
+    assert moved_by_tensorflow.find(_bias_step(product="GPU:0", bias="GPU:0")) == ()
+    # What asks for no device runs on the default one, which may be the same.
+    assert moved_by_tensorflow.find(_bias_step(bias="GPU:1")) == ()

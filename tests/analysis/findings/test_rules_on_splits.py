@@ -1,0 +1,319 @@
+"""PA103, PA201, PA202, PA203, PA304, PA401 and PA402, on splits by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from finding_evidence import evidence_of, graph_of, measured_as, on, op, two_devices
+
+from placement_advisor.analysis.findings import (
+    does_not_fit,
+    idle_device,
+    memory_on_first_device,
+    replicas_differ,
+    step_waits_for_transfers,
+    uneven_load,
+    variable_read_across,
+)
+from placement_advisor.analysis.findings.moves import moved
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.machine.presets import read_hardware
+from placement_advisor.measurement.failure import Failure, FailureKind
+
+
+def _with_variable(size_bytes):
+    graph = graph_of(
+        [
+            op("w", kind="VarHandleOp", role=Role.VARIABLE, variable="w", layer="low",
+               parameter_bytes=size_bytes),
+            op("read", size_bytes, kind="ReadVariableOp", variable="w", layer="low"),
+            op("low", 10),
+            op("high", 10),
+        ],
+        ("w", "read"), ("read", "low"), ("read", "high"), ("low", "high"),
+    )  # fmt: skip
+    return graph, {"read": 0, "low": 20, "high": 30}
+
+
+def test_a_variable_that_crosses_every_step_by_hand():
+    graph, costs = _with_variable(500)
+    halves = on(graph, "halves", {"high": "b"})
+    evidence = evidence_of(graph, costs, halves, line_of={"read": ("model.py", 3)})
+    # 500 bytes hold the wire, low's 10 after them, which arrive after 520: high ends after 550.
+    # On one device all end after 50.
+    assert evidence.splits[0].schedule.step_ns == 550
+    (finding,) = variable_read_across.find(evidence)
+    assert "halves: variable w (500 B) stands on a and is read on b every step" in finding.finding
+    assert finding.action == "put layer high on a"
+    assert finding.saving_ns == 550 - 50
+    assert finding.where == {
+        "layer": "low", "op": "read", "tensor": "read:0", "device": "b", "file": "model.py",
+        "line": 3,
+    }  # fmt: skip
+
+
+def test_variables_that_one_move_brings_together_are_one_finding():
+    def variable(name, size_bytes):
+        handle = op(name, kind="VarHandleOp", role=Role.VARIABLE, variable=name, layer="low")
+        read = op(f"{name}/read", size_bytes, kind="ReadVariableOp", variable=name, layer="low")
+        return [handle, read]
+
+    graph = graph_of(
+        [*variable("bias", 50), *variable("kernel", 500), op("high", 10)],
+        ("bias", "bias/read"), ("kernel", "kernel/read"),
+        ("bias/read", "high"), ("kernel/read", "high"),
+    )  # fmt: skip
+    costs = {"bias/read": 0, "kernel/read": 0, "high": 30}
+    evidence = evidence_of(graph, costs, on(graph, "halves", {"high": "b"}))
+    (finding,) = variable_read_across.find(evidence)
+    assert "variable kernel (500 B)" in finding.finding
+    assert finding.action == "put layer high on a"
+
+
+def test_a_variable_on_its_readers_device_is_not_found():
+    graph, costs = _with_variable(500)
+    there = dict.fromkeys(("w", "read", "low", "high"), "b")
+    assert variable_read_across.find(evidence_of(graph, costs, on(graph, "there", there))) == ()
+
+
+def test_a_variable_whose_crossing_hides_behind_work_is_not_found():
+    graph, costs = _with_variable(1)
+    evidence = evidence_of(graph, costs | {"low": 9_000}, on(graph, "halves", {"high": "b"}))
+    assert evidence.splits[0].schedule.transfers
+    assert variable_read_across.find(evidence) == ()
+
+
+def _wide(size_bytes):
+    """Two independent branches that meet: each can run beside the other."""
+    graph = graph_of(
+        [op("left", 8), op("right", size_bytes), op("meet")], ("left", "meet"), ("right", "meet")
+    )
+    return graph, {"left": 100, "right": 60, "meet": 10}
+
+
+def test_a_step_that_waits_for_a_tensor_by_hand():
+    graph, costs = _wide(200)
+    evidence = evidence_of(graph, costs, on(graph, "halves", {"right": "b"}))
+    # right 60, on its way 210, meet 10. With meet on b left's 8 bytes cross: 100, 18, 10.
+    assert evidence.splits[0].schedule.step_ns == 280
+    (finding,) = step_waits_for_transfers.find(evidence)
+    assert finding.finding == (
+        "75 % of the step of halves waits for transfers (simulated); costliest: right:0 (b → a, "
+        "200 B, step waits 210 ns, joining saves 152 ns)"
+    )
+    assert finding.action == "put op meet on b"
+    assert finding.saving_ns == 280 - 128
+    assert finding.where == {"layer": "right", "op": "right", "tensor": "right:0", "device": "a"}
+
+
+def test_a_step_that_waits_for_what_an_op_without_a_kernel_reads():
+    # It is placed on a GPU and runs on the host, where nobody who was placed there reads anything.
+    cpu_only = frozenset({"CPU"})
+    graph = graph_of(
+        [op("made", 10**8), op("text", 8, device_kinds=cpu_only), op("last")],
+        ("made", "text"), ("text", "last"),
+    )  # fmt: skip
+    cluster = read_hardware("2xV100-NVLink")
+    halves = {"made": "GPU:0", "text": "GPU:1", "last": "GPU:1"}
+    evidence = evidence_of(graph, dict.fromkeys(halves, 10), halves, cluster=cluster)
+    (finding,) = step_waits_for_transfers.find(evidence)
+    assert "made:0 (GPU:0 → CPU:0, 100 MB" in finding.finding
+
+
+def test_a_step_whose_copy_hides_behind_work_does_not_wait():
+    graph, costs = _wide(20)
+    evidence = evidence_of(graph, costs, on(graph, "halves", {"right": "b"}))
+    assert evidence.splits[0].schedule.step_ns == 110
+    assert step_waits_for_transfers.find(evidence) == ()
+
+
+def test_one_device_is_the_advice_where_no_single_join_helps():
+    graph = graph_of([op("x", 300), op("y", 300), op("u"), op("v")], ("x", "u"), ("y", "v"))
+    evidence = evidence_of(
+        graph, dict.fromkeys(("x", "y", "u", "v"), 10), on(graph, "swapped", {"y": "b", "u": "b"})
+    )
+    # Two tensors cross in opposite directions, side by side; joined to one, the other still takes
+    # 10 + 310 + 10. In turn all take 40.
+    assert evidence.splits[0].schedule.step_ns == 330
+    (finding,) = step_waits_for_transfers.find(evidence)
+    assert finding.action == (
+        "joining no single tensor helps; one device is faster: do not split here"
+    )
+    assert finding.saving_ns == 330 - 40
+
+
+def test_at_most_five_tensors_are_listed():
+    names = [f"part{i}" for i in range(8)]
+    graph = graph_of(
+        [*(op(name, 100) for name in names), op("meet")], *((n, "meet") for n in names)
+    )
+    evidence = evidence_of(
+        graph, dict.fromkeys([*names, "meet"], 10), on(graph, "cut", {"meet": "b"})
+    )
+    (finding,) = step_waits_for_transfers.find(evidence)
+    assert finding.finding.count("step waits") == 5
+
+
+def _layers(*costs_ns):
+    names = [f"layer{i}" for i in range(len(costs_ns))]
+    return graph_of([op(name, 1) for name in names]), dict(zip(names, costs_ns, strict=True))
+
+
+def test_an_uneven_load_by_hand():
+    graph, costs = _layers(300, 200, 100)
+    evidence = evidence_of(graph, costs, on(graph, "split", {"layer2": "b"}))
+    # a 500, b 100: 1.67 times the mean. With layer1 on b both take 300.
+    (finding,) = uneven_load.find(evidence)
+    assert "compute per step a 500 ns, b 100 ns" in finding.finding
+    assert finding.action == "put layer layer1 with its gradients and variables on b"
+    assert finding.where == {"layer": "layer1", "device": "a"}
+    assert finding.saving_ns == 500 - 300
+
+
+def test_an_even_load_is_not_found():
+    graph, costs = _layers(300, 200, 100)
+    evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b", "layer2": "b"}))
+    assert uneven_load.find(evidence) == ()
+
+
+def test_a_load_that_cannot_be_more_even_is_not_found():
+    graph, costs = _layers(500, 100)
+    evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b"}))
+    assert uneven_load.find(evidence) == ()
+
+
+def test_an_idle_device_by_hand():
+    graph, costs = _layers(300, 200, 10)
+    evidence = evidence_of(graph, costs, on(graph, "split", {"layer2": "b"}))
+    (finding,) = idle_device.find(evidence)
+    # b works for 10 of 500, then has nothing left.
+    assert "b computes 10 ns of the 500 ns" in finding.finding
+    assert "it has nothing left to do for 98 % of the step" in finding.finding
+    # With layer1 there a keeps 300, and b has 210.
+    assert (finding.saving_ns, finding.where) == (500 - 300, {"device": "b"})
+    assert uneven_load.find(evidence) == ()  # One finding for one thing.
+
+
+def test_a_device_without_an_op_is_idle():
+    graph, costs = _layers(300, 200)
+    evidence = evidence_of(graph, costs, on(graph, "split", {}))
+    (finding,) = idle_device.find(evidence)
+    assert finding.finding.endswith("no op that takes time is placed there")
+
+
+def test_working_devices_are_not_idle():
+    graph, costs = _layers(300, 200)
+    evidence = evidence_of(graph, costs, on(graph, "split", {"layer1": "b"}))
+    assert idle_device.find(evidence) == ()
+
+
+def _holding(activation_bytes, parameter_bytes):
+    graph = graph_of(
+        [
+            op("w", kind="VarHandleOp", role=Role.VARIABLE, variable="w",
+               parameter_bytes=parameter_bytes),
+            op("make", activation_bytes),
+            op("use", 1),
+        ],
+        ("make", "use"),
+    )  # fmt: skip
+    return graph, {"make": 10, "use": 10}
+
+
+def test_a_step_that_does_not_fit_by_hand():
+    graph, costs = _holding(600, 300)
+    split = on(graph, "apart", {"w": "b"})
+    cluster = two_devices(memory_bytes=700)
+    evidence = evidence_of(graph, costs, split, cluster=cluster, batch_size=6)
+    (finding,) = does_not_fit.find(evidence)
+    # 300 always, 601 for batch 6: 400 are left, so 3 samples fit.
+    assert finding.finding.startswith("single does not fit: on a the step holds 901 B")
+    assert finding.action == (
+        "use a placement that fits: apart, or take a batch of at most 3 (simulated)"
+    )
+    assert finding.where == {"layer": "make", "op": "make", "device": "a", "candidate": "single"}
+
+
+def test_variables_too_large_for_a_device_leave_no_batch_to_take():
+    graph, costs = _holding(10, 900)
+    evidence = evidence_of(graph, costs, cluster=two_devices(memory_bytes=700), batch_size=6)
+    (finding,) = does_not_fit.find(evidence)
+    assert finding.action.startswith("900 B are held all the time")
+
+
+def test_what_fits_and_what_has_no_known_limit_is_not_found():
+    graph, costs = _holding(600, 300)
+    assert does_not_fit.find(evidence_of(graph, costs)) == ()
+    roomy = evidence_of(graph, costs, cluster=two_devices(memory_bytes=901))
+    assert does_not_fit.find(roomy) == ()
+
+
+def test_memory_piles_up_on_the_first_device():
+    graph, costs = _holding(600, 300)
+    split = on(graph, "split", {"use": "b"})
+    # a holds 900, b 600 received and 1 of its own.
+    roughly_even = evidence_of(graph, costs, split, cluster=two_devices(memory_bytes=1_000))
+    assert memory_on_first_device.find(roughly_even) == ()
+    graph, costs = _holding(100, 800)
+    tight = evidence_of(
+        graph, costs, on(graph, "split", {"use": "b"}), cluster=two_devices(memory_bytes=1_000)
+    )
+    (finding,) = memory_on_first_device.find(tight)
+    assert "split: a holds 900 B of its 1.00 kB, no other device more than 101 B" in finding.finding
+    assert "w (variable, 800 B)" in finding.action
+    # Nobody runs short where half of the memory is free, or its size is unknown.
+    for memory_bytes in (2_000, None):
+        evidence = evidence_of(
+            graph,
+            costs,
+            on(graph, "split", {"use": "b"}),
+            cluster=two_devices(memory_bytes=memory_bytes),
+        )
+        assert memory_on_first_device.find(evidence) == ()
+
+
+def test_a_move_takes_along_all_that_touches_a_variable():
+    graph, _ = _with_variable(500)
+    everything = on(graph, "single", {})
+    assert moved(graph, everything, ["read"], "b").device_of == {
+        "w": "b", "read": "b", "low": "a", "high": "a",
+    }  # fmt: skip
+
+
+def test_the_fastest_split_is_judged_as_measured_where_any_was():
+    graph, costs = _layers(300, 200)
+    even, lazy = on(graph, "even", {"layer1": "b"}), on(graph, "lazy", {})
+    assert [s.name for s in evidence_of(graph, costs, lazy, even).splits] == ["even"]
+    run = {"even": measured_as(900), "lazy": measured_as(700)}
+    assert [s.name for s in evidence_of(graph, costs, lazy, even, measured=run).splits] == ["lazy"]
+    run = {"even": measured_as(900)}
+    assert [s.name for s in evidence_of(graph, costs, lazy, even, measured=run).splits] == ["even"]
+
+
+def test_a_split_that_failed_is_not_judged():
+    from placement_advisor.analysis.findings.evidence import best_split
+
+    graph, costs = _layers(300, 200)
+    evidence = evidence_of(graph, costs, on(graph, "even", {"layer1": "b"}))
+    crashed = Failure(kind=FailureKind.CRASHED, message="")
+    assert best_split([replace(c, failure=crashed) for c in evidence.candidates]) is None
+
+
+def test_replicas_that_compute_something_of_their_own_are_named_by_layer():
+    masks = [op(f"drop_{i}", 8, kind="RandomUniform") for i in range(5)]
+    graph = graph_of([*masks, op("norm", 8, kind="Mean")])
+    costs = {each.name: 10 for each in graph.ops}
+    own = ["drop_0", "drop_1", "drop_2", "drop_3", "norm"]
+    evidence = evidence_of(graph, costs, own_of_replicas=own, line_of={"drop_0": ("model.py", 3)})
+    (finding,) = replicas_differ.find(evidence)
+    assert (
+        "each device takes random numbers of its own in drop_0, drop_1, drop_2 and 1 more and "
+        "statistics of its own samples in norm" in finding.finding
+    )
+    assert finding.where == {"layer": "drop_0", "op": "drop_0", "file": "model.py", "line": 3}
+    assert finding.saving_ns is None
+
+
+def test_without_a_split_of_the_batch_nothing_is_said_of_replicas():
+    graph = graph_of([op("drop", 8, kind="RandomUniform")])
+    assert replicas_differ.find(evidence_of(graph, {"drop": 10})) == ()

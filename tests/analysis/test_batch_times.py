@@ -1,0 +1,134 @@
+"""The search for the best shares of a batch, on a testbed whose step times are known."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from op_graphs import edge
+
+from placement_advisor.analysis.batch_times import Splits, memory_of, with_every_device
+from placement_advisor.errors import BatchSplitError, TestbedError
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.tf.answers import RunFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+US = 1_000
+
+
+class FakeTestbed:
+    """Takes for a step what a function of the shares says."""
+
+    def __init__(self, step_us: Callable[..., float], devices: int = 2) -> None:
+        self.plan = SimpleNamespace(devices=[SimpleNamespace(name=f"d{i}") for i in range(devices)])
+        self._step_us = step_us
+        self.prepared: list[tuple[int, ...]] = []
+        self.ready: set[tuple[int, ...]] = set()
+
+    def add_program(self, name: str, bundle: object, graph: object) -> None:
+        pass
+
+    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
+        shares = tuple(map(int, label.split(":")))
+        if function == "prepare":
+            self.prepared.append(shares)
+            self.ready.add(shares)
+            return None
+        if function == "discard":
+            self.ready.remove(shares)
+            return None
+        assert shares in self.ready
+        step_us = self._step_us(*shares)
+        if step_us < 0:
+            return RunFailure(out_of_memory=False, message="no memory")
+        return [round(step_us * US)] * args[1]
+
+
+class Silent:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
+        pass
+
+
+def fake_split(samples: tuple[int, ...]) -> Any:
+    if samples[-1] == 1:
+        raise BatchSplitError("another graph")
+    placed = SimpleNamespace(device_of={})
+    split = SimpleNamespace(graph=None, placed=lambda *_, **__: placed)
+    return SimpleNamespace(graphs={"batch": split}), "folder"
+
+
+def splits_of(testbed: FakeTestbed, *most: int | None) -> Splits:
+    limits = most or (None,) * len(testbed.plan.devices)
+    return Splits(testbed, fake_split, limits, Silent())  # type: ignore[arg-type]
+
+
+def test_samples_move_to_the_faster_device_until_nothing_gets_shorter():
+    # 10 µs a sample here, 30 µs there, and 60 µs for merging there.
+    testbed = FakeTestbed(lambda a, b: max(10 * a, 30 * b + 60))
+    splits = splits_of(testbed)
+    splits.time([(16, 16)])
+    best = splits.search((18, 14))
+    assert splits.tried()[best] == min(max(10 * a, 30 * (32 - a) + 60) for a in range(1, 32)) * US
+    assert len(set(testbed.prepared)) <= 12
+    assert testbed.ready == {best}
+
+
+def test_three_devices_exchange_samples_in_pairs():
+    testbed = FakeTestbed(lambda a, b, c: 10 * a + 10 * b + 20 * c, devices=3)
+    best = splits_of(testbed).search((10, 10, 10))
+    assert best[2] < 10
+    assert sum(best) == 30
+
+
+def test_a_neighbour_that_cannot_be_split_is_left_out():
+    testbed = FakeTestbed(lambda a, b: 1000 - a)
+    best = splits_of(testbed).search((28, 4))
+    assert best[1] == 2
+
+
+def test_a_start_that_cannot_be_split_is_said():
+    with pytest.raises(BatchSplitError, match="another graph"):
+        splits_of(FakeTestbed(lambda a, b: 1)).search((31, 1))
+
+
+def test_a_split_that_does_not_run_is_named():
+    with pytest.raises(TestbedError, match="16:16: the step does not run: no memory"):
+        splits_of(FakeTestbed(lambda a, b: -1)).time([(16, 16)])
+
+
+def test_no_device_is_given_more_than_its_memory_holds():
+    testbed = FakeTestbed(lambda a, b: 1000 - a)
+    splits = splits_of(testbed, 20, None)
+    assert splits.fit((20, 12))
+    assert not splits.fit((21, 11))
+    assert splits.search((18, 14)) == (20, 12)
+    assert all(splits.fit(samples) for samples in testbed.prepared)
+
+
+def test_a_split_has_a_sample_for_every_device():
+    assert with_every_device((30, 0, 2)) == (29, 1, 2)
+    assert with_every_device((0, 0, 32)) == (1, 1, 30)
+    assert with_every_device((4, 28)) == (4, 28)
+
+
+def test_memory_is_what_the_step_holds_on_one_device_at_each_batch():
+    def step(samples: int) -> OpGraph:
+        ops = [
+            Op(
+                name="w",
+                kind="VarHandleOp",
+                role=Role.VARIABLE,
+                parameter_bytes=5000,
+                output_bytes=(0,),
+            ),
+            Op(name="x", kind="Placeholder", role=Role.INPUT, output_bytes=(100 * samples,)),
+            Op(name="y", kind="MatMul", output_bytes=(300 * samples,)),
+        ]
+        edges = [edge("w", "y", size_bytes=0), edge("x", "y", size_bytes=100 * samples)]
+        return OpGraph(ops, edges)
+
+    found = memory_of({32: step(32), 16: step(16), 8: step(8)})
+    assert (found.fixed_bytes, found.per_sample_bytes) == (5000, 400)

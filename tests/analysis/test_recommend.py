@@ -1,0 +1,609 @@
+from dataclasses import replace
+
+import pytest
+
+from placement_advisor.analysis.advice.recommend import recommend
+from placement_advisor.analysis.analysis_result import (
+    AdviceVerdict,
+    Bound,
+    Candidate,
+    TestbedSummary,
+)
+from placement_advisor.cost.table import CostSource
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.devices import Cluster
+from placement_advisor.measurement.compare import Comparison
+from placement_advisor.measurement.equal_changes import Verification
+from placement_advisor.measurement.failure import Failure, FailureKind
+from placement_advisor.measurement.measurement import (
+    BrokenLaw,
+    Interval,
+    Law,
+    Measurement,
+    SizeBasis,
+    StepProfile,
+    TransferTotal,
+)
+from placement_advisor.simulator.schedule import Schedule
+from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
+from placement_advisor.solvers.bounds.arguments import LowerBound, PathArgument
+
+TESTBED = TestbedSummary(
+    kind="workers",
+    stand_in=True,
+    description="2 CPU stand-ins (1 core each, gRPC)",
+    cluster=Cluster(devices=(), links=()),
+    fingerprint="f",
+    not_run=None,
+)
+GPUS = replace(TESTBED, kind="gpus", stand_in=False, description="2 GPUs")
+NOT_RUN = replace(TESTBED, not_run="not run (--no-run)")
+MS = 1_000_000
+DOUBT = Doubt(copies=2.0, launches=2.0, ops=1.1)
+
+
+def measurement(step_ms, profile=None):
+    return Measurement(
+        warmup_ns=(),
+        rounds=((round(step_ms * MS),),) * 20,
+        moved_ops=(),
+        verification=None,
+        profile=profile,
+        profile_run=None,
+    )
+
+
+def schedule(step_ms):
+    return Schedule(
+        label="x",
+        runs=(),
+        transfers=(),
+        step_ns=round(step_ms * MS),
+        compute_ns={"w0": 2 * MS, "w1": MS},
+        exposed_by_device={},
+        peak_memory={},
+        unknown_bytes=0,
+    )
+
+
+def simulated(name, low, ratio, high):
+    """A candidate that was simulated, with the ends of its ratio to single."""
+    predicted = PredictedRatio(ratio=ratio, low=low, high=high, doubt=DOUBT)
+    return replace(candidate(name, predicted=10 * ratio), predicted_ratio=predicted)
+
+
+def candidate(name, *, ms=None, ratio=None, rounds=20, predicted=None, failure=None, profile=None):
+    """A candidate; ``ratio`` is (median, low, high) of its step time over single's."""
+    comparison = ratio and Comparison(
+        baseline="single",
+        candidate=name,
+        ratio=Interval(median=ratio[0], low=ratio[1], high=ratio[2]),
+        rounds=rounds,
+    )
+    return Candidate(
+        name=name,
+        family=name,
+        rationale="",
+        placement=None,
+        predicted=schedule(predicted) if predicted is not None else None,
+        measured=measurement(ms, profile) if ms is not None else None,
+        comparison=comparison,
+        failure=failure and Failure(kind=failure, message="what happened"),
+    )
+
+
+SINGLE = candidate("single", ms=10)
+FAST = candidate("towers", ms=7, ratio=(0.7, 0.68, 0.72))
+SLOW = candidate("towers", ms=12, ratio=(1.25, 1.2, 1.3))
+SLOWEST = candidate("alternating", ms=16, ratio=(1.6, 1.5, 1.7))
+UNSURE = candidate("towers", ms=9.9, ratio=(0.99, 0.93, 1.05))
+ABSENT = candidate("towers", failure=FailureKind.NOT_APPLICABLE)
+CRASHED = candidate("alternating", failure=FailureKind.CRASHED)
+
+
+def test_a_split_whose_whole_interval_is_under_the_margin_wins():
+    answer = recommend([SINGLE, FAST, SLOWEST], TESTBED, [12_300_000])
+    assert answer.verdict is AdviceVerdict.SPLIT
+    assert (answer.candidate, answer.basis) == ("towers", "measured")
+    assert answer.headline == (
+        "split: towers, 1.43\N{MULTIPLICATION SIGN} (95 % interval 1.39\N{EN DASH}1.47), "
+        "measured on 2 CPU stand-ins (1 core each, gRPC); as-is on all cores: 12.3 ms"
+    )
+    assert answer.speedup == Interval(median=1 / 0.7, low=1 / 0.72, high=1 / 0.68)
+
+
+def test_of_two_faster_splits_the_one_with_the_lower_ratio_wins():
+    faster = candidate("alternating", ms=6, ratio=(0.6, 0.5, 0.69))
+    assert recommend([SINGLE, FAST, faster], TESTBED, None).candidate == "alternating"
+
+
+def test_when_every_split_is_slower_the_answer_is_to_stay_and_names_the_best():
+    answer = recommend([SINGLE, SLOW, SLOWEST], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.headline == (
+        "stay single: best split is towers at 0.80\N{MULTIPLICATION SIGN} "
+        "(95 % interval 0.77\N{EN DASH}0.83), measured on 2 CPU stand-ins (1 core each, gRPC)"
+    )
+    assert not any("bad on purpose" in reason for reason in answer.reasons)
+
+
+def test_one_split_of_unsure_gain_leaves_the_answer_open_and_says_what_would_settle_it():
+    answer = recommend([SINGLE, UNSURE, SLOWEST], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    # The interval reaches 0.06 from the median, the margin is 0.02 away: 20 * 3 * 3 rounds.
+    assert answer.headline.endswith(
+        "; more rounds (--rounds 180) or a quieter machine would settle it"
+    )
+    assert "towers at 1.01" in answer.headline
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rounds", "settles"),
+    [
+        ((0.971, 0.9, 1.0), 20, "only a quieter machine would settle it"),
+        ((0.97, 0.9, 1.0), 20, "only a quieter machine would settle it"),
+        ((0.95, 0.93, 0.97), 20, "(--rounds 40) or a quieter machine would settle it"),
+    ],
+)
+def test_what_would_settle_it(ratio, rounds, settles):
+    unsure = candidate("towers", ms=9, ratio=ratio, rounds=rounds)
+    assert recommend([SINGLE, unsure], TESTBED, None).headline.endswith(settles)
+
+
+@pytest.mark.parametrize(
+    "single",
+    [[], [candidate("single")], [replace(SINGLE, failure=CRASHED.failure)]],
+    ids=["absent", "unmeasured", "crashed"],
+)
+def test_without_a_measurement_of_single_nothing_can_be_told(single):
+    answer = recommend([*single, FAST], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert answer.headline.startswith("cannot tell: single has no measurement to compare with")
+    assert answer.speedup is None
+
+
+def test_a_crash_leaves_the_verdict_of_the_others_and_is_not_covered_by_it():
+    answer = recommend([SINGLE, SLOW, CRASHED], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert "alternating: crashed: what happened; the answer does not cover it" in answer.reasons
+
+
+def test_a_wrong_result_is_never_recommended_however_fast():
+    wrong = replace(FAST, failure=Failure(kind=FailureKind.WRONG_RESULT, message="off by 2"))
+    slow = candidate("pipeline", ms=12, ratio=(1.2, 1.1, 1.3))
+    answer = recommend([SINGLE, wrong, SLOWEST, slow], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.candidate == "pipeline"
+
+
+def test_finding_nothing_to_split_does_not_show_that_no_split_helps():
+    answer = recommend([SINGLE, ABSENT], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert answer.headline.startswith("cannot tell: no split of this graph was found to try")
+    assert "towers: not applicable: what happened" in answer.reasons
+
+
+@pytest.mark.parametrize("others", [[], [CRASHED], [ABSENT, CRASHED]])
+def test_with_no_split_measured_nothing_can_be_told(others):
+    answer = recommend([SINGLE, *others], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert "no split was measured to compare with single" in answer.headline
+
+
+WORSE = replace(SLOWEST, name="alternating-ops", family="alternating-ops")
+
+
+@pytest.mark.parametrize("others", [[ABSENT], [replace(CRASHED, name="towers", family="towers")]])
+def test_that_splits_lose_which_are_bad_on_purpose_is_no_ground_to_stay(others):
+    answer = recommend([SINGLE, *others, SLOWEST], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert answer.headline.startswith("cannot tell: alternating at 0.62×")
+    assert answer.headline.endswith("; no split was tried but those that are bad on purpose")
+    assert answer.reasons[0].startswith("the only split tried is alternating, bad on purpose")
+    answer = recommend([SINGLE, *others, SLOWEST, WORSE], TESTBED, None)
+    assert answer.reasons[0].startswith(
+        "the only splits tried are alternating and alternating-ops, bad on purpose"
+    )
+
+
+def test_nor_is_it_where_they_were_only_simulated():
+    alone, bad = candidate("single", predicted=10), simulated("alternating", 1.2, 1.6, 2.0)
+    assert recommend([alone, bad], NOT_RUN, None).verdict is AdviceVerdict.CANNOT_TELL
+    good = simulated("towers", 1.2, 1.6, 2.0)
+    assert recommend([alone, bad, good], NOT_RUN, None).verdict is AdviceVerdict.STAY_SINGLE
+
+
+def test_a_proof_is_a_ground_beside_splits_that_are_bad_on_purpose():
+    answer = recommend([SINGLE, ABSENT, SLOWEST], TESTBED, None, bound(9_900_000))
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.reasons[0] == "the only split tried is alternating, bad on purpose"
+
+
+@pytest.mark.parametrize(
+    ("as_is_ms", "verdict"),
+    [
+        (10, AdviceVerdict.SPLIT),
+        (7.25, AdviceVerdict.SPLIT),
+        (7.2, AdviceVerdict.STAY_SINGLE),
+        (5, AdviceVerdict.STAY_SINGLE),
+    ],
+)
+def test_on_real_devices_a_split_must_beat_the_step_as_it_is(as_is_ms, verdict):
+    answer = recommend([SINGLE, FAST], GPUS, [round(as_is_ms * MS)] * 20)
+    assert answer.verdict is verdict
+    assert ("does not beat the step as it is" in answer.headline) == (
+        verdict is AdviceVerdict.STAY_SINGLE
+    )
+
+
+def test_a_noisy_step_as_it_is_leaves_a_split_on_real_devices_open():
+    noisy = [5 * MS, 9 * MS] * 10
+    assert recommend([SINGLE, FAST], GPUS, noisy).verdict is AdviceVerdict.CANNOT_TELL
+
+
+def test_a_split_and_the_step_as_it_is_are_compared_within_rounds():
+    slow_minutes = [1, 1, 4, 9, 3] * 4
+    run = replace(FAST.measured, rounds=tuple((7 * MS * slow,) * 4 for slow in slow_minutes))
+    as_is = [8 * MS * slow for slow in slow_minutes for _ in range(2)]
+    answer = recommend([SINGLE, replace(FAST, measured=run)], GPUS, as_is)
+    assert answer.verdict is AdviceVerdict.SPLIT
+
+
+def test_on_stand_ins_the_step_as_it_is_is_shown_but_decides_nothing():
+    answer = recommend([SINGLE, FAST], TESTBED, [3 * MS] * 20)
+    assert answer.verdict is AdviceVerdict.SPLIT
+    assert "as-is on all cores 3.00 ms" in answer.headline
+    assert any("they do not say how fast this machine can be" in r for r in answer.reasons)
+
+
+@pytest.mark.parametrize(("as_is_ms", "says"), [(5, "faster"), (7, "as fast"), (12, None)])
+def test_on_stand_ins_the_headline_says_where_the_untouched_step_is_faster(as_is_ms, says):
+    answer = recommend([SINGLE, FAST], TESTBED, [as_is_ms * MS] * 20)
+    assert answer.verdict is AdviceVerdict.SPLIT
+    told = (
+        f"; on this machine your untouched step is {says}: as-is on all cores {as_is_ms}.00 ms, "
+        "the split 7.00 ms; the verdict is about serial devices, like those that the stand-ins "
+        "stand for"
+    )
+    assert answer.headline.endswith(told if says else "; as-is on all cores: 12.0 ms")
+
+
+def test_where_nothing_is_recommended_the_untouched_step_is_only_named():
+    answer = recommend([SINGLE, SLOW], TESTBED, [MS] * 9)
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.headline.endswith("; as-is on all cores: 1.00 ms")
+
+
+def test_medians_that_seem_to_contradict_speedups_are_explained_once():
+    # Half of the rounds were slow, more of those in which only towers ran well.
+    faster = candidate("towers", ms=8, ratio=(0.7, 0.68, 0.72))
+    slower = candidate("pipeline", ms=7, ratio=(0.8, 0.78, 0.82))
+    answer = recommend([SINGLE, faster, slower], TESTBED, None)
+    (told,) = (reason for reason in answer.reasons if reason.startswith("medians"))
+    assert told.startswith(
+        "medians of all steps have towers at 8.00 ms and pipeline at 7.00 ms, speed-ups have "
+        "towers ahead: these are medians of ratios within rounds"
+    )
+    beside_single = candidate("towers", ms=9.5, ratio=(1.02, 1.0, 1.05))
+    answer = recommend([SINGLE, beside_single], TESTBED, None)
+    assert any("have single at 10.0 ms and towers at 9.50 ms" in told for told in answer.reasons)
+
+
+def test_medians_in_the_order_of_speedups_need_no_word():
+    answer = recommend([SINGLE, FAST, SLOWEST], TESTBED, None)
+    assert not any(reason.startswith("medians") for reason in answer.reasons)
+
+
+@pytest.mark.parametrize(
+    ("towers", "alternating", "verdict"),
+    [
+        ((0.6, 0.7, 0.96), (1.2, 1.6, 2.0), AdviceVerdict.SPLIT),
+        ((0.6, 0.7, 0.97), (1.2, 1.6, 2.0), AdviceVerdict.CANNOT_TELL),
+        ((0.97, 1.1, 1.4), (1.2, 1.6, 2.0), AdviceVerdict.CANNOT_TELL),
+        ((0.98, 1.1, 1.4), (0.9, 1.6, 2.0), AdviceVerdict.CANNOT_TELL),
+        ((0.98, 1.1, 1.4), (1.2, 1.6, 2.0), AdviceVerdict.STAY_SINGLE),
+        ((1.2, 1.6, 2.0), (0.6, 0.7, 0.96), AdviceVerdict.SPLIT),
+    ],
+)
+def test_a_simulated_verdict_survives_costs_as_wrong_as_they_may_be(towers, alternating, verdict):
+    answer = recommend(
+        [
+            candidate("single", predicted=10),
+            simulated("towers", *towers),
+            simulated("alternating", *alternating),
+        ],
+        NOT_RUN,
+        None,
+    )
+    assert answer.verdict is verdict
+    assert (answer.basis, answer.speedup) == ("simulated", None)
+    assert answer.candidate == ("towers" if towers[1] < alternating[1] else "alternating")
+    assert "simulated for 2 CPU stand-ins" in answer.headline
+    assert "measured" not in answer.headline
+    says = "the verdict changes if copies and launches cost up to 2 times as much or as little "
+    assert any(r.startswith(says) for r in answer.reasons) == (verdict is AdviceVerdict.CANNOT_TELL)
+
+
+SHORT = Failure(kind=FailureKind.DOES_NOT_FIT, message="on w0 the step holds 3 GB")
+UNFIT = replace(candidate("single", predicted=10), failure=SHORT)
+
+
+def spread(name, predicted, *devices):
+    """Return a candidate with an op on each of the devices."""
+    device_of = {f"op{i}": device for i, device in enumerate(devices)}
+    placed = Placement(label=name, family=name, device_of=device_of, rationale="")
+    return replace(candidate(name, predicted=predicted), placement=placed)
+
+
+def test_where_one_device_does_not_hold_the_step_the_smallest_split_that_fits_is_the_answer():
+    wide, narrow, slow = (
+        spread("pipeline", 4, "w0", "w1", "w2"),
+        spread("towers", 6, "w0", "w1"),
+        spread("alternating", 9, "w0", "w1"),
+    )
+    answer = recommend([UNFIT, wide, slow, narrow], NOT_RUN, None)
+    assert (answer.verdict, answer.candidate) == (AdviceVerdict.CANNOT_FIT, "towers")
+    assert "the smallest split that fits is towers on 2 devices, 6.00 ms" in answer.headline
+    assert "on w0 the step holds 3 GB" in answer.reasons
+
+
+def test_where_nothing_fits_that_is_the_answer():
+    too_large = replace(spread("towers", 6, "w0", "w1"), failure=SHORT)
+    answer = recommend([UNFIT, too_large], NOT_RUN, None)
+    assert (answer.verdict, answer.candidate) == (AdviceVerdict.CANNOT_FIT, None)
+    assert "no split was found that fits" in answer.headline
+
+
+def bound(split_ns, alone_ns=10_000_000, *, source=CostSource.MEASURED, if_wrong=0.975):
+    lower = LowerBound(
+        split_ns=split_ns,
+        alone_ns={"w0": alone_ns},
+        arguments=(PathArgument(value_ns=split_ns, ops=("a", "b")),),
+    )
+    found = Bound(
+        lower=lower, single_ns=10_000_000, source=source, doubt=DOUBT, ratio_if_wrong=None
+    )
+    return replace(found, ratio_if_wrong=if_wrong) if found.proves_single else found
+
+
+def test_staying_single_is_proved_where_no_placement_can_gain_what_makes_a_split_worth_it():
+    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
+    answer = recommend([SINGLE, slow], TESTBED, None, bound(9_800_000))
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.headline.startswith(
+        "stay single, proved (no placement can save more than 2 %, 3 % if costs are as wrong as "
+        "they may be): best split is towers at 0.83×"
+    )
+    assert any("critical path: 2 ops need one another" in reason for reason in answer.reasons)
+
+
+def test_a_bound_that_leaves_something_to_gain_proves_nothing():
+    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
+    answer = recommend([SINGLE, slow], TESTBED, None, bound(9_600_000))
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert "proved" not in answer.headline
+    assert any("at most 4 % to gain" in reason for reason in answer.reasons)
+
+
+def test_a_faster_device_elsewhere_leaves_something_to_gain():
+    assert not bound(20_000_000, alone_ns=5_000_000).proves_single
+
+
+def test_a_proof_decides_where_no_split_was_tried():
+    answer = recommend([SINGLE, ABSENT], TESTBED, None, bound(9_900_000))
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.headline.startswith(
+        "stay single, proved (no placement can save more than 1 %, 3 % if costs are as wrong as "
+        "they may be): no split was tried"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "if_wrong", "proved"),
+    [
+        (CostSource.MEASURED, 0.98, "proved"),
+        (CostSource.MEASURED, 0.89, "proved for costs exactly as measured"),
+        (CostSource.ASSUMED, 0.98, "proved for assumed costs"),
+        (CostSource.ASSUMED, 0.5, "proved for costs exactly as assumed"),
+        (CostSource.RECORDED, 0.98, "proved for recorded costs"),
+    ],
+)
+def test_what_is_proved_is_said_with_the_costs_that_it_is_proved_for(source, if_wrong, proved):
+    proof = bound(9_800_000, source=source, if_wrong=if_wrong)
+    if source is CostSource.MEASURED:
+        slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
+        answer = recommend([SINGLE, slow], TESTBED, None, proof)
+    else:
+        slow = simulated("towers", 1.2, 1.6, 2.0)
+        answer = recommend([candidate("single", predicted=10), slow], NOT_RUN, None, proof)
+    wrong = {0.98: "", 0.89: ", 11 %", 0.5: ", 50 %"}[if_wrong]
+    most = f"2 %{wrong} if costs are as wrong as they may be" if wrong else "2 %"
+    assert answer.headline.startswith(
+        f"stay single, {proved} (no placement can save more than {most}): best split is towers at "
+    )
+    (told,) = (reason for reason in answer.reasons if reason.startswith("bound"))
+    held = "that holds" if if_wrong > 0.97 else "that is not proved"
+    assert f"{held} if copies and launches cost up to 2 times" in told
+
+
+@pytest.mark.parametrize(
+    ("if_wrong", "verdict"),
+    [(0.98, AdviceVerdict.STAY_SINGLE), (0.9, AdviceVerdict.CANNOT_TELL)],
+)
+@pytest.mark.parametrize("tried", [[], [simulated("alternating", 1.2, 1.6, 2.0)]])
+def test_assumed_costs_that_may_be_wrong_enough_prove_no_verdict(tried, if_wrong, verdict):
+    """Ranges of simulated ratios must survive costs as wrong as they may be; so must a proof."""
+    proof = bound(9_800_000, source=CostSource.ASSUMED, if_wrong=if_wrong)
+    alone = candidate("single", predicted=10)
+    assert recommend([alone, *tried], NOT_RUN, None, proof).verdict is verdict
+
+
+def test_a_measured_split_that_wins_outweighs_a_proof_under_predicted_costs():
+    fast = candidate("towers", ms=5, ratio=(0.5, 0.4, 0.6))
+    answer = recommend([SINGLE, fast], TESTBED, None, bound(9_900_000))
+    assert answer.verdict is AdviceVerdict.SPLIT
+
+
+def test_a_prediction_on_the_other_side_of_the_worthwhile_ratio_is_said_to_count_for_nothing():
+    doubtful = PredictedRatio(ratio=0.8, low=0.7, high=0.9, doubt=DOUBT)
+    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3), predicted=8)
+    answer = recommend([SINGLE, replace(slow, predicted_ratio=doubtful)], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert any("rests on the measurement alone" in reason for reason in answer.reasons)
+    right = replace(doubtful, ratio=1.1)
+    answer = recommend([SINGLE, replace(slow, predicted_ratio=right)], TESTBED, None)
+    assert not any("rests on the measurement alone" in reason for reason in answer.reasons)
+
+
+def test_logical_cpus_decide_nothing_however_clear_the_ratio():
+    shared = replace(TESTBED, kind="logical-cpus")
+    answer = recommend(
+        [candidate("single", ms=10), candidate("towers", ms=5, ratio=(0.5, 0.4, 0.6))], shared, None
+    )
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert "share their cores" in answer.headline
+
+
+def test_why_nothing_ran_is_the_first_reason_of_a_simulated_answer():
+    idle = replace(TESTBED, not_run="only 2 cores")
+    answer = recommend(
+        [candidate("single", predicted=10), candidate("towers", predicted=5)], idle, None
+    )
+    assert answer.headline.endswith("not run")
+    assert answer.reasons[0] == "only 2 cores"
+
+
+def test_without_a_prediction_for_single_a_simulation_tells_nothing():
+    answer = recommend([candidate("single"), candidate("towers", predicted=1)], NOT_RUN, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+
+
+def test_reasons_set_copies_against_compute_and_prediction_against_measurement():
+    alone = StepProfile(
+        step_ns=(10 * MS,), compute_ns={"w0": 9 * MS, "w1": 0}, exposed_by_device={}, transfers=(),
+        activities=(), op_ns={}, timeline=(),
+    )  # fmt: skip
+    there = TransferTotal(
+        source="w0",
+        target="w1",
+        count=4,
+        size_bytes=900_000,
+        size_basis=SizeBasis.SHAPES,
+        time_ns=5 * MS,
+        exposed_ns=3 * MS,
+    )
+    back = TransferTotal(
+        source="w1",
+        target="w0",
+        count=3,
+        size_bytes=100_000,
+        size_basis=SizeBasis.SHAPES,
+        time_ns=2 * MS,
+        exposed_ns=MS,
+    )
+    split = replace(
+        alone,
+        step_ns=(12 * MS,),
+        compute_ns={"w0": 6 * MS, "w1": 4 * MS},
+        exposed_by_device={"w0": MS, "w1": 3 * MS},
+        transfers=(there, back),
+    )
+    answer = recommend(
+        [
+            candidate("single", ms=10, profile=alone),
+            candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3), predicted=9, profile=split),
+        ],
+        TESTBED,
+        None,
+    )
+    assert answer.reasons == (
+        "towers is 0.83× as fast as single (95 % interval 0.77–0.91, 20 rounds): "
+        "a split is worth it above 1.03×",
+        "towers: 7 copies per step carry 1.00 MB in 7.00 ms; w1 has nothing to compute during "
+        "3.00 ms of it (25 % of the step); compute: 6.00 ms on w0, 4.00 ms on w1",
+        "if copies were free, towers would still need at least the 6.00 ms that w0 computes; "
+        "single computes for 9.00 ms",
+        "towers: predicted 9.00 ms, measured 12.0 ms: the prediction is 25 % too low",
+    )
+
+
+def test_reasons_are_about_the_answer_and_what_broke_and_the_rest_is_beside():
+    absent = replace(ABSENT, name="searched")
+    crashed = replace(CRASHED, name="pipeline")
+    answer = recommend([SINGLE, FAST, SLOWEST, absent, crashed], TESTBED, None)
+    assert answer.candidate == "towers"
+    assert any(reason.startswith("pipeline: crashed") for reason in answer.reasons)
+    assert not any("alternating" in reason for reason in answer.reasons)
+    assert any(reason.startswith("alternating is 0.62× as fast") for reason in answer.others)
+    assert any(reason.startswith("searched: not applicable") for reason in answer.others)
+
+
+def test_ops_that_ran_elsewhere_than_planned_are_named():
+    moved = replace(FAST, measured=replace(FAST.measured, moved_ops=("a", "b")))
+    answer = recommend([SINGLE, moved], TESTBED, None)
+    assert any("ran 2 ops elsewhere than planned, 'a' among them" in r for r in answer.reasons)
+    assert not any("elsewhere" in r for r in recommend([SINGLE, FAST], TESTBED, None).reasons)
+
+
+def test_the_answer_for_stand_ins_does_not_speak_for_accelerators():
+    assert "accelerators" in recommend([SINGLE, FAST], TESTBED, None).applies_to
+    assert recommend([SINGLE, FAST], GPUS, None).applies_to == "2 GPUs"
+
+
+def test_a_faster_device_than_the_first_is_named():
+    cpu = replace(candidate("single-cpu", predicted=5), family="single")
+    alone = candidate("single", predicted=10)
+    answer = recommend([alone, cpu, simulated("towers", 1.1, 1.2, 1.3)], NOT_RUN, None)
+    assert any(
+        reason.startswith("single-cpu is 2.00× as fast as single") for reason in answer.reasons
+    )
+    slow = replace(candidate("single-cpu", predicted=12), family="single")
+    answer = recommend([alone, slow, simulated("towers", 1.1, 1.2, 1.3)], NOT_RUN, None)
+    assert not any("single-cpu" in reason for reason in answer.reasons)
+
+
+def test_nothing_is_concluded_from_a_profile_that_breaks_a_law():
+    alone, split = candidate("single", ms=10), candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
+    profile = StepProfile(
+        step_ns=(12 * MS,), compute_ns={"w0": 30 * MS}, exposed_by_device={"w0": 0}, transfers=(),
+        activities=(), op_ns={}, timeline=(),
+    )  # fmt: skip
+    broken = BrokenLaw(law=Law.DEVICE_WITHIN_STEP, what="w0 computes for 30.0 ms")
+    split = replace(split, measured=replace(split.measured, profile=profile), broken_laws=(broken,))
+    reasons = "\n".join(recommend([alone, split], TESTBED, None).reasons)
+    assert "towers: w0 computes for 30.0 ms, which cannot be: nothing is concluded" in reasons
+    assert "if copies were free" not in reasons
+    assert "no copies" not in reasons
+
+
+def test_a_floor_above_the_step_itself_is_not_shown():
+    def profiled(compute_ms, step_ms):
+        return StepProfile(
+            step_ns=(step_ms * MS,), compute_ns={"w0": compute_ms * MS},
+            exposed_by_device={"w0": 0}, transfers=(), activities=(), op_ns={}, timeline=(),
+        )  # fmt: skip
+
+    for compute_ms, is_shown in ((11, True), (13, False)):
+        split = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3), profile=profiled(compute_ms, 14))
+        alone = candidate("single", ms=10, profile=profiled(9, 10))
+        reasons = recommend([alone, split], TESTBED, None).reasons
+        assert any("if copies were free" in reason for reason in reasons) is is_shown
+
+
+def test_a_split_with_unverified_updates_is_never_recommended():
+    fast = candidate("towers", ms=6, ratio=(0.6, 0.55, 0.65))
+    found = Verification(steps=4, variables=5, unverified=("w", "v", "u", "t"))
+    unverified = replace(fast, measured=replace(fast.measured, verification=found))
+    slower = candidate("alternating", ms=8, ratio=(0.8, 0.75, 0.85))
+    single = candidate("single", ms=10)
+    assert recommend([single, fast, slower], TESTBED, None).candidate == "towers"
+    answer = recommend([single, unverified, slower], TESTBED, None)
+    assert answer.candidate == "alternating"
+    assert any(
+        reason.startswith(
+            "towers: unverified: a mistake in what it adds to 'w', 'v', 'u' and 1 more"
+        )
+        for reason in (*answer.reasons, *answer.others)
+    )
+    alone = recommend([single, unverified], TESTBED, None)
+    assert (alone.verdict, alone.candidate) == (AdviceVerdict.CANNOT_TELL, None)

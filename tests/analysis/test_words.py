@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.analysis.advice.instructions import how_to_split
+from placement_advisor.analysis.advice.listing import looked_up, scope_devices
+from placement_advisor.analysis.advice.words import layer_devices, placement_in_words
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.placement import Placement
+
+GPUS = ("GPU:0", "GPU:1")
+
+
+def step(device_of: dict[str, str], gradients: str | None = None) -> tuple[OpGraph, Placement]:
+    """Return a step whose layers have a variable, a product, its gradient and its update.
+
+    ``gradients`` is the device of them all; without one they are with their layer.
+    """
+    ops, placed = [], {}
+    for layer, device in device_of.items():
+        held = f"{layer}/kernel"
+        for op in (
+            Op(held, "VarHandleOp", Role.VARIABLE, layer, held),
+            Op(f"model/{layer}/MatMul", "MatMul", Role.FORWARD, layer),
+            Op(f"gradient_tape/model/{layer}/MatMul", "MatMul", Role.BACKWARD, layer),
+            Op(f"adam/{layer}", "ResourceApplyAdam", Role.UPDATE, layer, held),
+        ):
+            ops.append(op)
+            is_gradient = op.role is Role.BACKWARD
+            placed[op.name] = gradients if is_gradient and gradients else device
+    return OpGraph(ops, ()), Placement(label="by hand", family="", device_of=placed, rationale="")
+
+
+TOWERS = {"user_conv": "GPU:0", "user_dense": "GPU:0", "item_conv": "GPU:1", "item_dense": "GPU:1"}
+
+
+def test_two_towers_in_words() -> None:
+    assert (
+        placement_in_words(*step(TOWERS))
+        == "layers user_* on GPU:0, item_* on GPU:1; their gradients with them"
+    )
+
+
+def test_gradients_that_stay_behind_are_told() -> None:
+    assert (
+        placement_in_words(*step(TOWERS, gradients="GPU:0"))
+        == "layers user_* on GPU:0, item_* on GPU:1; all gradients on GPU:0"
+    )
+
+
+def test_what_takes_most_words_is_all_the_rest() -> None:
+    graph, placement = step(TOWERS | {"words": "GPU:1", "rating": "GPU:1"})
+    assert placement_in_words(graph, placement).startswith(
+        "layers user_* on GPU:0, all other layers on GPU:1;"
+    )
+
+
+def test_a_layer_with_ops_apart_is_named() -> None:
+    graph, placement = step(TOWERS)
+    apart = {**placement.device_of, "gradient_tape/model/user_conv/MatMul": "GPU:1"}
+    moved = Placement(label="", family="", device_of=apart, rationale="")
+    assert placement_in_words(graph, moved) == (
+        "layers user_* on GPU:0, item_* on GPU:1; their gradients with them; "
+        "except for 1 backward op of user_conv"
+    )
+
+
+def test_a_single_device_is_said_in_four_words() -> None:
+    graph, placement = step(dict.fromkeys(TOWERS, "GPU:0"))
+    assert placement_in_words(graph, placement) == "all layers on GPU:0"
+
+
+def test_without_layers_ops_are_counted() -> None:
+    graph = OpGraph([Op("a", "Neg"), Op("b", "Neg"), Op("c", "Neg")], ())
+    placed = {"a": "GPU:0", "b": "GPU:1", "c": "GPU:1"}
+    placement = Placement(label="", family="", device_of=placed, rationale="")
+    assert placement_in_words(graph, placement) == "1 op on GPU:0, 2 ops on GPU:1"
+
+
+layers = st.lists(
+    st.lists(st.sampled_from(["a", "b", "1", "2", "3", "4"]), min_size=1, max_size=3).map("_".join),
+    unique=True,
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(layers, st.data())
+def test_the_words_of_any_placement_say_where_each_layer_is(
+    names: list[str], data: st.DataObject
+) -> None:
+    device_of = {name: data.draw(st.sampled_from(("GPU:0", "GPU:1", "GPU:2"))) for name in names}
+    graph, placement = step(device_of)
+    assert layer_devices(graph, placement) == device_of
+    words = placement_in_words(graph, placement).split(";")[0]
+    said: dict[str, str] = {}
+    rest = None
+    # Devices end the parts: "layers a, b_* and c on GPU:0, all other layers on GPU:1".
+    for part, device in re.findall(r"(?:layers |, |^)(.*?) on (GPU:\d)", words):
+        if part in ("all", "all other layers", "all layers", "other layers"):
+            rest = device
+            continue
+        for pattern in re.split(r", | and ", part):
+            said.update(dict.fromkeys(_meant(pattern, names), device))
+    assert {name: said.get(name, rest) for name in names} == device_of
+
+
+def _meant(pattern: str, names: list[str]) -> list[str]:
+    if " … " in pattern:
+        (stem, first, star), (_, last, _) = (
+            re.fullmatch(r"(.*?)(\d+)(_\*)?", end).groups()  # type: ignore[union-attr]
+            for end in pattern.split(" … ")
+        )
+        tail = "_.*" if star else ""
+        numbered = [(re.fullmatch(rf"{stem}(\d+){tail}", name), name) for name in names]
+        return [n for match, n in numbered if match and int(first) <= int(match[1]) <= int(last)]
+    if pattern.endswith("*"):
+        return [name for name in names if name.startswith(pattern[:-1])]
+    return [pattern]
+
+
+def test_the_listing_gives_each_tower_one_scope() -> None:
+    graph, placement = step(TOWERS)
+    assert Counter(scope_devices(graph, placement).values()) == Counter({"GPU:0": 1, "GPU:1": 2})
+    listing = how_to_split(graph, placement).listing
+    assert "'model/item_conv': 'GPU:1'" in listing
+    assert "with tf.device(DEVICE['GPU:0']):\n    ...  # user_*\n" in listing
+
+
+@given(layers, st.data())
+def test_the_listing_reproduces_any_placement_op_by_op(
+    names: list[str], data: st.DataObject
+) -> None:
+    graph, _ = step(dict.fromkeys(names, GPUS[0]))
+    placed = {op.name: data.draw(st.sampled_from(GPUS)) for op in graph.ops}
+    placement = Placement(label="", family="", device_of=placed, rationale="")
+    scopes = scope_devices(graph, placement)
+    for op in graph.ops:
+        if op.role in (Role.FORWARD, Role.BACKWARD):
+            assert looked_up(op.name, scopes) == placed[op.name]
+
+
+def test_names_from_models_cannot_leave_the_listings_text_and_comments() -> None:
+    name = 'x"""\nimport os\n#\\'
+    graph, placement = step({name: "GPU:0", "b": "GPU:1"})
+    listing = how_to_split(graph, placement).listing
+    compile(listing, "listing", "exec")
+    assert "\nimport os\n" not in listing

@@ -1,0 +1,87 @@
+"""Steps by hand at several batch sizes, as two traces of them would be."""
+
+from __future__ import annotations
+
+from placement_advisor.candidates.batch_split.plan import plan_split
+from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
+from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+
+
+def op(name: str, size: int | None, *, kind: str = "MatMul", role: Role = Role.FORWARD) -> Op:
+    return Op(name=name, kind=kind, role=role, output_bytes=(size,))
+
+
+def training(samples: int) -> OpGraph:
+    """Return a linear layer with a mean loss: 8 bytes a sample, 16 bytes of weights.
+
+    >>> [op.name for op in training(1).ops]  # doctest: +NORMALIZE_WHITESPACE
+    ['x', 'weights', 'read', 'rate', 'product', 'loss', 'gradient', 'update']
+    """
+    ops = [
+        op("x", 8 * samples, kind="Placeholder", role=Role.INPUT),
+        Op(
+            name="weights",
+            kind="VarHandleOp",
+            role=Role.VARIABLE,
+            variable="weights",
+            output_bytes=(0,),
+            parameter_bytes=16,
+        ),
+        op("read", 16, kind="ReadVariableOp")._replace(variable="weights"),
+        op("rate", 4, kind="Const", role=Role.CONSTANT),
+        op("product", 8 * samples),
+        op("loss", 4, kind="Mean"),
+        op("gradient", 16, role=Role.BACKWARD),
+        op("update", None, kind="ResourceApplyGradientDescent", role=Role.UPDATE)._replace(
+            variable="weights", output_bytes=()
+        ),
+    ]
+    reads = {
+        "read": ["weights"],
+        "product": ["x", "read"],
+        "loss": ["product"],
+        "gradient": ["x", "product"],
+        "update": ["weights", "rate", "gradient"],
+    }
+    return wired(ops, reads)
+
+
+def two_updates(samples: int) -> OpGraph:
+    """Return a step that updates its layer, then computes with it anew and updates another one."""
+    first = training(samples)
+    second = [
+        each._replace(name=f"{each.name} 2", variable=each.variable and f"{each.variable} 2")
+        for each in first.ops
+        if each.name in {"weights", "read", "product", "gradient", "update"}
+    ]
+    again = first.op("read")._replace(name="read again")
+    reads = {
+        "read 2": ["weights 2"],
+        "read again": ["weights"],
+        "product 2": ["x", "read again", "read 2"],
+        "gradient 2": ["x", "product 2"],
+        "update 2": ["weights 2", "rate", "gradient 2"],
+    }
+    more = wired([*first.ops, *second, again], reads, (("update", "read again"),))
+    return OpGraph(more.ops, [*first.edges, *more.edges])
+
+
+def wired(
+    ops: list[Op], reads: dict[str, list[str]], controls: tuple[tuple[str, str], ...] = ()
+) -> OpGraph:
+    """Return a graph of ops that each read the first tensor of others, or only wait for them."""
+    size = {each.name: each.output_bytes[0] if each.output_bytes else 0 for each in ops}
+    edges = [Edge(first, then, 0, size[first]) for then in reads for first in reads[then]]
+    edges += [Edge(first, then, CONTROL_PORT, 0) for first, then in controls]
+    return OpGraph(ops, edges)
+
+
+def wiring_of_training(*shares: int) -> Wiring:
+    """Return how the linear layer is split, its loss and gradient merged as means."""
+    plan = plan_split(training(sum(shares)), training(shares[0]), [("loss", 0)])
+    return Wiring(
+        plan=plan,
+        shares=shares,
+        merges=dict.fromkeys(plan.merged, Merge.MEAN),
+        axes=dict.fromkeys(plan.divided, 0),
+    )

@@ -1,0 +1,291 @@
+"""What is replicated, shared, merged and divided when a batch is split."""
+
+from __future__ import annotations
+
+import pytest
+from split_steps import op, training, wired
+
+from placement_advisor.candidates.batch_split.plan import (
+    finished,
+    kept_statistics,
+    own_of_replicas,
+    plan_split,
+)
+from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.graph.op_graph import OpGraph, Role
+
+
+def test_what_reads_samples_is_replicated_and_the_update_is_not():
+    plan = plan_split(training(4), training(2), [("loss", 0)])
+    assert plan.replicated == {"x", "product", "loss", "gradient"}
+    assert plan.local == set()
+
+
+def test_gradients_and_results_are_merged_where_shared_ops_or_the_user_read_them():
+    plan = plan_split(training(4), training(2), [("loss", 0)])
+    assert set(plan.merged) == {("gradient", 0), ("loss", 0)}
+    assert plan.divided == ()
+
+
+def test_what_stands_between_ops_of_the_batch_is_replicated_with_them():
+    # A scale that is computed from the batch and applied to it: the mean itself does not grow.
+    def scaled(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("mean", 4),
+                op("root", 4, kind="Sqrt"),
+                op("scaled", 8 * samples),
+                op("total", 4),
+                op("log", 4, kind="Log"),
+            ],
+            {
+                "mean": ["x"],
+                "root": ["mean"],
+                "scaled": ["x", "root"],
+                "total": ["scaled"],
+                "log": ["total"],
+            },
+        )
+
+    plan = plan_split(scaled(4), scaled(2), [("log", 0)])
+    assert plan.replicated == {"x", "mean", "root", "scaled", "total"}
+    assert plan.merged == (("total", 0),)
+
+
+def test_constants_are_at_hand_in_each_replica_and_so_is_what_follows_from_them():
+    def ranged(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("end", 4, kind="Const", role=Role.CONSTANT),
+                op("range", 16, kind="Range"),
+                op("unread", 4, kind="Const", role=Role.CONSTANT),
+                op("product", 8 * samples),
+                op("negated", 4, kind="Neg"),
+            ],
+            {"range": ["end"], "product": ["x", "range"], "negated": ["unread"]},
+        )
+
+    plan = plan_split(ranged(4), ranged(2), [("product", 0), ("negated", 0)])
+    assert plan.local == {"end", "range"}
+    assert plan.replicated == {"x", "product"}
+
+
+def test_a_random_number_for_all_is_drawn_once():
+    def noisy(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("shape", 4, kind="Const", role=Role.CONSTANT),
+                op("noise", 4, kind="RandomUniform"),
+                op("product", 8 * samples),
+            ],
+            {"noise": ["shape"], "product": ["x", "noise"]},
+        )
+
+    plan = plan_split(noisy(4), noisy(2), [("product", 0)])
+    assert "noise" not in plan.replicated | plan.local
+
+
+def test_an_update_of_rows_runs_once_on_the_rows_of_all_replicas():
+    def rows(samples: int):
+        return wired(
+            [
+                op("ids", 4 * samples, role=Role.INPUT),
+                op("table", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="table"),
+                op("rows", 32 * samples, kind="ResourceGather")._replace(variable="table"),
+                op("gradient", 32 * samples, role=Role.BACKWARD),
+                op("update", 0, kind="ResourceScatterAdd", role=Role.UPDATE)._replace(
+                    variable="table"
+                ),
+            ],
+            {
+                "rows": ["table", "ids"],
+                "gradient": ["rows"],
+                "update": ["table", "ids", "gradient"],
+            },
+        )
+
+    plan = plan_split(rows(4), rows(2), [])
+    assert plan.replicated == {"ids", "rows", "gradient"}
+    assert set(plan.merged) == {("ids", 0), ("gradient", 0)}
+
+
+def test_what_a_shared_op_makes_for_each_sample_is_divided():
+    def stateful(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("state", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="state"),
+                op("swap", 8 * samples, kind="Exchange")._replace(variable="state"),
+                op("product", 8 * samples),
+            ],
+            {"swap": ["state", "x"], "product": ["swap"]},
+        )
+
+    plan = plan_split(stateful(4), stateful(2), [("product", 0)])
+    assert plan.replicated == {"x", "product"}
+    assert plan.merged == (("x", 0), ("product", 0))
+    assert plan.divided == (("swap", 0),)
+
+
+def test_a_step_that_is_another_graph_at_another_size_is_refused():
+    one = wired([op("x", 32, role=Role.INPUT), op("y", 32)], {"y": ["x"]})
+    other = wired([op("x", 16, role=Role.INPUT), op("loop", 16)], {"loop": ["x"]})
+    with pytest.raises(BatchSplitError, match="another graph at another batch size: see op 'y'"):
+        plan_split(one, other, [])
+
+
+def test_a_step_wired_otherwise_at_another_size_is_refused():
+    ops = [op("x", 32, role=Role.INPUT), op("y", 32), op("z", 32)]
+    with pytest.raises(BatchSplitError, match="see op 'z'"):
+        plan_split(wired(ops, {"y": ["x"], "z": ["y"]}), wired(ops, {"y": ["x"], "z": ["x"]}), [])
+
+
+def test_a_step_without_a_batch_is_refused():
+    with pytest.raises(BatchSplitError, match="no tensor of the step grows"):
+        plan_split(training(4), training(4), [])
+
+
+def normalized(samples: int):
+    """Return a layer with a mask of its own and a moving mean of its batch."""
+    return wired(
+        [
+            op("x", 8 * samples, role=Role.INPUT),
+            op("mask", 8 * samples, kind="RandomUniform"),
+            op("masked", 8 * samples, kind="Mul"),
+            op("mean", 4, kind="Mean"),
+            op("centred", 8 * samples, kind="Sub"),
+            op("moving", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="moving"),
+            op("kept", 0, kind="AssignVariableOp")._replace(variable="moving", output_bytes=()),
+            op("loss", 4, kind="Mean"),
+            op("total", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="total"),
+            op("added", 0, kind="AssignAddVariableOp")._replace(variable="total", output_bytes=()),
+        ],
+        {
+            "mask": ["x"],
+            "masked": ["x", "mask"],
+            "mean": ["masked"],
+            "centred": ["masked", "mean"],
+            "kept": ["moving", "mean"],
+            "loss": ["centred"],
+            "added": ["total", "loss"],
+        },
+    )
+
+
+def test_random_numbers_for_samples_are_each_replicas_own():
+    graph = normalized(4)
+    plan = plan_split(graph, normalized(2), [("loss", 0)])
+    assert own_of_replicas(graph, plan, []) == ("mask",)
+
+
+def test_what_a_step_keeps_of_its_batch_is_each_replicas_own_if_it_is_not_the_same():
+    graph = normalized(4)
+    plan = plan_split(graph, normalized(2), [("loss", 0)])
+    assert set(plan.merged) == {("mean", 0), ("loss", 0)}
+    # A metric sums the loss up, but nothing computes with it: that it differs is a consequence.
+    assert own_of_replicas(graph, plan, plan.merged) == ("mask", "mean")
+
+
+def scaled(samples: int, joined: str = "Mul"):
+    """Return the gradient of a scale: of a sum over samples and of what was computed with it."""
+    return wired(
+        [
+            op("x", 8 * samples, role=Role.INPUT),
+            op("variance", 4, kind="Mean"),
+            op("inverse", 4, kind="Rsqrt"),
+            op("centred", 8 * samples),
+            op("summed", 4, kind="Sum", role=Role.BACKWARD),
+            op("reshaped", 4, kind="Reshape", role=Role.BACKWARD),
+            op("joined", 4, kind=joined, role=Role.BACKWARD),
+            op("decayed", 4, kind="Mul", role=Role.BACKWARD),
+            op("scale", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="scale"),
+            op("decay", 4, kind="Const", role=Role.CONSTANT),
+            op("squared", 4, kind="Mul", role=Role.UPDATE),
+            op("set", 0, kind="AssignSubVariableOp", role=Role.UPDATE)._replace(variable="scale"),
+        ],
+        {
+            "variance": ["x"],
+            "inverse": ["variance"],
+            "centred": ["x", "inverse"],
+            "summed": ["centred"],
+            "reshaped": ["summed"],
+            "joined": ["reshaped", "inverse"],
+            "decayed": ["joined", "decay"],
+            "squared": ["decayed", "summed"],
+            "set": ["scale", "squared"],
+        },
+    )
+
+
+def test_a_gradient_that_multiplies_what_replicas_computed_is_each_replicas_own():
+    whole, share = scaled(4), scaled(2)
+    plan = plan_split(whole, share, [])
+    assert {"summed", "reshaped", "joined"} <= plan.replicated
+    assert not {"decayed", "squared"} & plan.replicated
+    assert set(plan.merged) == {("joined", 0), ("summed", 0)}
+
+
+def test_a_gradient_that_is_a_sum_is_added_up_once():
+    whole, share = scaled(4, "AddV2"), scaled(2, "AddV2")
+    plan = plan_split(whole, share, [])
+    assert not {"reshaped", "joined"} & plan.replicated
+
+
+@pytest.mark.parametrize("joined", ["Mul", "AddV2"])
+def test_finished_gradients_are_what_updates_read(joined: str):
+    whole, share = scaled(4, joined), scaled(2, joined)
+    plan = plan_split(whole, share, [])
+    assert set(finished(whole, plan, [])) == {("decayed", 0), ("summed", 0)}
+    assert finished(whole, plan, [("joined", 0)])[2:] == (("joined", 0),)
+
+
+def test_moving_statistics_are_kept_and_metrics_are_not_among_them():
+    graph = normalized(4)
+    plan = plan_split(graph, normalized(2), [("loss", 0)])
+    assert kept_statistics(graph, plan) == ("moving",)
+
+
+def test_statistics_that_replicas_compute_with_are_not_only_kept():
+    def reading(samples: int):
+        graph = normalized(samples)
+        read = op("read", 4, kind="ReadVariableOp")._replace(variable="moving")
+        more = wired(
+            [*graph.ops, read, op("shifted", 8 * samples, kind="Sub")],
+            {"read": ["moving"], "shifted": ["x", "read"]},
+        )
+        return OpGraph(more.ops, [*graph.edges, *more.edges])
+
+    plan = plan_split(reading(4), reading(2), [("shifted", 0)])
+    assert kept_statistics(reading(4), plan) == ()
+
+
+def test_a_key_that_replicas_share_is_changed_by_their_number():
+    def dropping(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("seed", 16, kind="Placeholder"),
+                op("key", 8, kind="StatelessRandomGetKeyCounter"),
+                op("drawn", 8 * samples, kind="StatelessRandomUniformV2"),
+                op("kept", 8 * samples, kind="Mul"),
+            ],
+            {"key": ["seed"], "drawn": ["key"], "kept": ["x", "drawn"]},
+        )
+
+    plan = plan_split(dropping(4), dropping(2), [("kept", 0)])
+    assert plan.keys == (("key", 0),)
+    wiring = Wiring(
+        plan=plan,
+        shares=(2, 2),
+        merges=dict.fromkeys(plan.merged, Merge.CONCAT),
+        axes={("kept", 0): 0},
+    )
+    assert wiring.tensor(("key", 0), 0) == ("key", 0)
+    assert wiring.tensor(("key", 0), 1) == ("replica_1/key/own", 0)
+    number, own = (each for each in wiring.added() if each.replica == 1)
+    assert number.value == 1
+    assert own.inputs == (("key", 0), (number.name, 0))

@@ -1,0 +1,118 @@
+"""The op graph of a split step: copies, merges, where they run and what crosses."""
+
+from __future__ import annotations
+
+from split_steps import training, wiring_of_training
+
+from placement_advisor.candidates.batch_split.split_graph import SplitGraph, split_graph
+from placement_advisor.candidates.batch_split.wiring import Merge
+from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.placement import Placement, placed_ops
+
+
+def split(*shares: int) -> SplitGraph:
+    graphs = [training(share) for share in shares]
+    wiring = wiring_of_training(*shares)
+    return split_graph(training(sum(shares)), graphs, wiring, [("loss", 0)], ["update"])
+
+
+def test_each_replica_computes_its_share_and_the_update_runs_once():
+    graph = split(3, 1).graph
+    assert graph.op("replica_0/product").output_bytes == (24,)
+    assert graph.op("replica_1/product").output_bytes == (8,)
+    assert "product" not in graph
+    assert [op.name for op in graph.ops if op.role is Role.UPDATE] == ["update"]
+
+
+def test_the_update_reads_the_weighted_mean_of_the_gradients():
+    graph = split(3, 1).graph
+    assert {e.producer for e in graph.inputs_of("update")} == {
+        "weights",
+        "rate",
+        "replicas/gradient/merged",
+    }
+    merged = graph.inputs_of("replicas/gradient/merged")
+    assert {e.producer for e in merged} == {
+        "replica_0/gradient/weighted",
+        "replica_1/gradient/weighted",
+    }
+    assert {e.size_bytes for e in merged} == {16}
+
+
+def test_replicas_stand_on_their_devices_and_what_is_shared_on_the_first():
+    found = split(2, 2)
+    placement = found.placed(["a", "b"], label="even", rationale="")
+    placement.check(found.graph, ("a", "b"))
+    assert placement.device_of["replica_0/product"] == "a"
+    assert placement.device_of["replica_1/gradient/weighted"] == "b"
+    assert {placement.device_of[n] for n in ("read", "update", "replicas/loss/merged")} == {"a"}
+
+
+def test_the_weights_cross_to_each_other_replica_and_its_gradient_and_loss_come_back():
+    found = split(2, 1, 1)
+    device_of = found.placed(["a", "b", "c"], label="", rationale="").device_of
+    crossing = sorted(
+        (edge.producer, device_of[edge.consumer])
+        for edge in found.graph.edges
+        if not edge.is_control
+        and edge.producer in device_of
+        and device_of[edge.producer] != device_of[edge.consumer]
+    )
+    assert crossing == [
+        ("read", "b"),
+        ("read", "c"),
+        ("replica_1/gradient/weighted", "a"),
+        ("replica_1/loss/weighted", "a"),
+        ("replica_2/gradient/weighted", "a"),
+        ("replica_2/loss/weighted", "a"),
+    ]
+
+
+def test_each_replica_is_laid_out_on_a_group_as_the_unsplit_step_is():
+    found = split(2, 2)
+    within = Placement(
+        label="two",
+        family="two",
+        device_of={
+            op.name: "q" if op.name in ("product", "gradient") else "p"
+            for op in placed_ops(training(4))
+        },
+        rationale="",
+    )
+    groups = [{"p": "a", "q": "b"}, {"p": "c", "q": "d"}]
+    placement = found.laid_out(within, groups, label="even", rationale="why")
+    placement.check(found.graph, ("a", "b", "c", "d"))
+    device_of = placement.device_of
+    assert (placement.family, placement.label, placement.rationale) == ("batch", "even", "why")
+    assert [device_of[f"replica_{i}/product"] for i in (0, 1)] == ["b", "d"]
+    assert [device_of[f"replica_{i}/loss"] for i in (0, 1)] == ["a", "c"]
+    # What a replica does to its part is beside the part, what joins parts beside the first one's.
+    assert device_of["replica_1/gradient/weighted"] == "d"
+    assert device_of["replicas/gradient/merged"] == "b"
+    assert {device_of[n] for n in ("read", "update", "replicas/loss/merged")} == {"a"}
+
+
+def test_every_op_says_where_it_was_copied_from():
+    found = split(3, 1)
+    assert found.source["replica_1/product"] == (1, "product")
+    assert found.source["update"] == (None, "update")
+    assert "replicas/loss/merged" not in found.source
+
+
+def test_a_shared_op_that_waits_for_a_replicated_one_waits_for_all():
+    wiring = wiring_of_training(2, 2)
+    assert wiring.befores("product", None) == ("replica_0/product", "replica_1/product")
+    assert wiring.befores("product", 1) == ("replica_1/product",)
+    assert wiring.befores("read", 1) == ("read",)
+
+
+def test_joining_ops_move_what_they_read_and_write():
+    op = split(3, 1).graph.op("replicas/gradient/merged")
+    assert (op.kind, op.bytes_accessed, op.role) == ("AddN", 48, Role.BACKWARD)
+
+
+def test_what_is_the_same_for_all_comes_from_the_first_replica():
+    wiring = wiring_of_training(2, 2)
+    merges = {**wiring.merges, ("loss", 0): Merge.SAME}
+    same = type(wiring)(plan=wiring.plan, shares=(2, 2), merges=merges, axes={})
+    assert same.tensor(("loss", 0), None) == ("replica_0/loss", 0)

@@ -1,0 +1,54 @@
+"""What a check does ahead of time, and from graph files alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from placement_advisor.candidates import single
+from placement_advisor.check.check_models import CheckOptions, _compile, check_models
+from placement_advisor.check.config import read_config
+from placement_advisor.check.judge import Code
+from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.machine.presets import read_hardware
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("hardware", ["V100", "2xV100-NVLink", "2x(2xT4)-Ethernet100"])
+def test_what_is_compiled_ahead_is_placed_and_simulated_on_any_hardware(hardware: str) -> None:
+    _compile(read_hardware(hardware), {"auto"})
+
+
+class Silent:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None: ...
+
+    def note(self, what: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("hardware", "codes"),
+    [("2xV100-NVLink", set()), ("GTX1080Ti+GTX1080", {Code.MOVED, Code.SLOWER})],
+)
+def test_a_whole_step_may_move_to_another_device_if_that_is_as_good(
+    tmp_path: Path, hardware: str, codes: set[Code]
+) -> None:
+    kinds = frozenset({"CPU", "GPU"})
+    product = Op(name="product", kind="MatMul", layer="dense", flops=10**11, device_kinds=kinds)
+    graph = OpGraph([product], [])
+    graph.save(tmp_path / "step.graph.json.gz")
+    (tmp_path / "pyproject.toml").write_text(
+        f'[tool.advisor]\nhardware = "{hardware}"\n[[tool.advisor.models]]\npath = "step.py"\n'
+        'graph = "step.graph.json.gz"\nplacement = "placement.json"\n'
+    )
+    devices = read_hardware(hardware).device_names()
+    for device, update in ((devices[0], True), (devices[1], False)):
+        placement = single.on_device(graph, device)
+        placement.save(tmp_path / "placement.json", graph, devices)
+        options = CheckOptions(graphs_only=True, update=update)
+        (result,) = check_models(
+            read_config(tmp_path / "pyproject.toml"), options, Silent()
+        ).results
+    assert {problem.code for problem in result.problems} == codes, result

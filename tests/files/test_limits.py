@@ -1,0 +1,211 @@
+"""Numbers that 64 bits would not add up are refused where they come in, whatever they come from.
+
+What cluster files and calibrations may hold is tested with them; a placement file holds no numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from certified import certified
+from command_runs import run_here
+from placed_steps import PlacedStep, diamond, edge, op, pair, place, price
+
+from placement_advisor import api
+from placement_advisor.errors import AdvisorError
+from placement_advisor.files.foreign_json import MisfitError
+from placement_advisor.files.limits import MAX_BYTES, MAX_NS, MAX_TOTAL_BYTES
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.devices import CopyWork, Dispatch
+from placement_advisor.solvers.certificate import read_certificate, write_certificate
+from placement_advisor.solvers.effort import Effort
+from placement_advisor.solvers.fiddle_file import read_fiddle
+from placement_advisor.solvers.makespan.makespan import least_makespan
+from placement_advisor.solvers.throughput.max_load import max_load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HUGE = 2**63 - 1
+
+
+def two_ops(size_bytes: int, time_ns: int = 10, **cluster: Any) -> PlacedStep:
+    return PlacedStep(
+        graph=OpGraph([op("one", size_bytes), op("two", 4)], [edge("one", "two", size_bytes)]),
+        placement=place({"one": "a", "two": "b"}),
+        costs=price({"one": time_ns, "two": 10}),
+        cluster=pair(**cluster),
+    )
+
+
+@pytest.mark.parametrize("size_bytes", [MAX_BYTES + 1, HUGE, 2**64, -1])
+def test_a_tensor_that_no_machine_holds_is_refused(size_bytes: int) -> None:
+    with pytest.raises(AdvisorError, match=rf"op 'one': {size_bytes} bytes, where a tensor"):
+        two_ops(size_bytes)
+    with pytest.raises(AdvisorError, match=rf"op 'one': {size_bytes} bytes, where a tensor"):
+        OpGraph([op("one", 4), op("two", 4)], [edge("one", "two", size_bytes)])
+    with pytest.raises(AdvisorError, match=rf"op 'one': {size_bytes} bytes, where a tensor"):
+        OpGraph([op("one")._replace(parameter_bytes=size_bytes)], [])
+
+
+def test_tensors_that_no_machine_holds_together_are_refused() -> None:
+    ops = [op(f"op{i}", MAX_BYTES) for i in range(MAX_TOTAL_BYTES // MAX_BYTES)]
+    OpGraph(ops, [])
+
+    with pytest.raises(AdvisorError, match="of the graph have 100000000000000001 bytes"):
+        OpGraph([*ops, op("one more", 1)], [])
+
+
+def test_a_graph_file_with_a_tensor_that_no_machine_holds_is_refused(tmp_path: Path) -> None:
+    graph = two_ops(MAX_BYTES).graph
+    graph.save(tmp_path / "graph.json.gz")
+
+    assert OpGraph.load(tmp_path / "graph.json.gz") == graph
+
+
+@pytest.mark.parametrize(
+    ("step", "longest"),
+    [
+        (two_ops(4, time_ns=MAX_NS), "op 'one'"),
+        (two_ops(4, time_ns=2**70), "op 'one'"),
+        (two_ops(MAX_BYTES, bytes_per_ns=1e-4), "copies of output 0 of op 'one'"),
+        (two_ops(4, latency_ns=2**70), "copies of output 0 of op 'one'"),
+        (two_ops(MAX_BYTES, work=CopyWork(ns_per_byte=1e3)), "copies of output 0 of op 'one'"),
+        (two_ops(4, dispatch=Dispatch(remote_start_ns=2**61)), "the start and the end of devices"),
+        (two_ops(4, dispatch=Dispatch(quantum_ns=2**63)), ""),
+    ],
+)
+def test_a_step_that_may_take_longer_than_is_counted_is_refused(
+    step: PlacedStep, longest: str
+) -> None:
+    with pytest.raises(AdvisorError, match=f"more than 36 years, most of it for {longest}") as told:
+        step.simulator()
+    assert told.value.hint is not None
+
+
+def test_a_step_that_becomes_too_long_is_refused() -> None:
+    step = two_ops(4, time_ns=MAX_NS // 4)
+    longer = pair(latency_ns=MAX_NS)
+
+    with pytest.raises(AdvisorError, match="36 years"):
+        step.simulator().on(longer)
+    for factor in (10.0, 1e30):
+        with pytest.raises(AdvisorError, match="36 years"):
+            step.simulator().at_scale(factor, ops={"one"}, tensors=set())
+
+
+def test_the_longest_step_that_is_counted_is_simulated_and_bounded() -> None:
+    step = two_ops(4, time_ns=MAX_NS - 10 - 14)
+
+    assert step.simulate().step_ns == MAX_NS
+    bound = api.lower_bound(step.graph, step.costs, step.cluster)
+    assert (bound.alone_ns["a"], bound.split_ns) == (MAX_NS - 14, MAX_NS)
+
+
+@pytest.mark.parametrize("time_ns", [-1, MAX_NS + 1, 1.5, float("nan"), float("inf")])
+def test_costs_that_are_no_times_are_refused(time_ns: Any) -> None:
+    step = diamond()
+    costs = {"src": 50, "left": time_ns, "right": 100, "sink": 20}
+
+    with pytest.raises(AdvisorError, match=rf"op 'left': {time_ns!r} is not a whole number of ns"):
+        api.lower_bound(step.graph, costs, step.cluster)
+    with pytest.raises(AdvisorError, match="op 'left'"):
+        api.simulate(step.graph, step.placement, price(costs), step.cluster)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda document: document["op_ns"][0].update(src=MAX_NS + 1),
+        lambda document: document["claim"].update(split_ns=HUGE),
+        lambda document: document["claim"]["alone_ns"].update(a=-1),
+        lambda document: document["arguments"][0].update(value_ns=10**30),
+    ],
+)
+def test_a_certificate_with_a_time_that_is_not_counted_is_none(tmp_path: Path, edit: Any) -> None:
+    from placement_advisor.solvers.certificate import _digest
+
+    write_certificate(tmp_path / "bound.json", certified(diamond()))
+    document = json.loads((tmp_path / "bound.json").read_text())
+    edit(document)
+    document.pop("sha256")
+    document["sha256"] = _digest(document)
+    (tmp_path / "bound.json").write_text(json.dumps(document))
+
+    with pytest.raises(AdvisorError, match=r"no certificate: .* is not a whole number from 0 to"):
+        read_certificate(tmp_path / "bound.json")
+
+
+def test_a_certificate_whose_times_add_up_to_too_much_is_an_error(tmp_path: Path) -> None:
+    step = diamond()
+    told = certified(step)
+    long = dict.fromkeys("ab", price(dict.fromkeys(("src", "left", "right", "sink"), MAX_NS)))
+    write_certificate(tmp_path / "bound.json", replace(told, costs=long))
+    step.graph.save(tmp_path / "graph.json.gz")
+
+    ran = run_here("verify", str(tmp_path / "bound.json"), str(tmp_path / "graph.json.gz"))
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "may take more than 36 years" in ran.err
+
+
+def fiddle(*, time: float, size: float, cost: float) -> dict[str, Any]:
+    nodes = [
+        {
+            "id": i,
+            "supportedOnFpga": 1,
+            "cpuLatency": time,
+            "fpgaLatency": time,
+            "isBackwardNode": 0,
+            "size": size,
+        }
+        for i in range(6)
+    ]
+    edges = [{"sourceId": i, "destId": i + 1, "cost": cost} for i in range(5)]
+    return {
+        "maxFPGAs": 2,
+        "maxCPUs": 1,
+        "maxSizePerFPGA": 1e14,
+        "nodes": nodes,
+        "edges": edges,
+    }
+
+
+@pytest.mark.parametrize("field", ["time", "size", "cost"])
+@pytest.mark.parametrize("number", [1e17, float(2**63), 1e300, float("inf"), float("nan"), -1.0])
+def test_a_benchmark_file_with_a_number_that_is_none_is_refused(field: str, number: float) -> None:
+    figures = {"time": 1.0, "size": 1.0, "cost": 1.0, field: number}
+
+    with pytest.raises(MisfitError, match="is not a number from 0 to"):
+        read_fiddle(fiddle(**figures))
+
+
+@pytest.mark.parametrize(
+    ("time", "size", "cost"), [(3e16, 1e14, 3e16), (1e-9, 0.5, 3e16), (3e16, 1e14, 1e-9)]
+)
+def test_the_largest_numbers_of_a_benchmark_file_are_solved(
+    time: float, size: float, cost: float
+) -> None:
+    problem = read_fiddle(fiddle(time=time, size=size, cost=cost))
+
+    least = least_makespan(problem, Effort(units=0.5))
+    assert least.objective_value is not None
+    assert least.objective_value == pytest.approx(6 * time)
+    assert least.lower_bound <= least.objective_value * (1 + 1e-9)
+    for contiguous in (True, False):
+        fullest = max_load(problem, Effort(units=0.5), contiguous=contiguous)
+        assert fullest.objective_value is not None
+        assert 2 * time <= fullest.objective_value * (1 + 1e-9)
+        assert fullest.lower_bound <= fullest.objective_value * (1 + 1e-9)
+
+
+def test_a_cluster_without_a_device_or_with_two_of_one_name_is_refused() -> None:
+    step = diamond()
+    first, _ = step.cluster.devices
+
+    for devices, problem in (((), "no device"), ((first, first), "one name: a, a")):
+        with pytest.raises(AdvisorError, match=problem):
+            api.lower_bound(step.graph, step.costs, replace(step.cluster, devices=devices))

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from op_graphs import chain, edge, graphs, large, op
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.op_graph import CONTROL_PORT, OpGraph
+
+
+def test_ops_stand_after_their_producers_and_otherwise_as_given() -> None:
+    graph = OpGraph(
+        [op("sink"), op("b"), op("a"), op("src")], [edge("src", "b"), edge("b", "sink")]
+    )
+    assert [o.name for o in graph.ops] == ["a", "src", "b", "sink"]
+    assert [graph.index(name) for name in ("a", "sink")] == [0, 3]
+
+
+@given(graphs())
+def test_producers_always_stand_before_their_consumers(graph: OpGraph) -> None:
+    assert all(graph.index(e.producer) < graph.index(e.consumer) for e in graph.edges)
+
+
+@given(graphs())
+def test_the_order_of_the_edges_does_not_matter(graph: OpGraph) -> None:
+    assert OpGraph(graph.ops, reversed(graph.edges)).ops == graph.ops
+
+
+def test_a_cycle_is_named_from_end_to_end() -> None:
+    with pytest.raises(AdvisorError) as caught:
+        OpGraph([op("a"), op("b"), op("c")], [edge("a", "b"), edge("b", "c"), edge("c", "b")])
+    assert caught.value.message == "the graph has a cycle: b → c → b"
+
+
+def test_an_op_that_reads_itself_is_a_cycle() -> None:
+    with pytest.raises(AdvisorError, match="a → a"):
+        OpGraph([op("a")], [edge("a", "a")])
+
+
+def test_a_long_cycle_is_named_by_its_beginning_and_length() -> None:
+    names = [f"op{i}" for i in range(20)]
+    circle = [edge(*ends) for ends in zip(names, [*names[1:], names[0]], strict=True)]
+    with pytest.raises(AdvisorError) as caught:
+        OpGraph(map(op, names), circle)
+    assert caught.value.message == (
+        "the graph has a cycle: op0 → op1 → op2 → op3 → op4 → op5 → op6 → op7 → … → op0 (20 ops)"
+    )
+
+
+def test_an_op_given_twice_is_named() -> None:
+    with pytest.raises(AdvisorError, match="op 'b' appears twice"):
+        OpGraph([op("a"), op("b"), op("b")], [])
+
+
+@pytest.mark.parametrize("ends", [("a", "gone"), ("gone", "a")])
+def test_an_edge_to_an_unknown_op_is_named(ends: tuple[str, str]) -> None:
+    with pytest.raises(AdvisorError, match="op 'gone' is not in the graph"):
+        OpGraph([op("a")], [edge(*ends)])
+
+
+def test_edges_are_found_from_both_ends() -> None:
+    first, second, order = edge("a", "b"), edge("a", "c"), edge("b", "c", port=CONTROL_PORT)
+    graph = OpGraph([op("a"), op("b"), op("c")], [order, second, first])
+    assert graph.outputs_of("a") == (first, second)
+    assert graph.inputs_of("c") == (second, order)
+    assert (graph.inputs_of("a"), graph.outputs_of("c")) == ((), ())
+    assert (order.is_control, first.is_control) == (True, False)
+
+
+@given(graphs())
+def test_every_edge_is_found_once_from_either_end(graph: OpGraph) -> None:
+    names = [o.name for o in graph.ops]
+    assert tuple(e for name in names for e in graph.outputs_of(name)) == graph.edges
+    entering = [e for name in names for e in graph.inputs_of(name)]
+    assert sorted(map(repr, entering)) == sorted(map(repr, graph.edges))
+    assert all(e.consumer == name for name in names for e in graph.inputs_of(name))
+
+
+def test_looking_up_an_op_that_is_not_there_is_a_key_error() -> None:
+    graph = OpGraph([op("a")], [])
+    assert ("a" in graph, "b" in graph, len(graph)) == (True, False, 1)
+    for look_up in (graph.op, graph.index, graph.inputs_of, graph.outputs_of):
+        with pytest.raises(KeyError):
+            look_up("b")
+
+
+def test_the_known_share_counts_data_edges_alone() -> None:
+    edges = [
+        edge("a", "b", size_bytes=8),
+        edge("a", "b", port=1, size_bytes=None),
+        edge("a", "b", port=CONTROL_PORT, size_bytes=None),
+    ]
+    assert OpGraph([op("a"), op("b")], edges).edge_bytes_known_share == 0.5
+    assert OpGraph([op("a")], []).edge_bytes_known_share == 1.0
+
+
+def test_parameters_add_up() -> None:
+    ops = [op(name)._replace(parameter_bytes=size) for name, size in (("a", 5), ("b", 7))]
+    assert OpGraph(ops, []).parameter_bytes == 12
+
+
+def test_layers_stand_in_the_order_of_their_first_op() -> None:
+    graph = OpGraph([op("a", "dense"), op("b"), op("c", "conv"), op("d", "dense")], [])
+    assert graph.layers() == ("dense", "conv")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        OpGraph([op("a", "layer"), op("b")], [edge("a", "b")]),
+        OpGraph([op("a"), op("b")], [edge("a", "b", size_bytes=9)]),
+        OpGraph([op("a"), op("b")], [edge("a", "b", size_bytes=None)]),
+        OpGraph([op("a"), op("b")], [edge("a", "b", port=1)]),
+        OpGraph([op("a"), op("b")], []),
+    ],
+)
+def test_different_graphs_have_different_fingerprints(other: OpGraph) -> None:
+    graph = OpGraph([op("a"), op("b")], [edge("a", "b")])
+    assert other.fingerprint != graph.fingerprint
+    assert OpGraph(list(graph.ops), list(graph.edges)).fingerprint == graph.fingerprint
+
+
+def test_a_fingerprint_is_the_same_in_another_process() -> None:
+    # Another hash seed orders sets otherwise.
+    program = (
+        "from placement_advisor.graph.op_graph import Op, OpGraph\n"
+        "op = Op(name='a', kind='K', device_kinds=frozenset({'CPU', 'GPU', 'TPU'}))\n"
+        "print(OpGraph([op], []).fingerprint)"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(printed) == 1
+
+
+def test_networkx_gets_a_copy_with_ops_and_bytes() -> None:
+    graph = OpGraph([op("a"), op("b")], [edge("a", "b"), edge("a", "b", port=1, size_bytes=None)])
+    view = graph.as_networkx()
+    assert view.nodes["a"]["op"] == op("a")
+    assert {
+        (port, data["size_bytes"]) for _, _, port, data in view.edges(keys=True, data=True)
+    } == {
+        (0, 8),
+        (1, None),
+    }
+    view.remove_node("a")
+    assert "a" in graph
+
+
+def test_a_graph_is_sent_to_another_process_without_its_indices() -> None:
+    graph = chain("a", "b", "c")
+    plain = pickle.dumps(graph)
+    assert graph.inputs_of("b") == (edge("a", "b"),)
+    assert pickle.dumps(graph) == plain
+    assert pickle.loads(plain) == graph
+
+
+def test_a_large_graph_given_backwards_is_put_in_order() -> None:
+    ops, edges = large(5_000, 12_000)
+    graph = OpGraph(reversed(ops), reversed(edges))
+    assert all(graph.index(e.producer) < graph.index(e.consumer) for e in graph.edges)
+    assert (len(graph), set(graph.edges)) == (5_000, set(edges))

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from op_graphs import chain, edge, graphs, large, op
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role, load_graph
+from placement_advisor.graph.op_work.signature import WorkBasis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Everything that an op can say, and an op that says as little as possible.
+FULL = Op(
+    name="conv/Conv2D",
+    kind="Conv2D",
+    role=Role.BACKWARD,
+    layer="conv",
+    variable="kernel",
+    flops=90,
+    bytes_accessed=40,
+    work_basis=WorkBasis.FORMULA,
+    trips=3,
+    output_bytes=(16, None),
+    parameter_bytes=12,
+    device_kinds=frozenset({"GPU", "CPU"}),
+    host_outputs=(1,),
+)
+GRAPH = OpGraph(
+    [FULL, Op(name="end", kind="NoOp")],
+    [edge(FULL.name, "end", size_bytes=16), edge(FULL.name, "end", port=-1, size_bytes=None)],
+)
+
+
+def document() -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "ops": [
+            {"name": "a", "kind": "MatMul", "output_bytes": [8]},
+            {"name": "b", "kind": "NoOp"},
+        ],
+        "edges": [[0, 1, 0, 8]],
+    }
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Callable[..., str]:
+    """Returns what is wrong with a document, or with the bytes of a file."""
+
+    def refuse(content: object) -> str:
+        path = tmp_path / "graph.json.gz"
+        if not isinstance(content, bytes):
+            content = gzip.compress(json.dumps(content).encode())
+        path.write_bytes(content)
+        with pytest.raises(AdvisorError) as caught:
+            OpGraph.load(path)
+        assert "\n" not in caught.value.message
+        assert caught.value.message.startswith(f"{path}: ")
+        return caught.value.message.removeprefix(f"{path}: ")
+
+    return refuse
+
+
+def test_a_file_by_hand(tmp_path: Path) -> None:
+    GRAPH.save(tmp_path / "graph.json.gz")
+    assert json.loads(gzip.decompress((tmp_path / "graph.json.gz").read_bytes())) == {
+        "schema_version": 1,
+        "ops": [
+            {
+                "name": "conv/Conv2D",
+                "kind": "Conv2D",
+                "role": "backward",
+                "layer": "conv",
+                "variable": "kernel",
+                "flops": 90,
+                "bytes_accessed": 40,
+                "work_basis": "formula",
+                "trips": 3,
+                "output_bytes": [16, None],
+                "parameter_bytes": 12,
+                "device_kinds": ["CPU", "GPU"],
+                "host_outputs": [1],
+            },
+            {"name": "end", "kind": "NoOp"},
+        ],
+        "edges": [[0, 1, -1, None], [0, 1, 0, 16]],
+    }
+    assert OpGraph.load(tmp_path / "graph.json.gz") == GRAPH
+
+
+def test_every_field_of_an_op_is_in_that_file() -> None:
+    assert not [name for name, value in Op._field_defaults.items() if getattr(FULL, name) == value]
+
+
+def test_the_example_of_the_documentation_loads_and_names_every_field(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "contracts.md").read_text(encoding="utf-8")
+    chapter = page.split("## graph.json.gz")[1]
+    example = chapter.split("``` json\n")[1].split("```")[0]
+    (tmp_path / "graph.json.gz").write_bytes(gzip.compress(example.encode()))
+    assert len(OpGraph.load(tmp_path / "graph.json.gz").edges) == 1
+    assert set(re.findall(r"`ops\[\]\.(\w+)`", chapter)) == set(Op._fields)
+
+
+@given(graph=graphs())
+def test_a_graph_loads_back_equal(tmp_path_factory: pytest.TempPathFactory, graph: OpGraph) -> None:
+    path = tmp_path_factory.mktemp("graph") / "graph.json.gz"
+    graph.save(path)
+    loaded = OpGraph.load(path)
+    assert loaded == graph
+    assert loaded.fingerprint == graph.fingerprint
+
+
+def test_equal_graphs_give_equal_bytes_whatever_the_file_is_called(tmp_path: Path) -> None:
+    chain("a", "b").save(tmp_path / "one.gz")
+    again = OpGraph([op("a"), op("b")], [edge("a", "b")])
+    again.save(tmp_path / "two.gz")
+    assert (tmp_path / "one.gz").read_bytes() == (tmp_path / "two.gz").read_bytes()
+
+
+def test_a_graph_of_many_slices_loads_back_equal(tmp_path: Path) -> None:
+    graph = OpGraph(*large(21_000, 25_000))
+    graph.save(tmp_path / "graph.json.gz")
+    assert OpGraph.load(tmp_path / "graph.json.gz") == graph
+
+
+def test_loading_imports_neither_tensorflow_nor_networkx(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json.gz"
+    GRAPH.save(path)
+    program = (
+        "import pathlib, sys\n"
+        "from placement_advisor.graph.op_graph import OpGraph\n"
+        f"OpGraph.load(pathlib.Path({str(path)!r}))\n"
+        "print([name for name in ('tensorflow', 'networkx', 'numpy') if name in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert ran.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "problem"),
+    [
+        (("schema_version",), 2, "schema_version: 2 is newer than the 1 that this advisor reads"),
+        (("schema_version",), "1", "schema_version: '1' is not a version"),
+        (("schema_version",), 0, "schema_version: 0 is not a version"),
+        (("ops",), {}, "ops: {} is not a list"),
+        (("ops", 1), 5, "ops[1]: 5 is not an object"),
+        (("ops", 1, "name"), 5, "ops[1].name: 5 is not a text"),
+        (("ops", 1, "name"), "a", "op 'a' appears twice in the graph"),
+        (("ops", 1, "name"), "\ud800", r"ops[1].name: '\ud800' is not a text: it holds half a"),
+        (("ops", 1, "colour"), 5, "ops[1]: unknown field 'colour'; there are name, kind, role"),
+        (("ops", 1, "kind"), None, "ops[1].kind: None is not a text"),
+        (("ops", 1, "role"), "boss", "ops[1].role: 'boss' is none of input, constant"),
+        (("ops", 1, "role"), ["input"], "ops[1].role: ['input'] is none of input, constant"),
+        (("ops", 1, "flops"), 1.5, "ops[1].flops: 1.5 is not a count"),
+        (("ops", 1, "flops"), True, "ops[1].flops: True is not a count"),
+        (("ops", 1, "trips"), -1, "ops[1].trips: -1 is not a count"),
+        (("ops", 1, "parameter_bytes"), 2**62, f"ops[1].parameter_bytes: {2**62} is"),
+        (("ops", 0, "output_bytes", 0), -5, "ops[0].output_bytes[0]: -5 is not a number of bytes"),
+        (("ops", 0, "output_bytes"), 8, "ops[0].output_bytes: 8 is not a list"),
+        (("ops", 0, "device_kinds"), [["CPU"]], "ops[0].device_kinds[0]: ['CPU'] is not a text"),
+        (("ops", 0, "host_outputs"), [1], "ops[0].host_outputs[0]: op 'a' has 1 outputs, none"),
+        (("edges", 0), "abcd", "edges[0]: 'abcd' is not a list"),
+        (("edges", 0), [0, 1, 0], "edges[0]: [0, 1, 0] is not [producer, consumer, port, size"),
+        (("edges", 0, 0), 2, "edges[0]: 2 is not an op: ops go from 0 to 1"),
+        (("edges", 0, 1), -1, "edges[0]: -1 is not an op: ops go from 0 to 1"),
+        (("edges", 0, 2), 1, "edges[0]: op 'a' has 1 outputs, none of them number 1"),
+        (("edges", 0, 2), -2, "edges[0]: -2 is not a port"),
+        (("edges", 0, 3), -8, "edges[0]: -8 is not a number of bytes"),
+        (("edges", 0), [0, 0, 0, 8], "the graph has a cycle: a → a"),
+        (("edges",), [[0, 1, 0, 8], [1, 0, -1, 0]], "the graph has a cycle: a → b → a"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(
+    refused: Callable[..., str], at: tuple[str | int, ...], value: object, problem: str
+) -> None:
+    wrong: Any = document()
+    inner = wrong
+    for key in at[:-1]:
+        inner = inner[key]
+    inner[at[-1]] = value
+    assert refused(wrong).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "cut off before its end"),
+        (b"PK\x03\x04", "not a gzip file"),
+        (gzip.compress(b"{}")[:-9], "cut off before its end"),
+        (gzip.compress(b"{}")[:-8] + b"12345678", "damaged"),
+        (gzip.compress(b"{}") + b"more", "goes on behind its end"),
+        (gzip.compress(b""), "no JSON at line 1, column 1: Expecting value"),
+        (gzip.compress(b'{"ops":'), "no JSON at line 1, column 8: Expecting value"),
+        (gzip.compress(b'"\xff"'), "no UTF-8 text at byte 1"),
+        (gzip.compress(b"[]"), "[] is not an object"),
+        (gzip.compress(b"{}"), "no field 'schema_version'"),
+        (gzip.compress(b'{"schema_version":1}'), "no field 'ops'"),
+        (gzip.compress(b'{"schema_version":1,"ops":[{}]}'), "ops[0]: no field 'name'"),
+        (gzip.compress(b'{"schema_version":NaN}'), "NaN is not a number of JSON"),
+        (gzip.compress(b'{"schema_version":-Infinity}'), "-Infinity is not a number of JSON"),
+        (gzip.compress(b'{"schema_version":1e999}'), "schema_version: inf is not a version"),
+        (gzip.compress(b'{"a":' + b"9" * 5_000 + b"}"), "a number with too many digits"),
+        (gzip.compress(b"[" * 1_000_000), "too deeply nested"),
+        (gzip.compress(b'{"a":' * 1_000_000), "too deeply nested"),
+    ],
+)
+def test_what_is_no_graph_file_says_so(
+    refused: Callable[..., str], content: bytes, problem: str
+) -> None:
+    assert refused(content) == problem
+
+
+def test_a_name_of_millions_of_characters_is_refused_in_few(refused: Callable[..., str]) -> None:
+    wrong = document()
+    wrong["ops"][0]["name"] = "x" * 1_000_000
+    message = refused(wrong)
+    assert message.startswith("ops[0].name: 'xxx")
+    assert message.endswith("has more than 10,000 characters")
+    assert len(message) < 200
+
+
+def test_a_bomb_is_refused_before_it_unpacks(
+    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placement_advisor.graph.graph_file.MAX_TEXT_BYTES", 2_000_000)
+    bomb = gzip.compress(bytes(50_000_000), 1)
+    assert refused(bomb) == "unpacks to more than 2 MB"
+
+
+@pytest.mark.slow
+def test_no_bomb_takes_much_memory(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json.gz"
+    packing = zlib.compressobj(1, wbits=31)
+    zeros = bytes(10_000_000)
+    packed = b"".join(packing.compress(zeros) for _ in range(1_000)) + packing.flush()
+    path.write_bytes(packed)
+    program = (
+        "import pathlib, re\n"
+        "from placement_advisor.errors import AdvisorError\n"
+        "from placement_advisor.graph.op_graph import OpGraph\n"
+        "try:\n"
+        f"    OpGraph.load(pathlib.Path({str(path)!r}))\n"
+        "except AdvisorError as error:\n"
+        "    print(error.message.endswith('unpacks to more than 256 MB'))\n"
+        # Not `getrusage`: its peak includes that of the process which forked this one.
+        "    status = pathlib.Path('/proc/self/status').read_text()\n"
+        "    print(re.search(r'VmHWM:\\s*(\\d+)', status).group(1))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    says_so, peak_kb = ran.stdout.split()
+    assert says_so == "True"
+    assert int(peak_kb) < 700_000
+
+
+def test_more_values_than_any_graph_has_are_refused_before_they_are_made(
+    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placement_advisor.files.foreign_json.MAX_VALUES", 1_000_000)
+    assert refused(gzip.compress(b"[" + b"[]," * 500_001)) == "more than 1 million values"
+
+
+def test_a_file_that_is_not_there_a_folder_and_a_pipe_are_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name, problem in (("gone", "cannot be read: No such file"), ("", "not a file")):
+        with pytest.raises(AdvisorError, match=problem):
+            OpGraph.load(tmp_path / name)
+    with pytest.raises(AdvisorError, match="pipe: cannot be read: not a file"):
+        OpGraph.load(tmp_path / "pipe")
+
+
+def test_an_edge_from_a_port_of_no_size_is_not_taken_back(tmp_path: Path) -> None:
+    bare = OpGraph([Op(name="a", kind="K"), op("b")], [Edge("a", "b", 0, 8)])
+    bare.save(tmp_path / "graph.json.gz")
+    with pytest.raises(AdvisorError, match="op 'a' has 0 outputs"):
+        OpGraph.load(tmp_path / "graph.json.gz")
+
+
+def test_what_scopes_ask_for_goes_with_a_graph_and_is_no_part_of_it(tmp_path: Path) -> None:
+    plain, asking = tmp_path / "plain.gz", tmp_path / "asking.gz"
+    GRAPH.save(plain)
+    GRAPH.save(asking, {"end": "GPU:1"})
+    assert load_graph(plain) == (GRAPH, None)
+    assert load_graph(asking) == (GRAPH, {"end": "GPU:1"})
+    assert OpGraph.load(asking).fingerprint == GRAPH.fingerprint
+    GRAPH.save(asking, {})
+    assert load_graph(asking) == (GRAPH, {})
+
+
+def test_what_scopes_ask_for_is_checked(refused: Callable[..., str]) -> None:
+    asked = {**document(), "requested_device_of": {"a": 1}}
+    assert "requested_device_of.'a': 1 is not a text" in refused(asked)
+    asked = {**document(), "requested_device_of": ["a"]}
+    assert "requested_device_of: ['a'] is not an object" in refused(asked)

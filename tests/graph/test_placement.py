@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.errors import PlacementError
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.placement import Placement, placed_ops, read_placement
+from placement_advisor.graph.structure.identities import identities_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+DEVICES = ("worker:0", "worker:1")
+
+
+def graph_with_layers(*layers: str | None) -> OpGraph:
+    return OpGraph(
+        [Op(name=f"op{i}", kind="MatMul", layer=layer) for i, layer in enumerate(layers)], []
+    )
+
+
+def place(graph: OpGraph, *devices: int) -> Placement:
+    names = [op.name for op in placed_ops(graph)]
+    return Placement(
+        label="towers",
+        family="towers",
+        device_of={name: DEVICES[i] for name, i in zip(names, devices, strict=True)},
+        rationale="two towers",
+    )
+
+
+def variable_graph() -> OpGraph:
+    return OpGraph(
+        [
+            Op(name="v", kind="VarHandleOp", role=Role.VARIABLE, variable="v"),
+            Op(name="read", kind="ReadVariableOp", variable="v"),
+            Op(name="x", kind="MatMul"),
+        ],
+        [],
+    )
+
+
+def test_a_placement_that_fits_passes() -> None:
+    graph = variable_graph()
+    place(graph, 1, 1, 0).check(graph, DEVICES)
+
+
+def test_constants_need_no_device() -> None:
+    graph = OpGraph([Op(name="c", kind="Const", role=Role.CONSTANT)], [])
+    assert placed_ops(graph) == ()
+    place(graph).check(graph, DEVICES)
+
+
+def test_an_op_without_a_device_is_refused() -> None:
+    graph = graph_with_layers("a", "b")
+    placement = replace(place(graph, 0, 1), device_of={"op0": "worker:0"})
+    with pytest.raises(PlacementError, match="towers: op 'op1' has no device"):
+        placement.check(graph, DEVICES)
+
+
+def test_an_op_on_an_unknown_device_is_refused_with_the_known_ones() -> None:
+    graph = graph_with_layers("a")
+    placement = replace(place(graph, 0), device_of={"op0": "GPU:9"})
+    with pytest.raises(PlacementError, match="'GPU:9'; there are worker:0, worker:1"):
+        placement.check(graph, DEVICES)
+
+
+def test_an_op_apart_from_its_variable_is_refused() -> None:
+    graph = variable_graph()
+    with pytest.raises(PlacementError, match=r"'read' is placed on 'worker:1', its variable 'v'"):
+        place(graph, 0, 1, 0).check(graph, DEVICES)
+
+
+def test_a_layer_is_where_most_of_its_ops_are() -> None:
+    graph = graph_with_layers("a", "a", "a", "b", None)
+    assert place(graph, 1, 0, 1, 0, 1).by_layer(graph) == {
+        "a": "worker:1",
+        "b": "worker:0",
+        "": "worker:1",
+    }
+
+
+def test_a_layer_split_in_halves_goes_to_the_first_device_by_name() -> None:
+    graph = graph_with_layers("a", "a")
+    assert place(graph, 1, 0).by_layer(graph) == {"a": "worker:0"}
+
+
+def test_a_file_lists_layers_and_the_ops_that_differ_from_theirs(tmp_path: Path) -> None:
+    graph = graph_with_layers("a", "a", "a", "b")
+    path = tmp_path / "towers.json"
+    place(graph, 0, 0, 1, 1).save(path, graph, DEVICES)
+    assert json.loads(path.read_text(encoding="utf-8")) == {
+        "schema_version": 1,
+        "label": "towers",
+        "family": "towers",
+        "rationale": "two towers",
+        "graph_fingerprint": graph.fingerprint,
+        "devices": ["worker:0", "worker:1"],
+        "by_layer": {"a": "worker:0", "b": "worker:1"},
+        "by_op": {"op2": "worker:1"},
+        "structure": identities_json(graph, ("a", "b"), ("op2",)),
+    }
+
+
+@given(
+    layers_and_devices=st.lists(
+        st.tuples(st.sampled_from([None, "", "a", "b"]), st.integers(0, 1)), max_size=12
+    )
+)
+def test_a_placement_loads_back_equal(
+    tmp_path_factory: pytest.TempPathFactory, layers_and_devices: list[tuple[str | None, int]]
+) -> None:
+    graph = graph_with_layers(*(layer for layer, _ in layers_and_devices))
+    placement = place(graph, *(device for _, device in layers_and_devices))
+    path = tmp_path_factory.mktemp("placement") / "placement.json"
+    placement.save(path, graph, DEVICES)
+    assert Placement.load(path, graph) == placement
+    read, file = read_placement(path, graph)
+    assert (read, file.devices) == (placement, DEVICES)
+
+
+def test_a_placement_can_be_taken_to_devices_of_other_names() -> None:
+    graph = graph_with_layers("a", "b")
+    moved = place(graph, 0, 1).renamed({"worker:0": "GPU:1", "worker:1": "GPU:0"})
+    assert dict(moved.device_of) == {"op0": "GPU:1", "op1": "GPU:0"}
+    assert moved.label == "towers"
+
+
+def test_a_file_for_another_graph_is_refused(tmp_path: Path) -> None:
+    graph = graph_with_layers("a")
+    path = tmp_path / "towers.json"
+    place(graph, 0).save(path, graph, DEVICES)
+    with pytest.raises(PlacementError, match=r"towers\.json: written for graph") as caught:
+        Placement.load(path, graph_with_layers("a", "b"))
+    assert "differs from it in more than names" in caught.value.message
+    assert caught.value.hint == "analyse the model again to write a placement that fits it"
+
+
+NAMES = {"a": "dense_3", "op0": "dense_3/MatMul", "op1": "op0", "op2": "c", "op3": "a"}
+
+
+def called(graph: OpGraph, names: Mapping[str, str]) -> OpGraph:
+    """Return the graph under other names of ops and layers."""
+    ops = [
+        op._replace(name=names[op.name], layer=op.layer and names.get(op.layer, op.layer))
+        for op in graph.ops
+    ]
+    edges = [
+        edge._replace(producer=names[edge.producer], consumer=names[edge.consumer])
+        for edge in graph.edges
+    ]
+    return OpGraph(ops, edges)
+
+
+def written(tmp_path: Path, **changes: Any) -> tuple[Path, OpGraph]:
+    """Return a file of a chain of four ops in two layers, the third apart from its own."""
+    ops = [Op(name=f"op{i}", kind="MatMul", layer=layer) for i, layer in enumerate("aaab")]
+    graph = OpGraph(ops, [Edge(f"op{i}", f"op{i + 1}", 0, 8) for i in range(3)])
+    path = tmp_path / "towers.json"
+    document = place(graph, 0, 0, 1, 1).as_json(graph, DEVICES) | changes
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path, graph
+
+
+def test_a_file_holds_for_the_same_graph_under_other_names(tmp_path: Path) -> None:
+    path, graph = written(tmp_path)
+    other = called(graph, NAMES)
+    found = Placement.load(path, other)
+    assert dict(found.device_of) == {
+        "dense_3/MatMul": "worker:0", "op0": "worker:0", "c": "worker:1", "a": "worker:1",
+    }  # fmt: skip
+
+
+def test_a_file_of_an_older_version_holds_for_its_own_names_alone(tmp_path: Path) -> None:
+    path, graph = written(tmp_path)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    del document["structure"]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert Placement.load(path, graph).device_of["op2"] == "worker:1"
+    with pytest.raises(PlacementError, match="written for graph"):
+        Placement.load(path, called(graph, NAMES))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"by_op": {"op1": "worker:1"}}, {"by_layer": {"x": "worker:1"}}]
+)
+def test_names_that_were_added_by_hand_are_not_guessed_under_other_names(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    path, graph = written(tmp_path, **changes)
+    with pytest.raises(
+        PlacementError, match=r"have other names here, and `structure` does not say"
+    ):
+        Placement.load(path, called(graph, NAMES))
+
+
+def test_an_op_that_is_not_there_is_not_passed_over(tmp_path: Path) -> None:
+    path, graph = written(tmp_path, by_op={"op7": "worker:1"})
+    with pytest.raises(PlacementError, match="by_op: the graph has no op 'op7'"):
+        Placement.load(path, graph)
+
+
+TWICE = {"number": 0, "made_of": "m", "ops": {}}
+
+
+def placement_document(graph: OpGraph) -> dict[str, Any]:
+    return place(graph, *(0 for _ in placed_ops(graph))).as_json(graph, DEVICES)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("schema_version", 9, "schema_version: 9 is newer than the 1 that this advisor reads"),
+        ("schema_version", None, "schema_version: None is not a version"),
+        ("label", 5, "label: 5 is not a text"),
+        ("graph_fingerprint", [], "graph_fingerprint: [] is not a text"),
+        ("by_layer", [], "by_layer: [] is not an object"),
+        ("by_layer", {"a": 0}, "by_layer.'a': 0 is not a text"),
+        ("by_layer", {}, "by_layer: no device for layer 'a'"),
+        ("by_op", {"op0": None}, "by_op.'op0': None is not a text"),
+        ("by_op", {"op0": "GPU:9"}, "by_op.'op0': 'GPU:9' is not one of the devices"),
+        ("devices", [], "devices: [] is not a list of different devices"),
+        ("devices", ["worker:0"] * 2, "devices: ['worker:0', 'worker:0'] is not a list of diff"),
+        ("devices", [5], "devices[0]: 5 is not a text"),
+        ("structure", 3, "structure: 3 is not an object"),
+        ("structure", {"fingerprint": "f"}, "structure: no field 'layers'"),
+        (
+            "structure",
+            {"fingerprint": "f", "layers": {"a": {"number": -1, "made_of": "m"}}},
+            "structure.layers.'a'.number: -1 is not a number",
+        ),
+        (
+            "structure",
+            {"fingerprint": "f", "layers": {"a": TWICE, "b": TWICE}},
+            "structure: two layers or ops have the same number",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_with_its_place(
+    tmp_path: Path, key: str, value: object, problem: str
+) -> None:
+    graph = graph_with_layers("a")
+    path = tmp_path / "placement.json"
+    path.write_text(json.dumps(placement_document(graph) | {key: value}), encoding="utf-8")
+    with pytest.raises(PlacementError) as caught:
+        Placement.load(path, graph)
+    assert caught.value.message.startswith(f"{path}: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "no JSON at line 1, column 1: Expecting value"),
+        (b"[]", "[] is not an object"),
+        (b"{}", "no field 'schema_version'"),
+        (b'{"schema_version": 1}', "no field 'label'"),
+        (b"[" * 100_000, "too deeply nested"),
+        (b"\xff", "no UTF-8 text at byte 0"),
+    ],
+)
+def test_what_is_no_placement_file_says_so(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "placement.json"
+    path.write_bytes(content)
+    with pytest.raises(PlacementError) as caught:
+        Placement.load(path, graph_with_layers("a"))
+    assert caught.value.message == f"{path}: {problem}"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PlacementError, match="cannot be read: No such file"):
+        Placement.load(tmp_path / "gone.json", graph_with_layers("a"))
+
+
+@given(
+    share=st.floats(0, 1),
+    dropped=st.integers(0, 9),
+    put=st.sampled_from(["", "0", "null", "[", '"']),
+)
+def test_a_damaged_file_is_refused_or_places_every_op(
+    tmp_path_factory: pytest.TempPathFactory, share: float, dropped: int, put: str
+) -> None:
+    graph = graph_with_layers("a", None, "b")
+    whole = json.dumps(placement_document(graph))
+    at = int(share * len(whole))
+    path = tmp_path_factory.mktemp("placement") / "placement.json"
+    path.write_text(whole[:at] + put + whole[at + dropped :], encoding="utf-8")
+    try:
+        placement = Placement.load(path, graph)
+    except PlacementError:
+        return
+    assert set(placement.device_of) == {"op0", "op1", "op2"}

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from machines import LAPTOP, SERVER
+
+from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.report.doctor_json import doctor_as_json
+from placement_advisor.report.doctor_text import render_doctor
+
+if TYPE_CHECKING:
+    from placement_advisor.machine.doctor.facts import Facts
+
+GOLDEN = Path(__file__).parent / "golden"
+VALIDATOR = jsonschema.Draft202012Validator(load_schema("doctor"))
+
+
+def told(facts: Facts) -> dict[str, Any]:
+    content = doctor_as_json(facts)
+    read: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
+    assert read == content
+    VALIDATOR.validate(read)
+    return read
+
+
+@pytest.mark.parametrize(("name", "facts"), [("laptop", LAPTOP), ("server", SERVER)])
+def test_the_text_is_the_golden_one(name: str, facts: Facts) -> None:
+    assert render_doctor(facts) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_no_line_is_wider_than_a_terminal() -> None:
+    assert max(map(len, render_doctor(SERVER).splitlines())) <= 100
+
+
+def test_a_machine_in_order_can_analyse() -> None:
+    content = told(LAPTOP)
+    assert content["can_analyze"] is True
+    assert content["next"] == "advisor analyze MODEL.py"
+    assert content["gpus"]["pairs"] is None
+    assert content["calibrations"][0]["large_copy"] == {
+        "size_bytes": 4_194_304,
+        "copy_ns": 3_100_000,
+    }
+
+
+def test_what_blocks_is_to_be_done_next() -> None:
+    content = told(SERVER)
+    assert content["can_analyze"] is False
+    assert content["next"] == "pip install 'tensorflow<2.22,>=2.21'"
+    assert [c["name"] for c in content["checks"] if c["blocks"]] == ["tensorflow", "memory"]
+    pairs = content["gpus"]["pairs"]
+    assert pairs[0] == {"first": 0, "second": 1, "code": "NV12", "connection": "nvlink"}
+    assert pairs[4]["connection"] is None
+
+
+def test_what_is_not_known_is_null() -> None:
+    kept = replace(LAPTOP.calibrations[0], small=None, large=None)
+    content = told(replace(LAPTOP, wanted_python=None, has_sys_admin=None, calibrations=(kept,)))
+    assert content["python"]["wanted"] is content["gpus"]["sys_admin"] is None
+    assert content["calibrations"][0]["small_copy"] is None

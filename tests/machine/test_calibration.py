@@ -1,0 +1,240 @@
+"""Calibrations on file: what is saved is loaded, and what is damaged is as good as none."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import fields, replace
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.machine.calibration import (
+    BothWaysTiming,
+    Calibration,
+    CopyTiming,
+    calibration_file,
+    kept_calibrations,
+    middle,
+    stored_calibration,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENDS = ("worker:0", "worker:1")
+CALIBRATION = Calibration(
+    links={
+        ENDS: (
+            CopyTiming(size_bytes=1_024, copy_ns=240_000, send_ns=50_000, receive_ns=60_000),
+            CopyTiming(size_bytes=65_536, copy_ns=-3_000, send_ns=0, receive_ns=0),
+        ),
+        ENDS[::-1]: (CopyTiming(size_bytes=1, copy_ns=2, send_ns=None, receive_ns=None),),
+    },
+    both_ways={ENDS: BothWaysTiming(size_bytes=524_288, one_way_ns=400_000, both_ways_ns=600_000)},
+    step_overhead_ns=350_000,
+    partition_overhead_ns=80_000,
+    remote_ns=400_000,
+    quantum_ns=4_000_000,
+    op_ns=1_100,
+    reference_ns={ENDS[0]: 210_000, ENDS[1]: 215_000},
+    reference_p90={ENDS[0]: 1.02, ENDS[1]: 1.35},
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache directory of this test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def document() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(CALIBRATION.save("f", testbed="workers").read_text())
+    return read
+
+
+def times() -> st.SearchStrategy[int]:
+    return st.integers(0, 10**12)
+
+
+@st.composite
+def calibrations(draw: st.DrawFn) -> Calibration:
+    names = draw(st.lists(st.text(max_size=5), min_size=2, max_size=3, unique=True))
+    pair = st.sampled_from(list(permutations(names, 2)))
+    copy = st.builds(
+        CopyTiming,
+        size_bytes=times(),
+        copy_ns=st.integers(-(10**9), 10**12),
+        send_ns=st.none() | times(),
+        receive_ns=st.none() | times(),
+    )
+    meeting = st.builds(
+        BothWaysTiming,
+        size_bytes=times(),
+        one_way_ns=st.integers(-(10**9), 10**12),
+        both_ways_ns=st.integers(-(10**9), 10**12),
+    )
+    return Calibration(
+        links={
+            ends: draw(st.lists(copy, max_size=2).map(tuple)) for ends in permutations(names, 2)
+        },
+        both_ways=draw(st.dictionaries(pair, meeting, max_size=2)),
+        step_overhead_ns=draw(times()),
+        partition_overhead_ns=draw(times()),
+        remote_ns=draw(times()),
+        quantum_ns=draw(times()),
+        op_ns=draw(times()),
+        reference_ns={name: draw(times()) for name in names},
+        reference_p90={name: draw(st.floats(0, 100)) for name in names},
+    )
+
+
+def test_what_is_saved_is_loaded() -> None:
+    CALIBRATION.save("f", testbed="workers")
+    assert stored_calibration("f") == CALIBRATION
+
+
+def test_a_calibration_is_kept_under_its_fingerprint_alone() -> None:
+    CALIBRATION.save("f", testbed="workers")
+    assert stored_calibration("g") is None
+
+
+def test_saving_again_replaces_what_was_kept_and_leaves_nothing_else() -> None:
+    CALIBRATION.save("f", testbed="workers")
+    newer = replace(CALIBRATION, op_ns=7)
+    path = newer.save("f", testbed="workers")
+    assert stored_calibration("f") == newer
+    assert list(path.parent.iterdir()) == [path]
+
+
+@given(calibration=calibrations())
+def test_any_calibration_loads_back_equal(
+    tmp_path_factory: pytest.TempPathFactory, calibration: Calibration
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        calibration.save("f", testbed="workers")
+        assert stored_calibration("f") == calibration
+
+
+def test_every_field_is_in_the_file() -> None:
+    assert set(document()) == {"schema_version", "testbed"} | {f.name for f in fields(Calibration)}
+
+
+def test_the_cache_directory_is_the_one_that_the_system_names(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert calibration_file("f") == cache / "placement-advisor" / "calibrations" / "f.json"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    at_home = tmp_path / "home" / ".cache" / "placement-advisor" / "calibrations"
+    assert calibration_file("f").parent == at_home
+
+
+def test_without_a_home_nothing_is_kept_nor_looked_for_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 12345)  # A container's: no entry in passwd.
+    with pytest.raises(OSError, match="Not a directory"):
+        CALIBRATION.save("f", testbed="workers")
+    assert stored_calibration("f") is None
+    assert kept_calibrations() == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_test_touches_the_cache_of_the_user(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # What holds for tests without a cache of their own.
+    assert calibration_file("f").is_relative_to(tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Calibration)])
+def test_a_file_without_a_field_is_as_good_as_none(field: str) -> None:
+    content = document()
+    del content[field]
+    calibration_file("f").write_text(json.dumps(content))
+    assert stored_calibration("f") is None
+    assert kept_calibrations() == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("schema_version", 3),
+        ("schema_version", "1"),
+        ("op_ns", -1),
+        ("op_ns", 1.5),
+        ("op_ns", 2**61),
+        (
+            "both_ways",
+            [{"between": ENDS, "size_bytes": 2**62, "one_way_ns": 1, "both_ways_ns": 1}],
+        ),
+        ("op_ns", None),
+        ("reference_ns", [1]),
+        ("reference_ns", {"worker:0": "fast"}),
+        ("reference_p90", {"worker:0": 1.0}),
+        ("reference_p90", {"worker:0": 1.0, "worker:1": -1}),
+        ("reference_p90", {"worker:0": 1.0, "worker:1": True}),
+        ("links", {}),
+        ("links", []),
+        ("reference_ns", {"worker:0": 1}),
+        ("links", [{"source": "worker:0", "copies": []}]),
+        ("links", [{"source": "a", "target": "b", "copies": [{"size_bytes": 1, "copy_ns": 2}]}]),
+        ("both_ways", [{"between": ["a", "a"], "size_bytes": 1}]),
+        ("both_ways", [{"between": ["a"], "size_bytes": 1}]),
+    ],
+)
+def test_a_damaged_file_is_as_good_as_none(field: str, wrong: object) -> None:
+    content = document() | {field: wrong}
+    calibration_file("f").write_text(json.dumps(content))
+    assert stored_calibration("f") is None
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b"null", b'{"op_ns": NaN}'])
+def test_a_file_that_is_no_document_is_as_good_as_none(data: bytes) -> None:
+    path = CALIBRATION.save("f", testbed="workers")
+    path.write_bytes(data)
+    assert stored_calibration("f") is None
+    assert kept_calibrations() == ()
+
+
+def test_all_that_is_kept_is_listed_newest_first() -> None:
+    for age, name in enumerate(("new", "older", "oldest")):
+        path = CALIBRATION.save(name, testbed="workers")
+        os.utime(path, ns=(0, 10**18 - age))
+    kept = kept_calibrations()
+    assert [one.fingerprint for one in kept] == ["new", "older", "oldest"]
+    assert [one.written_ns for one in kept] == [10**18, 10**18 - 1, 10**18 - 2]
+    assert {one.testbed for one in kept} == {"workers"}
+    assert all(one.calibration == CALIBRATION for one in kept)
+
+
+def test_nothing_is_kept_at_first() -> None:
+    assert kept_calibrations() == ()
+
+
+def test_directions_that_take_turns_take_twice_the_time() -> None:
+    timing = BothWaysTiming(size_bytes=1, one_way_ns=400, both_ways_ns=800)
+    assert timing.ratio == 2
+    # What is not positive is noise, and gives no ratio.
+    assert replace(timing, one_way_ns=0).ratio is None
+    assert replace(timing, both_ways_ns=-5).ratio is None
+
+
+def test_the_middle_of_three_passes_is_taken_figure_by_figure() -> None:
+    slow = CALIBRATION.at_speed({name: 3 * time for name, time in CALIBRATION.reference_ns.items()})
+    fast = CALIBRATION.at_speed(
+        {name: time // 2 for name, time in CALIBRATION.reference_ns.items()}
+    )
+    assert middle([slow, CALIBRATION, fast]) == CALIBRATION
+    noisy = replace(CALIBRATION, quantum_ns=10**9)
+    assert middle([slow, noisy, fast]).quantum_ns == CALIBRATION.quantum_ns
+    assert middle([slow, noisy, fast]).links == CALIBRATION.links

@@ -1,0 +1,391 @@
+"""Cluster files: what a hand may write, what is refused and with which line."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.machine.cluster_file import cluster_as_toml, load_cluster, read_cluster
+from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
+from placement_advisor.machine.presets import device_preset, link_preset, read_hardware
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = """\
+# A desk: two uneven cards, the second overclocked.
+[[devices]]
+name = "GPU:0"
+preset = "GTX1080Ti"
+host = "CPU:0"
+
+[[devices]]
+name = "GPU:1"
+kind = "GPU"
+host = "CPU:0"
+peak_flops_per_s = 9e12
+memory_bytes = 8_589_934_592
+
+[[hosts]]
+name = "CPU:0"
+preset = "Xeon8280"
+memory_bytes = 32_000_000_000
+
+[[links]]
+between = ["GPU:0", "GPU:1"]
+latency_ns = 20_000
+bandwidth_bytes_per_s = 5.7e9  # no peer access
+sender = { per_copy_ns = 100, ns_per_byte = 0.5 }
+
+[[links]]
+between = ["CPU:0", "GPU:0"]
+preset = "PCIe3"
+channel = "slot 1"
+
+[[links]]
+source = "CPU:0"
+target = "GPU:1"
+preset = "PCIe3"
+latency_ns = 9_000
+
+[[links]]
+source = "GPU:1"
+target = "CPU:0"
+preset = "PCIe3"
+basis = "measured"
+
+[dispatch]
+step_overhead_ns = 100_000
+"""
+
+
+def read(text: str) -> Cluster:
+    return read_cluster(text.encode(), "desk.toml")
+
+
+def refusal(old: str, new: str) -> str:
+    """Return the error of the text in which ``old``, which stands there once, is ``new``."""
+    assert TEXT.count(old) == 1, old
+    with pytest.raises(AdvisorError) as caught:
+        read(TEXT.replace(old, new))
+    assert caught.value.hint is not None
+    return caught.value.message
+
+
+def test_a_file_says_devices_links_and_dispatch():
+    cluster = read(TEXT)
+    assert cluster.devices == (
+        device_preset("GTX1080Ti", name="GPU:0", host="CPU:0"),
+        Device(name="GPU:1", kind="GPU", host="CPU:0", peak_flops_per_s=9e12, memory_bytes=2**33),
+    )
+    host = device_preset("Xeon8280", name="CPU:0")
+    assert cluster.hosts == (replace(host, memory_bytes=32 * 10**9),)
+    assert cluster.dispatch == Dispatch(step_overhead_ns=100_000)
+    assert len(cluster.links) == 6
+    # 100 + 0.5 · 1000 of the copy are work of the sender.
+    link = cluster.link("GPU:1", "GPU:0")
+    assert link.sender.time_ns(1_000) == 600
+    assert link.transfer_ns(5_700) == 20_000 + 1_000
+    pcie = link_preset("PCIe3", source="CPU:0", target="GPU:1")
+    assert cluster.link("CPU:0", "GPU:1") == replace(pcie, latency_ns=9_000)
+    assert cluster.link("GPU:0", "CPU:0").channel == "slot 1"
+
+
+def test_what_is_not_said_to_be_measured_is_assumed():
+    cluster = read(TEXT)
+    assert cluster.link("GPU:0", "GPU:1").basis is Basis.ASSUMED
+    assert cluster.link("GPU:1", "CPU:0").basis is Basis.MEASURED
+
+
+def test_between_more_than_two_means_each_with_each():
+    text = 'between = ["a", "b", "c"]\npreset = "NVLink3"\n'
+    devices = "".join(f'[[devices]]\nname = "{name}"\npreset = "A100"\n' for name in "abc")
+    cluster = read(f"{devices}[[links]]\n{text}")
+    assert {(link.source, link.target) for link in cluster.links} == set(permutations("abc", 2))
+
+
+def test_one_device_needs_no_link():
+    assert read('[[devices]]\nname = "a"\nkind = "CPU"\n').links == ()
+
+
+@pytest.mark.parametrize(
+    "value", ["0", "-5.7e9", "nan", "inf", '"5.7e9"', "true", "[5.7e9]", "5.7"]
+)
+def test_a_bandwidth_that_is_none_is_refused_with_its_line(value):
+    message = refusal("5.7e9", value)
+    assert message.startswith("desk.toml, line 22: links[0].bandwidth_bytes_per_s: ")
+    assert message.endswith("is not a number of bytes/s from 1e+06 to 1e+15")
+
+
+@pytest.mark.parametrize("value", ["0", "-9e12", "nan", "-inf", "9"])
+def test_a_peak_that_is_none_is_refused_with_its_line(value):
+    message = refusal("9e12", value)
+    assert message.startswith("desk.toml, line 11: devices[1].peak_flops_per_s: ")
+    assert "a number of flop/s" in message
+
+
+@pytest.mark.parametrize(
+    ("curve", "expected"),
+    [
+        ("[[0, 9]]", "curve: 1 copies; a curve needs 2"),
+        ("[[0, 9], [8, 7]]", "curve[1]: needs more bytes than the copy before, and no fewer ns"),
+        ("[[8, 7], [8, 9]]", "curve[1]: needs more bytes"),
+        ("[[0, 9], [8]]", "curve[1]: [8] is no pair of bytes and ns"),
+        ("[[0, 9], [-8, 9]]", "curve[1]: -8 is not a number of bytes from 0 to 10^15"),
+        ("[[0, 9], [8, nan]]", "curve[1]: nan is not a whole number of ns"),
+        ("[0, 9]", "curve[0]: 0 is not a list"),
+    ],
+)
+def test_a_curve_that_is_none_is_refused_with_its_line(curve, expected):
+    message = refusal("20_000\n", f"20_000\ncurve = {curve}\n")
+    assert message.startswith(f"desk.toml, line 22: links[0].{expected}")
+
+
+@pytest.mark.parametrize("value", ["-1", "1.5", "nan", "true", f"1{'0' * 30}"])
+def test_a_latency_that_is_none_is_refused_with_its_line(value):
+    message = refusal("20_000\n", f"{value}\n")
+    assert message.startswith("desk.toml, line 21: links[0].latency_ns: ")
+    assert "a whole number of ns" in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('preset = "GTX1080Ti"', 'preset = "GTX1080TI"', "line 4: devices[0].preset: unknown"),
+        ("memory_bytes = 8_589", "memory_bytes = -8_589", "line 12: devices[1].memory_bytes: -8"),
+        ('kind = "GPU"\n', "", "line 7: devices[1]: no kind"),
+        ('kind = "GPU"', "kind = 3", "line 9: devices[1].kind: 3 is not a text"),
+        ('name = "GPU:1"', 'name = "GPU:0"', "line 8: devices[1].name: 'GPU:0' is given before"),
+        ('name = "GPU:1"', 'name = ""', "line 8: devices[1].name: '' is not a name"),
+        ('name = "GPU:1"', 'name = "a\\nb"', "line 8: devices[1].name: 'a\\nb' is not a name"),
+        ('name = "GPU:1"\n', "", "line 7: devices[1]: no name"),
+        (
+            "peak_flops_per_s",
+            "peak_flops",
+            "line 11: devices[1].peak_flops: unknown key; there are",
+        ),
+        ('["GPU:0", "GPU:1"]', '["GPU:0", "GPU:2"]', "line 20: links[0].between[1]: 'GPU:2' is no"),
+        ('["GPU:0", "GPU:1"]', '["GPU:0", "GPU:0"]', "line 19: links[0]: a link needs ends that"),
+        ('["GPU:0", "GPU:1"]', '["GPU:0"]', "line 19: links[0]: a link needs ends that"),
+        ('["GPU:0", "GPU:1"]', '"GPU:0"', "line 20: links[0].between: 'GPU:0' is not a list"),
+        ('["CPU:0", "GPU:0"]', '["GPU:1", "GPU:0"]', "line 25: links[1]: from 'GPU:1' to 'GPU:0'"),
+        ('target = "CPU:0"\n', "", "line 36: links[3]: no target"),
+        ('target = "GPU:1"', 'between = ["CPU:0", "GPU:1"]', "line 32: links[2].between: stands"),
+        ("latency_ns = 20_000\n", "", "line 19: links[0]: no latency_ns"),
+        ('preset = "PCIe3"\nchannel', 'preset = "PCI"\nchannel', "line 27: links[1].preset: unk"),
+        ("per_copy_ns = 100", "per_copy_ns = -1", "line 23: links[0].sender.per_copy_ns: -1 is"),
+        ("ns_per_byte = 0.5", "ns_per_byte = nan", "line 23: links[0].sender.ns_per_byte: nan is"),
+        ('basis = "measured"', 'basis = "guessed"', "line 40: links[3].basis: 'guessed' is no ba"),
+        ("[dispatch]", "[dispatcher]", "line 42: dispatcher: unknown key; there are dispatch,"),
+        (
+            "step_overhead_ns",
+            "step_ns",
+            "line 43: dispatch.step_ns: unknown key; there are step_ov",
+        ),
+        ("step_overhead_ns = 100_000", "step_overhead_ns = ", "line 43: no TOML: Invalid value"),
+        ("[[hosts]]", "[hosts]", "line 14: hosts: {"),
+        ("# A desk:", "schema_version = 2 #", "line 1: schema_version: 2 is newer than the 1"),
+        ("# A desk:", "schema_version = 0 #", "line 1: schema_version: 0 is not a version"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_line(old, new, expected):
+    at = f"desk.toml, {expected}"
+    assert refusal(old, new)[: len(at)] == at
+
+
+def test_an_unknown_kind_is_answered_with_those_there_are():
+    message = refusal('kind = "GPU"', 'kind = "GPUs"')
+    assert message == "desk.toml, line 9: devices[1].kind: 'GPUs' is no kind; there are GPU, CPU"
+
+
+@pytest.mark.parametrize("host", ["CPU:1", "GPU:0", "GPU:1"])
+def test_a_host_is_another_cpu_of_the_file(host):
+    old = 'host = "CPU:0"\npeak'
+    message = refusal(old, f'host = "{host}"\npeak')
+    assert message.startswith("desk.toml, line 10: devices[1].host: ")
+    assert message.endswith("there are CPU:0")
+
+
+def test_a_missing_link_is_refused_by_its_ends():
+    start = TEXT.index('[[links]]\nsource = "GPU:1"')
+    message = refusal(TEXT[start : TEXT.index("[dispatch]")], "")
+    assert message.startswith(
+        "desk.toml, line 14: hosts[0]: no link goes from 'GPU:1' to 'CPU:0'; each device"
+    )
+
+
+def test_devices_without_any_link_are_refused_with_the_line_of_one():
+    message = refusal(TEXT[TEXT.index("[[links]]") : TEXT.index("[dispatch]")], "")
+    assert message.startswith("desk.toml, line 7: devices[1]: no link goes from 'GPU:0' to 'GPU:1'")
+
+
+def test_a_file_without_devices_is_refused():
+    with pytest.raises(AdvisorError, match=r"^empty\.toml: devices: 0 devices; there may be 1 to"):
+        read_cluster(b"", "empty.toml")
+
+
+def test_more_devices_than_are_searched_are_refused():
+    text = "".join(f'[[devices]]\nname = "{i}"\npreset = "T4"\n' for i in range(65))
+    with pytest.raises(AdvisorError, match=r"line 1: devices: 65 devices; there may be 1 to 64"):
+        read(text)
+
+
+def test_a_file_is_loaded_and_named_in_errors(tmp_path: Path):
+    path = tmp_path / "desk.toml"
+    path.write_text(TEXT, encoding="utf-8")
+    assert load_cluster(path) == read(TEXT)
+    path.write_bytes(b"\xff")
+    with pytest.raises(AdvisorError, match=r"desk\.toml, line 1: no UTF-8 text$"):
+        load_cluster(path)
+    for absent in (tmp_path / "no.toml", tmp_path):
+        with pytest.raises(AdvisorError, match=str(absent)):
+            load_cluster(absent)
+
+
+@pytest.mark.parametrize("text", ["2xK80", "GTX1080Ti+GTX1080-PCIe3", "2x(2xV100)-Ethernet10"])
+def test_described_machines_can_be_stored(text):
+    cluster = read_hardware(text)
+    assert read(cluster_as_toml(cluster)) == cluster
+
+
+@pytest.mark.parametrize(
+    ("kind", "table"),
+    [(Device, "[[devices]]"), (Link, "[[links]]"), (CopyWork, "sender"), (Dispatch, "[dispatch]")],
+)
+def test_every_field_that_is_written_can_be_read(kind, table):
+    old = "sender = { " if table == "sender" else f"{table}\n"
+    new = f"{old}unknown = 1, " if table == "sender" else f"{old}unknown = 1\n"
+    message = outcome(TEXT.replace(old, new, 1).encode())
+    assert message is not None
+    _, known = message.split("unknown key; there are ")
+    assert {field.name for field in fields(kind)} <= set(known.split(", "))
+
+
+def test_a_fit_of_numpy_can_be_stored():
+    pair = Device(name="a", kind="CPU"), Device(name="b", kind="CPU")
+    links = tuple(
+        Link(
+            source=source.name,
+            target=target.name,
+            latency_ns=int(np.int64(7)),
+            bandwidth_bytes_per_s=np.float64(1.5e9),
+            basis=Basis.MEASURED,
+        )
+        for source, target in permutations(pair, 2)
+    )
+    cluster = Cluster(devices=pair, links=links)
+    assert read(cluster_as_toml(cluster)) == cluster
+
+
+NAMES = st.text(st.characters(codec="utf-8").filter(str.isprintable), min_size=1, max_size=12)
+TIMES = st.integers(0, 10**11)
+FLOPS = st.floats(1e6, 1e18)
+BANDWIDTHS = st.floats(1e6, 1e15)
+CURVES = st.one_of(
+    st.just(()),
+    st.lists(st.tuples(st.integers(0, 10**15), TIMES), min_size=2, max_size=5)
+    .map(lambda copies: tuple(zip(*map(sorted, zip(*copies, strict=True)), strict=True)))
+    .filter(lambda curve: len({size for size, _ in curve}) == len(curve)),
+)
+WORK = st.builds(CopyWork, per_copy_ns=TIMES, ns_per_byte=st.floats(0, 1e3))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
+    hosts = draw(st.integers(0, len(names) - 1))
+    host = st.sampled_from(names[:hosts]) if hosts else st.none()
+    places = [
+        Device(
+            name=name,
+            kind="CPU" if i < hosts else draw(st.sampled_from(["GPU", "CPU"])),
+            host=None if i < hosts else draw(st.none() | host),
+            peak_flops_per_s=draw(st.none() | FLOPS),
+            matrix_flops_per_s=draw(st.none() | FLOPS),
+            memory_bandwidth_bytes_per_s=draw(st.none() | BANDWIDTHS),
+            memory_bytes=draw(st.none() | st.integers(10**6, 10**15)),
+            launch_overhead_ns=draw(TIMES),
+        )
+        for i, name in enumerate(names)
+    ]
+    links = [
+        Link(
+            source=source,
+            target=target,
+            latency_ns=draw(TIMES),
+            bandwidth_bytes_per_s=draw(BANDWIDTHS),
+            basis=draw(st.sampled_from(Basis)),
+            channel=draw(st.none() | NAMES),
+            curve=draw(CURVES),
+            sender=draw(WORK),
+            receiver=draw(WORK),
+        )
+        for source, target in permutations(names, 2)
+    ]
+    dispatch = draw(st.builds(Dispatch, step_overhead_ns=TIMES, quantum_ns=TIMES))
+    return Cluster(
+        devices=tuple(places[hosts:]),
+        hosts=tuple(places[:hosts]),
+        links=tuple(links),
+        dispatch=dispatch,
+    )
+
+
+@given(clusters())
+def test_any_cluster_is_read_as_it_was_written(cluster):
+    assert read(cluster_as_toml(cluster)) == cluster
+
+
+def outcome(data: bytes) -> str | None:
+    """Return the error, None if the data are a cluster."""
+    try:
+        read_cluster(data, "a.toml")
+    except AdvisorError as error:
+        return error.message
+    return None
+
+
+@given(st.binary(max_size=200))
+@example(b"devices = [" + b"[" * 900)
+@example(b"links = 1\n[[devices]]\nname = 'a'\nkind = 'CPU'")
+@example(b"[[devices]]\n'' = 1")
+@example(b"[[devices]]\n'\\u001b[31m' = 1")
+def test_any_bytes_are_a_cluster_or_one_error(data):
+    message = outcome(data)
+    assert message is None or message.startswith("a.toml")
+    assert message is None or message.isprintable()
+
+
+JUNK = [
+    "",
+    "0",
+    "-1",
+    "nan",
+    "inf",
+    "1e400",
+    "9" * 500,
+    "true",
+    "''",
+    "[]",
+    "{}",
+    "1979-05-27",
+    "]",
+]
+
+
+@given(st.data())
+def test_any_value_in_any_place_is_taken_or_refused_in_one_line(data):
+    lines = TEXT.split("\n")
+    spoilt = data.draw(st.sampled_from([i for i, line in enumerate(lines) if "=" in line]))
+    junk = data.draw(st.sampled_from(JUNK) | st.text(max_size=20))
+    lines[spoilt] = f"{lines[spoilt].partition('=')[0]}= {junk}"
+    message = outcome("\n".join(lines).encode())
+    assert message is None or message.startswith("a.toml, line ")
+    assert message is None or message.isprintable()

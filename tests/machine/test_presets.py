@@ -1,0 +1,228 @@
+"""Machines from a description: what it may say, and what the figures behind it must keep."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from importlib import resources
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.machine.devices import Basis
+from placement_advisor.machine.presets import MAX_DEVICES, device_preset, link_preset, read_hardware
+
+FIGURES = tomllib.loads(
+    (resources.files("placement_advisor.machine") / "hardware.toml").read_text(encoding="utf-8")
+)
+PRESETS = {
+    f"{table}.{name}": FIGURES[table][name]
+    for table in ("devices", "hosts", "links")
+    for name in FIGURES[table]
+} | {"dispatch": FIGURES["dispatch"]}
+
+
+def bandwidth(link: str) -> float:
+    return link_preset(link, source="a", target="b").bandwidth_bytes_per_s
+
+
+def latency(link: str) -> int:
+    return link_preset(link, source="a", target="b").latency_ns
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(AdvisorError) as caught:
+        read_hardware(text)
+    assert caught.value.hint is not None
+    return caught.value.message
+
+
+def test_a_copy_between_k80_takes_what_was_reported_to_this_project():
+    # 25 µs, and 76 MB at 7.6 GB/s are 10 ms.
+    for text in ("2xK80", "2xK80-PCIe", "2xK80-PCIe3"):
+        link = read_hardware(text).link("GPU:0", "GPU:1")
+        assert link.transfer_ns(76_000_000) == 25_000 + 10_000_000
+
+
+def test_nvlink_means_the_generation_of_the_device():
+    for device, generation in (("V100", "NVLink2"), ("A100", "NVLink3"), ("H100", "NVLink4")):
+        link = read_hardware(f"2x{device}-NVLink").link("GPU:1", "GPU:0")
+        assert link.bandwidth_bytes_per_s == bandwidth(generation)
+
+
+def test_without_a_link_devices_are_joined_by_the_best_that_they_have():
+    assert read_hardware("4xA100") == read_hardware("4xA100-NVLink3")
+    assert read_hardware("2xGTX1080") == read_hardware("2xGTX1080-PCIe3")
+    assert read_hardware("V100+A100") == read_hardware("V100+A100-PCIe3")
+
+
+def test_case_does_not_matter():
+    assert read_hardware("2xv100-32gb-nvlink") == read_hardware("2xV100-32GB-NVLink2")
+
+
+def test_devices_stand_in_the_order_of_the_description_each_with_its_host():
+    cluster = read_hardware("2xGTX1080Ti+GTX1080-PCIe3")
+    assert cluster.device_names() == ("GPU:0", "GPU:1", "GPU:2")
+    assert [device.memory_bytes for device in cluster.devices] == [11 * 2**30, 11 * 2**30, 2**33]
+    assert {device.host for device in cluster.devices} == {"CPU:0"}
+    assert [host.name for host in cluster.hosts] == ["CPU:0"]
+
+
+def test_peers_and_the_host_are_linked_both_ways():
+    cluster = read_hardware("2xV100-NVLink")
+    pairs = {(link.source, link.target): link.bandwidth_bytes_per_s for link in cluster.links}
+    nvlink, pcie = bandwidth("NVLink2"), bandwidth("PCIe3")
+    assert pairs == {
+        ("GPU:0", "GPU:1"): nvlink,
+        ("GPU:1", "GPU:0"): nvlink,
+        **{("CPU:0", f"GPU:{i}"): pcie for i in range(2)},
+        **{(f"GPU:{i}", "CPU:0"): pcie for i in range(2)},
+    }
+
+
+def test_copies_out_of_a_gpu_share_its_lanes():
+    cluster = read_hardware("3xGTX1080-PCIe3")
+    channel = cluster.link("GPU:0", "GPU:1").channel
+    assert channel is not None
+    assert cluster.link("GPU:0", "GPU:2").channel == channel
+    assert cluster.link("GPU:0", "CPU:0").channel == channel
+    assert cluster.link("GPU:1", "GPU:0").channel != channel
+
+
+def test_copies_over_nvlink_do_not_wait_for_those_to_the_host():
+    cluster = read_hardware("2xV100-NVLink")
+    assert cluster.link("GPU:0", "GPU:1").channel != cluster.link("GPU:0", "CPU:0").channel
+
+
+def test_cards_without_peer_access_copy_through_the_host():
+    staged = read_hardware("2xRTX4090-PCIe4").link("GPU:0", "GPU:1")
+    assert staged.bandwidth_bytes_per_s == bandwidth("PCIe4-staged") < bandwidth("PCIe4")
+
+
+def test_a_copy_to_another_host_goes_over_three_links():
+    cluster = read_hardware("2x(2xV100-NVLink)-Ethernet100")
+    assert [device.host for device in cluster.devices] == ["CPU:0", "CPU:0", "CPU:1", "CPU:1"]
+    assert cluster.link("GPU:0", "GPU:1").bandwidth_bytes_per_s == bandwidth("NVLink2")
+    legs = ("PCIe3", "Ethernet100", "PCIe3")
+    link = cluster.link("GPU:0", "GPU:2")
+    assert link.latency_ns == sum(map(latency, legs))
+    seconds_per_byte = sum(1 / bandwidth(leg) for leg in legs)
+    assert math.isclose(link.bandwidth_bytes_per_s, 1 / seconds_per_byte)
+    assert link.channel == cluster.link("GPU:1", "GPU:3").channel
+    assert cluster.dispatch.remote_start_ns == latency("Ethernet100")
+
+
+def test_a_machine_of_one_host_starts_its_devices_without_a_message():
+    dispatch = read_hardware("2xV100").dispatch
+    assert dispatch.step_overhead_ns > 0
+    assert dispatch.remote_start_ns == dispatch.remote_end_ns == 0
+
+
+@pytest.mark.parametrize("text", ["3xT4", "K80+A100+RTX4090", "2x(2xH100)-Ethernet10", "64xT4"])
+def test_every_two_ends_are_linked_and_all_is_assumed(text):
+    cluster = read_hardware(text)
+    ends = len(cluster.devices) + len(cluster.hosts)
+    assert len({(link.source, link.target) for link in cluster.links}) == ends * (ends - 1)
+    assert {link.basis for link in cluster.links} == {Basis.ASSUMED}
+
+
+def test_unknown_devices_are_answered_with_the_nearest_first():
+    message = refusal("2xV10-NVLink")
+    assert "unknown device 'V10-NVLink'; there are V100, " in message
+    assert all(name in message for name in FIGURES["devices"])
+
+
+def test_a_link_that_the_devices_lack_is_answered_with_those_they_have():
+    assert refusal("2xV100-NVLnk").endswith("no link 'NVLnk' joins V100; there are NVLink2, PCIe3")
+    assert refusal("2xGTX1080-NVLink").endswith("joins GTX1080; there are PCIe3")
+    assert refusal("V100+A100-NVLink").endswith("joins V100 and A100; there are PCIe3")
+
+
+def test_ethernet_between_devices_is_answered_with_how_to_write_hosts():
+    message = refusal("2xV100-Ethernet10")
+    (suggestion,) = re.findall(r"\S+\)-Ethernet10$", message)
+    assert len(read_hardware(suggestion).hosts) == 2
+
+
+@pytest.mark.parametrize("text", ["0xV100", "65xV100", "00xV100", f"{'9' * 900}xV100"])
+def test_counts_outside_1_to_64_are_refused(text):
+    assert refusal(text).endswith("it may be 1 to 64")
+
+
+@pytest.mark.parametrize("text", ["40xV100+25xV100", "33x(2xV100)-Ethernet10"])
+def test_more_than_64_devices_in_all_are_refused(text):
+    assert refusal(text).endswith(" devices; there may be 1 to 64")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "x", "2x", "-", "+", "V100+", "V100 ", "²xV100", "-1xV100", "2x2xV100"),
+        *("2x(2xV100)", "2x(2xV100)-NVLink", "0x(V100)-Ethernet10", "2x()-Ethernet10"),
+        *("V100-NVLink+V100", "V100-", "2xPCIe3"),
+    ],
+)
+def test_junk_is_refused_with_the_text_and_examples(text):
+    assert f"hardware {text!r}: " in refusal(text)
+
+
+def test_a_long_text_is_refused_before_it_is_matched():
+    assert len(refusal("V100+" * 1_000_000)) < 200
+
+
+@given(st.text(alphabet="0123456789xV10TK8A()+-PCIeNLinkEthr", max_size=40) | st.text())
+@example("2x(4xV100-NVLink)-Ethernet100")
+def test_any_text_is_a_machine_or_one_error(text):
+    try:
+        devices = read_hardware(text).devices
+    except AdvisorError:
+        return
+    assert 1 <= len(devices) <= MAX_DEVICES
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_has_a_source_or_a_note_and_positive_figures(preset):
+    table = PRESETS[preset]
+    assert table["sources"] or table.get("note")
+    assert set(table["sources"]) <= set(FIGURES["sources"])
+    figures = [value for value in table.values() if isinstance(value, int | float)]
+    assert figures
+    assert all(math.isfinite(figure) and figure > 0 for figure in figures)
+
+
+def test_every_source_has_title_publisher_and_address_and_is_used():
+    used = {source for table in PRESETS.values() for source in table["sources"]} | {"tf32"}
+    assert used == set(FIGURES["sources"])
+    for title, publisher, address in FIGURES["sources"].values():
+        assert title
+        assert publisher
+        assert re.fullmatch(r"https?://[^\s/]+\.[^\s/]+/\S*", address)
+
+
+def test_newer_and_wider_links_are_faster():
+    for order in (
+        ("PCIe3-K80", "PCIe3", "PCIe4-staged", "PCIe4", "NVLink2", "NVLink3", "NVLink4"),
+        ("NVLink1", "NVLink2"),
+        ("Ethernet10", "Ethernet100", "PCIe3-K80"),
+    ):
+        assert sorted(order, key=bandwidth) == list(order)
+    for nvlink in ("NVLink1", "NVLink2", "NVLink3", "NVLink4"):
+        assert 10_000 <= latency(nvlink) < latency("PCIe4") < latency("Ethernet100")
+
+
+def test_the_links_that_a_device_can_have_are_there_and_one_is_pcie():
+    for name, table in FIGURES["devices"].items():
+        assert set(table["links"]) <= set(FIGURES["links"]), name
+        assert "PCIe3" in table["links"], name
+
+
+def test_tf32_stands_apart_from_the_float32_peak_on_cards_whose_tensor_cores_are_faster():
+    faster = {
+        name
+        for name in FIGURES["devices"]
+        if device_preset(name, name="GPU:0").matrix_flops_per_s is not None
+    }
+    assert faster == {"A100", "A100-80GB", "H100"}

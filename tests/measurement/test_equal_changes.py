@@ -1,0 +1,161 @@
+"""When two runs changed the same, and when a mistake would have shown: sums to redo by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placement_advisor.measurement.equal_changes import Given, Results, Verification, verify
+
+STEPS = 2
+# The last digit of a float near 1.
+DIGIT = float(np.finfo(np.float32).eps)
+
+
+def results(
+    change: Any, given: tuple[Any, ...] | None = (), *, start: Any = 1.0, outputs: Any = ()
+) -> Results:
+    """A variable `w` that starts from a value and changes, and what its update got in each step."""
+    before = np.full(np.shape(change), start, np.float32)
+    after = (before + np.asarray(change, np.float32)).astype(np.float32)
+    rows = None if given is None else given_of(*given)
+    return Results(
+        outputs=tuple(map(np.asarray, outputs)),
+        before={"w": before},
+        state={"w": after},
+        given={"w": rows},
+    )
+
+
+def given_of(*values: Any) -> tuple[Given, ...]:
+    return tuple(
+        Given(update="AssignSubVariableOp 0.0", step=step, value=np.asarray(value, np.float32))
+        for step, value in enumerate(values)
+    )
+
+
+def found(ours: Results, reference: Results, rounded: Results | None = None) -> Verification:
+    return verify(ours, reference, rounded or reference, STEPS)
+
+
+def test_a_change_is_compared_with_the_change_not_with_the_value() -> None:
+    reference = results([0.001, -0.002], None, start=100.0)
+    off = found(results([0.001, 0.002], None, start=100.0), reference)
+    assert off.wrong == "what was added to variable 'w'"
+    assert off.wrong_variable == "w"
+    # Four thousandths apart, and two thousandths large; to the last digit of 100.
+    assert off.relative_difference == pytest.approx(2.0, rel=0.01)
+
+
+def test_an_update_that_was_lost_is_found_where_the_variable_hardly_moves() -> None:
+    reference = results([1e-9], (2e-9, 1e-9))
+    lost = replace(results([0.0], ()), given={"w": ()})
+    assert found(lost, reference).wrong == "variable 'w', which other ops update,"
+    assert not found(results([0.0], (2e-9, 1e-9)), reference).wrong
+
+
+@pytest.mark.parametrize("factor", [1.02, 0.98, 2.0, 0.0, -1.0])
+def test_what_updates_are_given_is_compared_at_any_size(factor: float) -> None:
+    reference = results([0.0], (3e-12, 2e-12))
+    off = found(results([0.0], (3e-12 * factor, 2e-12 * factor)), reference)
+    assert off.wrong.startswith("what step ")
+    assert off.relative_difference == pytest.approx(abs(factor - 1), rel=1e-3)
+    same = found(results([0.0], (3e-12, 2e-12)), reference)
+    assert (same.wrong, same.unverified, same.variables) == ("", (), 1)
+
+
+def test_what_is_a_step_late_is_found_in_the_second_step() -> None:
+    reference = results([0.0], (3e-12, 2e-12))
+    assert "step 1" in found(results([0.0], (3e-12, 3e-12)), reference).wrong
+
+
+@pytest.mark.parametrize(("factor", "unverified"), [(1.00005, ()), (1.0005, ("w",))])
+def test_what_agrees_is_verified_where_rounding_moves_it_more(
+    factor: float, unverified: tuple[str, ...]
+) -> None:
+    reference = results([0.0], (3e-12, 2e-12))
+    rounded = results([0.0], (3.03e-12, 1.98e-12))
+    ours = results([0.0], (3e-12 * factor, 2e-12 * factor))
+    assert found(ours, reference, rounded).unverified == unverified
+    # One step tells nothing of what is late.
+    once = results([0.0], (3e-12, 2e-12 * 1.0005))
+    assert found(once, reference, rounded).unverified == ("w",)
+
+
+@pytest.mark.parametrize("ours", [1e-9, 5e-9])
+def test_what_is_zero_but_for_rounding_is_verified_where_it_is_exchanged(ours: float) -> None:
+    reference, rounded = results([0.0], (1e-9, -1e-9)), results([0.0], (-1e-9, 2e-9))
+    theirs = results([0.0], (-ours, ours))
+    assert found(theirs, reference, rounded).unverified == ("w",)
+    assert not verify(theirs, reference, rounded, STEPS, is_exchanged=True).unverified
+    # What is ten times as large as its rounding is no zero, and what is far larger neither.
+    small = results([0.0], (1e-8, -1e-8)), results([0.0], (0.9e-8, -0.9e-8))
+    assert verify(theirs, *small, STEPS, is_exchanged=True).unverified == ("w",)
+    large = results([0.0], (1e-7, 1e-7))
+    assert verify(large, reference, rounded, STEPS, is_exchanged=True).unverified == ("w",)
+
+
+def test_a_change_below_the_last_digit_does_not_show_and_is_no_mistake() -> None:
+    reference = results([DIGIT], None)
+    other = found(results([2 * DIGIT], None), reference)
+    assert (other.wrong, other.unverified) == ("", ("w",))
+
+
+def test_a_change_that_rounding_alone_makes_does_not_show() -> None:
+    reference, rounded = results([0.1], None), results([0.105], None)
+    other = found(results([0.11], None), reference, rounded)
+    assert (other.wrong, other.unverified) == ("", ("w",))
+    # Half a thousandth of it would leave a mistake of two hundredths to be seen.
+    clear = results([0.10005], None)
+    assert found(results([0.1002], None), reference, clear).unverified == ()
+    assert found(results([0.102], None), reference, clear).wrong
+
+
+def test_bit_by_bit_the_same_is_the_same_even_where_all_is_rounding() -> None:
+    reference, rounded = results([DIGIT], (1e-9, 2e-9)), results([0.0], (-1e-9, 3e-9))
+    assert found(reference, reference, rounded).unverified == ()
+    other = found(results([DIGIT], (2e-9, 1e-9)), reference, rounded)
+    assert (other.wrong, other.unverified) == ("", ("w",))
+
+
+def test_noise_of_any_size_is_no_mistake_and_is_not_verified() -> None:
+    reference, rounded = results([DIGIT], (1e-9, 2e-9)), results([0.0], (-1e-9, 3e-9))
+    other = found(results([DIGIT], (3e-8, 1e-9)), reference, rounded)
+    assert (other.wrong, other.unverified) == ("", ("w",))
+
+
+def test_a_constant_that_stays_is_verified_and_one_that_moves_is_wrong() -> None:
+    reference = results([0.0, 0.0], ())
+    assert found(reference, reference).unverified == ()
+    assert found(results([0.0, 0.1], ()), reference).wrong
+
+
+def test_counters_and_texts_are_equal_or_not() -> None:
+    def counted(number: int) -> Results:
+        return Results(
+            outputs=(),
+            before={"n": np.int64(0)},
+            state={"n": np.int64(number)},
+            given={},
+        )
+
+    assert not found(counted(2), counted(2)).wrong
+    assert found(counted(3), counted(2)).wrong == "what was added to variable 'n'"
+
+
+def test_outputs_are_compared_with_their_largest_value() -> None:
+    reference = results([0.1], None, outputs=[[4.0, 0.0]])
+    assert not found(results([0.1], None, outputs=[[4.002, 0.002]]), reference).wrong
+    assert found(results([0.1], None, outputs=[[4.0, 0.01]]), reference).wrong == "output 0"
+    no_number = found(results([0.1], None, outputs=[[np.nan, 0.0]]), reference)
+    assert no_number.wrong == "output 0"
+
+
+def test_a_variable_that_is_not_there_or_of_another_shape_is_wrong() -> None:
+    reference = results([0.1, 0.1], None)
+    assert found(results([0.1], None), reference).wrong
+    gone = Results(outputs=(), before={}, state={}, given={})
+    assert found(gone, reference).wrong == "variable 'w', which is not there"

@@ -1,0 +1,168 @@
+"""Laws of steps: met by whatever is summarised or compared, and named where figures break them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.measurement.compare import Comparison, compare
+from placement_advisor.measurement.laws import of_comparison, of_measurement, of_schedule, of_step
+from placement_advisor.measurement.measurement import Interval, Law, Measurement, StepProfile
+from placement_advisor.measurement.sequential import least_samples
+from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.simulator.events import OpRun, Transfer
+from placement_advisor.simulator.schedule import Schedule
+
+MS = 1_000_000
+
+
+def run(rounds, profile=None) -> Measurement:
+    return Measurement(
+        warmup_ns=(),
+        rounds=tuple(tuple(steps) for steps in rounds),
+        moved_ops=(),
+        verification=None,
+        profile=profile,
+        profile_run=None,
+    )
+
+
+def profile(compute_ms: float, step_ms: float) -> StepProfile:
+    return StepProfile(
+        step_ns=(round(step_ms * MS),),
+        compute_ns={"worker:0": round(compute_ms * MS), "worker:1": 0},
+        exposed_by_device={"worker:0": 0, "worker:1": 0},
+        transfers=(),
+        activities=(),
+        op_ns={},
+        timeline=(),
+    )
+
+
+def laws(found) -> list[Law]:
+    return [broken.law for broken in found]
+
+
+@given(
+    st.integers(0, 50),
+    st.dictionaries(st.sampled_from("ab"), st.integers(0, 60)),
+    st.dictionaries(st.sampled_from("ab"), st.integers(0, 60)),
+)
+def test_a_step_holds_what_each_device_computes_and_waits_for(step_ns, busy_ns, exposed_ns):
+    filled = {name: busy_ns.get(name, 0) + exposed_ns.get(name, 0) for name in "ab"}
+    found = of_step(step_ns, busy_ns, exposed_ns, {})
+    assert len(found) == sum(filled_ns > step_ns for filled_ns in filled.values())
+    assert set(laws(found)) <= {Law.DEVICE_WITHIN_STEP}
+
+
+def test_waits_of_several_devices_do_not_add_up_to_more_than_a_step():
+    # The demo had 51.2 ms exposed in a step of 38.1: waits of two devices, added up.
+    each = {"worker:0": 25_600_000, "worker:1": 25_600_000}
+    assert of_step(38_100_000, {}, each, {}) == ()
+    (broken,) = of_step(38_100_000, {}, {"worker:0": 51_200_000}, {})
+    assert broken.what == (
+        "worker:0 computes for 0 ns and waits exposed for 51.2 ms in a step of 38.1 ms"
+    )
+
+
+def test_copies_under_way_for_longer_than_the_step_are_named():
+    (broken,) = of_step(10, {}, {}, {("a", "b"): 10, ("b", "a"): 11})
+    assert broken.law is Law.COPIES_WITHIN_STEP
+    assert broken.what == "copies from b to a are under way for 11 ns in a step of 10 ns"
+
+
+def test_a_profile_of_another_step_than_the_timed_one_is_found_out():
+    # As of a step under tf.distribute that was profiled with the whole batch on every device.
+    timed = [(23_700_000,)] * 5
+    (broken,) = of_measurement(run(timed, profile(44.1, 46.0)))
+    assert broken.law is Law.PROFILE_OF_TIMED_STEP
+    assert broken.what == (
+        "worker:0 computes for 44.1 ms in the profiled steps, where the timed ones last 23.7 ms"
+    )
+    assert of_measurement(run(timed, profile(22.0, 23.0))) == ()
+    assert of_measurement(run(timed)) == ()
+
+
+rounds = st.lists(st.integers(1, 1_000), min_size=1, max_size=4)
+
+
+@given(st.lists(st.tuples(rounds, rounds), min_size=least_samples(), max_size=20))
+def test_whatever_is_compared_has_a_ratio_that_agrees_with_its_rounds(pairs):
+    single, split = run(pair[0] for pair in pairs), run(pair[1] for pair in pairs)
+    comparison = compare("single", "split", single.rounds, split.rounds, among=1)
+    assert comparison is not None
+    assert of_comparison(comparison, single, split) == ()
+
+
+def test_ratios_that_their_rounds_do_not_have_are_found_out():
+    single, split = run([(10,), (12,), (11,)]), run([(20,), (21,), (23,)])
+
+    def found(**ratio: float) -> list[Law]:
+        interval = Interval(**ratio)
+        compared = Comparison(baseline="single", candidate="split", ratio=interval, rounds=3)
+        return laws(of_comparison(compared, single, split))
+
+    assert found(median=2.0, low=1.75, high=2.1) == []
+    # A speed-up taken for a ratio, and an interval of something else.
+    assert found(median=0.5, low=0.48, high=0.57) == [Law.RATIO_AGREES]
+    assert found(median=2.0, low=2.05, high=2.1) == [Law.RATIO_AGREES]
+
+
+def schedule(*transfers: Transfer) -> Schedule:
+    return Schedule(
+        label="towers",
+        runs=(OpRun(op="x", device="a", ready_ns=0, start_ns=0, end_ns=5),),
+        transfers=transfers,
+        step_ns=10,
+        compute_ns={"a": 5, "b": 0},
+        exposed_by_device={"a": 0, "b": 5},
+        peak_memory={},
+        unknown_bytes=0,
+    )
+
+
+def hop(source: str, target: str, start_ns: int, end_ns: int, of: str | None = "sum") -> Transfer:
+    return Transfer(
+        producer=f"{source}_to_{target}_{start_ns}",
+        port=0,
+        source=source,
+        target=target,
+        size_bytes=100,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        collective=of,
+    )
+
+
+def test_the_hops_of_a_collective_are_one_copy_on_each_device():
+    found = schedule(
+        hop("a", "b", 1, 3),
+        hop("b", "a", 2, 4),
+        hop("b", "a", 4, 5),
+        hop("a", "b", 5, 7),
+        hop("a", "b", 8, 9, of=None),
+    )
+    # Each device has joined when it first sends: a at 1, b at 2.
+    assert sorted(found.copies) == [
+        ("a", "b", 100, 8, 9),
+        ("a", "b", 200, 1, 7),
+        ("b", "a", 200, 1, 5),
+    ]
+    assert (found.transfer_count, found.transfer_bytes) == (3, 500)
+    assert found.transfer_ns == (6 + 1) + 4
+    assert of_schedule(found) == ()
+
+
+def test_a_schedule_whose_parts_do_not_fit_is_named():
+    late = schedule(hop("a", "b", 6, 11))
+    assert laws(of_schedule(late)) == [Law.PARTS_ADD_UP]
+    idle = replace(schedule(), exposed_by_device={"a": 6, "b": 0})
+    assert laws(of_schedule(idle)) == [Law.DEVICE_WITHIN_STEP]
+
+
+def test_the_public_contract_knows_every_law():
+    candidate = load_schema("analysis")["properties"]["candidates"]["items"]
+    named = candidate["properties"]["broken_laws"]["items"]["properties"]["law"]["enum"]
+    assert named == [law.value for law in Law]

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.measurement.measurement import (
+    Measurement,
+    SizeBasis,
+    StepProfile,
+    TransferTotal,
+    bootstrap_median,
+)
+
+SAMPLES = st.lists(st.floats(0.01, 1e6), min_size=1, max_size=30)
+
+
+def profile(*sizes: int | None, step_ns: tuple[int, ...] = ()) -> StepProfile:
+    transfers = tuple(
+        TransferTotal(
+            source="a",
+            target="b",
+            count=2,
+            size_bytes=size,
+            size_basis=None if size is None else SizeBasis.PROFILE,
+            time_ns=100,
+            exposed_ns=40,
+        )
+        for size in sizes
+    )
+    return StepProfile(
+        step_ns=step_ns,
+        compute_ns={},
+        exposed_by_device={},
+        transfers=transfers,
+        activities=(),
+        op_ns={},
+        timeline=(),
+    )
+
+
+def measurement(
+    rounds: tuple[tuple[int, ...], ...], step_profile: StepProfile | None = None
+) -> Measurement:
+    return Measurement(
+        warmup_ns=(),
+        rounds=rounds,
+        moved_ops=(),
+        verification=None,
+        profile=step_profile,
+        profile_run=None,
+    )
+
+
+def test_equal_samples_leave_no_doubt() -> None:
+    interval = bootstrap_median([7.0] * 10)
+    assert (interval.low, interval.median, interval.high) == (7.0, 7.0, 7.0)
+
+
+def test_one_sample_is_its_own_interval() -> None:
+    assert bootstrap_median([3.0]).high == 3.0
+
+
+def test_no_samples_have_no_median() -> None:
+    with pytest.raises(ValueError, match="no samples"):
+        bootstrap_median([])
+
+
+def test_the_interval_of_many_samples_is_near_the_textbook_one() -> None:
+    # Ranks 40 and 61 of 100 bound the median at 95 % (binomial, n = 100, p = 1/2).
+    interval = bootstrap_median([float(i) for i in range(1, 101)])
+    assert interval.median == 50.5
+    assert interval.low == pytest.approx(40, abs=2)
+    assert interval.high == pytest.approx(61, abs=2)
+
+
+def test_more_samples_narrow_the_interval() -> None:
+    few = bootstrap_median([1.0, 2.0, 3.0, 4.0, 5.0])
+    many = bootstrap_median([1.0, 2.0, 3.0, 4.0, 5.0] * 20)
+    assert many.high - many.low < few.high - few.low
+
+
+@given(SAMPLES)
+def test_equal_samples_give_equal_intervals(samples: list[float]) -> None:
+    assert bootstrap_median(samples) == bootstrap_median(samples)
+
+
+@given(SAMPLES)
+def test_the_interval_holds_the_median_and_lies_among_the_samples(samples: list[float]) -> None:
+    interval = bootstrap_median(samples)
+    assert min(samples) <= interval.low <= interval.median <= interval.high <= max(samples)
+
+
+def test_steps_are_the_rounds_in_order() -> None:
+    assert measurement(((1, 2), (), (3,))).step_ns == (1, 2, 3)
+
+
+def test_the_profiler_overhead_is_profiled_over_unprofiled_step() -> None:
+    run = measurement(((100, 100), (400,)), profile(step_ns=(120, 130, 900)))
+    assert run.profiler_overhead == 1.3
+
+
+@pytest.mark.parametrize(
+    "run", [measurement(((1,),)), measurement(((1,),), profile()), measurement((), profile())]
+)
+def test_the_profiler_overhead_is_unknown_where_one_side_is_missing(run: Measurement) -> None:
+    assert run.profiler_overhead is None
+
+
+def test_transfers_add_up() -> None:
+    shown = profile(10, 20)
+    assert (shown.transfer_ns, shown.transfer_count, shown.transfer_bytes) == (200, 4, 30)
+
+
+def test_one_unknown_size_makes_the_bytes_unknown() -> None:
+    assert profile(10, None).transfer_bytes is None
+
+
+def test_no_transfers_are_zero_bytes() -> None:
+    assert profile().transfer_bytes == 0

@@ -1,0 +1,139 @@
+"""A real browser before a real TensorBoard."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, sync_playwright
+
+from placement_advisor.report.tensorboard.process import tensorboard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[3]
+SCREENSHOTS = ROOT / "screenshots"
+# Set where a browser has to be there, as in CI.
+_NEEDED = "ADVISOR_TEST_BROWSER"
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_HOW = "no browser for this test: apt-get install -y --no-install-recommends chromium"
+_FRAME = 'iframe[src*="name=placement"]'
+# What is shown last of an analysis.
+_AWAIT_COPIES = """() => {
+  window.copiesShown = new Promise((shown) => new MutationObserver(() => shown()).observe(
+    document.querySelector('section[aria-label=Copies] > div'), { childList: true }));
+}"""
+# As on a machine without a network, whatever this one has.
+_OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+
+
+@dataclass
+class Tab:
+    """The tab Placement of one TensorBoard, with all that the browser complains of.
+
+    ``outside`` are the addresses that were asked for elsewhere, all of them in vain.
+    """
+
+    page: Page
+    address: str
+    complaints: list[str] = field(default_factory=list)
+    outside: set[str] = field(default_factory=set)
+
+    @property
+    def frame(self) -> FrameLocator:
+        return self.page.frame_locator(_FRAME)
+
+    def open(self) -> None:
+        self.page.goto(f"{self.address}#placement", wait_until="domcontentloaded")
+        self.frame.locator("section[aria-label=Copies] > div > *").first.wait_for()
+
+    def run(self, script: str, argument: object = None) -> object:
+        """Run a script inside the tab's frame."""
+        frame = self.page.query_selector(_FRAME)
+        assert frame is not None
+        content = frame.content_frame()
+        assert content is not None
+        return content.evaluate(script, argument)
+
+    def choose_run(self, name: str) -> None:
+        """Open an analysis, unless it is open, and wait until all of it is there."""
+        select = self.frame.get_by_label("Analysis")
+        if select.input_value() != name:
+            self.run(_AWAIT_COPIES)
+            select.select_option(name)
+            self.run("() => window.copiesShown")
+
+    def picture(self, name: str, *, width: int = 1_280, height: int = 2_300) -> None:
+        """Keep a picture of the page, tall enough for the frame not to scroll."""
+        SCREENSHOTS.mkdir(exist_ok=True)
+        self.page.set_viewport_size({"width": width, "height": height})
+        for frame in self.page.frames:
+            frame.evaluate("() => window.scrollTo(0, 0)")
+        self.page.wait_for_timeout(300)  # Canvases are drawn anew in the next frame.
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, _NAMES)), None)
+    if program is None and os.environ.get(_NEEDED):
+        pytest.fail(_HOW)
+    if program is None:
+        pytest.skip(_HOW)
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-dev-shm-usage", "--no-proxy-server", _OFFLINE]
+        opened = playwright.chromium.launch(executable_path=program, args=options)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def open_tab(browser: Browser) -> Iterator[Callable[[Path], Tab]]:
+    """Serves a log directory and opens its tab in a page of its own."""
+    with contextlib.ExitStack() as stack:
+
+        def opened(logdir: Path) -> Tab:
+            address, _ = stack.enter_context(tensorboard(logdir, "127.0.0.1", 0))
+            page = browser.new_page(viewport={"width": 1_280, "height": 900})
+            stack.callback(page.close)
+            tab = Tab(page=page, address=address)
+            page.on("console", lambda said: _keep(tab, said))
+            page.on("pageerror", lambda error: tab.complaints.append(str(error)))
+            page.on("dialog", lambda dialog: tab.complaints.append(f"dialog: {dialog.message}"))
+            page.on("request", lambda request: _keep_outside(tab, request.url))
+            return tab
+
+        yield opened
+
+
+def _keep(tab: Tab, said: ConsoleMessage) -> None:
+    if said.type == "error":
+        tab.complaints.append(f"{said.text} ({said.location['url']})")
+
+
+def _keep_outside(tab: Tab, url: str) -> None:
+    if not url.startswith((tab.address, "data:", "blob:")):
+        tab.outside.add(url)
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log directory of a real analysis of the demo's model, all candidates, few steps."""
+    output = tmp_path_factory.mktemp("demo") / "deepconn"
+    command = [str(Path(sys.executable).with_name("advisor")), "analyze"]
+    few = ["--rounds", "5", "--steps", "1", "--effort", "0.5"]
+    subprocess.run(
+        [*command, "sample_models/deepconn.py", *few, "-o", str(output), "--quiet"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return output / "tensorboard"

@@ -1,0 +1,344 @@
+"""The tab in a real browser, on made-up analyses: large ones, hostile ones, one that runs."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect
+from tab_samples import write_sample
+
+from placement_advisor.files.output_folder import output_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Tab
+
+MANY = 1_000
+INTERACTION_LIMIT_MS = 100
+HOSTILE = [
+    "<img src=x onerror=\"window.pwned='img'\">",
+    "<script>window.pwned='script'</script>",
+    "\"><svg onload=window.pwned='svg'>",
+    "javascript:window.pwned='link'",
+    "${window.pwned='template'}",
+    "plain",
+]
+# Does something, and says how long it took until the next frame was drawn.
+TIMED = """async () => {
+  const before = performance.now();
+  await (%s)();
+  await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)));
+  return performance.now() - before;
+}"""
+
+# Waits for the next event of a type, then for what it loads if it does, then for the next frame.
+# How long that took since the browser got the event is in `window.timed`.
+WATCH = """([type, loads]) => {
+  const copies = document.querySelector('section[aria-label=Copies] > div');
+  window.timed = new Promise((told) => document.addEventListener(type, async (event) => {
+    if (loads) {
+      await new Promise((loaded) =>
+        new MutationObserver(loaded).observe(copies, { childList: true }));
+    }
+    requestAnimationFrame(() => setTimeout(() => told(performance.now() - event.timeStamp)));
+  }, { capture: true, once: true }));
+}"""
+
+HELPERS = """
+  const canvas = (name) => document.querySelector(`canvas[aria-label="${name}"]`);
+  const press = (name, key) =>
+    canvas(name).dispatchEvent(new KeyboardEvent('keydown', { key }));
+  const zoom = (name) => canvas(name).dispatchEvent(
+    new WheelEvent('wheel', { ctrlKey: true, deltaY: -200, cancelable: true }));
+  const find = (text) => {
+    const input = document.querySelector('input[type=search]');
+    input.value = text;
+    input.dispatchEvent(new InputEvent('input'));
+  };
+  const choose = async () => {
+    const changed = new Promise((done) => new MutationObserver(done).observe(
+      document.querySelector('section[aria-label=Copies] > div'), { childList: true }));
+    document.querySelector('.candidates input:not(:checked)').click();
+    await Promise.race([changed, new Promise((late) => setTimeout(late, 5_000))]);
+  };
+"""
+
+
+@pytest.fixture(scope="module")
+def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made-up") / "log"
+    write_sample(folder.parent / "outside" / "tensorboard", ["secret"], name="outside")
+    (folder.parent / "outside.json").write_text("secret")
+    folder.mkdir()
+    (folder / "link").symlink_to(folder.parent / "outside")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tab(open_tab: Callable[[Path], Tab], logdir: Path) -> Tab:
+    layers = [f"encoder/block_{i // 10}/dense_{i}" for i in range(MANY)]
+    write_sample(logdir / "hostile" / "tensorboard", HOSTILE, name=HOSTILE[0])
+    write_sample(logdir / "large" / "tensorboard", layers, name="large")
+    opened = open_tab(logdir)
+    opened.open()
+    return opened
+
+
+@pytest.fixture(autouse=True)
+def _no_complaints(tab: Tab) -> Iterator[None]:
+    yield
+    assert tab.complaints == []
+
+
+def key(tab: Tab, canvas: str, *names: str) -> None:
+    canvases = tab.frame.get_by_role("application", name=canvas)
+    canvases.focus()
+    for name in names:
+        canvases.press(name)
+
+
+def test_the_selector_opens_any_analysis_under_the_log_directory(tab: Tab) -> None:
+    options = tab.frame.locator("#run option")
+    expect(options).to_have_text(["hostile", "large"])
+    tab.choose_run("large")
+    expect(tab.frame.locator(".headline")).to_have_text("stay single: large")
+    tab.choose_run("hostile")
+    expect(tab.frame.locator(".headline")).to_have_text(f"stay single: {HOSTILE[0]}")
+
+
+def test_hostile_names_are_shown_and_not_run(tab: Tab) -> None:
+    tab.choose_run("hostile")
+    frame = tab.frame
+    expect(frame.get_by_text(f"stay single: {HOSTILE[0]}")).to_be_visible()
+    expect(frame.get_by_text(f"join {HOSTILE[0]}")).to_be_visible()
+    for _ in HOSTILE:
+        key(tab, "Layers by device", "n")
+    expect(frame.locator(".told").nth(1)).to_contain_text("plain")
+    key(tab, "Layers by device", "n")
+    expect(frame.locator(".told").nth(1)).to_contain_text(HOSTILE[0])
+    assert tab.run("() => window.pwned ?? window.parent.pwned ?? null") is None
+    expect(frame.locator("main img, main svg, main script")).to_have_count(0)
+    tab.picture("hostile-names", height=1_700)
+
+
+@pytest.mark.parametrize(
+    ("what", "script"),
+    [
+        ("zoom the timeline", "zoom('Timeline of a step')"),
+        ("move the timeline", "press('Timeline of a step', 'ArrowRight')"),
+        ("next bar", "press('Timeline of a step', 'n')"),
+        ("zoom the layers", "zoom('Layers by device')"),
+        ("next layer", "press('Layers by device', 'n')"),
+        ("all layers", "press('Layers by device', '0'); press('Layers by device', '+')"),
+        ("find a layer", "find('dense_777')"),
+        ("another candidate", "choose()"),
+        ("and back", "choose()"),
+    ],
+)
+def test_a_thousand_layers_answer_at_once(tab: Tab, what: str, script: str) -> None:
+    tab.choose_run("large")
+    expect(tab.frame.locator(".headline")).to_have_text("stay single: large")
+    expect(
+        tab.frame.get_by_text("arrows cross").or_(tab.frame.get_by_text("No forward"))
+    ).to_be_visible()
+    tab.run(TIMED % f"async () => {{ {HELPERS} {script}; }}")  # Just-in-time compiled once.
+    times = [tab.run(TIMED % f"async () => {{ {HELPERS} await {script}; }}") for _ in range(3)]
+    print(f"{what}: {json.dumps(times)} ms")
+    assert sorted(times)[1] <= INTERACTION_LIMIT_MS
+
+
+def timed_ms(tab: Tab, event: str, act: Callable[[], None], *, loads: bool = False) -> float:
+    """Do something with mouse or keyboard; return how long the tab took to show it."""
+    tab.run(WATCH, [event, loads])
+    act()
+    time = tab.run("() => window.timed")
+    assert isinstance(time, int | float)
+    return time
+
+
+@pytest.mark.parametrize("name", ["Timeline of a step", "Layers by device"])
+def test_a_thousand_layers_follow_the_mouse(tab: Tab, name: str) -> None:
+    tab.choose_run("large")
+    expect(tab.frame.locator(".headline")).to_have_text("stay single: large")
+    key(tab, name, "0", "+", "+", "+")
+    canvas, mouse = tab.frame.get_by_role("application", name=name), tab.page.mouse
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    before = canvas.evaluate("(canvas) => canvas.toDataURL()")
+    mouse.move(x, y)
+    mouse.down()
+    times = [
+        timed_ms(tab, "pointermove", lambda to=x - 40 * i: mouse.move(to, y)) for i in range(1, 5)
+    ][1:]  # Just-in-time compiled once.
+    mouse.up()
+    print(f"drag, {name}: {json.dumps(times)} ms")
+    assert canvas.evaluate("(canvas) => canvas.toDataURL()") != before
+    assert sorted(times)[1] <= INTERACTION_LIMIT_MS
+
+
+@pytest.mark.parametrize(
+    ("where", "there", "back", "loads"),
+    [
+        ("#run", "ArrowUp", "ArrowDown", True),
+        (".candidates input:checked", "ArrowDown", "ArrowUp", True),
+        ("canvas[aria-label='Timeline of a step']", "+", "-", False),
+        ("canvas[aria-label='Layers by device']", "+", "-", False),
+    ],
+)
+def test_keys_change_what_is_shown_at_once(
+    tab: Tab, where: str, there: str, back: str, loads: bool
+) -> None:
+    tab.choose_run("large")
+    expect(tab.frame.locator(".headline")).to_have_text("stay single: large")
+    tab.frame.get_by_label("single", exact=True).check()
+    tab.frame.locator(where).focus()
+    times: dict[str, list[float]] = {there: [], back: []}
+    for _ in range(4):
+        for name in times:
+            press = partial(tab.page.keyboard.press, name)
+            times[name].append(timed_ms(tab, "keydown", press, loads=loads))
+    print(f"{where}: {json.dumps(times)} ms")
+    for each in times.values():
+        assert sorted(each[1:])[1] <= INTERACTION_LIMIT_MS  # Just-in-time compiled once.
+
+
+def test_everything_is_reached_by_the_keyboard(tab: Tab) -> None:
+    tab.choose_run("large")
+    frame = tab.frame
+    frame.get_by_label("Analysis").focus()
+    reached = set()
+    for _ in range(30):
+        tab.page.keyboard.press("Tab")
+        reached.add(
+            tab.run(
+                "() => document.activeElement.ariaLabel || document.activeElement.type"
+                " || document.activeElement.localName"
+            )
+        )
+    assert reached >= {
+        "radio",
+        "Timeline of a step",
+        "Zoom in",
+        "Find a layer",
+        "Layers by device",
+        "summary",
+    }
+    frame.locator(".candidates input").first.focus()
+    tab.page.keyboard.press("ArrowDown")
+    expect(frame.locator(".candidates tr:has(:checked)")).to_contain_text("alternating")
+    expect(frame.locator(".candidates input:checked")).to_be_focused()
+    key(tab, "Timeline of a step", "0", "n", "n")
+    expect(frame.locator(".told").first).to_have_text(re.compile("simulated, worker:0: .*MatMul"))
+
+
+def test_what_crosses_is_told_with_its_bytes(tab: Tab) -> None:
+    tab.choose_run("large")
+    tab.frame.get_by_label("alternating").check()
+    expect(tab.frame.get_by_text("arrows cross to another device")).to_be_visible()
+    tab.frame.get_by_label("Find a layer").fill("dense_4")
+    told = tab.frame.locator(".told").nth(1)
+    expect(told).to_contain_text("worker:1")
+    expect(told).to_contain_text("4.10 kB cross from encoder/block_0/dense_3")
+    expect(
+        tab.frame.get_by_role("table").filter(has_text="Copies from row to column")
+    ).to_contain_text("worker:0")
+    tab.picture("thousand-layers", height=2_000)
+
+
+def test_a_finding_unfolds_its_explanation(tab: Tab) -> None:
+    tab.choose_run("large")
+    tab.frame.get_by_text("What PA201 means").click()
+    expect(tab.frame.locator(".finding h4").first).to_contain_text("PA201")
+
+
+def test_a_running_analysis_is_followed_to_its_end(
+    open_tab: Callable[[Path], Tab], tmp_path: Path
+) -> None:
+    layers = [f"layer_{i}" for i in range(8)]
+    with output_folder(tmp_path / "mine") as staging:
+        (staging / "analysis.json").write_text("{}")
+        write_sample(staging / "tensorboard", layers, doing="measuring costs")
+        live = open_tab(tmp_path)
+        live.open()
+        headline = live.frame.locator(".headline")
+        expect(headline).to_have_text("Running: measuring costs")
+        expect(live.frame.locator("#run option:checked")).to_have_text("mine (running)")
+        write_sample(staging / "tensorboard", layers, doing="timing, round 3 done")
+        expect(headline).to_have_text("Running: timing, round 3 done")
+        write_sample(staging / "tensorboard", layers)
+    expect(headline).to_have_text("stay single: stack")
+    expect(live.frame.locator("#run option:checked")).to_have_text("mine", timeout=15_000)
+    live.frame.get_by_label("alternating").check()
+    expect(live.frame.get_by_text("arrows cross to another device")).to_be_visible()
+    # Another analysis in the place of the first: the details of its candidates are new as well.
+    write_sample(tmp_path / "mine" / "tensorboard", ["other", "layers"], name="second")
+    expect(headline).to_have_text("stay single: second", timeout=15_000)
+    expect(live.frame.get_by_text("No forward tensor crosses")).to_be_visible()
+    assert [text for text in live.complaints if "404" not in text] == []
+
+
+def test_what_cannot_be_loaded_is_said_and_asked_for_again(
+    open_tab: Callable[[Path], Tab], tmp_path: Path
+) -> None:
+    write_sample(tmp_path / "mine" / "tensorboard", [f"layer_{i}" for i in range(8)])
+    tab = open_tab(tmp_path)
+    notice, headline = tab.frame.locator(".failure[role=status]"), tab.frame.locator(".headline")
+    tab.page.route("**/details?*", lambda route: route.abort())
+    tab.open()
+    expect(notice).to_have_text("TensorBoard does not answer. What it told last stays.")
+    expect(tab.frame.get_by_text("Nothing of it was simulated or measured.").first).to_be_visible()
+    tab.page.unroute("**/details?*")
+    expect(tab.frame.get_by_text("arrows cross to another device")).to_be_visible(timeout=15_000)
+    expect(notice).to_be_hidden()
+
+    tab.page.route("**/runs?*", lambda route: route.abort())
+    expect(notice).to_be_visible(timeout=15_000)
+    expect(headline).to_have_text("stay single: stack")
+    tab.page.unroute("**/runs?*")
+    expect(notice).to_be_hidden(timeout=15_000)
+
+    (tmp_path / "mine").rename(tmp_path.with_name("elsewhere"))
+    expect(headline).to_have_text("There is no analysis in the log directory yet.", timeout=15_000)
+    expect(tab.frame.get_by_role("heading", name="Timeline")).to_be_hidden()
+    assert [text for text in tab.complaints if "ERR_FAILED" not in text] == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [700, 1_400])
+def test_the_page_never_scrolls_sideways(tab: Tab, width: int, dark: bool) -> None:
+    tab.choose_run("large")
+    tab.page.evaluate(f"document.body.classList.toggle('dark-mode', {str(dark).lower()})")
+    tab.picture(f"large-{width}-{'dark' if dark else 'light'}", width=width)
+    tab.page.evaluate("document.body.classList.remove('dark-mode')")
+    assert tab.run("() => document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        "static/../plugin.py",
+        "static/%2e%2e/plugin.py",
+        "static/..%2fplugin.py",
+        "overview?run=../outside",
+        "overview?run=link",
+        "details?run=large&candidate=../../../../../outside",
+        "details?run=large&candidate=%2e%2e/analysis",
+    ],
+)
+def test_nothing_beside_the_analyses_is_served(tab: Tab, route: str) -> None:
+    server = urlsplit(tab.address)
+    with contextlib.closing(http.client.HTTPConnection(server.netloc)) as connection:
+        connection.request("GET", f"/data/plugin/placement/{route}")
+        assert connection.getresponse().status == HTTPStatus.NOT_FOUND

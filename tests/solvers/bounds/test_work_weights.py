@@ -1,0 +1,63 @@
+"""How near the weights that a bound is made with come to the best, which a linear program has.
+
+The turns and the rate of `bounds/work.py` rest on this. With other weights a bound holds as well,
+but says less.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from ortools.linear_solver import pywraplp
+from placed_steps import PlacedStep, op, pair, place, price
+
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.solvers.bounds.shared_work import shared_work
+from placement_advisor.solvers.bounds.step_numbers import Step
+
+
+def uneven_step(seed: int) -> PlacedStep:
+    """Return ops without edges, each of which suits one device better than another."""
+    rng = random.Random(seed)
+    names = [f"op_{i}" for i in range(rng.choice((5, 30, 200)))]
+    devices = "abcd"[: rng.randint(2, 4)]
+    costs = {
+        device: price({name: round(10 ** rng.uniform(2, 5)) for name in names})
+        for device in devices
+    }
+    return PlacedStep(
+        graph=OpGraph([op(name, 4) for name in names], []),
+        placement=place(dict.fromkeys(names, "a")),
+        costs=costs["a"],
+        costs_on=costs,
+        cluster=pair(count=len(devices)),
+    )
+
+
+def best_ns(step: Step) -> float:
+    """Return how long all devices need at least if ops can be cut into pieces."""
+    solver = pywraplp.Solver.CreateSolver("GLOP")
+    places = step.cluster.device_names()
+    end = solver.NumVar(0, solver.infinity(), "end")
+    load = {name: solver.Constraint(-solver.infinity(), 0) for name in places}
+    for row in step.time_ns:
+        whole = solver.Constraint(1, 1)
+        for name, time_ns in row.items():
+            part = solver.NumVar(0, 1, "")
+            whole.SetCoefficient(part, 1)
+            load[name].SetCoefficient(part, time_ns)
+    for each in load.values():
+        each.SetCoefficient(end, -1)
+    solver.Minimize(end)
+    assert solver.Solve() == pywraplp.Solver.OPTIMAL
+    return float(end.solution_value())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_weights_come_near_to_the_best(seed: int) -> None:
+    step = uneven_step(seed)
+    numbers = Step(step.graph, step.all_costs(), step.cluster)
+    best = best_ns(numbers)
+    found = shared_work(numbers).value_ns
+    assert 0.99 * best <= found <= best + 1

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_runs import children_left
+from real_runs import needs_private_network
+
+from placement_advisor.errors import TestbedError
+from placement_advisor.machine import testbed_plan
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.machine.this_machine import usable_cores
+from placement_advisor.processes.children import ChildError, ChildFailure, FailureCause
+from placement_advisor.testbed.testbed import Testbed
+from placement_advisor.tf.answers import RunFailure
+
+
+@pytest.fixture
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+def test_two_devices_on_two_cores_are_workers(two_cores: None) -> None:
+    plan = plan_testbed(None, 2)
+    assert plan.kind is TestbedKind.WORKERS
+    assert [device.name for device in plan.devices] == ["worker:0", "worker:1"]
+    assert plan.cores == (0, 1)
+    assert plan.stand_in
+    assert plan.not_run is None
+
+
+def test_more_devices_than_cores_are_simulated_only_and_told_why(two_cores: None) -> None:
+    plan = plan_testbed(None, 3)
+    assert plan.kind is TestbedKind.NONE
+    assert plan.not_run is not None
+    assert "3 devices need 3 cores" in plan.not_run
+    assert "lets us use 2" in plan.not_run
+
+
+def test_enough_gpus_are_preferred(two_cores: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    plan = plan_testbed(None, 2)
+    assert plan.kind is TestbedKind.GPUS
+    assert [device.name for device in plan.devices] == ["GPU:0", "GPU:1"]
+    assert not plan.stand_in
+
+
+def test_one_gpu_is_not_enough_for_two_devices(
+    two_cores: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert plan_testbed(None, 2).kind is TestbedKind.WORKERS
+    with pytest.raises(TestbedError, match="2 devices asked for, 1 GPUs found"):
+        plan_testbed(TestbedKind.GPUS, 2)
+
+
+def test_a_testbed_of_nothing_runs_nothing(two_cores: None) -> None:
+    plan = plan_testbed(TestbedKind.NONE, 2)
+    assert plan.kind is TestbedKind.NONE
+    assert plan.not_run == "--testbed none: nothing was run"
+
+
+def test_usable_cores_are_among_those_that_the_process_may_use() -> None:
+    cores = usable_cores()
+    assert cores
+    assert set(cores) <= os.sched_getaffinity(0)
+
+
+def test_a_process_held_to_one_cpu_has_one_core() -> None:
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {max(allowed)})
+        assert usable_cores() == (max(allowed),)
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+class FakeChild:
+    """Gives one answer, and says that it died if told so."""
+
+    def __init__(self, name: str, answer: Any, died: ChildFailure | None = None) -> None:
+        self.name, self.closed = name, False
+        self._answer, self._died = answer, died
+
+    def start(self, function: str, *args: Any) -> None:
+        pass
+
+    def wait(self, **_: Any) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+    def failure(self, *, within_s: float = 0.0) -> ChildFailure | None:
+        return self._died
+
+    def close(self) -> None:
+        self.closed = True
+
+
+KILLED = ChildFailure(
+    cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", output_tail=""
+)
+
+
+def testbed_of(client: Any, *workers: Any, scratch: Path) -> Testbed:
+    testbed = Testbed(plan_testbed(TestbedKind.LOGICAL_CPUS, 2), scratch=scratch)
+    testbed._client, testbed._workers = client, workers
+    return testbed
+
+
+testbed_of.__test__ = False  # type: ignore[attr-defined]  # The name starts with "test".
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        RunFailure(out_of_memory=False, message="Connection reset by peer"),
+        ChildError("client: Traceback ... UnavailableError"),
+    ],
+)
+def test_a_broken_connection_is_the_death_of_the_worker_behind_it(
+    answer: Any, tmp_path: Path
+) -> None:
+    client = FakeChild("client", answer)
+    workers = FakeChild("worker:0", None), FakeChild("worker:1", None, died=KILLED)
+    testbed = testbed_of(client, *workers, scratch=tmp_path)
+    assert testbed.call("run_steps", time_limit_s=1) == KILLED
+    assert all(child.closed for child in (client, *workers))
+
+
+def test_a_failed_step_on_living_workers_leaves_the_testbed_up(tmp_path: Path) -> None:
+    refused = RunFailure(out_of_memory=False, message="no kernel")
+    client, worker = FakeChild("client", refused), FakeChild("worker:0", None)
+    testbed = testbed_of(client, worker, scratch=tmp_path)
+    assert testbed.call("run_steps", time_limit_s=1) == refused
+    assert not client.closed
+    assert not worker.closed
+
+
+def test_a_bug_on_living_workers_stays_a_bug(tmp_path: Path) -> None:
+    client = FakeChild("client", ChildError("client: Traceback ... KeyError"))
+    testbed = testbed_of(client, FakeChild("worker:0", None), scratch=tmp_path)
+    with pytest.raises(ChildError, match="KeyError"):
+        testbed.call("run_steps", time_limit_s=1)
+
+
+@needs_private_network
+def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
+    fork_server: None, two_cores: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed_plan, "_WORKER", "failing_parts")
+    testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=tmp_path)
+    with pytest.raises(
+        TestbedError, match=r"worker:\d did not start: worker:\d exited with status 5"
+    ):
+        testbed.start()
+    assert testbed.process_ids == {}
+    assert children_left() == []
+
+
+class ProfiledClient(FakeChild):
+    """Writes a profile at each call, as long as it lives."""
+
+    def start(self, function: str, *args: Any) -> None:
+        if self._answer is None:
+            folder = Path(args[-1])
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "vm.xplane.pb").write_text(function)
+
+
+def test_a_profile_outlives_a_second_one_that_fails(tmp_path: Path) -> None:
+    client = ProfiledClient("client", None)
+    testbed = testbed_of(client, scratch=tmp_path)
+    files = testbed.profile("single", 3, time_limit_s=1)
+    client._answer = KILLED
+    assert testbed.profile("single", 3, time_limit_s=1) == KILLED
+    assert files.client.exists()

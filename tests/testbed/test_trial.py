@@ -1,0 +1,404 @@
+"""A trial on a testbed that fails on cue. What really failing testbeds do is in test_analyze."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from placement_advisor.errors import TestbedError
+from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
+from placement_advisor.measurement.equal_changes import Verification
+from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.measurement.sequential import least_samples
+from placement_advisor.processes.children import ChildFailure, FailureCause
+from placement_advisor.testbed import trial as trial_module
+from placement_advisor.testbed.testbed import STEP, ProfileFiles
+from placement_advisor.testbed.trial import MAX_ROUNDS, Entry, Trial
+from placement_advisor.tf.answers import Prepared, RunFailure, SourceLine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run = Callable[..., tuple[dict[str, Entry], "FakeTestbed"]]
+
+DOWN = ChildFailure(
+    cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", output_tail=""
+)
+REFUSED = RunFailure(out_of_memory=False, message="no kernel")
+STEP_NS = {"single": 1_000, "towers": 700, "alternating": 2_000}
+# As many as tell how two candidates compare if nothing varies.
+ROUNDS = least_samples(2)
+
+
+RIGHT = Verification(steps=4, variables=1, relative_difference=1e-7)
+
+
+def wrong(relative_difference: float) -> Verification:
+    return Verification(
+        steps=4,
+        variables=1,
+        wrong="what was added to variable 'w'",
+        wrong_variable="w",
+        relative_difference=relative_difference,
+    )
+
+
+class FakeTestbed:
+    """Answers as told: ``cues`` maps (function, label, how many times before) to an answer."""
+
+    plan = TestbedPlan(
+        kind=TestbedKind.GPUS,
+        devices=(),
+        cores=(),
+        stand_in=False,
+        description="",
+        not_run=None,
+    )
+
+    def __init__(self, cues: dict[tuple[str, str, int], Any], *, starts: int = 99) -> None:
+        self.cues, self.starts_left = cues, starts
+        self.calls: list[tuple[str, str]] = []
+        self.up = True
+        self.prepared: list[str] = []
+        self.reference: str | None = None
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def start(self) -> None:
+        if self.up:
+            return
+        if not self.starts_left:
+            raise TestbedError("worker:0 did not start")
+        self.starts_left -= 1
+        self.up, self.prepared, self.reference = True, [], None
+
+    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
+        assert self.up, "called while down"
+        self.calls.append((function, label))
+        count = self._seen[function, label]
+        self._seen[function, label] += 1
+        answer = self.cues.get((function, label, count))
+        if answer is not None:
+            self.up = not isinstance(answer, ChildFailure)
+            return answer
+        return getattr(self, f"_{function}")(label, *args)
+
+    def profile(self, label: str, steps: int, *, time_limit_s: float) -> Any:
+        return self.call("profile_steps", label, steps, time_limit_s=time_limit_s)
+
+    def _prepare(self, label: str, _: object, program: str) -> Prepared:
+        assert program == STEP
+        assert label not in self.prepared, "prepared twice"
+        self.prepared.append(label)
+        return Prepared(moved_ops=(), crossings=())
+
+    def _verify(self, label: str, _: int) -> Verification | None:
+        assert label in self.prepared
+        if self.reference is None:
+            self.reference = label
+            return None
+        assert self.reference == "single", f"compared with {self.reference}"
+        return RIGHT
+
+    def _run_steps(self, label: str, _: int, steps: int) -> list[int]:
+        assert label in self.prepared, f"{label} runs unprepared"
+        return [STEP_NS[label]] * steps
+
+    def _profile_steps(self, label: str, _: int) -> ProfileFiles:
+        assert label in self.prepared
+        return ProfileFiles(client=None, devices={})  # type: ignore[arg-type]
+
+
+class Silent:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def no_profile_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "read_gpu_steps", lambda *_: None)
+
+
+@pytest.fixture
+def run() -> Run:
+    """Runs three candidates in as many rounds as they need, then profiles them."""
+
+    def run(
+        cues: dict[tuple[str, str, int], Any] | None = None,
+        *,
+        starts: int = 99,
+        rounds: int = ROUNDS,
+    ) -> tuple[dict[str, Entry], FakeTestbed]:
+        testbed = FakeTestbed(cues or {}, starts=starts)
+        trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+        for label in STEP_NS:
+            trial.enter(
+                Placement(label=label, family=label, device_of={"op": "GPU:0"}, rationale="")
+            )
+        trial.race(rounds, lambda number: testbed.calls.append(("as-is", str(number))))
+        trial.profile_all()
+        return trial.entries, testbed
+
+    return run
+
+
+def test_every_round_times_all_in_an_order_of_its_own_and_the_first_step_of_a_turn_is_warm_up(
+    run: Run,
+) -> None:
+    entries, testbed = run()
+    turns = [call for call in testbed.calls if call[0] in ("run_steps", "as-is")][3:]
+    size = len(STEP_NS) + 1
+    rounds = [turns[i : i + size] for i in range(0, len(turns), size)]
+    assert len(rounds) == ROUNDS
+    for number, (*timed, beside) in enumerate(rounds):
+        assert sorted(timed) == sorted(("run_steps", label) for label in STEP_NS)
+        assert beside == ("as-is", str(number))
+    assert {timed[0][1] for timed in rounds} == set(STEP_NS)
+    assert entries["towers"].rounds == [(700, 700)] * ROUNDS
+    # Three to warm up, and one at the start of each turn.
+    assert entries["towers"].warmup_ns == [700] * (3 + ROUNDS)
+    assert all(entry.files is not None for entry in entries.values())
+
+
+def test_a_dead_worker_costs_the_candidate_that_ran_and_the_others_go_on(
+    run: Run,
+) -> None:
+    entries, testbed = run({("run_steps", "towers", 3): DOWN})
+    failure = entries["towers"].failure
+    assert failure is not None
+    assert failure.kind is FailureKind.CRASHED
+    assert failure.message == "worker:1 was killed by SIGKILL"
+    assert entries["single"].failure is None
+    assert len(entries["single"].rounds) == len(entries["alternating"].rounds) == ROUNDS
+    assert entries["alternating"].files is not None
+    assert "towers" not in testbed.prepared
+
+
+def test_a_refused_candidate_is_out_without_a_new_start(
+    run: Run,
+) -> None:
+    entries, testbed = run({("prepare", "towers", 0): REFUSED})
+    assert entries["towers"].failure is not None
+    assert entries["towers"].failure.message == "no kernel"
+    assert entries["towers"].measurement(None) is None
+    assert testbed.starts_left == 99
+
+
+def test_results_are_compared_with_single_also_after_a_new_start(
+    run: Run,
+) -> None:
+    # The new client has forgotten single's results; the fake refuses any other reference.
+    entries, _ = run({("verify", "towers", 0): DOWN})
+    assert entries["towers"].failure is not None
+    assert entries["alternating"].verification == RIGHT
+
+
+def test_nothing_is_compared_where_single_itself_failed(
+    run: Run,
+) -> None:
+    entries, _ = run({("verify", "single", 0): DOWN})
+    assert entries["single"].failure is not None
+    assert entries["towers"].verification is None
+    assert len(entries["towers"].rounds) == ROUNDS
+
+
+def test_a_candidate_that_cannot_be_prepared_again_is_out_and_the_others_go_on(
+    run: Run,
+) -> None:
+    entries, testbed = run({("run_steps", "towers", 2): DOWN, ("prepare", "single", 1): DOWN})
+    assert entries["towers"].failure is not None
+    assert entries["single"].failure is not None
+    assert entries["alternating"].failure is None
+    assert len(entries["alternating"].rounds) == ROUNDS
+    assert testbed.starts_left == 97
+
+
+def test_a_testbed_that_does_not_come_up_again_ends_the_trial_not_the_analysis(
+    run: Run,
+) -> None:
+    entries, _ = run({("run_steps", "single", 2): DOWN}, starts=0)
+    messages = {label: entry.failure and entry.failure.message for label, entry in entries.items()}
+    assert messages == {
+        "single": "worker:1 was killed by SIGKILL",
+        "towers": "worker:0 did not start",
+        "alternating": "worker:0 did not start",
+    }
+    assert entries["towers"].measurement(None) is not None  # What was measured is kept.
+
+
+def test_a_testbed_that_fails_while_it_is_built_anew_ends_as_well(
+    run: Run,
+) -> None:
+    cues = {("run_steps", "single", 2): DOWN, ("prepare", "towers", 1): DOWN}
+    entries, _ = run(cues, starts=1)
+    assert all(entry.failure is not None for entry in entries.values())
+
+
+def test_a_wrong_result_is_a_failure_that_names_the_difference(
+    run: Run,
+) -> None:
+    entries, _ = run({("verify", "towers", 0): wrong(0.25)})
+    failure = entries["towers"].failure
+    assert failure is not None
+    assert failure.kind is FailureKind.WRONG_RESULT
+    assert "variable 'w' differs from the single-device run by 0.25" in failure.message
+    assert entries["towers"].rounds == []
+
+
+def test_a_result_that_is_no_number_is_wrong(
+    run: Run,
+) -> None:
+    entries, _ = run({("verify", "towers", 0): wrong(float("nan"))})
+    assert entries["towers"].failure is not None
+    assert entries["towers"].failure.kind is FailureKind.WRONG_RESULT
+
+
+def test_out_of_memory_and_time_are_told_apart(
+    run: Run,
+) -> None:
+    late = ChildFailure(cause=FailureCause.TIMED_OUT, message="late", output_tail="")
+    full = RunFailure(out_of_memory=True, message="OOM when allocating")
+    entries, _ = run({("prepare", "towers", 0): full, ("run_steps", "alternating", 1): late})
+    kinds = [entry.failure and entry.failure.kind for entry in entries.values()]
+    assert kinds == [None, FailureKind.OUT_OF_MEMORY, FailureKind.TIMED_OUT]
+
+
+def test_rounds_are_added_while_a_verdict_is_in_doubt(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STEP_NS, "towers", 970)  # The worthwhile ratio itself.
+    entries, _ = run()
+    assert len(entries["single"].rounds) == MAX_ROUNDS
+
+
+def test_rounds_are_added_until_there_is_an_interval(run: Run) -> None:
+    entries, _ = run(rounds=1)
+    assert len(entries["single"].rounds) == ROUNDS
+
+
+def test_no_rounds_are_added_where_the_best_is_sure_though_another_is_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STEP_NS, "alternating", 970)
+    entries, _ = run()
+    assert len(entries["single"].rounds) == ROUNDS
+
+
+def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interval(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_module, "_TIMING_BUDGET_S", -1.0)
+    monkeypatch.setitem(STEP_NS, "towers", 970)
+    for wanted in (1, 2 * ROUNDS):
+        entries, _ = run(rounds=wanted)
+        assert len(entries["single"].rounds) == ROUNDS
+
+
+def test_no_rounds_are_added_for_a_candidate_that_is_out(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STEP_NS, "towers", 970)
+    entries, _ = run({("run_steps", "towers", 4): DOWN})
+    assert len(entries["single"].rounds) == ROUNDS
+
+
+def test_no_rounds_are_added_where_single_is_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STEP_NS, "towers", 970)
+    entries, _ = run({("run_steps", "single", 4): DOWN})
+    assert len(entries["towers"].rounds) == ROUNDS
+
+
+def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
+    run: Run,
+) -> None:
+    entries, _ = run({("profile_steps", "towers", 0): DOWN})
+    assert entries["towers"].failure is not None
+    assert entries["towers"].files is None
+    assert entries["alternating"].files is not None
+
+
+class OwnBench:
+    """Runs one candidate apart from the testbed; it is gone after its first failure."""
+
+    def __init__(self, cues: dict[str, Any]) -> None:
+        self.cues, self.prepared = cues, 0
+
+    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
+        if function in self.cues:
+            return self.cues[function]
+        self.prepared += function == "prepare"
+        steps = args[1] if function == "run_steps" else 0
+        answers = {
+            "prepare": Prepared(moved_ops=(), crossings=()),
+            "verify": RIGHT,
+            "run_steps": [600] * steps,
+        }
+        return answers[function]
+
+    def profile(self, label: str, steps: int, *, time_limit_s: float) -> Any:
+        return ProfileFiles(client=None, devices={})  # type: ignore[arg-type]
+
+
+def run_beside(
+    bench: OwnBench, cues: dict[tuple[str, str, int], Any] | None = None
+) -> tuple[dict[str, Entry], FakeTestbed]:
+    testbed = FakeTestbed(cues or {})
+    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    for label, own in (("single", None), ("mirrored", bench), ("towers", None)):
+        placement = Placement(label=label, family=label, device_of={}, rationale="")
+        trial.enter(placement, bench=own, if_wrong="; as said")
+    trial.race(ROUNDS, lambda _: None)
+    trial.profile_all()
+    return trial.entries, testbed
+
+
+def test_a_candidate_with_a_bench_of_its_own_runs_in_turn_with_the_others() -> None:
+    entries, testbed = run_beside(OwnBench({}))
+    assert entries["mirrored"].rounds == [(600, 600)] * ROUNDS
+    assert entries["mirrored"].files is not None
+    assert ("run_steps", "mirrored") not in testbed.calls
+
+
+def test_the_death_of_its_bench_takes_nothing_else_down() -> None:
+    entries, testbed = run_beside(OwnBench({"run_steps": DOWN}))
+    assert entries["mirrored"].failure is not None
+    assert len(entries["towers"].rounds) == ROUNDS
+    assert testbed.starts_left == 99
+
+
+def test_a_testbed_that_is_built_anew_leaves_it_alone() -> None:
+    bench = OwnBench({})
+    entries, _ = run_beside(bench, {("run_steps", "towers", 3): DOWN})
+    assert entries["towers"].failure is not None
+    assert entries["mirrored"].failure is None
+    assert len(entries["mirrored"].rounds) == ROUNDS
+    assert bench.prepared == 1
+
+
+def test_its_wrong_results_come_with_what_may_be_the_reason() -> None:
+    entries, _ = run_beside(OwnBench({"verify": wrong(0.5)}))
+    assert entries["mirrored"].failure is not None
+    assert entries["mirrored"].failure.kind is FailureKind.WRONG_RESULT
+    assert entries["mirrored"].failure.message.endswith("rounding explains); as said")
+
+
+def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_remedy() -> None:
+    alone = Prepared(moved_ops=(), crossings=(), unexchanged=("w", "v"))
+    testbed = FakeTestbed({})
+    lines = {"w": SourceLine(file="model.py", line=12)}
+    trial = Trial(testbed, steps=2, watcher=Silent(), line_of=lines)  # type: ignore[arg-type]
+    for label, bench in (("single", None), ("mirrored", OwnBench({"prepare": alone}))):
+        placement = Placement(label=label, family=label, device_of={}, rationale="")
+        trial.enter(placement, bench=bench)
+    failure = trial.entries["mirrored"].failure
+    assert failure is not None
+    assert failure.kind is FailureKind.WRONG_RESULT
+    assert failure.message == (
+        "each device updates 'w', 'v' from its own samples alone: nothing is exchanged, every "
+        "replica trains a model of its own; 'w' is updated in model.py:12; add the gradients up "
+        "first, with optimizer.apply_gradients or "
+        "tf.distribute.get_replica_context().all_reduce"
+    )
+    assert trial.entries["mirrored"].rounds == []

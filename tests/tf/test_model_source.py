@@ -1,0 +1,98 @@
+"""What a path is taken for, before anything is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from placement_advisor.errors import ModelError
+from placement_advisor.tf.load.model_source import ModelSource, SourceKind, source_kind, split_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "name"),
+    [
+        ("model.py", "model.py", None),
+        ("model.py:net", "model.py", "net"),
+        ("model.py:trainer.step", "model.py", "trainer.step"),
+        ("model.py:", "model.py", None),
+        ("run:3/model.py", "run:3/model.py", None),
+        ("run:3/model.py:net", "run:3/model.py", "net"),
+    ],
+)
+def test_a_name_follows_the_last_colon_unless_the_path_exists(
+    here: Path, words: str, path: str, name: str | None
+) -> None:
+    (here / "run:3").mkdir()
+    (here / "run:3" / "model.py").touch()
+    (here / "model.py").touch()
+    assert split_name(words) == (path, name)
+
+
+@pytest.mark.parametrize("words", ["", ":net"])
+def test_a_name_alone_is_refused(words: str) -> None:
+    with pytest.raises(ModelError, match="no file given"):
+        split_name(words)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("model.py", SourceKind.PYTHON),
+        ("model.keras", SourceKind.KERAS),
+        ("frozen.pb", SourceKind.FROZEN_GRAPH),
+    ],
+)
+def test_a_file_is_known_by_its_suffix(here: Path, name: str, kind: SourceKind) -> None:
+    (here / name).touch()
+    assert source_kind(here / name) is kind
+
+
+def test_a_directory_with_a_saved_model_in_it_is_one(here: Path) -> None:
+    (here / "saved_model.pb").touch()
+    assert source_kind(here) is SourceKind.SAVED_MODEL
+
+
+def test_the_file_in_a_saved_model_is_answered_with_its_directory(here: Path) -> None:
+    (here / "exported").mkdir()
+    (here / "exported" / "saved_model.pb").touch()
+    with pytest.raises(ModelError, match="part of a SavedModel") as caught:
+        source_kind(here / "exported" / "saved_model.pb")
+    assert str(here / "exported") in str(caught.value.hint)
+
+
+def test_a_directory_of_versions_is_answered_with_the_last(here: Path) -> None:
+    for version in ("1", "2"):
+        (here / version).mkdir()
+        (here / version / "saved_model.pb").touch()
+    with pytest.raises(ModelError, match="holds several SavedModels") as caught:
+        source_kind(here)
+    assert str(here / "2") in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.pt", "notes"])
+def test_another_file_is_answered_with_what_is_read(here: Path, name: str) -> None:
+    (here / name).touch()
+    with pytest.raises(ModelError, match=f"{name}: not a model file") as caught:
+        source_kind(here / name)
+    assert ".keras" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"), [("a/net.py", "net"), ("exported/", "exported"), ("net.keras", "net")]
+)
+def test_the_output_is_named_after_the_model(here: Path, path: str, folder: str) -> None:
+    source = ModelSource(
+        path=path, name=None, mode=None, batch_size=None, outputs=(), time_limit_s=1.0
+    )
+    assert source.default_output.parts == ("advisor-out", folder)
