@@ -28,13 +28,18 @@ def format_ns(time_ns: float | None) -> str:
     return _scaled(time_ns, _TIME_STEPS, "ns")
 
 
-def format_bytes(size_bytes: float | None) -> str:
+def format_bytes(size_bytes: float | None, *, is_floor: bool = False) -> str:
     """Return a size in decimal units with three significant digits, ``?`` if unknown.
+
+    With ``is_floor``, some of what it sums up is unknown and comes on top.
 
     >>> format_bytes(81_000_000), format_bytes(12), format_bytes(None)
     ('81.0 MB', '12 B', '?')
+    >>> format_bytes(12, is_floor=True), format_bytes(None, is_floor=True)
+    ('≥ 12 B', '?')
     """
-    return _scaled(size_bytes, _BYTE_STEPS, "B")
+    text = _scaled(size_bytes, _BYTE_STEPS, "B")
+    return f"≥ {text}" if is_floor and size_bytes is not None else text
 
 
 def parse_bytes(text: str) -> int:

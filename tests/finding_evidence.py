@@ -48,7 +48,7 @@ def two_devices(
     return Cluster(devices=devices, links=links)
 
 
-def op(name: str, size_bytes: int = 0, role: Role = Role.FORWARD, **more: Any) -> Op:
+def op(name: str, size_bytes: int | None = 0, role: Role = Role.FORWARD, **more: Any) -> Op:
     """Return an op that is a layer of its own and runs anywhere, unless ``more`` says otherwise."""
     fields = {"kind": "MatMul", "layer": name, "device_kinds": ALL_KINDS} | more
     return Op(name=name, role=role, output_bytes=(size_bytes,), **fields)

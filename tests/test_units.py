@@ -56,6 +56,11 @@ def test_a_size_is_decimal_and_has_three_digits(size_bytes: float | None, text: 
     assert format_bytes(size_bytes) == text
 
 
+def test_a_size_that_others_come_on_top_of_is_a_floor_unless_nothing_is_known() -> None:
+    sizes = [format_bytes(size, is_floor=True) for size in (5_000, None)]
+    assert sizes == ["≥ 5.00 kB", "?"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

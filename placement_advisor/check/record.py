@@ -15,7 +15,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op import CONTROL_PORT, Role
+from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.bookkeeping import VARIABLE_READ_KINDS
 from placement_advisor.graph.placement import NO_LAYER, placed_ops
 from placement_advisor.graph.structure.fingerprint import fingerprints, layer_fingerprints
@@ -222,18 +222,12 @@ def _cuts(graph: OpGraph, schedule: Schedule) -> list[Cut]:
             tensor=tensor_name(graph, copy),
             source=copy.source,
             target=copy.target,
-            size_bytes=_size_bytes(graph, copy),
+            size_bytes=copy.size_bytes,
         )
         for copy in schedule.transfers
-        if copy.port != CONTROL_PORT
+        if not copy.is_control
     ]
     return sorted(cuts, key=lambda c: (-(c.size_bytes or 0), c.tensor, c.source, c.target))
-
-
-def _size_bytes(graph: OpGraph, copy: Transfer) -> int | None:
-    """Return the size of what crosses; an op need not list all of its ports."""
-    sizes = graph.op(copy.producer).output_bytes
-    return sizes[copy.port] if copy.port < len(sizes) else None
 
 
 def _held(peak: PeakMemory) -> dict[str, int]:

@@ -23,6 +23,11 @@ class Total:
         return None if self.parts and self.unknown == self.parts else self.known
 
     @property
+    def is_floor(self) -> bool:
+        """Whether some of the parts are missing."""
+        return self.unknown > 0
+
+    @property
     def known_share(self) -> float:
         """Share of the parts that are known, by count; 1.0 if there are none."""
         return 1 - self.unknown / self.parts if self.parts else 1.0

@@ -15,6 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.measurement.measurement import BrokenLaw, Law
+from placement_advisor.simulator.events import carried
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -132,11 +133,11 @@ def _of_step(
 
 
 def _parts_of(schedule: Schedule) -> Iterator[BrokenLaw]:
-    carried = sum(transfer.size_bytes for transfer in schedule.transfers)
-    if schedule.transfer_bytes != carried:
+    seen = carried(each for copy in schedule.copies for each in copy.transfers)
+    if seen != schedule.carried:
         yield BrokenLaw(
             law=Law.PARTS_ADD_UP,
-            what=f"copies carry {schedule.transfer_bytes} bytes, their parts {carried}",
+            what=f"copies carry {seen.known} bytes, their parts {schedule.carried.known}",
         )
     moments = [
         *((run.start_ns, run.end_ns, run.op) for run in schedule.runs),

@@ -101,8 +101,8 @@ def _copies(told: Simulation) -> Iterator[str]:
         f"{format_ns(told.hidden_ns)} hidden behind compute"
         + (f", on {one_line(schedule.waits_longest)}" if schedule.waits_longest else "")
     )
-    if schedule.unknown_bytes:
-        yield f"of unknown size, so priced at latency alone: {schedule.unknown_bytes}"
+    if schedule.carried.unknown:
+        yield f"of unknown size, so priced at latency alone: {schedule.carried.unknown}"
     yield from aligned(
         [
             ("copies", "bytes", "direction"),

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 # Roles that may lack a cost: a handle or a fed tensor is there, nothing computes it.
 _FREE_ROLES = frozenset({Role.VARIABLE, Role.INPUT})
-_UNKNOWN = -1
+# Arrays of integers have no None.
+UNKNOWN = -1
 
 
 class GraphArrays:
@@ -48,7 +49,7 @@ class GraphArrays:
         consumer = np.array([number[edge.consumer] for edge in edges], np.int64)
         port = np.array([edge.port for edge in edges], np.int64)
         sizes = [
-            0 if edge.is_control else _UNKNOWN if edge.size_bytes is None else edge.size_bytes
+            0 if edge.is_control else UNKNOWN if edge.size_bytes is None else edge.size_bytes
             for edge in edges
         ]
         order = np.lexsort((consumer, port, port < 0, producer))
@@ -108,7 +109,7 @@ class PlaceArrays:
         rows = [columns[id(costs[place.name])] for place in self.places]
         self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
         needs_cost = np.array([op.role not in _FREE_ROLES for op in self._ops], bool)
-        self._lacks_cost = (self._cost_ns == _UNKNOWN) & needs_cost
+        self._lacks_cost = (self._cost_ns == UNKNOWN) & needs_cost
         self._may_lack_cost = self._lacks_cost.any()
         self._number = np.arange(len(self._ops))
         self._set_durations()
@@ -133,7 +134,7 @@ class PlaceArrays:
     def scaled(self, factor: float, ops: Set[str]) -> PlaceArrays:
         """Return the arrays with the known costs of these ops multiplied."""
         grows = np.array([op.name in ops for op in self._ops], bool)
-        known = self._cost_ns != _UNKNOWN
+        known = self._cost_ns != UNKNOWN
         other = copy(self)
         other._cost_ns = np.where(known & grows, _held_whole(self._cost_ns * factor), self._cost_ns)
         other._set_durations()
@@ -141,7 +142,7 @@ class PlaceArrays:
 
     def _set_durations(self) -> None:
         overhead_ns = np.array([place.launch_overhead_ns for place in self.places], np.int64)
-        known = self._cost_ns != _UNKNOWN
+        known = self._cost_ns != UNKNOWN
         self._duration_ns = np.where(known, self._cost_ns + overhead_ns[:, None], 0)
 
     def devices(self, placement: Placement) -> Ints:
@@ -228,7 +229,7 @@ class LinkArrays:
 
 def _cost_ns(table: CostTable, name: str) -> int:
     cost = table.costs.get(name)
-    return _UNKNOWN if cost is None else _held(cost.time_ns)
+    return UNKNOWN if cost is None else _held(cost.time_ns)
 
 
 def _held(time_ns: int) -> int:

@@ -27,7 +27,7 @@ Model:
 - At one moment, devices end what they do in their order, hosts last, each followed by what it does
   next; then tensors arrive, in the order of their sources, targets and setting out (without
   ``contention``, in the order in which they were made).
-- A tensor of unknown size is priced at latency alone and counted in ``Schedule.unknown_bytes``.
+- A tensor of unknown size is priced at latency alone and counted in ``Schedule.carried``.
 
 That order is what profiles of TensorFlow's executor on one core show: its threads go on with ops as
 long as there are any, and what sends and receives gets the core when they rest or the system's
@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.simulator.arrays import GraphArrays, LinkArrays, PlaceArrays
+from placement_advisor.simulator.arrays import UNKNOWN, GraphArrays, LinkArrays, PlaceArrays
 from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.horizon import check_horizon
@@ -205,7 +205,6 @@ class Simulator:
         names = [device.name for device in self._places.places]
         runs, transfers = self._runs(result, place, names), self._transfers(result, names)
         compute_ns = np.bincount(place, cost_ns, len(names)) if len(place) else np.zeros(len(names))
-        crossed = self._arrays.size_bytes[result.crossings[:, 0]]
         return Schedule(
             label=placement.label,
             runs=runs,
@@ -214,7 +213,6 @@ class Simulator:
             compute_ns={name: int(time) for name, time in zip(names, compute_ns, strict=True)},
             exposed_by_device=exposed_by_device(runs, seen_copies(transfers), names),
             peak_memory=peak_memory(self._graph, runs, transfers, names),
-            unknown_bytes=int((crossed < 0).sum()),
         )
 
     def _check_horizon(self) -> None:
@@ -302,7 +300,7 @@ class Simulator:
         columns = (
             self._arrays.producer[tensors],
             self._arrays.port[tensors],
-            np.maximum(self._arrays.size_bytes[tensors], 0),
+            self._arrays.size_bytes[tensors],
             *others,
         )
         count = len(names)
@@ -312,7 +310,8 @@ class Simulator:
         ):
             link = self._links.links[source * count + target]
             assert link is not None
-            receive_ns = link.receiver.time_ns(size)
+            priced_bytes = max(size, 0)
+            receive_ns = link.receiver.time_ns(priced_bytes)
             name = self._arrays.ops[producer].name
             transfers.append(
                 Transfer(
@@ -320,12 +319,12 @@ class Simulator:
                     port=port,
                     source=names[source],
                     target=names[target],
-                    size_bytes=size,
+                    size_bytes=None if size == UNKNOWN else size,
                     start_ns=start,
                     end_ns=end,
                     queued_ns=start - sent,
                     held_ns=end - receive_ns - arrival,
-                    send_work_ns=link.sender.time_ns(size),
+                    send_work_ns=link.sender.time_ns(priced_bytes),
                     receive_work_ns=receive_ns,
                     collective=self._collective_of.get(name),
                 )

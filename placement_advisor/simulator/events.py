@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.op_graph import CONTROL_PORT
+from placement_advisor.graph.partial_sums import Total
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from placement_advisor.simulator.intervals import Interval
 
 
@@ -30,14 +33,14 @@ class Transfer:
     processors move the bytes, the source works on it for ``send_work_ns`` from when it sets out.
     The tensor arrives, is held for ``held_ns`` until the target has time for it, and the target
     works on it for ``receive_work_ns`` until ``end_ns``. ``collective`` names the collective of
-    which it is a hop.
+    which it is a hop. ``size_bytes`` is None where nobody knows it, and 0 for a control signal.
     """
 
     producer: str
     port: int
     source: str
     target: str
-    size_bytes: int
+    size_bytes: int | None
     start_ns: int
     end_ns: int
     queued_ns: int = 0
@@ -47,10 +50,14 @@ class Transfer:
     collective: str | None = None
 
     @property
+    def is_control(self) -> bool:
+        """Whether it is a control signal."""
+        return self.port == CONTROL_PORT
+
+    @property
     def tensor(self) -> str:
         """What crosses, as TensorFlow names inputs: ``op:port``, or ``^op`` for control."""
-        is_control = self.port == CONTROL_PORT
-        return f"^{self.producer}" if is_control else f"{self.producer}:{self.port}"
+        return f"^{self.producer}" if self.is_control else f"{self.producer}:{self.port}"
 
     @property
     def set_out_ns(self) -> int:
@@ -71,3 +78,8 @@ class Transfer:
     def receive_work(self) -> Interval:
         """When the target works on it."""
         return self.end_ns - self.receive_work_ns, self.end_ns
+
+
+def carried(transfers: Iterable[Transfer]) -> Total:
+    """Return the bytes of the tensors that cross, a part each; a control signal is none."""
+    return Total.of(each.size_bytes for each in transfers if not each.is_control)

@@ -28,7 +28,7 @@ class SeenCopy(NamedTuple):
 
     source: str
     target: str
-    size_bytes: int
+    transfers: tuple[Transfer, ...]
     start_ns: int
     end_ns: int
 
@@ -40,9 +40,7 @@ def seen_copies(transfers: Sequence[Transfer]) -> tuple[SeenCopy, ...]:
     joined_ns: dict[tuple[str, str], int] = {}
     for each in transfers:
         if each.collective is None:
-            found.append(
-                SeenCopy(each.source, each.target, each.size_bytes, each.start_ns, each.end_ns)
-            )
+            found.append(SeenCopy(each.source, each.target, (each,), each.start_ns, each.end_ns))
             continue
         hops[each.collective, each.target].append(each)
         key = each.collective, each.source
@@ -53,7 +51,7 @@ def seen_copies(transfers: Sequence[Transfer]) -> tuple[SeenCopy, ...]:
             SeenCopy(
                 source=of_device[0].source,
                 target=key[1],
-                size_bytes=sum(each.size_bytes for each in of_device),
+                transfers=tuple(of_device),
                 start_ns=min(first_ns, joined_ns.get(key, first_ns)),
                 end_ns=max(each.end_ns for each in of_device),
             )

@@ -258,9 +258,10 @@ class _Replay:
     def _receive(self, number: int, now_ns: int) -> None:
         transfer = self._flow.transfers[number]
         memory = self.memories[self._flow.device_index[transfer.target]]
-        held = Held.RECEIVED_COPY
-        copy = memory.take(transfer.producer, held, transfer.size_bytes, now_ns)
-        self._publish(self._flow.received[number], copy)
+        if transfer.size_bytes is not None:
+            held = Held.RECEIVED_COPY
+            copy = memory.take(transfer.producer, held, transfer.size_bytes, now_ns)
+            self._publish(self._flow.received[number], copy)
         heappush(self._later, (max(now_ns, transfer.end_ns), _ARRIVE, number))
 
     def _arrive(self, number: int) -> None:

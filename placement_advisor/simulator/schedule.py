@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.graph.host_ops import host_bound
 from placement_advisor.graph.op_graph import Role
+from placement_advisor.simulator.events import carried
 from placement_advisor.simulator.exposure import SeenCopy, seen_copies
 from placement_advisor.simulator.intervals import length, merged
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.partial_sums import Total
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.events import OpRun, Transfer
@@ -27,7 +29,6 @@ class Schedule:
     """One simulated step.
 
     ``exposed_by_device`` is the time in which a device waits for copies and computes nothing.
-    ``unknown_bytes`` counts copied tensors whose size is unknown; they are priced at latency alone.
     """
 
     label: str
@@ -37,7 +38,6 @@ class Schedule:
     compute_ns: Mapping[str, int]
     exposed_by_device: Mapping[str, int]
     peak_memory: Mapping[str, PeakMemory]
-    unknown_bytes: int
 
     @property
     def peak_memory_bytes(self) -> dict[str, int]:
@@ -79,9 +79,9 @@ class Schedule:
         return len(self.copies)
 
     @property
-    def transfer_bytes(self) -> int:
-        """Bytes across, of the tensors whose size is known."""
-        return sum(copy.size_bytes for copy in self.copies)
+    def carried(self) -> Total:
+        """Bytes across; tensors of unknown size are priced at latency alone."""
+        return carried(self.transfers)
 
     def check(self, graph: OpGraph, placement: Placement, cluster: Cluster) -> None:
         """Check that this is a schedule of the graph under the placement on the cluster.

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import CostBasis
-from placement_advisor.graph.op_graph import CONTROL_PORT
-from placement_advisor.graph.partial_sums import Total
 from placement_advisor.simulator.critical_path import critical_path
 from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.events import carried
 from placement_advisor.simulator.exposure import hidden_ns
 from placement_advisor.simulator.idle import device_times
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.partial_sums import Total
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.critical_path import PathStep
@@ -97,7 +97,7 @@ def simulation(
         schedule=schedule,
         basis_shares=_basis_shares(schedule.runs, costs),
         device_times=device_times(schedule),
-        directions=_directions(graph, schedule.transfers),
+        directions=_directions(schedule.transfers),
         hidden_ns=_hidden_ns(schedule),
         path=critical_path(graph, schedule, cluster),
     )
@@ -118,19 +118,13 @@ def _basis_shares(runs: Sequence[OpRun], costs: Mapping[str, CostTable]) -> dict
     return {basis: total_ns[basis] / whole_ns for basis in CostBasis}
 
 
-def _directions(graph: OpGraph, transfers: Sequence[Transfer]) -> tuple[Direction, ...]:
+def _directions(transfers: Sequence[Transfer]) -> tuple[Direction, ...]:
     """Return the copies by direction, that of most bytes first."""
-    groups: dict[tuple[str, str], list[int | None]] = {}
+    groups: dict[tuple[str, str], list[Transfer]] = {}
     for copy in transfers:
-        sizes = groups.setdefault((copy.source, copy.target), [])
-        sizes.append(0 if copy.port == CONTROL_PORT else _size_bytes(graph, copy))
+        groups.setdefault((copy.source, copy.target), []).append(copy)
     found = [
-        Direction(source=source, target=target, copies=len(sizes), size=Total.of(sizes))
-        for (source, target), sizes in groups.items()
+        Direction(source=source, target=target, copies=len(copies), size=carried(copies))
+        for (source, target), copies in groups.items()
     ]
     return tuple(sorted(found, key=lambda each: (-each.size.known, each.source, each.target)))
-
-
-def _size_bytes(graph: OpGraph, copy: Transfer) -> int | None:
-    edges = graph.outputs_of(copy.producer)
-    return next(edge.size_bytes for edge in edges if edge.port == copy.port)

@@ -48,7 +48,7 @@ class StepFlow:
         self.ops = graph.ops
         # One after the other as they started; of equal starts, as given.
         self.runs = sorted(runs, key=attrgetter("start_ns"))
-        self.transfers = [each for each in transfers if each.port != CONTROL_PORT]
+        self.transfers = [each for each in transfers if not each.is_control]
         self.device_of: list[int | None] = [None] * len(graph)
         for run in runs:
             self.device_of[self.op_index[run.op]] = self.device_index[run.device]

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from placement_advisor.analysis.advice.reasons import simulated_reasons
 from placement_advisor.analysis.advice.recommend import recommend
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
@@ -24,6 +25,7 @@ from placement_advisor.measurement.measurement import (
     StepProfile,
     TransferTotal,
 )
+from placement_advisor.simulator.events import Transfer
 from placement_advisor.simulator.schedule import Schedule
 from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 from placement_advisor.solvers.bounds.arguments import LowerBound, PathArgument
@@ -62,7 +64,6 @@ def schedule(step_ms):
         compute_ns={"w0": 2 * MS, "w1": MS},
         exposed_by_device={},
         peak_memory={},
-        unknown_bytes=0,
     )
 
 
@@ -462,6 +463,17 @@ def test_logical_cpus_decide_nothing_however_clear_the_ratio():
     )
     assert answer.verdict is AdviceVerdict.CANNOT_TELL
     assert "share their cores" in answer.headline
+
+
+def test_a_copy_of_unknown_size_is_not_told_as_nothing():
+    copy = Transfer(
+        producer="x", port=0, source="w0", target="w1", size_bytes=None, start_ns=0, end_ns=MS
+    )
+    alone, split = candidate("single", predicted=10), simulated("towers", 0.4, 0.5, 0.6)
+    split = replace(split, predicted=replace(split.predicted, transfers=(copy,)))
+    assert any(
+        "; 1 copies per step, ?, 1.00 ms" in line for line in simulated_reasons(split, alone)
+    )
 
 
 def test_why_nothing_ran_is_the_first_reason_of_a_simulated_answer():

@@ -121,7 +121,6 @@ def _schedule(label: str, runs: list[Run], copies: list[Copy], peaks: dict[str, 
             )
             for device, size in peaks.items()
         },
-        unknown_bytes=0,
     )
 
 

@@ -90,6 +90,17 @@ def test_arrows_lead_from_a_producer_over_the_copy_to_its_readers() -> None:
         assert all(before["ts"] <= after["ts"] for before, after in pairwise(arrow))
 
 
+def test_the_bytes_of_a_copy_of_unknown_size_are_null() -> None:
+    told = towers()
+    work = [replace(copy, send_work_ns=5) for copy in told.schedule.transfers]
+    found = slices(replace(told, schedule=replace(told.schedule, transfers=tuple(work))))
+    (copy,) = found["links/GPU:1 → GPU:0"]
+    (sent,) = found["GPU:1/copy work"]
+    assert (copy["name"], copy["args"]["bytes"]) == ("item:0", None)
+    assert (sent["name"], sent["args"]["bytes"]) == ("send item:0", None)
+    assert found["links/CPU:0 → GPU:1"][0]["args"]["bytes"] == 1_600
+
+
 def test_copies_that_overlap_on_one_link_have_a_row_each() -> None:
     told = towers()
     (first, *_) = told.schedule.transfers

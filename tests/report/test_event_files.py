@@ -5,11 +5,13 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sample_analysis import sample
+from simulated_steps import towers
 from tensorboard.compat.proto import event_pb2
 
 from placement_advisor.report.tensorboard.event_files import write_events
@@ -78,3 +80,14 @@ def test_writing_them_imports_no_tensorflow(tmp_path: Path) -> None:
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=True)
+
+
+def test_bytes_that_nobody_knows_are_no_scalar(tmp_path: Path) -> None:
+    (item,) = [copy for copy in towers().schedule.transfers if copy.size_bytes is None]
+    schedule = replace(towers().schedule, transfers=(item,))
+    split = replace(sample().candidates[1], predicted=schedule, measured=None)
+    (tmp_path / "report.md").write_text("")
+    write_events(replace(sample(), candidates=(split,)), tmp_path, tmp_path / "log")
+    tags = {value.tag for _, value in values(tmp_path / "log" / "towers")}
+    assert "step_ms/simulated" in tags
+    assert "copied_bytes/simulated" not in tags

@@ -14,6 +14,7 @@ from placement_advisor.report.analysis.markdown_syntax import escape
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.simulator.events import Transfer
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -57,6 +58,25 @@ def test_copies_of_a_candidate_that_failed_are_labelled_simulated(analysis: Anal
     report = render_markdown(analysis)
     assert "**towers** (measured), from row to column:" in report
     assert "**alternating** (simulated), from row to column:" in report
+
+
+def test_simulated_copies_of_unknown_size_are_neither_nothing_nor_doubt_the_others(
+    analysis: Analysis,
+) -> None:
+    *others, split = analysis.candidates
+    assert split.predicted is not None
+    lookup, *rest = split.predicted.transfers
+    unknown = replace(lookup, size_bytes=None)
+
+    def report(*transfers: Transfer) -> str:
+        schedule = replace(split.predicted, transfers=transfers)
+        candidates = (*others, replace(split, predicted=schedule))
+        return render_markdown(replace(analysis, candidates=candidates))
+
+    some = report(unknown, *rest)
+    assert "3 copies, ≥ 6.40 MB<br>" in some
+    assert "2 copies, 6.40 MB<br>" in some
+    assert "1 copy, ?<br>" in report(unknown)
 
 
 def test_long_lists_of_layers_are_cut_with_their_number(analysis: Analysis) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sample_analysis import US, sample, unmeasured
+from simulated_steps import towers
 
 from placement_advisor.measurement.measurement import Span
 from placement_advisor.profile.xspace.xplane import Plane, read_planes
@@ -31,6 +33,14 @@ def test_a_simulated_step_has_a_plane_per_device_with_ops_and_copies(tmp_path: P
     assert copies.events[0].stats["memcpy_details"] == "size:160000 dest:1 async:1"
     (step,) = steps.events
     assert (step.name, step.start_ns, step.duration_ns) == ("0", 0, 30_100 * US)
+
+
+def test_a_copy_of_unknown_size_states_none(tmp_path: Path) -> None:
+    candidate = replace(sample().candidates[1], predicted=towers().schedule)
+    write_profile_runs(candidate, tmp_path)
+    plane = planes_of(tmp_path, "towers-simulated")["/device:GPU:1 GPU:1"]
+    (event,) = plane.lines[2].events
+    assert (event.name, event.stats["memcpy_details"]) == ("MEMCPYDtoD item", "dest:0 async:1")
 
 
 def test_both_steps_stand_under_one_another_lane_by_lane(tmp_path: Path) -> None:

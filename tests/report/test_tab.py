@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sample_analysis import HOSTILE, US, sample
-from simulated_steps import PLACEMENT, towers_graph
+from simulated_steps import PLACEMENT, towers, towers_graph
 
 from placement_advisor.analysis.recorder import Review
 from placement_advisor.files.log_files import DETAILS, OVERVIEW
@@ -124,6 +124,24 @@ def test_details_have_lanes_bars_and_copies_of_both_steps(tmp_path: Path) -> Non
         "bytes": 1_240_000,
         "time_ns": 1_100 * US,
     }
+
+
+def test_bytes_of_unknown_size_are_null_and_what_lacks_them_is_a_floor(tmp_path: Path) -> None:
+    split = replace(sample().candidates[1], predicted=towers().schedule)
+    Tab(tmp_path, towers_graph()).show(review(sample(), candidates=(split,)))
+    (shown,) = read(tmp_path, OVERVIEW)["candidates"]
+    assert (shown["predicted"]["bytes"], shown["predicted"]["bytes_are_a_floor"]) == (3_200, True)
+    details = read(tmp_path, f"{DETAILS}/towers.json")
+    assert [(each["tensor"], each["bytes"]) for each in details["tensors"]] == [
+        ("lookup:0", 1_600),
+        ("lookup:1", 1_600),
+        ("^dot", 0),
+        ("item:0", None),
+    ]
+    ways = {(each["source"], each["target"]): each for each in details["copies"]["simulated"]}
+    assert ways["GPU:1", "GPU:0"]["bytes"] is None
+    assert ways["CPU:0", "GPU:1"]["bytes"] == 1_600
+    assert not ways["CPU:0", "GPU:1"]["bytes_are_a_floor"]
 
 
 def test_what_was_not_measured_is_null(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from simulated_steps import towers
 
 from placement_advisor.measurement.compare import Comparison
 from placement_advisor.measurement.measurement import Activity, Interval, Measurement, StepProfile
@@ -18,6 +19,7 @@ from placement_advisor.report.analysis.tables import (
     figure_lines,
     measured_figures,
     one_line,
+    predicted_figures,
     predicted_speedup,
     speedup,
     where_text,
@@ -89,6 +91,12 @@ def test_bytes_with_copies_of_unknown_size_are_a_lower_bound() -> None:
     )
     assert bytes_text(figures) == "≥ 5.00 kB"
     assert figure_lines(figures) == ["1.00 µs", "2 copies, ≥ 5.00 kB", "200 ns exposed"]
+
+
+def test_bytes_of_which_none_are_known_are_not_at_least_nothing() -> None:
+    (item,) = [copy for copy in towers().schedule.transfers if copy.size_bytes is None]
+    figures = predicted_figures(replace(towers().schedule, transfers=(item,)))
+    assert (figures.transfer_bytes, bytes_text(figures)) == (None, "?")
 
 
 def test_a_step_without_profile_does_not_claim_to_copy_nothing() -> None:

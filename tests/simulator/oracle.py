@@ -38,7 +38,7 @@ class _Task:
 class _Copy:
     producer: _Task
     port: int
-    size_bytes: int
+    size_bytes: int | None
     link: Link
     target: _Place
     readers: list[_Task]
@@ -47,6 +47,10 @@ class _Copy:
     start_ns: int = -1
     arrival_ns: int = -1
     end_ns: int = -1
+
+    @property
+    def priced_bytes(self) -> int:
+        return self.size_bytes or 0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -175,7 +179,8 @@ class Oracle:
         ports = {edge.port for edge in edges}
         for port in sorted(ports, key=lambda port: (port == CONTROL_PORT, port)):
             readers = [self._tasks[edge.consumer] for edge in edges if edge.port == port]
-            size = next(edge.size_bytes for edge in edges if edge.port == port)
+            sizes = (edge.size_bytes for edge in edges if edge.port == port)
+            size = 0 if port == CONTROL_PORT else next(sizes)
             away: list[_Place] = []
             for reader in readers:
                 if reader.place is task.place:
@@ -184,10 +189,16 @@ class Oracle:
                     away.append(reader.place)
             for target in away:
                 there = [reader for reader in readers if reader.place is target]
-                self._send(task, port, size or 0, target, there, now)
+                self._send(task, port, size, target, there, now)
 
     def _send(
-        self, task: _Task, port: int, size: int, target: _Place, readers: list[_Task], now: int
+        self,
+        task: _Task,
+        port: int,
+        size: int | None,
+        target: _Place,
+        readers: list[_Task],
+        now: int,
     ) -> None:
         link = self._step.cluster.link(task.place.device.name, target.device.name)
         copy = _Copy(
@@ -212,8 +223,8 @@ class Oracle:
         if self._contention:
             wire = ends if link.channel is None else link.channel
             copy.start_ns = max(now, self._wire_free_ns.get(wire, 0))
-            self._wire_free_ns[wire] = copy.start_ns + link.bytes_ns(copy.size_bytes)
-        between_idle_ns = max(link.transfer_ns(copy.size_bytes), _send_ns(copy))
+            self._wire_free_ns[wire] = copy.start_ns + link.bytes_ns(copy.priced_bytes)
+        between_idle_ns = max(link.transfer_ns(copy.priced_bytes), _send_ns(copy))
         copy.arrival_ns = copy.start_ns + max(between_idle_ns - _receive_ns(copy), 0)
         order = (copy.number,)
         if self._contention:
@@ -264,8 +275,8 @@ class Oracle:
 
 
 def _send_ns(copy: _Copy) -> int:
-    return copy.link.sender.time_ns(copy.size_bytes)
+    return copy.link.sender.time_ns(copy.priced_bytes)
 
 
 def _receive_ns(copy: _Copy) -> int:
-    return copy.link.receiver.time_ns(copy.size_bytes)
+    return copy.link.receiver.time_ns(copy.priced_bytes)

@@ -54,7 +54,7 @@ def test_diamond_split_over_two_devices_by_hand() -> None:
     # b waits for all of the first transfer; left ended at 130, so a waits for all of the second.
     assert schedule.exposed_by_device == {"a": 110, "b": 110}
     assert schedule.exposed_ns == 110
-    assert schedule.transfer_bytes == 200
+    assert schedule.carried.amount == 200
 
 
 def test_diamond_on_devices_that_move_the_bytes_themselves_by_hand() -> None:
@@ -151,7 +151,20 @@ def test_a_tensor_of_unknown_size_costs_the_latency_and_is_counted() -> None:
         cluster=pair(),
     )
     schedule = step.simulate()
-    assert (schedule.step_ns, schedule.unknown_bytes) == (10 + 10 + 10, 1)
+    assert (schedule.step_ns, schedule.carried.unknown) == (10 + 10 + 10, 1)
+    assert [transfer.size_bytes for transfer in schedule.transfers] == [None]
+    assert (schedule.carried.known, schedule.carried.amount) == (0, None)
+
+
+def test_a_control_signal_beside_a_tensor_of_unknown_size_does_not_make_it_known() -> None:
+    step = PlacedStep(
+        graph=OpGraph([op("x", None), op("y")], [edge("x", "y", None), control("x", "y")]),
+        placement=place({"x": "a", "y": "b"}),
+        costs=price({"x": 10, "y": 10}),
+        cluster=pair(),
+    )
+    schedule = step.simulate()
+    assert (schedule.transfer_count, schedule.carried.amount) == (2, None)
 
 
 def test_a_control_signal_is_not_an_unknown_size() -> None:
@@ -162,7 +175,8 @@ def test_a_control_signal_is_not_an_unknown_size() -> None:
         cluster=pair(work=HALF_EACH),
     )
     schedule = step.simulate()
-    assert (schedule.transfer_count, schedule.unknown_bytes, schedule.step_ns) == (1, 0, 30)
+    assert (schedule.transfer_count, schedule.carried.unknown, schedule.step_ns) == (1, 0, 30)
+    assert schedule.carried.amount == 0
 
 
 def test_a_constant_is_on_every_device_and_takes_no_time() -> None:
@@ -487,7 +501,7 @@ def test_bytes_on_one_channel_never_overlap(step: PlacedStep) -> None:
     for copy in step.simulate().transfers:
         link = step.cluster.link(copy.source, copy.target)
         wire = link.channel or (link.source, link.target)
-        until_ns = copy.start_ns + link.bytes_ns(copy.size_bytes)
+        until_ns = copy.start_ns + link.bytes_ns(copy.size_bytes or 0)
         held.setdefault(wire, []).append((copy.start_ns, until_ns))
     for spans in held.values():
         assert all(end <= start for (_, end), (start, _) in pairwise(sorted(spans)))

@@ -47,7 +47,7 @@ def peak_bytes(
 
 
 def copy(
-    producer: str, size_bytes: int, start_ns: int, end_ns: int, *, receive_work_ns: int = 0
+    producer: str, size_bytes: int | None, start_ns: int, end_ns: int, *, receive_work_ns: int = 0
 ) -> Transfer:
     return Transfer(
         producer=producer,
@@ -274,6 +274,11 @@ def test_tensors_of_unknown_size_are_left_out() -> None:
     assert peak_bytes([op("x", None, 40), op("y", 2)], [edge("x", "y", None)])[0] == 40
 
 
+def test_a_copy_of_unknown_size_takes_no_memory_that_anybody_knows() -> None:
+    ops = [op("x", None), op("y", 2)]
+    assert peak_bytes(ops, [edge("x", "y", None)], copy("x", None, 10, 10), y="b") == (0, 2)
+
+
 def test_results_of_a_loop_that_nobody_reads_take_no_memory() -> None:
     ops = [op("loop", 100, 30, kind="While"), op("y", 2)]
     assert peak_bytes(ops, [edge("loop", "y", 30, port=1)])[0] == 32
@@ -375,7 +380,7 @@ def test_a_peak_holds_at_least_its_largest_op_and_at_most_all_there_is(step: Pla
             largest[device] = max([largest[device], *known])
     for transfer in schedule.transfers:
         if transfer.target in made:
-            made[transfer.target] += transfer.size_bytes
+            made[transfer.target] += transfer.size_bytes or 0
     for device, peak in peaks.items():
         assert max(largest[device], peak.resident_bytes) <= peak.size_bytes <= made[device]
         named = sum(each.size_bytes for each in peak.contributors)

@@ -95,4 +95,4 @@ def test_a_transfer_that_nobody_reads_is_found(schedule: Schedule) -> None:
 
 def test_transfers_at_the_same_moment_share_the_time_of_their_link(schedule: Schedule) -> None:
     doubled = replace(schedule, transfers=schedule.transfers * 2)
-    assert (doubled.transfer_ns, doubled.transfer_count, doubled.transfer_bytes) == (220, 4, 400)
+    assert (doubled.transfer_ns, doubled.transfer_count, doubled.carried.amount) == (220, 4, 400)

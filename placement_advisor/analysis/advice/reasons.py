@@ -129,7 +129,7 @@ def simulated_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
     ours, theirs = candidate.predicted, alone.predicted
     if ours is None or theirs is None:
         return [f"{candidate.name}: not simulated"]
-    ratio = candidate.predicted_ratio
+    ratio, crossing = candidate.predicted_ratio, ours.carried
     reasons = []
     if ratio is not None:
         reasons.append(
@@ -141,7 +141,8 @@ def simulated_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
         *reasons,
         f"{candidate.name} (simulated): step {format_ns(ours.step_ns)} against "
         f"{format_ns(theirs.step_ns)} for {alone.name}; {ours.transfer_count} copies per step, "
-        f"{format_bytes(ours.transfer_bytes)}, {format_ns(ours.transfer_ns)}, of which "
+        f"{format_bytes(crossing.amount, is_floor=crossing.is_floor)}, "
+        f"{format_ns(ours.transfer_ns)}, of which "
         f"{format_ns(ours.exposed_ns)} behind no compute; compute {_by_device(ours.compute_ns)}",
     ]
 

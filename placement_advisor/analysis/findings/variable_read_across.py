@@ -40,7 +40,7 @@ def _largest(evidence: Evidence, split: Split) -> list[Transfer]:
         for copy in split.schedule.transfers
         if copy.size_bytes and evidence.graph.op(copy.producer).kind in VARIABLE_READ_KINDS
     ]
-    return sorted(reads, key=lambda copy: (-copy.size_bytes, copy.tensor))[:MAX_VARIABLES]
+    return sorted(reads, key=lambda copy: (-(copy.size_bytes or 0), copy.tensor))[:MAX_VARIABLES]
 
 
 def _finding(evidence: Evidence, split: Split, copy: Transfer) -> Finding | None:

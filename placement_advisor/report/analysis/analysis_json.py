@@ -192,7 +192,7 @@ def predicted_as_json(schedule: Schedule, ratio: PredictedRatio | None) -> dict[
         "compute_ns": dict(schedule.compute_ns),
         "transfer_ns": schedule.transfer_ns,
         "transfer_count": schedule.transfer_count,
-        "transfer_bytes": schedule.transfer_bytes,
+        "transfer_bytes": schedule.carried.amount,
         "exposed_ns": schedule.exposed_ns,
         "peak_memory_bytes": dict(schedule.peak_memory_bytes),
     }

@@ -242,7 +242,7 @@ def _limits(analysis: Analysis) -> Iterable[str]:
         "Peak memory is simulated from the sizes of tensors and variables; workspace of kernels "
         "and fragmentation come on top."
     )
-    unknown = [c.name for c in analysis.candidates if c.predicted and c.predicted.unknown_bytes]
+    unknown = [c.name for c in analysis.candidates if c.predicted and c.predicted.carried.unknown]
     if unknown:
         yield (
             f"Some copied tensors of {', '.join(unknown)} have no known size: they are priced at "

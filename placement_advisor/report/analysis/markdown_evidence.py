@@ -21,6 +21,7 @@ from placement_advisor.report.analysis.tables import (
     error_text,
     longer_text,
 )
+from placement_advisor.simulator.events import carried
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -83,13 +84,13 @@ def _measured_cells(profile: StepProfile) -> dict[tuple[str, str], str]:
 def _simulated_cells(schedule: Schedule) -> dict[tuple[str, str], str]:
     seen = schedule.copies
     pairs = sorted({(copy.source, copy.target) for copy in seen})
-    floor = "≥ " if schedule.unknown_bytes else ""
     cells = {}
     for pair in pairs:
         copies = [copy for copy in seen if (copy.source, copy.target) == pair]
-        size = format_bytes(sum(copy.size_bytes for copy in copies))
+        size = carried(each for copy in copies for each in copy.transfers)
+        shown = format_bytes(size.amount, is_floor=size.is_floor)
         time = format_ns(schedule.under_way_ns[pair])
-        cells[pair] = f"{copies_text(len(copies))}, {floor}{size}<br>{time}"
+        cells[pair] = f"{copies_text(len(copies))}, {shown}<br>{time}"
     return cells
 
 

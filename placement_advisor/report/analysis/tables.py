@@ -76,14 +76,14 @@ def predicted_figures(schedule: Schedule) -> StepFigures:
         step_ns=schedule.step_ns,
         compute_ns=schedule.compute_ns,
         transfer_count=schedule.transfer_count,
-        transfer_bytes=schedule.transfer_bytes,
+        transfer_bytes=schedule.carried.amount,
         transfer_ns=schedule.transfer_ns,
         exposed_ns=schedule.exposed_ns,
         step_memory_bytes={
             device: peak.size_bytes - peak.resident_bytes
             for device, peak in schedule.peak_memory.items()
         },
-        bytes_are_a_floor=schedule.unknown_bytes > 0,
+        bytes_are_a_floor=schedule.carried.is_floor,
     )
 
 
@@ -182,8 +182,7 @@ def bytes_basis_text(analysis: Analysis) -> str:
 
 def bytes_text(figures: StepFigures) -> str:
     """Return the bytes across, with ≥ where copies of unknown size come on top."""
-    size = format_bytes(figures.transfer_bytes)
-    return f"≥ {size}" if figures.bytes_are_a_floor else size
+    return format_bytes(figures.transfer_bytes, is_floor=figures.bytes_are_a_floor)
 
 
 def times_text(factor: float | None) -> str:

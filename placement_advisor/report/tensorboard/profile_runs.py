@@ -65,7 +65,8 @@ def simulated_planes(schedule: Schedule) -> Iterator[Plane]:
         }
         for copy in schedule.transfers:
             if copy.source == device:
-                details = f"size:{copy.size_bytes} dest:{number[copy.target]} async:1"
+                size = "" if copy.size_bytes is None else f"size:{copy.size_bytes} "
+                details = f"{size}dest:{number[copy.target]} async:1"
                 event = _event(
                     f"{_COPY} {copy.producer}",
                     copy.start_ns,

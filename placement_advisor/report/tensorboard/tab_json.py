@@ -13,6 +13,7 @@ from placement_advisor.analysis.findings.explanations import page
 from placement_advisor.report.analysis.tables import candidate_figures, where_text
 from placement_advisor.report.pictures.bars import simulated_spans
 from placement_advisor.report.pictures.layer_map import BOX_HEIGHT, BOX_WIDTH
+from placement_advisor.simulator.events import carried
 from placement_advisor.simulator.intervals import length, merged
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _tensors(schedule: Schedule) -> list[dict[str, Any]]:
     """Return what crosses, largest first."""
-    ordered = sorted(schedule.transfers, key=lambda copy: (-copy.size_bytes, copy.tensor))
+    ordered = sorted(schedule.transfers, key=lambda copy: (-(copy.size_bytes or 0), copy.tensor))
     return [
         {
             "tensor": copy.tensor,
@@ -207,16 +208,20 @@ def _simulated_copies(schedule: Schedule) -> list[dict[str, Any]]:
     pairs: dict[tuple[str, str], list[SeenCopy]] = {}
     for copy in schedule.copies:
         pairs.setdefault((copy.source, copy.target), []).append(copy)
-    return [
-        {
-            "source": source,
-            "target": target,
-            "count": len(copies),
-            "bytes": sum(copy.size_bytes for copy in copies),
-            "time_ns": length(merged((copy.start_ns, copy.end_ns) for copy in copies)),
-        }
-        for (source, target), copies in sorted(pairs.items())
-    ]
+    shown = []
+    for (source, target), copies in sorted(pairs.items()):
+        size = carried(each for copy in copies for each in copy.transfers)
+        shown.append(
+            {
+                "source": source,
+                "target": target,
+                "count": len(copies),
+                "bytes": size.amount,
+                "bytes_are_a_floor": size.is_floor,
+                "time_ns": length(merged((copy.start_ns, copy.end_ns) for copy in copies)),
+            }
+        )
+    return shown
 
 
 def _copies(total: TransferTotal) -> dict[str, Any]:
@@ -225,6 +230,7 @@ def _copies(total: TransferTotal) -> dict[str, Any]:
         "target": total.target,
         "count": total.count,
         "bytes": total.size_bytes,
+        "bytes_are_a_floor": False,
         "basis": total.size_basis.value if total.size_basis else None,
         "time_ns": total.time_ns,
     }

@@ -106,6 +106,19 @@ def test_a_step_that_waits_for_a_tensor_by_hand():
     assert finding.where == {"layer": "right", "op": "right", "tensor": "right:0", "device": "a"}
 
 
+def test_a_tensor_of_unknown_size_that_a_step_waits_for_is_not_called_empty():
+    graph, costs = _wide(None)
+    # At this latency the step waits for a tensor that is priced as nothing.
+    evidence = evidence_of(
+        graph,
+        costs,
+        on(graph, "halves", {"right": "b"}),
+        cluster=two_devices(latency_ns=200),
+    )
+    (finding,) = step_waits_for_transfers.find(evidence)
+    assert "costliest: right:0 (b → a, ?, step waits 200 ns" in finding.finding
+
+
 def test_a_step_that_waits_for_what_an_op_without_a_kernel_reads():
     # It is placed on a GPU and runs on the host, where nobody who was placed there reads anything.
     cpu_only = frozenset({"CPU"})

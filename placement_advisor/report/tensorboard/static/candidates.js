@@ -49,7 +49,7 @@ const exposed = (figures) =>
 function copies(figures) {
   if (!figures || figures.copies === null) return NOTHING;
   if (!figures.copies) return 'none';
-  return `${figures.copies}, ${figures.bytes_are_a_floor ? '≥ ' : ''}${formatBytes(figures.bytes)}`;
+  return `${figures.copies}, ${formatBytes(figures.bytes, figures.bytes_are_a_floor)}`;
 }
 
 function speedup(ratio) {

@@ -18,7 +18,9 @@ function matrix({ simulated, measured }, devices) {
   );
   const cell = (which, source, target) => {
     const found = which?.find((each) => each.source === source && each.target === target);
-    return found ? `${found.count}, ${formatBytes(found.bytes)}, ${formatNs(found.time_ns)}` : NOTHING;
+    if (!found) return NOTHING;
+    const bytes = formatBytes(found.bytes, found.bytes_are_a_floor);
+    return `${found.count}, ${bytes}, ${formatNs(found.time_ns)}`;
   };
   return table(
     'Copies from row to column: number, bytes and time, predicted | measured',

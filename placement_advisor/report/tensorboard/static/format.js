@@ -7,7 +7,8 @@ const SIZES = [[1e12, 'TB'], [1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB']];
 const FLOPS = [[1e12, 'Tflop'], [1e9, 'Gflop'], [1e6, 'Mflop'], [1e3, 'kflop']];
 
 export const formatNs = (time) => scaled(time, TIMES, 'ns');
-export const formatBytes = (size) => scaled(size, SIZES, 'B');
+export const formatBytes = (size, isFloor = false) =>
+  `${isFloor && size !== null ? '≥ ' : ''}${scaled(size, SIZES, 'B')}`;
 export const formatFlops = (flops) => scaled(flops, FLOPS, 'flop');
 export const formatTimes = (factor) => (factor === null ? NOTHING : `${factor.toFixed(2)}×`);
 
