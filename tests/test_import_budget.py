@@ -61,6 +61,7 @@ def test_help_and_usage_errors_import_nothing_slow(
         "graph nowhere.graph.json.gz": 2,
         "graph notes.txt --depth 1": 2,
         "graph notes.txt --png m.png": 2,
+        "graph notes.txt --format graphml": 2,
         "simulate --help": 0,
         "simulate nowhere.graph.json.gz --placement p.json": 2,
         "simulate notes.txt --placement p.json --hardware 2xT4": 2,

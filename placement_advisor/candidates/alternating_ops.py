@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.graph.membership import variable_of
+from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.placement import Placement, placed_ops
 
 if TYPE_CHECKING:

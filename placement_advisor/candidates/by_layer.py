@@ -22,8 +22,8 @@ from placement_advisor.graph.membership import (
     data_inputs,
     data_outputs,
     membership,
-    variable_of,
 )
+from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import placed_ops
 

@@ -1,4 +1,4 @@
-"""`advisor graph`: what a graph file holds, as text or as a picture. Needs no TensorFlow."""
+"""`advisor graph`: a graph file as text, as a picture or for other programs. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.exchange import GraphFormat
 
 
 def graph(
@@ -16,9 +17,22 @@ def graph(
     png: Annotated[
         Path | None, typer.Option(help="Draw the layers into this file, and print nothing.")
     ] = None,
+    form: Annotated[
+        GraphFormat | None,
+        typer.Option(
+            "--format",
+            help="Print the ops for other programs: GraphML, DOT of Graphviz, or node-link JSON.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write --format into this file, and print nothing."),
+    ] = None,
     placement: Annotated[
         Path | None,
-        typer.Option(help="Colour the layers by device: placements/*.json of `advisor analyze`."),
+        typer.Option(
+            help="Show the device of each layer or op: placements/*.json of `advisor analyze`."
+        ),
     ] = None,
     depth: Annotated[
         int | None,
@@ -27,18 +41,39 @@ def graph(
         ),
     ] = None,
 ) -> None:
-    """Sum up a graph file, or draw its layers."""
-    if png is None and (placement or depth):
-        option = "--placement" if placement else "--depth"
-        raise AdvisorError(f"{option} is for a picture", hint="add --png OUT.png")
+    """Sum up a graph file, draw its layers, or write its ops for other programs."""
+    _check_options(png, form, output, placement, depth)
     if png is not None:
         _draw(file, png, placement, depth)
-        return
-    from placement_advisor.graph.graph_summary import summarize
-    from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.report.trace_summary import render_graph
+    elif form is not None:
+        _export(file, form, output, placement)
+    else:
+        from placement_advisor.graph.graph_summary import summarize
+        from placement_advisor.graph.op_graph import OpGraph
+        from placement_advisor.report.trace_summary import render_graph
 
-    sys.stdout.write(render_graph(summarize(OpGraph.load(file)), graph_file=str(file)))
+        sys.stdout.write(render_graph(summarize(OpGraph.load(file)), graph_file=str(file)))
+
+
+def _check_options(
+    png: Path | None,
+    form: GraphFormat | None,
+    output: Path | None,
+    placement: Path | None,
+    depth: int | None,
+) -> None:
+    formats = "|".join(GraphFormat)
+    if png is not None and form is not None:
+        raise AdvisorError("--png and --format are two outputs", hint="leave one out")
+    if output is not None and form is None:
+        raise AdvisorError("-o is for --format", hint=f"add --format {formats}, or see --png")
+    if depth is not None and png is None:
+        raise AdvisorError("--depth is for a picture", hint="add --png OUT.png")
+    if placement is not None and png is None and form is None:
+        raise AdvisorError(
+            "--placement is for a picture or for --format",
+            hint=f"add --png OUT.png, or --format {formats}",
+        )
 
 
 def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> None:
@@ -54,3 +89,29 @@ def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> N
         placed = None if placement is None else Placement.load(placement, graph)
         boxes = layer_boxes(graph, file.name, depth=depth, placement=placed)
         put(lambda path: draw_layers(boxes, path))
+
+
+def _export(file: Path, form: GraphFormat, output: Path | None, placement: Path | None) -> None:
+    """Write the ops of a graph file in a format, into a file or on standard output."""
+    from placement_advisor.files.output_file import output_file
+
+    if output is None:
+        sys.stdout.write(_text(file, form, placement))
+        return
+    with output_file(output, option="-o", read=file) as put:
+        text = _text(file, form, placement)
+        put(lambda path: _write(path, text))
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _text(file: Path, form: GraphFormat, placement: Path | None) -> str:
+    from placement_advisor.graph.exchange import graph_text
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+
+    graph = OpGraph.load(file)
+    placed = None if placement is None else Placement.load(placement, graph)
+    return graph_text(graph, form, None if placed is None else placed.device_of)

@@ -107,7 +107,7 @@ def read_graph(path: Path) -> GraphFile:
         document = as_object(parse(_unpacked(path)))
         check_version(document, SCHEMA_VERSION)
         as_object(document, FIELDS)
-        ops = _read_each(document, "ops", _Ops())
+        ops = _read_each(document, "ops", OpReader())
         edges = _read_each(document, "edges", _Edges(ops))
         asked = document.get("requested_device_of")
         if asked is not None:
@@ -170,7 +170,7 @@ def _read_each(document: dict[str, object], key: str, read_row: Callable[[object
     return list(within(key, lambda rows: _tuple(rows, read_row), field(document, key)))
 
 
-class _Ops:
+class OpReader:
     """Reads op after op; equal texts become one object, and so do equal sets of device kinds."""
 
     def __init__(self) -> None:
@@ -186,13 +186,18 @@ class _Ops:
             "bytes_accessed": _count,
             "work_basis": _member(WorkBasis),
             "trips": _count,
-            "output_bytes": lambda value: _tuple(value, _optional_size),
+            "output_bytes": lambda value: _tuple(value, optional_size),
             "parameter_bytes": _size,
             "device_kinds": self._set,
             "host_outputs": lambda value: _tuple(value, _port),
         }
 
     def __call__(self, row: object) -> Op:
+        """Return the op that an object describes.
+
+        Raises:
+            MisfitError: it describes none.
+        """
         values = {}
         key = ""
         try:
@@ -236,7 +241,7 @@ class _Edges:
         port = integer(values[2], "a port", low=CONTROL_PORT)
         if port >= self._ports[source]:
             raise MisfitError(_no_port(self._ops[source], port))
-        return Edge(self._names[source], self._names[target], port, _optional_size(values[3]))
+        return Edge(self._names[source], self._names[target], port, optional_size(values[3]))
 
 
 def _no_port(op: Op, port: int) -> str:
@@ -259,7 +264,12 @@ def _port(value: object) -> int:
     return integer(value, "a port")
 
 
-def _optional_size(value: object) -> int | None:
+def optional_size(value: object) -> int | None:
+    """Return the value as bytes of a tensor, None if they are not known.
+
+    Raises:
+        MisfitError: it is neither.
+    """
     return None if value is None else _size(value)
 
 

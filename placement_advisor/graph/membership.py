@@ -34,11 +34,6 @@ class Membership:
     readers: Mapping[str, tuple[str, ...]]
 
 
-def variable_of(op: Op) -> str | None:
-    """Return the variable or table that the op holds, reads or updates; None if there is none."""
-    return op.variable or (op.name if op.role is Role.VARIABLE else None)
-
-
 def data_inputs(graph: OpGraph, name: str) -> Iterator[Edge]:
     """Yield the tensors that the op reads."""
     return (edge for edge in graph.inputs_of(name) if not edge.is_control)

@@ -59,6 +59,11 @@ class Op(NamedTuple):
     host_outputs: tuple[int, ...] = ()
 
 
+def variable_of(op: Op) -> str | None:
+    """Return the variable or table that the op holds, reads or updates; None if there is none."""
+    return op.variable or (op.name if op.role is Role.VARIABLE else None)
+
+
 class Edge(NamedTuple):
     """One tensor on its way from ``producer`` to ``consumer``; port -1 is a control edge."""
 

@@ -4,7 +4,6 @@ Model: a directed acyclic graph of ops. An edge is one output tensor of its prod
 consumer reads it, or a control dependency, which carries no bytes. A tensor that several
 consumers read appears once per consumer, with the same producer and port.
 
-This module is the one door to networkx; everything else sees `Op` and `Edge` in a fixed order.
 Left out: whether a port exists. An edge may leave a port for which its producer lists no size; a
 graph file may not hold one.
 """
@@ -22,6 +21,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.files.limits import MAX_BYTES, MAX_TOTAL_BYTES
 from placement_advisor.graph.digraph import find_cycle, topological_order
 from placement_advisor.graph.graph_file import graph_fingerprint, read_graph, write_graph
+from placement_advisor.graph.networkx_form import from_networkx, to_networkx
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
 
 if TYPE_CHECKING:
@@ -159,16 +159,21 @@ class OpGraph:
         """Return the layers in the order in which their first op stands."""
         return tuple(dict.fromkeys(op.layer for op in self.ops if op.layer is not None))
 
-    def as_networkx(self) -> nx.MultiDiGraph[str]:
-        """Return a copy: op names as nodes with ``op=Op``, edges keyed by port with their bytes."""
-        import networkx as nx
+    def as_networkx(self, device_of: Mapping[str, str] | None = None) -> nx.MultiDiGraph[str]:
+        """Return a copy for networkx, with the devices of a placement if they are given.
 
-        graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
-        for op in self.ops:
-            graph.add_node(op.name, op=op)
-        for edge in self.edges:
-            graph.add_edge(edge.producer, edge.consumer, key=edge.port, size_bytes=edge.size_bytes)
-        return graph
+        Attributes of nodes and edges are those of `networkx_form`; `from_networkx` takes them back.
+        """
+        return to_networkx(self.ops, self.edges, device_of)
+
+    @classmethod
+    def from_networkx(cls, graph: nx.DiGraph[Any]) -> OpGraph:
+        """Return the graph of ops that a networkx graph holds, as `as_networkx` lays it out.
+
+        Raises:
+            AdvisorError: an attribute is missing or misfits, or there is a cycle.
+        """
+        return cls(*from_networkx(graph))
 
     def save(self, path: str | Path, requested_device_of: Mapping[str, str] | None = None) -> None:
         """Write the graph as gzipped JSON; equal graphs give equal bytes.

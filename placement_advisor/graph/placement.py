@@ -29,7 +29,7 @@ from placement_advisor.files.foreign_json import (
     text,
     within,
 )
-from placement_advisor.graph.membership import variable_of
+from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.structure.identities import (
     Identities,

@@ -8,11 +8,16 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import networkx as nx
 import pytest
 from command_runs import _ROOT, LAUNCH, Ran
 from layer_models import model
+from op_graphs import large
 
+from placement_advisor.cli.app import READER_GONE
+from placement_advisor.graph.exchange import GraphFormat, graph_text
 from placement_advisor.graph.graph_summary import summarize
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.report.trace_summary import render_graph
 
@@ -126,10 +131,93 @@ def test_a_picture_that_cannot_be_written_is_refused(
     assert "is read, so it cannot be written" in error
 
 
-@pytest.mark.parametrize("words", [("--placement", "towers.json"), ("--depth", "1")])
-def test_options_of_a_picture_need_one(
-    words: tuple[str, str], advisor: Callable[..., Ran], here: Path
+@pytest.mark.parametrize(
+    ("words", "problem", "hint"),
+    [
+        (
+            ("--placement", "towers.json"),
+            "--placement is for a picture or",
+            "png OUT.png, or",
+        ),
+        (("--depth", "1"), "--depth is for a picture", "add --png OUT.png"),
+        (("--depth", "1", "--format", "dot"), "--depth is for a picture", "add --png OUT.png"),
+        (("-o", "m.dot"), "-o is for --format", "add --format graphml|dot|json"),
+        (("-o", "m.dot", "--png", "m.png"), "-o is for --format", "--png"),
+        (("--png", "m.png", "--format", "dot"), "--png and --format are two", "leave one out"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    words: tuple[str, ...], problem: str, hint: str, advisor: Callable[..., Ran], here: Path
 ) -> None:
     error = refusal(advisor("graph", "m.graph.json.gz", *words))
-    assert f"{words[0]} is for a picture" in error
-    assert "add --png OUT.png" in error
+    assert problem in error
+    assert hint in error
+    assert not {*here.iterdir()} - {here / "m.graph.json.gz", here / "towers.json"}
+
+
+@pytest.mark.parametrize("form", GraphFormat)
+def test_ops_are_written_for_other_programs_without_tensorflow(
+    form: GraphFormat, here: Path
+) -> None:
+    ran = run("m.graph.json.gz", "--format", form, "--placement", "towers.json")
+    device_of = {op.name: "worker:0" for op in GRAPH.ops}
+    assert ran == Ran(code=0, out=graph_text(GRAPH, form, device_of), err="")
+
+
+def test_what_is_written_loads_again_with_networkx(advisor: Callable[..., Ran], here: Path) -> None:
+    assert advisor("graph", "m.graph.json.gz", "--format", "graphml", "-o", "m.graphml").out == ""
+    found = nx.read_graphml(here / "m.graphml")
+    assert list(found) == [op.name for op in GRAPH.ops]
+    assert nx.get_node_attributes(found, "device") == {}
+    text = advisor("graph", "m.graph.json.gz", "--format", "json").out
+    assert OpGraph.from_networkx(nx.node_link_graph(json.loads(text), edges="edges")) == GRAPH
+
+
+def test_names_in_any_script_are_whole_in_files(here: Path) -> None:
+    model("in -> é").save(here / "e.graph.json.gz")
+    for words in (("--format", "dot", "-o", "e.dot"), ("--format", "graphml", "-o", "e.graphml")):
+        assert run("e.graph.json.gz", *words) == Ran(code=0, out="", err="")
+    assert '"in" -> "é"' in (here / "e.dot").read_text(encoding="utf-8")
+    assert list(nx.read_graphml(here / "e.graphml")) == ["in", "é"]
+
+
+@pytest.mark.parametrize("form", GraphFormat)
+def test_a_file_that_is_no_graph_or_cannot_be_written_is_refused(
+    form: GraphFormat, advisor: Callable[..., Ran], here: Path
+) -> None:
+    (here / "notes.txt").write_text("no graph")
+    error = refusal(advisor("graph", "notes.txt", "--format", form, "-o", "m.out"))
+    assert "advisor: error: notes.txt: " in error
+    words = ("m.graph.json.gz", "--format", form, "-o")
+    error = refusal(advisor("graph", *words, "nowhere/m.out"))
+    assert "nowhere/m.out: cannot be written: nowhere: No such file or directory" in error
+    assert "choose another file with -o" in error
+    assert "is read, so it cannot be" in refusal(advisor("graph", *words, "m.graph.json.gz"))
+    assert not (here / "m.out").exists()
+
+
+def test_an_unknown_format_is_refused(advisor: Callable[..., Ran], here: Path) -> None:
+    assert "'gml' is not one of" in refusal(advisor("graph", "m.graph.json.gz", "--format", "gml"))
+
+
+@pytest.mark.parametrize("form", GraphFormat)
+def test_a_format_that_nobody_takes_ends_as_a_summary_does(form: GraphFormat, here: Path) -> None:
+    # More than a pipe holds, so that the reader is gone while it is written.
+    OpGraph(*large(600, 600)).save(here / "large.graph.json.gz")
+    launch = f"'{sys.executable}' -P -c \"{LAUNCH}\" graph large.graph.json.gz --format {form}"
+    ran = in_shell(f"{launch} | head -c 9; exit ${{PIPESTATUS[0]}}")
+    assert (ran.code, len(ran.out), ran.err) == (READER_GONE, 9, "")
+    ran = in_shell(f"{launch} > /dev/full")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("advisor: error: standard output takes no more: No space left")
+
+
+def in_shell(line: str) -> Ran:
+    ran = subprocess.run(
+        ["bash", "-c", line],
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    return Ran(code=ran.returncode, out=ran.stdout, err=ran.stderr)

@@ -144,20 +144,6 @@ def test_a_fingerprint_is_the_same_in_another_process() -> None:
     assert len(printed) == 1
 
 
-def test_networkx_gets_a_copy_with_ops_and_bytes() -> None:
-    graph = OpGraph([op("a"), op("b")], [edge("a", "b"), edge("a", "b", port=1, size_bytes=None)])
-    view = graph.as_networkx()
-    assert view.nodes["a"]["op"] == op("a")
-    assert {
-        (port, data["size_bytes"]) for _, _, port, data in view.edges(keys=True, data=True)
-    } == {
-        (0, 8),
-        (1, None),
-    }
-    view.remove_node("a")
-    assert "a" in graph
-
-
 def test_a_graph_is_sent_to_another_process_without_its_indices() -> None:
     graph = chain("a", "b", "c")
     plain = pickle.dumps(graph)

@@ -14,7 +14,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.membership import data_inputs, data_outputs, variable_of
+from placement_advisor.graph.membership import data_inputs, data_outputs
+from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import Role
 
 if TYPE_CHECKING:

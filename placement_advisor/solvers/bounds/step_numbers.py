@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.host_ops import host_bound
-from placement_advisor.graph.membership import variable_of
+from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.placement import placed_ops
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.graph.membership import variable_of
+from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.peak import shortages

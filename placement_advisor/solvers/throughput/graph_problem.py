@@ -16,7 +16,8 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.membership import membership, variable_of
+from placement_advisor.graph.membership import membership
+from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.solvers.problem import Pool, Problem

@@ -1,0 +1,102 @@
+"""The op graph as networkx has it: for its algorithms, and for programs that read its formats.
+
+A node is an op, under its name. Its attributes are the fields of an op in a graph file, defaults
+included, as JSON has them; what is unknown has no attribute. Beside them stand ``colocation``, equal
+for ops that must run on one device (those of one variable), and ``device`` where a placement is
+given, which constants lack: they are copied to their readers.
+
+An edge is one tensor as one op reads it, so two nodes may have several: ``port`` is the output of
+the producer, -1 where the edge only orders its ends, ``size_bytes`` the bytes if they are known.
+Its key is its place among the edges, so that no two edges of a graph share one.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.files.foreign_json import MisfitError, field, integer, shown, within
+from placement_advisor.graph.graph_file import OpReader, optional_size
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, variable_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import networkx as nx
+
+
+def to_networkx(
+    ops: Iterable[Op], edges: Iterable[Edge], device_of: Mapping[str, str] | None
+) -> nx.MultiDiGraph[str]:
+    """Return a new graph with the attributes above."""
+    import networkx as nx
+
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+    for op in ops:
+        extra = {"colocation": variable_of(op), "device": (device_of or {}).get(op.name)}
+        attributes = {**op._asdict(), **extra}
+        name = attributes.pop("name")
+        known = {key: _plain(value) for key, value in attributes.items() if value is not None}
+        graph.add_node(name, **known)
+    for key, edge in enumerate(edges):
+        size = {} if edge.size_bytes is None else {"size_bytes": edge.size_bytes}
+        graph.add_edge(edge.producer, edge.consumer, key=key, port=edge.port, **size)
+    return graph
+
+
+def from_networkx(graph: nx.DiGraph[Any]) -> tuple[list[Op], list[Edge]]:
+    """Return the ops and edges of a graph with such attributes; any others are left out.
+
+    A node needs its ``kind``, an edge its ``port``; what is unknown may be None as well as absent.
+
+    Raises:
+        AdvisorError: an attribute is missing or misfits; the message names node or edge.
+    """
+    if not graph.is_directed():
+        raise AdvisorError("edges lead from producer to consumer: the graph has no directions")
+    read_op = OpReader()
+    try:
+        ops = [
+            within(f"node {shown(name)}", read_op, {**_known(attributes), "name": name})
+            for name, attributes in graph.nodes(data=True)
+        ]
+        edges = [
+            within(f"edge {shown(source)} → {shown(target)}", _read_edge, (source, target, values))
+            for source, target, values in graph.edges(data=True)
+        ]
+    except MisfitError as misfit:
+        raise AdvisorError(
+            str(misfit), hint="nodes and edges have the attributes that `as_networkx` gives them"
+        ) from None
+    return ops, edges
+
+
+def _plain(value: object) -> object:
+    """Return the value as JSON can hold it."""
+    match value:
+        case StrEnum():
+            return value.value
+        case frozenset():
+            return sorted(value)
+        case tuple():
+            return list(value)
+    return value
+
+
+def _known(attributes: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of an op that are known."""
+    return {
+        key: value for key, value in attributes.items() if key in Op._fields and value is not None
+    }
+
+
+_read_port = partial(integer, what="a port", low=CONTROL_PORT)
+
+
+def _read_edge(row: Any) -> Edge:
+    source, target, values = row
+    port = within("port", _read_port, field(values, "port"))
+    size_bytes = within("size_bytes", optional_size, values.get("size_bytes"))
+    return Edge(source, target, port, size_bytes)
