@@ -1,9 +1,9 @@
 """The op graph as networkx has it: for its algorithms, and for programs that read its formats.
 
 A node is an op, under its name. Its attributes are the fields of an op in a graph file, defaults
-included, as JSON has them; what is unknown has no attribute. Beside them stand ``colocation``, equal
-for ops that must run on one device (those of one variable), and ``device`` where a placement is
-given, which constants lack: they are copied to their readers.
+included, as JSON has them; what is unknown has no attribute. Beside them stand ``colocation``,
+equal for ops that must run on one device (those of one variable), and ``device`` where a placement
+is given, which constants lack: they are copied to their readers.
 
 An edge is one tensor as one op reads it, so two nodes may have several: ``port`` is the output of
 the producer, -1 where the edge only orders its ends, ``size_bytes`` the bytes if they are known.
