@@ -149,8 +149,11 @@ class Workshop:
             if Path(place) != ROOT and not any(map(Path(place).is_relative_to, ours))
         ]
         sys.path[:] = [str(self._folder), *elsewhere]
-        for name in [name for name in sys.modules if name.split(".")[0] == PACKAGE]:
-            del sys.modules[name]
+        # Tests' helpers as well: they hold on to what they have imported of the package.
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None) or ""
+            if name.split(".")[0] == PACKAGE or any(map(Path(file).is_relative_to, ours)):
+                del sys.modules[name]
         before = set(sys.modules)
         import pytest
 
