@@ -12,6 +12,8 @@ from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Ro
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hypothesis.strategies import DrawFn
 
 _OPTIONAL = st.one_of(st.none(), st.integers(0, 10**9))
@@ -23,6 +25,21 @@ def op(name: str, layer: str | None = None) -> Op:
 
 def edge(producer: str, consumer: str, *, port: int = 0, size_bytes: int | None = 8) -> Edge:
     return Edge(producer=producer, consumer=consumer, port=port, size_bytes=size_bytes)
+
+
+def sized(ops: Iterable[Op], edges: Iterable[Edge]) -> OpGraph:
+    """Return a graph whose edges have the sizes that their producers list."""
+    ops = tuple(ops)
+    outputs = {each.name: each.output_bytes for each in ops}
+    return OpGraph(
+        ops,
+        [
+            each
+            if each.is_control or each.port >= len(outputs[each.producer])
+            else each._replace(size_bytes=outputs[each.producer][each.port])
+            for each in edges
+        ],
+    )
 
 
 def chain(*names: str) -> OpGraph:

@@ -2,7 +2,8 @@
 
 Model: a directed acyclic graph of ops. An edge is one output tensor of its producer as one
 consumer reads it, or a control dependency, which carries no bytes. A tensor that several
-consumers read appears once per consumer, with the same producer and port.
+consumers read appears once per consumer, with the same producer, port and size; the size is the
+one that the producer lists for the port.
 
 Left out: whether a port exists. An edge may leave a port for which its producer lists no size; a
 graph file may not hold one.
@@ -42,8 +43,8 @@ class OpGraph:
     Producers come first, otherwise ops stand as given. Edges stand by producer, consumer, port.
 
     Raises:
-        AdvisorError: duplicate op, edge to an unknown op, a cycle (which is named), or sizes that
-            no machine could hold.
+        AdvisorError: duplicate op, edge to an unknown op, a cycle (which is named), sizes that no
+            machine could hold, or an edge of another size than its producer lists.
     """
 
     ops: tuple[Op, ...]
@@ -63,6 +64,7 @@ class OpGraph:
                     f"edge {edge.producer!r} → {edge.consumer!r}: op {gone!r} is not in the graph"
                 )
         _check_sizes(ops, edges)
+        _check_tensors(place, ops, edges)
         sources = [place[edge.producer] for edge in edges]
         targets = [place[edge.consumer] for edge in edges]
         order = topological_order(len(ops), sources, targets)
@@ -227,6 +229,29 @@ def _check_sizes(ops: Sequence[Op], edges: Sequence[Edge]) -> None:
             f"the tensors and variables of the graph have {total} bytes, where 10^17 are the most",
             hint="sizes are in bytes",
         )
+
+
+def _check_tensors(place: Mapping[str, int], ops: Sequence[Op], edges: Sequence[Edge]) -> None:
+    """Check that the edges of a tensor have its size: what the producer lists, if it does."""
+    size_of: dict[tuple[str, int], int | None] = {}
+    for edge in edges:
+        if edge.is_control:
+            continue
+        listed = ops[place[edge.producer]].output_bytes
+        if edge.port < len(listed):
+            size_bytes = listed[edge.port]
+        else:
+            size_bytes = size_of.setdefault((edge.producer, edge.port), edge.size_bytes)
+        if edge.size_bytes != size_bytes:
+            raise AdvisorError(
+                f"edge {edge.producer!r} → {edge.consumer!r} carries {_bytes(edge.size_bytes)}, "
+                f"where output {edge.port} of {edge.producer!r} has {_bytes(size_bytes)}",
+                hint="an edge has the size of the tensor that it carries",
+            )
+
+
+def _bytes(size_bytes: int | None) -> str:
+    return "an unknown number of bytes" if size_bytes is None else f"{size_bytes} bytes"
 
 
 def _from_columns(ops: tuple[Any, ...], edges: tuple[Any, ...]) -> OpGraph:

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from op_graphs import sized
 from step_graphs import Call, cluster_of, training_step
 
 from placement_advisor.candidates.parameters_on_host import propose
@@ -140,4 +141,4 @@ def _without(graph, ends):
 
 def replace_op(graph, name, **changes):
     ops = [op._replace(**changes) if op.name == name else op for op in graph.ops]
-    return OpGraph(ops, graph.edges)
+    return sized(ops, graph.edges)

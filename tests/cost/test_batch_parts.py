@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from op_graphs import sized
+
 from placement_advisor.cost.batch_parts import batch_parts
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 
@@ -21,7 +23,7 @@ def dense_step(*between: Op) -> OpGraph:
     w_bytes = 16 * 32 * 4
     ops = [
         op("x", BATCH * 16 * 4, "Placeholder", Role.INPUT),
-        op("w", w_bytes, "VarHandleOp", Role.VARIABLE)._replace(parameter_bytes=w_bytes),
+        op("w", 0, "VarHandleOp", Role.VARIABLE)._replace(parameter_bytes=w_bytes),
         op("read", w_bytes, "ReadVariableOp")._replace(variable="w"),
         op("y", BATCH * 32 * 4),
         op("loss", 4, "Mean"),
@@ -65,9 +67,9 @@ def test_what_happens_to_a_gradient_on_its_way_to_the_update_does_not_grow():
 def test_a_gradient_in_half_precision_is_one_all_the_same():
     w_bytes = 16 * 32 * 4
     graph = dense_step(op("cast", w_bytes, "Cast", Role.UPDATE))
-    halved = OpGraph(
+    halved = sized(
         [o._replace(output_bytes=(w_bytes // 2,)) if o.name == "w_grad" else o for o in graph.ops],
-        [e._replace(size_bytes=w_bytes // 2) if e.producer == "w_grad" else e for e in graph.edges],
+        graph.edges,
     )
     assert ("w_grad", 0) not in batch_parts(halved, BATCH).tensors
 
@@ -76,14 +78,14 @@ def test_an_activation_as_large_as_the_weights_grows_all_the_same():
     # With 16 samples and 16 features, y_grad has 16 × 32 elements as the weights have.
     graph = dense_step()
     sizes = {"x": 16 * 16 * 4, "y": 16 * 32 * 4, "y_grad": 16 * 32 * 4}
-    square = OpGraph(
+    square = sized(
         [
             o._replace(
                 output_bytes=(sizes.get(o.name, o.output_bytes[0] if o.output_bytes else 0),)
             )
             for o in graph.ops
         ],
-        [e._replace(size_bytes=sizes.get(e.producer, e.size_bytes)) for e in graph.edges],
+        graph.edges,
     )
     assert {("y", 0), ("y_grad", 0)} <= batch_parts(square, 16).tensors
 

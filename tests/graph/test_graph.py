@@ -3,13 +3,18 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
-from op_graphs import chain, edge, graphs, large, op
+from op_graphs import chain, edge, graphs, large, op, sized
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.graph_file import write_graph
 from placement_advisor.graph.op_graph import CONTROL_PORT, OpGraph
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_ops_stand_after_their_producers_and_otherwise_as_given() -> None:
@@ -112,8 +117,8 @@ def test_layers_stand_in_the_order_of_their_first_op() -> None:
     "other",
     [
         OpGraph([op("a", "layer"), op("b")], [edge("a", "b")]),
-        OpGraph([op("a"), op("b")], [edge("a", "b", size_bytes=9)]),
-        OpGraph([op("a"), op("b")], [edge("a", "b", size_bytes=None)]),
+        sized([op("a")._replace(output_bytes=(9,)), op("b")], [edge("a", "b")]),
+        sized([op("a")._replace(output_bytes=(None,)), op("b")], [edge("a", "b")]),
         OpGraph([op("a"), op("b")], [edge("a", "b", port=1)]),
         OpGraph([op("a"), op("b")], []),
     ],
@@ -157,3 +162,39 @@ def test_a_large_graph_given_backwards_is_put_in_order() -> None:
     graph = OpGraph(reversed(ops), reversed(edges))
     assert all(graph.index(e.producer) < graph.index(e.consumer) for e in graph.edges)
     assert (len(graph), set(graph.edges)) == (5_000, set(edges))
+
+
+@pytest.mark.parametrize(
+    ("listed", "sizes", "message"),
+    [
+        ((8,), [9], "carries 9 bytes, where output 0 of 'a' has 8 bytes"),
+        ((8,), [None], "carries an unknown number of bytes, where output 0 of 'a' has 8 bytes"),
+        ((None,), [8], "carries 8 bytes, where output 0 of 'a' has an unknown number of bytes"),
+        # No list says what is right, but both cannot be.
+        ((), [8, 9], "edge 'a' → 'c' carries 9 bytes, where output 0 of 'a' has 8 bytes"),
+    ],
+)
+def test_an_edge_has_the_size_that_its_producer_lists(
+    listed: tuple[int | None, ...], sizes: list[int | None], message: str
+) -> None:
+    ops = [op("a")._replace(output_bytes=listed), op("b"), op("c")]
+    edges = [edge("a", to, size_bytes=size) for to, size in zip("bc", sizes, strict=False)]
+    with pytest.raises(AdvisorError, match=message):
+        OpGraph(ops, edges)
+
+
+def test_a_file_whose_edge_has_another_size_than_its_producer_lists_is_named(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "step.graph.json.gz"
+    write_graph(path, [op("a"), op("b")], [edge("a", "b", size_bytes=9)], None)
+    with pytest.raises(
+        AdvisorError, match=r"step\.graph\.json\.gz: edge 'a' → 'b' carries 9 bytes"
+    ):
+        OpGraph.load(path)
+
+
+def test_a_control_edge_has_no_size_to_agree_with() -> None:
+    ops = [op("a"), op("b")]
+    for size in (None, 0):
+        OpGraph(ops, [edge("a", "b", port=CONTROL_PORT, size_bytes=size)])

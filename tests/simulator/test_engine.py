@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from op_graphs import sized
 from placed_steps import (
     HALF_EACH,
     PlacedStep,
@@ -21,7 +22,7 @@ from placed_steps import (
 )
 
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
 from placement_advisor.measurement.laws import of_schedule
@@ -608,14 +609,16 @@ def test_a_step_at_another_scale_is_the_graph_with_other_sizes_and_costs(step, d
     ops = {o.name for o in step.graph.ops if data.draw(st.booleans())}
     tensors = {(o.name, port) for o in step.graph.ops if o.name in ops for port in (0, 1)}
 
-    def grown(edge: Edge) -> Edge:
-        if edge.size_bytes is None or (edge.producer, edge.port) not in tensors:
-            return edge
-        return edge._replace(size_bytes=round(edge.size_bytes * factor))
+    def grown(each: Op) -> Op:
+        sizes = [
+            round(size * factor) if size is not None and (each.name, port) in tensors else size
+            for port, size in enumerate(each.output_bytes)
+        ]
+        return each._replace(output_bytes=tuple(sizes))
 
     rebuilt = replace(
         step,
-        graph=OpGraph(step.graph.ops, map(grown, step.graph.edges)),
+        graph=sized(map(grown, step.graph.ops), step.graph.edges),
         costs=_grown(step.costs, ops, factor),
         costs_on={name: _grown(table, ops, factor) for name, table in step.costs_on.items()},
     )

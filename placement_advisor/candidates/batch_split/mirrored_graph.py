@@ -21,9 +21,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.batch_split.ring import RingTensor, all_gather, all_reduce
-from placement_advisor.candidates.batch_split.split_graph import SplitGraph, needed_graph
+from placement_advisor.candidates.batch_split.split_graph import Read, SplitGraph, needed_graph
 from placement_advisor.candidates.batch_split.wiring import Merge
-from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def mirrored_graph(
     ``outputs`` are the tensors that the unsplit step returns, ``targets`` ops that must run.
     """
     ops: dict[str, Op] = {}
-    edges: list[Edge] = []
+    reads: list[Read] = []
     source: dict[str, tuple[int | None, str]] = {}
     replica_of: dict[str, int | None] = {}
     collective_of: dict[str, str] = {}
@@ -67,10 +67,7 @@ def mirrored_graph(
         ops[name] = _op(ring_op, name, device_kinds)
         replica_of[name] = ring_op.replica
         collective_of[name] = ring_op.collective
-        edges += [
-            Edge(_named(sent.replica, sent.op), name, sent.port, sent.size_bytes)
-            for sent in ring_op.inputs
-        ]
+        reads += [Read(_named(sent.replica, sent.op), name, sent.port) for sent in ring_op.inputs]
     for replica, share in enumerate(shares):
         for op in whole.ops:
             is_of_share = wiring.plan.is_copied(op.name) or op.name in joined
@@ -84,11 +81,11 @@ def mirrored_graph(
             source[name] = (replica if is_of_share else None, op.name)
             replica_of[name] = replica
             for edge in trace.inputs_of(op.name):
-                read = edge.producer, edge.port
-                producer, port = read if is_of_share else received.get(read, read)
-                edges.append(Edge(_named(replica, producer), name, port, edge.size_bytes))
+                made = edge.producer, edge.port
+                producer, port = made if is_of_share else received.get(made, made)
+                reads.append(Read(_named(replica, producer), name, port))
     ends = [*(name for name, _ in outputs), *targets]
-    graph = needed_graph(ops, edges, [_named(r, name) for r in range(len(shares)) for name in ends])
+    graph = needed_graph(ops, reads, [_named(r, name) for r in range(len(shares)) for name in ends])
     return SplitGraph(
         graph=graph,
         replica_of=replica_of,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 from placement_advisor.graph.op_work.signature import WorkBasis
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.wiring import Added, Wiring
 
 FAMILY = "batch"
+
+
+class Read(NamedTuple):
+    """What an op of a split step reads; port -1 is a control edge."""
+
+    producer: str
+    consumer: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +87,7 @@ def split_graph(
     ``outputs`` are the tensors that the unsplit step returns, ``targets`` ops that must run.
     """
     ops: dict[str, Op] = {}
-    edges: list[Edge] = []
+    reads: list[Read] = []
     source: dict[str, tuple[int | None, str]] = {}
     replica_of: dict[str, int | None] = {}
 
@@ -93,10 +101,10 @@ def split_graph(
         for edge in graph.inputs_of(op.name):
             if edge.is_control:
                 befores = wiring.befores(edge.producer, replica)
-                edges.extend(Edge(before, name, CONTROL_PORT, 0) for before in befores)
+                reads.extend(Read(before, name, CONTROL_PORT) for before in befores)
             else:
                 producer, port = wiring.tensor((edge.producer, edge.port), replica)
-                edges.append(Edge(producer, name, port, edge.size_bytes))
+                reads.append(Read(producer, name, port))
 
     for op in whole.ops:
         if op.name not in wiring.plan.replicated:
@@ -108,11 +116,10 @@ def split_graph(
     for added in wiring.added():
         ops[added.name] = _op(added, ops, whole, wiring.shares)
         replica_of[added.name] = added.replica
-        for producer, port in dict.fromkeys(added.inputs):
-            edges.append(Edge(producer, added.name, port, ops[producer].output_bytes[port]))
+        reads += [Read(name, added.name, port) for name, port in dict.fromkeys(added.inputs)]
     ends = [wiring.tensor(tensor, None)[0] for tensor in outputs]
     ends += [name for target in targets for name in wiring.befores(target, None)]
-    graph = needed_graph(ops, edges, ends)
+    graph = needed_graph(ops, reads, ends)
     return SplitGraph(graph=graph, replica_of=replica_of, source=source)
 
 
@@ -154,19 +161,30 @@ def _op(added: Added, ops: Mapping[str, Op], whole: OpGraph, shares: Sequence[in
     )
 
 
-def needed_graph(ops: Mapping[str, Op], edges: Sequence[Edge], ends: Iterable[str]) -> OpGraph:
-    """Return the graph of the ops that the ends need; TensorFlow runs no others."""
-    befores: dict[str, list[str]] = {}
-    for edge in edges:
-        befores.setdefault(edge.consumer, []).append(edge.producer)
+def needed_graph(ops: Mapping[str, Op], reads: Iterable[Read], ends: Iterable[str]) -> OpGraph:
+    """Return the graph of the ops that the ends need; TensorFlow runs no others.
+
+    Edges have the sizes that their producers list.
+    """
+    of_consumer: dict[str, list[Read]] = {}
+    for read in reads:
+        of_consumer.setdefault(read.consumer, []).append(read)
     found: set[str] = set()
     waiting = list(ends)
     while waiting:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting += befores.get(name, ())
+            waiting += [read.producer for read in of_consumer.get(name, ())]
     return OpGraph(
         (op for op in ops.values() if op.name in found),
-        (edge for edge in edges if edge.consumer in found),
+        (
+            Edge(
+                *read,
+                0 if read.port == CONTROL_PORT else ops[read.producer].output_bytes[read.port],
+            )
+            for name, some in of_consumer.items()
+            if name in found
+            for read in some
+        ),
     )

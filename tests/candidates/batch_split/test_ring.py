@@ -57,8 +57,10 @@ def simulated_ns(ops: list[RingOp], count: int) -> int:
         if source != target
     )
     cluster = Cluster(devices=tuple(Device(name=n, kind="CPU") for n in names), links=links)
-    starts = sorted({(t.replica, t.op) for op in ops for t in op.inputs if t.op == "own"})
-    all_ops = [Op(name=f"{r}/{n}", kind="MatMul", output_bytes=(0, 0)) for r, n in starts]
+    starts = {(t.replica, t.op, t.size_bytes) for op in ops for t in op.inputs if t.op == "own"}
+    all_ops = [
+        Op(name=f"{r}/{n}", kind="MatMul", output_bytes=(size,)) for r, n, size in sorted(starts)
+    ]
     all_ops += [
         Op(name=f"{op.replica}/{op.name}", kind=op.kind, output_bytes=op.made_bytes) for op in ops
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from op_graphs import chain, edge, graphs, large, op
+from op_graphs import chain, edge, graphs, large, op, sized
 
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 from placement_advisor.graph.placement import placed_ops
@@ -31,7 +31,7 @@ HERE = dict.fromkeys("abcd", "GPU:0")
 
 
 def with_ops(graph: OpGraph, **changed: Op) -> OpGraph:
-    return OpGraph([changed.get(each.name, each) for each in graph.ops], graph.edges)
+    return sized([changed.get(each.name, each) for each in graph.ops], graph.edges)
 
 
 def fork(*edges: Edge) -> OpGraph:
@@ -78,7 +78,7 @@ def test_another_figure_of_an_op_is_another_graph(changes: dict[str, object]) ->
 
 
 def test_a_tensor_of_no_bytes_is_none_of_unknown_size() -> None:
-    sizes = [OpGraph(CHAIN.ops, [edge("a", "b", size_bytes=size)]) for size in (0, None, 1)]
+    sizes = [with_ops(CHAIN, a=op("a")._replace(output_bytes=(size,))) for size in (0, None, 1)]
     assert len(set(map(fingerprint, sizes))) == 3
 
 
