@@ -38,6 +38,7 @@ verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two work
 bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 10 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/tracing.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/graph_size.py
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/digraph.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/costs.py
 
 bench-fidelity: $(INSTALLED)  ## predicted against measured (docs/cost-model.md), about 12 minutes

@@ -1,7 +1,12 @@
 """Directed graphs over the numbers 0, 1, 2, …: orders, cycles, components, dominators.
 
-For graphs of hundreds of thousands of nodes in plain Python: every function takes time in
-proportion to nodes plus edges, times at most a logarithm, and none recurses.
+For graphs of hundreds of thousands of nodes: every function takes time in proportion to nodes plus
+edges, times at most a logarithm, and none recurses.
+
+A cycle, which is an error, is found by networkx. The rest is done in every analysis, and by hand:
+at 100,000 ops networkx takes 0.7 s to make its graph alone, then 4 to 20 times as long, and for
+dominators time that grows with the square of late joins (``tests/benchmarks/digraph.py``, figures
+in docs/figures.md). So loading and summing up a graph does without the import.
 """
 
 from __future__ import annotations
@@ -46,25 +51,16 @@ def find_cycle(count: int, sources: Sequence[int], targets: Sequence[int]) -> li
     Raises:
         ValueError: there is no cycle.
     """
-    successors: list[list[int]] = [[] for _ in range(count)]
-    for source, target in zip(sources, targets, strict=True):
-        successors[source].append(target)
-    component = strong_components(successors)
-    members: dict[int, int] = {}
-    for node in range(count):
-        members[component[node]] = members.get(component[node], 0) + 1
-    for start in range(count):
-        if members[component[start]] == 1 and start not in successors[start]:
-            continue
-        # Within a strong component one can walk on forever; the first node met twice closes it.
-        met: dict[int, int] = {}
-        node = start
-        while node not in met:
-            met[node] = len(met)
-            node = min(n for n in successors[node] if component[n] == component[start])
-        cycle = list(met)[met[node] :]
-        first = cycle.index(min(cycle))
-        return cycle[first:] + cycle[:first]
+    import networkx as nx
+
+    graph = nx.empty_graph(count, nx.DiGraph)
+    graph.add_edges_from(zip(sources, targets, strict=True))
+    for component in nx.strongly_connected_components(graph):
+        start = min(component)
+        if len(component) > 1 or graph.has_edge(start, start):
+            cycle = [source for source, _ in nx.find_cycle(graph, start)]
+            first = cycle.index(min(cycle))
+            return cycle[first:] + cycle[:first]
     raise ValueError("the graph has no cycle")
 
 
