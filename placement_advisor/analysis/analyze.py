@@ -1,49 +1,62 @@
-"""`advisor analyze`: load -> trace -> testbed and its costs -> candidates -> run -> verdict."""
+"""`advisor analyze`: load -> trace -> price -> propose -> predict -> run -> assemble.
+
+Each stage is a module of its own, and what it returns stays as it is. Here they are put one after
+the other, with what is kept and shown in between.
+"""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.apparatus import set_up
+from placement_advisor.analysis.assemble import assemble, candidates_of, review_of, review_so_far
+from placement_advisor.analysis.batch_splits import split_batch
+from placement_advisor.analysis.predict import bound_of, break_even_of, certificate_of, predict
+from placement_advisor.analysis.price import assume_prices, measure_prices
 from placement_advisor.analysis.prices import read_elsewhere
-from placement_advisor.analysis.study import Study
+from placement_advisor.analysis.propose import propose_all
+from placement_advisor.analysis.run import Results, run, to_be_run
+from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates import batch_towers
-from placement_advisor.candidates.batch_split.shares import shares_of
-from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.families import NAMES, PER_DEVICE, PER_PAIR, check_names
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.families import NAMES, check_names
 from placement_advisor.clock import Clock
-from placement_advisor.cost.links import assumed_cluster
-from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.errors import AdvisorError, BatchSplitError
+from placement_advisor.errors import AdvisorError
 from placement_advisor.files.own_folders import scratch_folder
-from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.testbed_plan import (
     ONE_PROCESS,
     TestbedKind,
     plan_testbed,
     with_network,
 )
-from placement_advisor.processes.children import Child, ChildFailure, preload
-from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.tf.answers import TracedSplit
+from placement_advisor.processes.children import Child, preload
 from placement_advisor.tf.load.model_source import source_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.analysis.apparatus import Apparatus
     from placement_advisor.analysis.options import AnalyzeOptions
+    from placement_advisor.analysis.predict import Forecast
+    from placement_advisor.analysis.price import Priced
+    from placement_advisor.analysis.prices import Elsewhere
     from placement_advisor.analysis.recorder import Recorder
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.trial import Watcher
-    from placement_advisor.tf.answers import Traced
 
-_SPLITTER = "placement_advisor.tf.split.split_workload"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Onlookers:
+    """Those who see an analysis go on: what keeps it, who watches it, and the clock."""
+
+    recorder: Recorder
+    watcher: Watcher
+    clock: Clock
 
 
 def analyze(
@@ -56,10 +69,35 @@ def analyze(
     Raises:
         AdvisorError: anything that the user can fix.
     """
-    _check(options)
+    # Refuse what cannot work before anything is started.
+    source_kind(Path(options.source.path))
+    check_names(options.candidates or ())
     elsewhere = None
     if options.hardware is not None:
         elsewhere = read_elsewhere(options.hardware, options.costs)
+    plan = _plan(options, elsewhere, watcher)
+    clock = Clock()
+    with ExitStack() as stack:
+        scratch = stack.enter_context(scratch_folder())
+        with clock.stage("import"):
+            watcher.working("importing TensorFlow", 0, 1)
+            preload()
+            loader = stack.enter_context(Child("loader"))
+        bundle = scratch / "bundle"
+        bundle.mkdir()
+        subject = _traced(options, plan, bundle, loader, clock, watcher)
+        onlookers = _Onlookers(recorder=recording(subject.graph), watcher=watcher, clock=clock)
+        if plan.not_run is not None:
+            loader.close()
+            return _by_predicting(subject, elsewhere, onlookers)
+        apparatus = set_up(subject, loader, bundle, scratch, watcher)
+        stack.callback(apparatus.close)
+        return _by_running(subject, apparatus, onlookers)
+
+
+def _plan(options: AnalyzeOptions, elsewhere: Elsewhere | None, watcher: Watcher) -> TestbedPlan:
+    """Return where candidates run, or why they do not."""
+    if elsewhere is not None:
         plan = elsewhere.plan()
     else:
         plan = plan_testbed(options.testbed, options.devices)
@@ -72,124 +110,100 @@ def analyze(
         plan = replace(
             plan, kind=TestbedKind.NONE, cores=(), not_run="--no-run: no step was executed"
         )
-    plan = with_network(
+    return with_network(
         plan,
         open_ports=options.open_ports,
         instead=f"--no-run only predicts; {ONE_PROCESS}",
         note=watcher.note,
     )
-    clock = Clock()
-    with ExitStack() as stack:
-        scratch = stack.enter_context(scratch_folder())
-        with clock.stage("import"):
-            watcher.working("importing TensorFlow", 0, 1)
-            preload()
-            loader = stack.enter_context(Child("loader"))
-        bundle = scratch / "bundle"
-        bundle.mkdir()
-        traced = traced_model(options.source, bundle, loader, clock, watcher)
-        runs = plan.not_run is None
-        splits = split_batch(
-            options, plan, traced, bundle if runs else None, loader, clock, watcher
-        )
-        study = Study(
-            options,
-            plan,
-            traced,
-            recording(traced.graph),
-            bundle,
-            scratch,
-            clock,
-            watcher,
-            elsewhere,
-            splits,
-        )
-        stack.callback(study.close)
-        if runs:
-            testbed = Testbed(plan, scratch=scratch)
-            testbed.add_program(STEP, bundle, traced.graph)
-            stack.callback(testbed.close)
-            study.run(testbed, loader)
-        else:
-            loader.close()
-            study.imagine()
-        return study.analysis()
 
 
-def split_batch(
+def _traced(
     options: AnalyzeOptions,
     plan: TestbedPlan,
-    traced: Traced,
-    bundle: Path | None,
+    bundle: Path,
     loader: Child,
     clock: Clock,
     watcher: Watcher,
-) -> dict[tuple[str, ...], TracedSplit | BatchSplitError]:
-    """Split the batch of the traced model among devices, and among pairs of them, as asked for.
+) -> Subject:
+    """Load and trace the model, as it is and with its batch split."""
+    traced = traced_model(options.source, bundle, loader, clock, watcher)
+    folder = bundle if plan.not_run is None else None
+    with clock.stage("trace"):
+        splits = split_batch(options, len(plan.devices), traced, folder, loader, watcher)
+    return Subject(options=options, plan=plan, traced=traced, splits=splits)
 
-    Each split goes by the families that are of it. What is needed to run it goes into folders
-    within ``bundle``; without that, no step runs.
-    """
-    found: dict[tuple[str, ...], TracedSplit | BatchSplitError] = {}
-    for families in (PER_DEVICE, PER_PAIR):
-        if not set(families).intersection(options.candidates or NAMES):
+
+def _by_predicting(
+    subject: Subject, elsewhere: Elsewhere | None, onlookers: _Onlookers
+) -> Analysis:
+    """Analyse the subject by assumed costs; nothing runs."""
+    onlookers.recorder.review(review_so_far(subject, "predicting"))
+    forecast = _forecast(subject, assume_prices(subject, elsewhere), onlookers)
+    return _conclude(subject, forecast, Results(), onlookers)
+
+
+def _by_running(subject: Subject, apparatus: Apparatus, onlookers: _Onlookers) -> Analysis:
+    """Analyse the subject by measured costs, and run what is predicted from them."""
+    recorder, watcher, clock = onlookers.recorder, onlookers.watcher, onlookers.clock
+    recorder.review(review_so_far(subject, "measuring costs"))
+    with clock.stage("calibrate"):
+        priced = measure_prices(subject, apparatus, watcher)
+    forecast = _forecast(subject, priced, onlookers)
+
+    def show(doing: str, results: Results) -> None:
+        recorder.review(review_so_far(subject, doing, forecast, results))
+
+    chosen = to_be_run(forecast, subject.options)
+    results = run(subject, chosen, apparatus, clock, watcher, show)
+    return _conclude(subject, forecast, _with_profiles_kept(results, recorder), onlookers)
+
+
+def _forecast(subject: Subject, priced: Priced, onlookers: _Onlookers) -> Forecast:
+    """Find the candidates, predict them all, and have it kept before any of them runs."""
+    recorder, options = onlookers.recorder, subject.options
+    onlookers.watcher.working("searching placements", 0, 1)
+    with onlookers.clock.stage("search"):
+        families = options.candidates or NAMES
+        proposals = propose_all(subject.graph, priced, families, options.effort)
+        cluster = proposals.prices.cluster
+        recorder.placements(subject.graph, cluster, [*proposals.of_whole_batch.values()])
+        pair = replace(cluster, devices=cluster.devices[: batch_towers.GROUP])
+        for split in proposals.splits.values():
+            if split.within is not None:
+                recorder.placements(subject.graph, pair, [split.within])
+    with onlookers.clock.stage("simulate"):
+        forecast = predict(proposals)
+        for label, predicted in forecast.predicted.items():
+            recorder.prediction(label, predicted.schedule, predicted.ratio)
+    return forecast
+
+
+def _with_profiles_kept(results: Results, recorder: Recorder) -> Results:
+    """Have raw profiles kept; return the results with where they are."""
+    outcomes = dict(results.outcomes)
+    for label, outcome in results.outcomes.items():
+        if outcome.files is None:
             continue
-        try:
-            samples = _samples(options, len(plan.devices), traced, families)
-        except BatchSplitError as error:
-            if options.ratios is not None and families == PER_DEVICE:
-                raise AdvisorError(f"--ratios: {error.message}", hint=error.hint) from None
-            found[families] = error
-            continue
-        folder = None if bundle is None else bundle / families[0]
-        if folder is not None:
-            folder.mkdir()
-        with clock.stage("trace"):
-            watcher.working("splitting the batch", 0, 1)
-            answer = loader.call(
-                f"{_SPLITTER}:split_workload",
-                samples,
-                None if folder is None else str(folder),
-                time_limit_s=options.source.time_limit_s,
-            )
-        if isinstance(answer, ChildFailure):
-            answer = BatchSplitError(f"splitting it failed: {answer.message}")
-        elif families == PER_PAIR and isinstance(answer, TracedSplit):
-            family = batch_towers.FAMILY
-            graphs, weak = (
-                {family: replace(of[BATCH], family=family)} for of in (answer.graphs, answer.weak)
-            )
-            answer = replace(answer, graphs=graphs, weak=weak)
-        found[families] = answer
-    return found
+        where = recorder.profile(label, {**outcome.files.devices, "client": outcome.files.client})
+        if outcome.measured is not None:
+            measured = replace(outcome.measured, profile_run=where)
+            outcomes[label] = replace(outcome, measured=measured)
+    return replace(results, outcomes=outcomes)
 
 
-def _samples(
-    options: AnalyzeOptions, devices: int, traced: Traced, families: tuple[str, ...]
-) -> tuple[int, ...]:
-    """Return the samples of each replica.
-
-    Raises:
-        BatchSplitError: there are none.
-    """
-    if traced.batch_size is None:
-        raise BatchSplitError("the size of the batch is not known")
-    ratios = list(options.ratios or [1.0] * devices)
-    if families == PER_PAIR:
-        cluster = assumed_cluster(devices)
-        costs = roofline_by_place(traced.graph, cluster)
-        within = batch_towers.within_a_pair(traced.graph, costs, cluster)
-        if isinstance(within, NotApplicable):
-            raise BatchSplitError(within.reason)
-        ratios = batch_towers.by_pair(ratios)
-    return shares_of(traced.batch_size, ratios)
-
-
-def _check(options: AnalyzeOptions) -> None:
-    """Refuse what cannot work before anything is started.
-
-    Raises:
-        AdvisorError: what is wrong, and what to do.
-    """
-    source_kind(Path(options.source.path))
-    check_names(options.candidates or ())
+def _conclude(
+    subject: Subject, forecast: Forecast, results: Results, onlookers: _Onlookers
+) -> Analysis:
+    """Put everything together, and have it kept."""
+    recorder, options = onlookers.recorder, subject.options
+    candidates = candidates_of(forecast, results)
+    with onlookers.clock.stage("simulate"):
+        bound = bound_of(forecast)
+        recorder.bound(subject.graph, certificate_of(forecast, bound.lower))
+        batch_size = subject.traced.batch_size
+        sweep = break_even_of(forecast, candidates, batch_size, options.effort)
+    analysis = assemble(subject, forecast, results, candidates, bound, sweep)
+    analysis = replace(analysis, timings_ns=onlookers.clock.timings_ns())
+    recorder.review(review_of(analysis))
+    return analysis

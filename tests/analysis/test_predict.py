@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from placed_steps import HALF_EACH, edge, op, pair, price
 
 from placement_advisor.analysis.analysis_result import Candidate
-from placement_advisor.analysis.forecast import Forecast, _corrections
+from placement_advisor.analysis.predict import (
+    Forecast,
+    _corrections,
+    bound_of,
+    break_even_of,
+    predict,
+)
+from placement_advisor.analysis.price import Priced
 from placement_advisor.analysis.prices import Prices
+from placement_advisor.analysis.propose import propose_all
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.measurement.compare import Comparison
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Interval
-from placement_advisor.report.analysis_folder import AnalysisFolder
 from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 from placement_advisor.solvers.effort import Effort
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
 
@@ -79,7 +82,10 @@ def test_where_only_splits_that_are_bad_on_purpose_ran_they_have_to_do() -> None
     assert found == {"towers": 1.5, "alternating": 1.5}
 
 
-def forecast(folder: Path, *, op_ns: int, doubt: Doubt) -> Forecast:
+EFFORT = Effort(units=0.01, seed=0)
+
+
+def forecast(*, op_ns: int, doubt: Doubt) -> Forecast:
     """Foresee a root that eight ops read, each 7 ns of work to send to."""
     names = [f"op{i}" for i in range(8)]
     graph = OpGraph(
@@ -89,46 +95,41 @@ def forecast(folder: Path, *, op_ns: int, doubt: Doubt) -> Forecast:
     cluster = pair(latency_ns=20, work=HALF_EACH)
     costs = price({"root": 10, **dict.fromkeys(names, op_ns)}).everywhere(cluster)
     prices = Prices(cluster=cluster, costs=costs, source=CostSource.ASSUMED, doubt=doubt)
-    folder.mkdir(exist_ok=True)
-    recorder = AnalysisFolder(folder, graph)
-    found = Forecast(
-        graph, prices, ("single", "alternating-ops"), Effort(units=0.01, seed=0), recorder, {}
-    )
-    for label in found.placements:
-        found.predict(label)
-    return found
+    priced = Priced(prices=prices, splits={})
+    return predict(propose_all(graph, priced, ("single", "alternating-ops"), EFFORT))
 
 
-def test_a_proof_says_how_far_it_goes_if_costs_are_wrong(tmp_path: Path) -> None:
-    firm = forecast(tmp_path / "a", op_ns=6, doubt=Doubt(copies=1.1, launches=1, ops=1)).bound()
+def test_a_proof_says_how_far_it_goes_if_costs_are_wrong() -> None:
+    firm = bound_of(forecast(op_ns=6, doubt=Doubt(copies=1.1, launches=1, ops=1)))
     assert firm.proves_single
     assert firm.proves_single_if_wrong
     assert firm.source is CostSource.ASSUMED
-    wrong = forecast(tmp_path / "b", op_ns=6, doubt=Doubt(copies=2, launches=1, ops=1)).bound()
+    wrong = bound_of(forecast(op_ns=6, doubt=Doubt(copies=2, launches=1, ops=1)))
     assert wrong.proves_single
     assert not wrong.proves_single_if_wrong
     # With copies at half their cost, 3 in whole ns, the root's device is busy for 10 + 8 * 3 of 58.
     assert 0.03 < (wrong.most_to_gain_if_wrong or 0) <= 1 - 34 / 58
-    none = forecast(tmp_path / "c", op_ns=60, doubt=Doubt(copies=2, launches=1, ops=1)).bound()
+    none = bound_of(forecast(op_ns=60, doubt=Doubt(copies=2, launches=1, ops=1)))
     assert (none.proves_single, none.most_to_gain_if_wrong) == (False, None)
 
 
-def test_a_break_even_says_of_today_what_was_measured(tmp_path: Path) -> None:
-    known = forecast(tmp_path, op_ns=60, doubt=DOUBT)
+def test_a_break_even_says_of_today_what_was_measured() -> None:
+    known = forecast(op_ns=60, doubt=DOUBT)
     name = "alternating-ops"
-    predicted = known.ratios[name].ratio
-    found = known.break_even(None, [candidate(name, predicted, 1.5)])
+    predicted = known.predicted[name].ratio
+    assert predicted is not None
+    found = break_even_of(known, [candidate(name, predicted.ratio, 1.5)], None, EFFORT)
     assert found is not None
     assert found.bandwidth is not None
     best = found.bandwidth.here.best
-    assert found.corrections[name] == pytest.approx(1.5 / predicted)
+    assert found.corrections[name] == pytest.approx(1.5 / predicted.ratio)
     assert best.split != name or best.ratio == pytest.approx(1.5)
 
 
-def test_a_split_that_failed_is_in_no_break_even(tmp_path: Path) -> None:
-    known = forecast(tmp_path, op_ns=60, doubt=DOUBT)
+def test_a_split_that_failed_is_in_no_break_even() -> None:
+    known = forecast(op_ns=60, doubt=DOUBT)
     wrong = candidate("alternating-ops", 0.5, None)
     wrong = replace(wrong, failure=Failure(kind=FailureKind.WRONG_RESULT, message="off by 2"))
-    found = known.break_even(None, [wrong])
+    found = break_even_of(known, [wrong], None, EFFORT)
     told = () if found is None else found.sweeps()
     assert all(point.best.split != "alternating-ops" for sweep in told for point in sweep.points)

@@ -1,0 +1,255 @@
+"""What is predicted and what was measured, put together: candidates, and the analysis of it all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor import __version__
+from placement_advisor.analysis.advice.instructions import (
+    how_to_mirror,
+    how_to_split,
+    how_to_split_batch,
+    how_to_split_over_pairs,
+)
+from placement_advisor.analysis.advice.recommend import recommend
+from placement_advisor.analysis.analysis_result import (
+    AdviceVerdict,
+    Analysis,
+    Candidate,
+    HowToSplit,
+    ModelSummary,
+    Recommendation,
+    TestbedSummary,
+)
+from placement_advisor.analysis.findings.evidence import Evidence, gather
+from placement_advisor.analysis.findings.rules import find_all
+from placement_advisor.analysis.recorder import Review
+from placement_advisor.analysis.run import Results
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.batch_towers import FAMILY as BATCH_TOWERS
+from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.machine.fingerprints import testbed_fingerprint
+from placement_advisor.measurement.failure import Failure, FailureKind
+from placement_advisor.measurement.laws import of_comparison, of_measurement
+from placement_advisor.testbed.trial import BASELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.analysis.analysis_result import Bound
+    from placement_advisor.analysis.predict import Forecast
+    from placement_advisor.analysis.subject import Subject
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.measurement.measurement import BrokenLaw
+    from placement_advisor.simulator.break_even import BreakEven
+
+_HOW_TO_SPLIT_BATCH = {
+    BATCH: how_to_split_batch,
+    MIRRORED: how_to_mirror,
+    BATCH_TOWERS: how_to_split_over_pairs,
+}
+
+
+def review_so_far(
+    subject: Subject, doing: str, forecast: Forecast | None = None, results: Results | None = None
+) -> Review:
+    """Return what there is to show while an analysis is ``doing`` something.
+
+    ``forecast`` is None before costs are known, ``results`` before candidates run.
+    """
+    if forecast is None:
+        return Review(model=_model(subject), testbed=None, candidates=(), doing=doing)
+    return Review(
+        model=_model(subject),
+        testbed=_testbed(subject, forecast),
+        candidates=candidates_of(forecast, results or Results()),
+        doing=doing,
+    )
+
+
+def review_of(analysis: Analysis) -> Review:
+    """Return what there is to show of an analysis that is complete."""
+    return Review(
+        model=analysis.model,
+        testbed=analysis.testbed,
+        candidates=analysis.candidates,
+        doing=None,
+        recommendation=analysis.recommendation,
+        findings=analysis.findings,
+        warnings=analysis.warnings,
+    )
+
+
+def candidates_of(forecast: Forecast, results: Results) -> tuple[Candidate, ...]:
+    """Return the candidates with what is predicted and what was measured of each."""
+    return tuple(
+        _not_applicable(name, answer)
+        if isinstance(answer, NotApplicable)
+        else _candidate(name, answer, forecast, results)
+        for name, answer in forecast.proposals.answers.items()
+    )
+
+
+def assemble(
+    subject: Subject,
+    forecast: Forecast,
+    results: Results,
+    candidates: tuple[Candidate, ...],
+    bound: Bound,
+    break_even: BreakEven | None,
+) -> Analysis:
+    """Return the analysis, but for the time that it took."""
+    testbed = _testbed(subject, forecast)
+    as_is = results.beside.as_is_ns or None
+    recommendation = recommend(candidates, testbed, as_is, bound)
+    evidence = _evidence(subject, forecast, results, candidates, recommendation)
+    return Analysis(
+        advisor_version=__version__,
+        tensorflow_version=subject.traced.tensorflow_version,
+        model=_model(subject),
+        testbed=testbed,
+        as_is=as_is,
+        candidates=candidates,
+        recommendation=recommendation,
+        findings=find_all(evidence),
+        warnings=(
+            *subject.plan.warnings,
+            *forecast.proposals.prices.notes,
+            *results.warnings,
+            *_failures_in_words(candidates),
+            *_broken_laws_in_words(candidates),
+        ),
+        timings_ns={},
+        bound=bound,
+        break_even=break_even,
+        input_timing=results.input_timing,
+        how=_how(forecast, recommendation),
+    )
+
+
+def _not_applicable(name: str, answer: NotApplicable) -> Candidate:
+    return Candidate(
+        name=name,
+        family=answer.family,
+        rationale=answer.reason,
+        placement=None,
+        predicted=None,
+        measured=None,
+        comparison=None,
+        failure=Failure(kind=FailureKind.NOT_APPLICABLE, message=answer.reason),
+    )
+
+
+def _candidate(name: str, placement: Placement, forecast: Forecast, results: Results) -> Candidate:
+    predicted, outcome = forecast.predicted[name], results.outcomes.get(name)
+    split = forecast.proposals.splits.get(name)
+    return Candidate(
+        name=name,
+        family=placement.family,
+        rationale=placement.rationale,
+        placement=placement,
+        by_layer=placement.by_layer(forecast.proposals.graph) if split is None else None,
+        samples=None if split is None else split.samples,
+        weak_predicted_ns=predicted.weak_step_ns,
+        weak_measured_ns=results.beside.weak_ns if name == MIRRORED else (),
+        predicted=predicted.schedule,
+        predicted_ratio=predicted.ratio,
+        measured=outcome.measured if outcome else None,
+        comparison=outcome.comparison if outcome else None,
+        failure=outcome.failure if outcome else predicted.too_large,
+        broken_laws=(*predicted.broken_laws, *_laws_broken_by_runs(name, results)),
+    )
+
+
+def _laws_broken_by_runs(name: str, results: Results) -> tuple[BrokenLaw, ...]:
+    outcome, baseline = results.outcomes.get(name), results.outcomes.get(BASELINE)
+    if outcome is None or outcome.measured is None:
+        return ()
+    broken = of_measurement(outcome.measured)
+    if outcome.comparison is not None and baseline is not None and baseline.measured is not None:
+        broken += of_comparison(outcome.comparison, baseline.measured, outcome.measured)
+    return broken
+
+
+def _model(subject: Subject) -> ModelSummary:
+    graph, traced = subject.graph, subject.traced
+    return ModelSummary(
+        path=subject.options.source.path,
+        name=traced.name,
+        mode=traced.mode,
+        batch_size=traced.batch_size,
+        ops=len(graph),
+        edges=len(graph.edges),
+        parameter_bytes=graph.parameter_bytes,
+        edge_bytes_known_share=graph.edge_bytes_known_share,
+        chosen=traced.chosen,
+    )
+
+
+def _testbed(subject: Subject, forecast: Forecast) -> TestbedSummary:
+    plan = subject.plan
+    return TestbedSummary(
+        kind=plan.kind.value,
+        stand_in=plan.stand_in,
+        description=plan.description,
+        cluster=forecast.proposals.prices.cluster,
+        fingerprint=testbed_fingerprint(plan),
+        not_run=plan.not_run,
+    )
+
+
+def _evidence(
+    subject: Subject,
+    forecast: Forecast,
+    results: Results,
+    candidates: tuple[Candidate, ...],
+    recommendation: Recommendation,
+) -> Evidence:
+    """Return what rules may look at."""
+    proposals, traced = forecast.proposals, subject.traced
+    is_to_split = recommendation.verdict in (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
+    return gather(
+        graph=subject.graph,
+        cluster=proposals.prices.cluster,
+        simulator=proposals.simulator,
+        candidates=candidates,
+        requested_device_of=traced.requested_device_of,
+        line_of=traced.line_of,
+        batch_size=traced.batch_size,
+        batch_points=results.batch_points,
+        input_timing=results.input_timing,
+        own_of_replicas=next((split.own for split in proposals.splits.values()), ()),
+        recommended=recommendation.candidate if is_to_split else None,
+    )
+
+
+def _how(forecast: Forecast, recommendation: Recommendation) -> HowToSplit | None:
+    """Return how to carry out what is recommended, None if no candidate is."""
+    proposals = forecast.proposals
+    placement = proposals.placements.get(recommendation.candidate or "")
+    if placement is None or placement.family in BAD_ON_PURPOSE:
+        return None
+    split = proposals.splits.get(placement.family)
+    if split is None:
+        return how_to_split(proposals.graph, placement)
+    how = _HOW_TO_SPLIT_BATCH[placement.family]
+    return how(placement.label, split.samples, proposals.prices.cluster)
+
+
+def _failures_in_words(candidates: Sequence[Candidate]) -> list[str]:
+    return [
+        f"{candidate.name} has no result: {candidate.failure.kind}: {candidate.failure.message}"
+        for candidate in candidates
+        if candidate.failure and candidate.failure.kind is not FailureKind.NOT_APPLICABLE
+    ]
+
+
+def _broken_laws_in_words(candidates: Sequence[Candidate]) -> list[str]:
+    return [
+        f"{candidate.name}: {candidate.broken_laws[0].what}, which cannot be: nothing is concluded "
+        "from its profile"
+        for candidate in candidates
+        if candidate.broken_laws
+    ]

@@ -1,0 +1,108 @@
+"""The batch of a traced model split among devices, and among pairs of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from placement_advisor.candidates import batch_towers
+from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.families import NAMES, PER_DEVICE, PER_PAIR
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.errors import AdvisorError, BatchSplitError
+from placement_advisor.processes.children import ChildFailure
+from placement_advisor.tf.answers import TracedSplit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.analysis.options import AnalyzeOptions
+    from placement_advisor.processes.children import Child
+    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.tf.answers import Traced
+
+_SPLITTER = "placement_advisor.tf.split.split_workload"
+
+
+def split_batch(
+    options: AnalyzeOptions,
+    devices: int,
+    traced: Traced,
+    bundle: Path | None,
+    loader: Child,
+    watcher: Watcher,
+) -> dict[tuple[str, ...], TracedSplit | BatchSplitError]:
+    """Split the batch of the traced model among devices, and among pairs of them, as asked for.
+
+    Each split goes by the families that are of it. What is needed to run it goes into folders
+    within ``bundle``; without that, no step runs.
+
+    Raises:
+        AdvisorError: the ratios that were asked for give a device no sample.
+    """
+    asked = options.candidates or NAMES
+    found: dict[tuple[str, ...], TracedSplit | BatchSplitError] = {}
+    for families in (PER_DEVICE, PER_PAIR):
+        if not set(families).intersection(asked):
+            continue
+        try:
+            samples = _samples(options, devices, traced, families)
+        except BatchSplitError as error:
+            if options.ratios is not None and families == PER_DEVICE:
+                raise AdvisorError(f"--ratios: {error.message}", hint=error.hint) from None
+            found[families] = error
+            continue
+        watcher.working("splitting the batch", 0, 1)
+        folder = None if bundle is None else bundle / families[0]
+        found[families] = _split(loader, families, samples, folder, options.source.time_limit_s)
+    return found
+
+
+def _samples(
+    options: AnalyzeOptions, devices: int, traced: Traced, families: tuple[str, ...]
+) -> tuple[int, ...]:
+    """Return the samples of each replica.
+
+    Raises:
+        BatchSplitError: there are none.
+    """
+    if traced.batch_size is None:
+        raise BatchSplitError("the size of the batch is not known")
+    ratios = list(options.ratios or [1.0] * devices)
+    if families == PER_PAIR:
+        cluster = assumed_cluster(devices)
+        costs = roofline_by_place(traced.graph, cluster)
+        within = batch_towers.within_a_pair(traced.graph, costs, cluster)
+        if isinstance(within, NotApplicable):
+            raise BatchSplitError(within.reason)
+        ratios = batch_towers.by_pair(ratios)
+    return shares_of(traced.batch_size, ratios)
+
+
+def _split(
+    loader: Child,
+    families: tuple[str, ...],
+    samples: tuple[int, ...],
+    folder: Path | None,
+    time_limit_s: float,
+) -> TracedSplit | BatchSplitError:
+    if folder is not None:
+        folder.mkdir()
+    answer: TracedSplit | BatchSplitError | ChildFailure = loader.call(
+        f"{_SPLITTER}:split_workload",
+        samples,
+        None if folder is None else str(folder),
+        time_limit_s=time_limit_s,
+    )
+    if isinstance(answer, ChildFailure):
+        return BatchSplitError(f"splitting it failed: {answer.message}")
+    if families == PER_PAIR and isinstance(answer, TracedSplit):
+        graphs, weak = (
+            {batch_towers.FAMILY: replace(of[BATCH], family=batch_towers.FAMILY)}
+            for of in (answer.graphs, answer.weak)
+        )
+        return replace(answer, graphs=graphs, weak=weak)
+    return answer

@@ -1,0 +1,183 @@
+"""What is known of the candidates for a step before any of them runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.analysis_result import Bound
+from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.candidates.searched import layers_of
+from placement_advisor.measurement.compare import WORTHWHILE_RATIO
+from placement_advisor.measurement.failure import Failure, FailureKind
+from placement_advisor.measurement.laws import of_schedule
+from placement_advisor.simulator.break_even import break_even
+from placement_advisor.simulator.peak import shortages
+from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.solvers.bounds.bound import bound_step
+from placement_advisor.solvers.bounds.doubted import least_ratio_if_wrong
+from placement_advisor.solvers.certificate import Certificate
+from placement_advisor.solvers.step.latency import least_step
+from placement_advisor.testbed.trial import BASELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from placement_advisor.analysis.analysis_result import Candidate
+    from placement_advisor.analysis.propose import Proposals
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.measurement.measurement import BrokenLaw
+    from placement_advisor.simulator.break_even import BreakEven
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import PredictedRatio
+    from placement_advisor.solvers.bounds.arguments import LowerBound
+    from placement_advisor.solvers.effort import Effort
+
+# Where copies cost so much of what they cost here, a split is looked for that may win there.
+# Judgement: a link of the next class (10 times), and next to free (1,000 times, as far as the
+# break-even goes), for a unit of effort each, which is about a second. More places between would
+# find splits that win sooner, and lengthen each analysis by as much.
+_FASTER = (0.1, 0.001)
+_UNITS_FOR_FASTER = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What is predicted of a candidate.
+
+    ``ratio`` is None for the single device itself; ``too_large`` says why it does not fit, None if
+    it does. ``weak_step_ns`` is its simulated step with the whole batch for every replica, None
+    where the batch is not split.
+    """
+
+    schedule: Schedule
+    ratio: PredictedRatio | None
+    broken_laws: tuple[BrokenLaw, ...]
+    too_large: Failure | None
+    weak_step_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What is predicted of each candidate, by label, and how far costs may move it."""
+
+    proposals: Proposals
+    predicted: Mapping[str, Prediction]
+    sensitivity: Sensitivity
+
+
+def predict(proposals: Proposals) -> Forecast:
+    """Simulate all candidates."""
+    alone = proposals.placements[BASELINE]
+    sensitivity = Sensitivity(proposals.simulator, alone, proposals.prices.doubt)
+    predicted = {
+        label: _prediction(proposals, sensitivity, label) for label in proposals.placements
+    }
+    return Forecast(proposals=proposals, predicted=predicted, sensitivity=sensitivity)
+
+
+def bound_of(forecast: Forecast) -> Bound:
+    """Return what no placement can beat."""
+    proposals = forecast.proposals
+    graph, prices = proposals.graph, proposals.prices
+    bound = Bound(
+        lower=bound_step(graph, prices.costs, prices.cluster, proposals.simulator),
+        single_ns=forecast.predicted[BASELINE].schedule.step_ns,
+        source=prices.source,
+        doubt=prices.doubt,
+        ratio_if_wrong=None,
+    )
+    if not bound.proves_single:
+        return bound
+    ratio = least_ratio_if_wrong(graph, prices.costs, forecast.sensitivity)
+    return replace(bound, ratio_if_wrong=ratio)
+
+
+def certificate_of(forecast: Forecast, lower: LowerBound) -> Certificate:
+    """Return what is needed to check a bound."""
+    prices = forecast.proposals.prices
+    return Certificate(
+        graph_fingerprint=forecast.proposals.graph.fingerprint,
+        cluster=prices.cluster,
+        costs=prices.costs,
+        source=prices.source,
+        bound=lower,
+    )
+
+
+def break_even_of(
+    forecast: Forecast, candidates: Sequence[Candidate], batch_size: int | None, effort: Effort
+) -> BreakEven | None:
+    """Sweep what would have to change for a split to win, of those that fit and did not fail.
+
+    ``candidates`` have what was measured, by which predictions are corrected.
+    """
+    proposals = forecast.proposals
+    own, failed = proposals.of_whole_batch, {c.name for c in candidates if c.failure is not None}
+    if BASELINE in failed or forecast.predicted[BASELINE].too_large is not None:
+        return None
+    splits = [
+        *(
+            placement
+            for name, placement in own.items()
+            if name not in {BASELINE, *failed} and len(set(placement.device_of.values())) > 1
+        ),
+        *_for_faster_links(proposals, effort),
+    ]
+    labels = [split.label for split in splits]
+    return break_even(
+        proposals.graph,
+        proposals.prices.cluster,
+        proposals.simulator,
+        baseline=own[BASELINE],
+        splits=tuple(splits),
+        batch_size=batch_size,
+        worthwhile_ratio=WORTHWHILE_RATIO,
+        corrections=_corrections(labels, candidates),
+    )
+
+
+def _prediction(proposals: Proposals, sensitivity: Sensitivity, label: str) -> Prediction:
+    placement, split = proposals.placements[label], proposals.splits.get(label)
+    simulator = None if split is None else split.simulator
+    schedule = (simulator or proposals.simulator).schedule(placement)
+    short = shortages(schedule.peak_memory, proposals.prices.cluster.devices)
+    return Prediction(
+        schedule=schedule,
+        ratio=None if label == BASELINE else sensitivity.ratio(placement, simulator),
+        broken_laws=of_schedule(schedule),
+        too_large=Failure(kind=FailureKind.DOES_NOT_FIT, message="; ".join(map(str, short)))
+        if short
+        else None,
+        weak_step_ns=None if split is None else split.weak_step_ns,
+    )
+
+
+def _for_faster_links(proposals: Proposals, effort: Effort) -> Iterator[Placement]:
+    """Yield what a search finds where copies cost less than here: splits that may win then."""
+    effort = replace(effort, units=min(effort.units, _UNITS_FOR_FASTER))
+    starts, layer_of = tuple(proposals.of_whole_batch.values()), layers_of(proposals.graph)
+    for factor in _FASTER:
+        cluster = proposals.prices.cluster.scaled(copies=factor, launches=1)
+        simulator = proposals.simulator.on(cluster)
+        found = least_step(proposals.graph, cluster, simulator, starts, layer_of, effort)
+        if not found.excess_bytes and len(set(found.placement.device_of.values())) > 1:
+            yield replace(found.placement, label="searched for faster links")
+
+
+def _corrections(labels: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, float]:
+    """Return the measured over the predicted ratio of each split; nothing if none was measured.
+
+    A split that did not run gets the median of those that did and are not bad on purpose.
+    """
+    seen = {
+        c.name: c.comparison.ratio.median / c.predicted_ratio.ratio
+        for c in candidates
+        if c.name in labels and c.comparison and c.predicted_ratio and c.predicted_ratio.ratio
+    }
+    others = [seen[c.name] for c in candidates if c.name in seen and c.family not in BAD_ON_PURPOSE]
+    if not seen:
+        return {}
+    middle = median(others or seen.values())
+    return {label: seen.get(label, middle) for label in labels}

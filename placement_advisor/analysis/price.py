@@ -1,0 +1,144 @@
+"""What a step and the splits of its batch cost: assumed, recorded elsewhere, or measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.prices import ASSUMED_DOUBT, Prices
+from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.cost.table import CostSource
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.simulator.sensitivity import Doubt
+from placement_advisor.testbed.costing import calibrated, measure_costs, measure_split_costs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.analysis.apparatus import Apparatus
+    from placement_advisor.analysis.prices import Elsewhere
+    from placement_advisor.analysis.subject import Subject
+    from placement_advisor.cost.collectives import CollectiveTimes
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.testbed.costing import Costing
+    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.tf.answers import TracedSplit
+
+# Where both were measured: meant to hold nine in ten ratios (docs/cost-model.md: how many it did).
+MEASURED_DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedSplit:
+    """A step whose batch is split.
+
+    ``costs`` has those of each graph on each device and host, ``weak_costs`` of those of weak
+    scaling.
+    ``collectives`` is None where none was timed: links are taken to carry them as all else.
+    """
+
+    traced: TracedSplit
+    costs: Mapping[str, Mapping[str, CostTable]]
+    weak_costs: Mapping[str, Mapping[str, CostTable]]
+    collectives: CollectiveTimes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    """The prices of a step, and of it with its batch split.
+
+    ``splits`` go by the families that are of them; an error says why there is none.
+    """
+
+    prices: Prices
+    splits: Mapping[tuple[str, ...], PricedSplit | BatchSplitError]
+
+
+def assume_prices(subject: Subject, elsewhere: Elsewhere | None) -> Priced:
+    """Return what all costs by assumption, here or ``elsewhere``.
+
+    Raises:
+        AdvisorError: the profile that was recorded elsewhere is not one of this model.
+    """
+    if elsewhere is not None:
+        prices = elsewhere.prices(subject.traced)
+    else:
+        cluster = assumed_cluster(subject.options.devices)
+        prices = Prices(
+            cluster=cluster,
+            costs=roofline_by_place(subject.graph, cluster),
+            source=CostSource.ASSUMED,
+            doubt=ASSUMED_DOUBT,
+        )
+    splits = {
+        families: split
+        if isinstance(split, BatchSplitError)
+        else _assumed_split(split, prices.cluster)
+        for families, split in subject.splits.items()
+    }
+    return Priced(prices=prices, splits=splits)
+
+
+def measure_prices(subject: Subject, apparatus: Apparatus, watcher: Watcher) -> Priced:
+    """Start the apparatus and return what all costs on it, by steps on its first device.
+
+    Raises:
+        TestbedError: it does not start, or the model does not run there.
+    """
+    testbed = apparatus.testbed
+    watcher.working("starting devices", 0, 1)
+    testbed.start()
+    calibration = calibrated(testbed, watcher)
+    watcher.working("measuring op times on one device", 0, 1)
+    costing = measure_costs(apparatus.trial, subject.plan, subject.traced, calibration)
+    collectives = None
+    if apparatus.mirrored is not None:
+        watcher.working("measuring collectives", 0, 1)
+        collectives = apparatus.mirrored.start()
+    splits: dict[tuple[str, ...], PricedSplit | BatchSplitError] = {}
+    for families, split in subject.splits.items():
+        if isinstance(split, BatchSplitError):
+            splits[families] = split
+            continue
+        watcher.working("measuring op times on shares of the batch", 0, 1)
+        splits[families] = _measured_split(apparatus, families[0], split, costing, collectives)
+    prices = Prices(
+        cluster=costing.cluster,
+        costs=costing.costs.everywhere(costing.cluster),
+        source=CostSource.MEASURED,
+        doubt=MEASURED_DOUBT,
+    )
+    return Priced(prices=prices, splits=splits)
+
+
+def _assumed_split(split: TracedSplit, cluster: Cluster) -> PricedSplit:
+    here, weak = (
+        {name: roofline_by_place(each.graph, cluster) for name, each in graphs.items()}
+        for graphs in (split.graphs, split.weak)
+    )
+    return PricedSplit(traced=split, costs=here, weak_costs=weak)
+
+
+def _measured_split(
+    apparatus: Apparatus,
+    program: str,
+    split: TracedSplit,
+    costing: Costing,
+    collectives: CollectiveTimes | None,
+) -> PricedSplit | BatchSplitError:
+    testbed, folder = apparatus.testbed, apparatus.bundles / program
+    testbed.add_program(program, folder / SPLIT, split.graphs[program].graph)
+    for samples, share in split.shares.items():
+        name = share_folder(samples)
+        testbed.add_program(name, folder / name, share.graph)
+    costs = measure_split_costs(apparatus.trial, split, costing, collectives)
+    if isinstance(costs, BatchSplitError):
+        return costs
+    here, weak = (
+        {name: table.everywhere(costing.cluster) for name, table in tables.items()}
+        for tables in costs
+    )
+    return PricedSplit(traced=split, costs=here, weak_costs=weak, collectives=collectives)

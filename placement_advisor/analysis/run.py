@@ -1,0 +1,219 @@
+"""Candidates run in turns, with the user's own step beside them, and then with the profiler on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.candidates.choose import to_run
+from placement_advisor.candidates.families import SPLITS
+from placement_advisor.processes.children import ChildFailure
+from placement_advisor.testbed.batch_sizes import batch_points
+from placement_advisor.testbed.trial import BASELINE, failure_of
+from placement_advisor.tf.answers import RunFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from placement_advisor.analysis.apparatus import Apparatus
+    from placement_advisor.analysis.options import AnalyzeOptions
+    from placement_advisor.analysis.predict import Forecast
+    from placement_advisor.analysis.subject import Subject
+    from placement_advisor.clock import Clock
+    from placement_advisor.cost.batch import Throughput
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.measurement.compare import Comparison
+    from placement_advisor.measurement.failure import Failure
+    from placement_advisor.measurement.input_timing import InputTiming
+    from placement_advisor.measurement.measurement import Measurement
+    from placement_advisor.processes.children import Child
+    from placement_advisor.testbed.testbed import ProfileFiles
+    from placement_advisor.testbed.trial import Trial, Watcher
+
+_AS_IS = "placement_advisor.tf.run.as_is"
+_INPUT_TIMER = "placement_advisor.tf.run.input_timer"
+# A pipeline is timed for a few seconds; one batch that takes most of a minute is a hang.
+_INPUT_LIMIT_S = 60.0
+_ADDS_UP = (
+    "; tf.distribute adds up the gradients of replicas: a loss that is a mean over samples has to "
+    "be divided by strategy.num_replicas_in_sync, which Keras does in its own train_step"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a candidate that ran; ``files`` are its raw profiles, None if it has none."""
+
+    measured: Measurement | None
+    comparison: Comparison | None
+    failure: Failure | None
+    files: ProfileFiles | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Steps that are no candidates, timed once a round: as is, and mirrored with whole batches.
+
+    ``as_is_failed`` once: then it is not timed any more, and has no times. ``warnings`` say why.
+    """
+
+    as_is_ns: tuple[int, ...] = ()
+    weak_ns: tuple[int, ...] = ()
+    as_is_failed: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """What runs have shown, of candidates by label; without arguments, that nothing ran."""
+
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    beside: Beside = Beside()
+    batch_points: tuple[Throughput, ...] = ()
+    input_timing: InputTiming | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def to_be_run(forecast: Forecast, options: AnalyzeOptions) -> tuple[Placement, ...]:
+    """Return the candidates to run beside the baseline: those that were named, else the best.
+
+    What does not fit is not run.
+    """
+    step_ns = {
+        label: predicted.schedule.step_ns
+        for label, predicted in forecast.predicted.items()
+        if predicted.too_large is None
+    }
+    labels = to_run(step_ns) if options.candidates is None else step_ns
+    placements = forecast.proposals.placements
+    return tuple(placements[label] for label in labels if label != BASELINE)
+
+
+def run(
+    subject: Subject,
+    chosen: tuple[Placement, ...],
+    apparatus: Apparatus,
+    clock: Clock,
+    watcher: Watcher,
+    show: Callable[[str, Results], None],
+) -> Results:
+    """Run candidates beside the baseline, which the trial has already; all ends with it.
+
+    ``show`` is told what goes on, with what is known by then.
+    """
+    trial, loader = apparatus.trial, apparatus.loader
+    for i, placement in enumerate(chosen):
+        watcher.working("preparing", i, len(chosen), placement.label)
+        show(f"preparing {placement.label}", Results(outcomes=_outcomes(trial)))
+        _enter(apparatus, placement)
+    with clock.stage("run"):
+        beside = _race(subject.options, apparatus, show)
+        watcher.working("timing other batch sizes", 0, 1)
+        points = batch_points(loader, subject.traced.batch_size, beside.as_is_ns)
+        input_timing, warnings = _time_input(loader, watcher)
+    loader.close()
+    results = Results(
+        outcomes=_outcomes(trial),
+        beside=beside,
+        batch_points=points,
+        input_timing=input_timing,
+        warnings=(*beside.warnings, *warnings),
+    )
+    show("profiling", results)
+    with clock.stage("profile"):
+        trial.profile_all()
+    apparatus.close()
+    return replace(results, outcomes=_outcomes(trial))
+
+
+def _outcomes(trial: Trial) -> dict[str, Outcome]:
+    """Return what has come of each candidate so far."""
+    comparisons = trial.comparisons()
+    return {
+        label: Outcome(
+            measured=entry.measurement(None),
+            comparison=comparisons.get(label),
+            failure=entry.failure,
+            files=entry.files,
+        )
+        for label, entry in trial.entries.items()
+    }
+
+
+def _enter(apparatus: Apparatus, placement: Placement) -> None:
+    trial, family = apparatus.trial, placement.family
+    if family == MIRRORED:
+        trial.enter(placement, bench=apparatus.mirrored, if_wrong=_ADDS_UP)
+    elif family in SPLITS:
+        trial.enter(placement, family)
+    else:
+        trial.enter(placement)
+
+
+def _race(
+    options: AnalyzeOptions, apparatus: Apparatus, show: Callable[[str, Results], None]
+) -> Beside:
+    """Time all candidates in rounds; return what was timed beside them."""
+    # Both are run once before, since the first call traces.
+    warm = _time_weak_scaling(_time_as_is(Beside(), options, apparatus, 0), options, apparatus, 0)
+    beside = replace(warm, as_is_ns=(), weak_ns=())
+
+    def end_round(number: int) -> None:
+        nonlocal beside
+        beside = _time_as_is(beside, options, apparatus, number)
+        beside = _time_weak_scaling(beside, options, apparatus, number)
+        results = Results(outcomes=_outcomes(apparatus.trial), beside=beside)
+        show(f"timing, round {number + 1} done", results)
+
+    apparatus.trial.race(options.rounds, end_round)
+    return beside
+
+
+def _time_as_is(
+    beside: Beside, options: AnalyzeOptions, apparatus: Apparatus, number: int
+) -> Beside:
+    if beside.as_is_failed:
+        return beside
+    answer = apparatus.loader.call(
+        f"{_AS_IS}:run_as_is", number, options.steps, time_limit_s=options.source.time_limit_s
+    )
+    if isinstance(answer, ChildFailure | RunFailure):
+        warning = f"as-is was not timed: {failure_of(answer).message}"
+        # Some rounds do not compare with candidates that ran in all.
+        return replace(beside, as_is_ns=(), as_is_failed=True, warnings=(*beside.warnings, warning))
+    return replace(beside, as_is_ns=(*beside.as_is_ns, *answer))
+
+
+def _time_weak_scaling(
+    beside: Beside, options: AnalyzeOptions, apparatus: Apparatus, number: int
+) -> Beside:
+    """Time a mirrored step with the whole batch on every device."""
+    entry = apparatus.trial.entries.get(MIRRORED)
+    if entry is None or entry.failure is not None:
+        return beside
+    answer = entry.bench.call(
+        "run_weak_steps",
+        MIRRORED,
+        number,
+        1 + options.steps,
+        time_limit_s=options.source.time_limit_s,
+    )
+    if isinstance(answer, ChildFailure | RunFailure):
+        warning = f"weak scaling was not timed: {failure_of(answer).message}"
+        return replace(beside, warnings=(*beside.warnings, warning))
+    return replace(beside, weak_ns=(*beside.weak_ns, *answer[1:]))
+
+
+def _time_input(loader: Child, watcher: Watcher) -> tuple[InputTiming | None, tuple[str, ...]]:
+    """Time the user's dataset alone; last of all that the loader does, as it may hang.
+
+    Returns the timing, if there is one, and warnings.
+    """
+    if loader.failure() is not None:  # A step of theirs ended it, which has been said.
+        return None, ()
+    watcher.working("timing the dataset alone", 0, 1)
+    answer = loader.call(f"{_INPUT_TIMER}:time_input", time_limit_s=_INPUT_LIMIT_S)
+    if isinstance(answer, ChildFailure | RunFailure):
+        return None, (f"the dataset was not timed alone: {answer.message}",)
+    return answer, ()

@@ -1,0 +1,106 @@
+"""Candidates that split the batch: steps of other graphs than the one that was traced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.candidates import batch_towers
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.simulator.engine import Simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.analysis.price import PricedSplit
+    from placement_advisor.analysis.prices import Prices
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitStep:
+    """A placement of a step whose batch is split, ready to be simulated.
+
+    ``samples`` are those of each replica, ``own`` the ops of the unsplit step that compute
+    something of a replica's own. ``weak_step_ns`` is its simulated step with the whole batch for
+    every replica. ``within`` is the placement of the unsplit step that it repeats on each pair of
+    devices, None if it is by device.
+    """
+
+    placement: Placement
+    samples: tuple[int, ...]
+    own: tuple[str, ...]
+    simulator: Simulator
+    weak_step_ns: int
+    within: Placement | None
+
+
+def split_steps(
+    graph: OpGraph,
+    prices: Prices,
+    families: Sequence[str],
+    split: PricedSplit | BatchSplitError,
+) -> dict[str, SplitStep | NotApplicable]:
+    """Return the candidate of each family that a split of the batch is of."""
+    if isinstance(split, BatchSplitError):
+        return {name: NotApplicable(family=name, reason=split.message) for name in families}
+    return {name: _split_step(graph, prices, name, split) for name in families}
+
+
+def _split_step(
+    graph: OpGraph, prices: Prices, family: str, split: PricedSplit
+) -> SplitStep | NotApplicable:
+    traced, cluster = split.traced, prices.cluster
+    if family not in traced.graphs:
+        uneven = (
+            "MirroredStrategy gives all devices the same number of samples, not "
+            f"{_sum(traced.samples)}"
+        )
+        return NotApplicable(family=family, reason=uneven)
+    within: Placement | NotApplicable | None = None
+    if family == batch_towers.FAMILY:
+        within = batch_towers.within_a_pair(graph, prices.costs, cluster)
+    if isinstance(within, NotApplicable):
+        return within
+    if family == MIRRORED and split.collectives is not None:
+        cluster = split.collectives.on(cluster)
+    devices = cluster.device_names()
+    step, weak = traced.graphs[family], traced.weak[family]
+    alike = Simulator(weak.graph, split.weak_costs[family], cluster)
+    return SplitStep(
+        placement=_placed(step, family, traced.samples, devices, within),
+        samples=traced.samples,
+        own=traced.own,
+        simulator=Simulator(
+            step.graph, split.costs[family], cluster, collective_of=step.collective_of
+        ),
+        weak_step_ns=alike.step_ns(_placed(weak, family, traced.samples, devices, within)),
+        within=within,
+    )
+
+
+def _placed(
+    step: SplitGraph,
+    family: str,
+    samples: tuple[int, ...],
+    devices: Sequence[str],
+    within: Placement | None,
+) -> Placement:
+    """Return the placement of a step whose batch is split."""
+    if within is not None:
+        return batch_towers.on_pairs(step, within, devices, samples)
+    rationales = {
+        BATCH: f"one update of the variables on {devices[0]}",
+        MIRRORED: "variables and updates on every device",
+    }
+    rationale = f"{_sum(samples)} samples side by side, {rationales[family]}"
+    return step.placed(devices[: len(samples)], label=family, rationale=rationale)
+
+
+def _sum(samples: tuple[int, ...]) -> str:
+    return " + ".join(map(str, samples))
