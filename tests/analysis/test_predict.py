@@ -5,28 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from placed_steps import HALF_EACH, edge, op, pair, price
+from foreseen import DOUBT, EFFORT, forecast
 
 from placement_advisor.analysis.analysis_result import Candidate
-from placement_advisor.analysis.predict import (
-    Forecast,
-    _corrections,
-    bound_of,
-    break_even_of,
-    predict,
-)
-from placement_advisor.analysis.price import Priced
-from placement_advisor.analysis.prices import Prices
-from placement_advisor.analysis.propose import propose_all
+from placement_advisor.analysis.predict import _corrections, bound_of, break_even_of
 from placement_advisor.cost.table import CostSource
-from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.measurement.compare import Comparison
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Interval
 from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
-from placement_advisor.solvers.effort import Effort
-
-DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
 
 
 def candidate(
@@ -80,23 +67,6 @@ def test_where_nothing_was_measured_nothing_is_corrected() -> None:
 def test_where_only_splits_that_are_bad_on_purpose_ran_they_have_to_do() -> None:
     found = _corrections(["towers", "alternating"], [candidate("alternating", 2.0, 3.0)])
     assert found == {"towers": 1.5, "alternating": 1.5}
-
-
-EFFORT = Effort(units=0.01, seed=0)
-
-
-def forecast(*, op_ns: int, doubt: Doubt) -> Forecast:
-    """Foresee a root that eight ops read, each 7 ns of work to send to."""
-    names = [f"op{i}" for i in range(8)]
-    graph = OpGraph(
-        [op("root", *[4] * 8), *(op(name, 4) for name in names)],
-        [edge("root", name, 4, port=i) for i, name in enumerate(names)],
-    )
-    cluster = pair(latency_ns=20, work=HALF_EACH)
-    costs = price({"root": 10, **dict.fromkeys(names, op_ns)}).everywhere(cluster)
-    prices = Prices(cluster=cluster, costs=costs, source=CostSource.ASSUMED, doubt=doubt)
-    priced = Priced(prices=prices, splits={})
-    return predict(propose_all(graph, priced, ("single", "alternating-ops"), EFFORT))
 
 
 def test_a_proof_says_how_far_it_goes_if_costs_are_wrong() -> None:

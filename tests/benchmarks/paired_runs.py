@@ -17,7 +17,7 @@ from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.compare import compare, paired_ratios
-from placement_advisor.report.analysis_folder import write_prediction
+from placement_advisor.report.analysis_folder import AnalysisFolder
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.testbed.costing import calibrated, measure_costs
@@ -115,6 +115,7 @@ def _compared(
     costing = measure_costs(trial, plan, traced, calibration)
     cluster = costing.cluster
     simulator = Simulator(graph, costing.costs.everywhere(cluster), cluster)
+    folder = AnalysisFolder(scratch, graph)
     placements = list(_placements(traced, costing.costs, cluster))
     alone_there = next(each for each in placements if each.label == BASELINE)
     sensitivity = Sensitivity(simulator, alone_there, MEASURED_DOUBT)
@@ -126,7 +127,7 @@ def _compared(
         schedule = simulator.schedule(placement)
         predicted[placement.label] = schedule
         ranges[placement.label] = sensitivity.ratio(placement)
-        write_prediction(schedule, None, scratch / "predictions" / f"{placement.label}.json")
+        folder.prediction(placement.label, schedule, None)
         if placement.label != BASELINE:
             trial.enter(placement)
     trial.race(rounds, lambda _: None)

@@ -14,7 +14,8 @@ from command_runs import Ran, run_here
 from real_runs import needs_workers
 from watched_testbed import Call, Watch, WatchedTestbed, kill
 
-from placement_advisor.analysis import analyze, study
+from placement_advisor.analysis import apparatus
+from placement_advisor.analysis import run as run_stage
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.machine import testbed_plan
 from placement_advisor.report.analysis.analysis_json import load_schema
@@ -55,7 +56,7 @@ def analysed(
     watch = Watch(output=folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WatchedTestbed, "watch", watch, raising=False)
-        patch.setattr(analyze, "Testbed", WatchedTestbed)
+        patch.setattr(apparatus, "Testbed", WatchedTestbed)
         ran = run_here("analyze", str(two_towers), "-o", str(folder), *FEW)
     return Analysed(ran=ran, folder=folder, calls=watch.calls)
 
@@ -76,7 +77,7 @@ def broken_run(
         folder = tmp_path / "out"
         watch = Watch(output=folder, before=before)
         monkeypatch.setattr(WatchedTestbed, "watch", watch, raising=False)
-        monkeypatch.setattr(analyze, "Testbed", WatchedTestbed)
+        monkeypatch.setattr(apparatus, "Testbed", WatchedTestbed)
         ran = advisor("analyze", str(two_towers), "-o", str(folder), *FEW, "--json", *words)
         return Analysed(ran=ran, folder=folder, calls=watch.calls)
 
@@ -336,7 +337,7 @@ def test_a_dataset_that_hangs_later_on_costs_a_warning_alone(
     write_model: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(study, "_INPUT_LIMIT_S", 2.0)
+    monkeypatch.setattr(run_stage, "_INPUT_LIMIT_S", 2.0)
     # More than enough for the example batches.
     code = two_towers.read_text() + (
         "import time\n"
@@ -391,7 +392,7 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
     monkeypatch.setattr(testbed_plan, "can_have_private_network", lambda: False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(analyze, "Testbed", NoTestbed)
+    monkeypatch.setattr(apparatus, "Testbed", NoTestbed)
     folder = tmp_path / "out"
     ran = advisor("analyze", str(two_towers), "-o", str(folder), "--quiet", *QUICK, *words)
     assert ran.code == 0, ran.err

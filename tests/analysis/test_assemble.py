@@ -1,0 +1,82 @@
+"""Predictions and runs put together, candidate by candidate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from finding_evidence import measured_as
+from foreseen import forecast
+
+from placement_advisor.analysis.assemble import candidates_of
+from placement_advisor.analysis.run import Outcome, Results, to_be_run
+from placement_advisor.measurement.compare import Comparison
+from placement_advisor.measurement.failure import Failure, FailureKind
+from placement_advisor.measurement.measurement import Interval
+
+if TYPE_CHECKING:
+    from placement_advisor.analysis.predict import Forecast
+
+SPLIT = "alternating-ops"
+TOO_LARGE = Failure(kind=FailureKind.DOES_NOT_FIT, message="lacks 1 MB")
+CRASHED = Failure(kind=FailureKind.CRASHED, message="killed")
+
+
+def known(too_large: str | None = None) -> Forecast:
+    """Foresee the single device and a split, one of which does not fit."""
+    found = forecast(op_ns=60)
+    if too_large is None:
+        return found
+    short = replace(found.predicted[too_large], too_large=TOO_LARGE)
+    return replace(found, predicted={**found.predicted, too_large: short})
+
+
+def outcome(
+    step_ns: int | None, ratio: float | None = None, failure: Failure | None = None
+) -> Outcome:
+    return Outcome(
+        measured=None if step_ns is None else measured_as(step_ns),
+        comparison=None
+        if ratio is None
+        else Comparison(
+            baseline="single",
+            candidate=SPLIT,
+            ratio=Interval(median=ratio, low=ratio, high=ratio),
+            rounds=9,
+        ),
+        failure=failure,
+        files=None,
+    )
+
+
+def test_where_nothing_ran_there_are_predictions_and_what_does_not_fit() -> None:
+    alone, split = candidates_of(known(too_large=SPLIT), Results())
+    assert (alone.name, split.name) == ("single", SPLIT)
+    assert (alone.failure, split.failure) == (None, TOO_LARGE)
+    assert alone.predicted_ratio is None
+    assert split.predicted is not None
+    assert split.predicted_ratio is not None
+    assert (split.measured, split.comparison) == (None, None)
+
+
+def test_what_ran_says_itself_whether_it_failed() -> None:
+    outcomes = {"single": outcome(500), SPLIT: outcome(None, failure=CRASHED)}
+    alone, split = candidates_of(known(too_large="single"), Results(outcomes=outcomes))
+    assert alone.failure is None
+    assert split.failure is CRASHED
+
+
+def test_a_ratio_that_cannot_be_is_a_broken_law_of_that_candidate_alone() -> None:
+    right = {"single": outcome(500), SPLIT: outcome(600, 1.2)}
+    wrong = {"single": outcome(500), SPLIT: outcome(600, 0.2)}
+    assert [c.broken_laws for c in candidates_of(known(), Results(outcomes=right))] == [(), ()]
+    alone, split = candidates_of(known(), Results(outcomes=wrong))
+    assert alone.broken_laws == ()
+    assert len(split.broken_laws) == 1
+
+
+def test_what_does_not_fit_is_not_run_even_if_it_was_named() -> None:
+    named = SimpleNamespace(candidates=(SPLIT,))
+    assert [each.label for each in to_be_run(known(), named)] == [SPLIT]  # type: ignore[arg-type]
+    assert to_be_run(known(too_large=SPLIT), named) == ()  # type: ignore[arg-type]

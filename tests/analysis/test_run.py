@@ -1,0 +1,148 @@
+"""What is timed beside candidates, and what becomes of it when it fails; the trial is made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from placement_advisor.analysis.apparatus import Apparatus
+from placement_advisor.analysis.run import Results, run
+from placement_advisor.clock import Clock
+from placement_advisor.tf.answers import RunFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+FAILED = RunFailure(out_of_memory=False, message="no kernel")
+STEP_NS, WHOLE_NS, INPUT = 100, 200, object()
+ROUNDS, STEPS = 3, 2
+
+
+class Silent:
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
+        pass
+
+
+class Loader:
+    """Answers as told: ``cues`` maps (function, how many times before) to an answer."""
+
+    def __init__(self, cues: Mapping[tuple[str, int], Any]) -> None:
+        self._cues, self.calls = cues, list[str]()
+        self.is_closed = False
+
+    def call(self, function: str, *args: Any, time_limit_s: float) -> Any:
+        assert not self.is_closed
+        name = function.partition(":")[2]
+        count = self.calls.count(name)
+        self.calls.append(name)
+        answers = {
+            "run_as_is": [STEP_NS + count] * STEPS,
+            "run_at_batches": FAILED,
+            "time_input": INPUT,
+        }
+        return self._cues.get((name, count), answers[name])
+
+    def failure(self) -> None:
+        return None
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Mirrored:
+    """Times steps with whole batches, until it is to fail."""
+
+    def __init__(self, fails_at: int | None) -> None:
+        self._fails_at = fails_at
+
+    def call(
+        self, function: str, label: str, number: int, steps: int, *, time_limit_s: float
+    ) -> Any:
+        assert (function, label) == ("run_weak_steps", "mirrored")
+        return (
+            FAILED if number == self._fails_at else [1_000_000, *[WHOLE_NS + number] * (steps - 1)]
+        )
+
+
+def ran(
+    cues: Mapping[tuple[str, int], Any] | None = None,
+    mirrored: Mirrored | None = None,
+    show: Callable[[str, Results], None] = lambda doing, results: None,
+) -> tuple[Results, Loader]:
+    """Run no candidate but the mirrored one for some rounds."""
+    loader = Loader(cues or {})
+    entries = {}
+    if mirrored is not None:
+        entries["mirrored"] = SimpleNamespace(
+            bench=mirrored, failure=None, files=None, measurement=lambda _: None
+        )
+    trial = SimpleNamespace(
+        entries=entries,
+        comparisons=dict,
+        race=lambda rounds, after: [after(number) for number in range(rounds)],
+        profile_all=lambda: None,
+    )
+    subject = SimpleNamespace(
+        options=SimpleNamespace(
+            steps=STEPS, rounds=ROUNDS, source=SimpleNamespace(time_limit_s=1.0)
+        ),
+        traced=SimpleNamespace(batch_size=8),
+    )
+    apparatus: Any = Apparatus(
+        testbed=SimpleNamespace(close=lambda: None),  # type: ignore[arg-type]
+        trial=trial,  # type: ignore[arg-type]
+        mirrored=None,
+        loader=loader,  # type: ignore[arg-type]
+        bundles=Path(),
+    )
+    found = run(subject, (), apparatus, Clock(), Silent(), show)  # type: ignore[arg-type]
+    assert loader.is_closed
+    return found, loader
+
+
+def test_the_step_as_it_is_is_timed_once_a_round_after_a_call_that_traces() -> None:
+    found, _ = ran()
+    assert found.beside.as_is_ns == (101, 101, 102, 102, 103, 103)
+    assert found.input_timing is INPUT
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize("fails_at", [0, 2])
+def test_a_step_that_fails_as_it_is_has_no_times_and_is_not_tried_again(fails_at: int) -> None:
+    found, loader = ran({("run_as_is", fails_at): FAILED})
+    assert found.beside.as_is_ns == ()
+    assert loader.calls == ["run_as_is"] * (fails_at + 1) + ["time_input"]
+    assert found.warnings == ("as-is was not timed: no kernel",)
+
+
+def test_weak_scaling_leaves_out_the_round_before_and_first_steps() -> None:
+    found, _ = ran(mirrored=Mirrored(fails_at=None))
+    assert found.beside.weak_ns == (200, 200, 201, 201, 202, 202)
+
+
+def test_weak_scaling_that_fails_is_a_warning_and_costs_as_is_nothing() -> None:
+    found, _ = ran(
+        {("time_input", 0): RunFailure(out_of_memory=False, message="hangs")},
+        mirrored=Mirrored(fails_at=2),
+    )
+    assert found.beside.weak_ns == (200, 200, 201, 201)
+    assert len(found.beside.as_is_ns) == ROUNDS * STEPS
+    assert found.warnings == (
+        "weak scaling was not timed: no kernel",
+        "the dataset was not timed alone: hangs",
+    )
+    assert found.input_timing is None
+
+
+def test_each_round_is_shown_with_what_is_known_by_then() -> None:
+    shown: list[tuple[str, int]] = []
+    ran(show=lambda doing, results: shown.append((doing, len(results.beside.as_is_ns))))
+    assert shown == [
+        ("timing, round 1 done", 2),
+        ("timing, round 2 done", 4),
+        ("timing, round 3 done", 6),
+        ("profiling", 6),
+    ]
