@@ -53,23 +53,24 @@ class WatchedTestbed(Testbed):
         super().__init__(*args, **options)
         self._seen = Counter()
 
-    def call(self, function: str, *args: Any, time_limit_s: float) -> Any:
+    def call(self, function: Callable[..., Any], *args: Any, **limits: float) -> Any:
+        name = function.__name__
         label = args[0] if args and isinstance(args[0], str) else ""
         written = self.watch.output.glob(".advisor-*/predictions/*.json")
         here, there = listening(self.process_ids.values())
         call = Call(
-            function=function,
+            function=name,
             label=label,
-            count=self._seen[function, label],
+            count=self._seen[name, label],
             predictions=frozenset(path.stem for path in written),
             listening_here=here,
             listening_there=there,
             cores=tuple(frozenset(os.sched_getaffinity(child.pid)) for child in self._children()),
         )
-        self._seen[function, label] += 1
+        self._seen[name, label] += 1
         self.watch.calls.append(call)
         self.watch.before(call, self)
-        return super().call(function, *args, time_limit_s=time_limit_s)
+        return super().call(function, *args, **limits)
 
 
 def kill(testbed: Testbed, name: str) -> None:

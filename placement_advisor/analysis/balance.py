@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.batch_times import (
     Splits,
@@ -13,7 +14,7 @@ from placement_advisor.analysis.batch_times import (
     time_devices,
     with_every_device,
 )
-from placement_advisor.analysis.traced_model import must_answer, traced_model
+from placement_advisor.analysis.traced_model import child_ended, traced_model
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.clock import Clock
@@ -34,8 +35,10 @@ from placement_advisor.machine.testbed_plan import (
     plan_testbed,
     with_network,
 )
+from placement_advisor.processes.call_failure import expect
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.testbed import Testbed
+from placement_advisor.tf.calls import splitter
 from placement_advisor.tf.load.model_source import source_kind
 
 if TYPE_CHECKING:
@@ -45,8 +48,6 @@ if TYPE_CHECKING:
     from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.answers import TracedShare, TracedSplit
     from placement_advisor.tf.load.model_source import ModelSource
-
-_SPLITTER = "placement_advisor.tf.split.split_workload"
 
 
 def balance(
@@ -154,11 +155,12 @@ class _StepsAtBatches:
         Raises:
             ModelError: it cannot be traced there.
         """
-        shares = self._answer("trace_shares", sizes, self._scratch, "tracing other batch sizes")
-        if isinstance(shares, BatchSplitError):
-            raise ModelError(f"{self._source.path}: {self._name}: {shares.message}")
-        found: Mapping[int, TracedShare] = shares
-        return found
+        answer = self._loader.call(
+            splitter.trace_shares, sizes, str(self._scratch), time_limit_s=self._source.time_limit_s
+        )
+        if isinstance(answer, BatchSplitError):
+            raise ModelError(f"{self._source.path}: {self._name}: {answer.message}")
+        return expect(answer, partial(child_ended, self._source, "tracing other batch sizes"))
 
     def split(self, samples: tuple[int, ...]) -> tuple[TracedSplit, Path]:
         """Split the batch; return the split step and the folder of what is needed to run it.
@@ -168,16 +170,10 @@ class _StepsAtBatches:
         """
         folder = self._scratch / ":".join(map(str, samples))
         folder.mkdir(exist_ok=True)
-        found = self._answer("split_workload", samples, folder, "splitting the batch")
-        if isinstance(found, BatchSplitError):
-            raise found
-        return found, folder / SPLIT
-
-    def _answer(self, function: str, sizes: tuple[int, ...], folder: Path, stage: str) -> Any:
         answer = self._loader.call(
-            f"{_SPLITTER}:{function}",
-            sizes,
-            str(folder),
-            time_limit_s=self._source.time_limit_s,
+            splitter.split_workload, samples, str(folder), time_limit_s=self._source.time_limit_s
         )
-        return must_answer(answer, self._source, stage)
+        if isinstance(answer, BatchSplitError):
+            raise answer
+        found = expect(answer, partial(child_ended, self._source, "splitting the batch"))
+        return found, folder / SPLIT

@@ -13,8 +13,9 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError
-from placement_advisor.processes.children import ChildFailure
+from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.tf.answers import TracedSplit
+from placement_advisor.tf.calls import splitter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
     from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.answers import Traced
-
-_SPLITTER = "placement_advisor.tf.split.split_workload"
 
 
 def split_batch(
@@ -91,13 +90,13 @@ def _split(
 ) -> TracedSplit | BatchSplitError:
     if folder is not None:
         folder.mkdir()
-    answer: TracedSplit | BatchSplitError | ChildFailure = loader.call(
-        f"{_SPLITTER}:split_workload",
+    answer = loader.call(
+        splitter.split_workload,
         samples,
         None if folder is None else str(folder),
         time_limit_s=time_limit_s,
     )
-    if isinstance(answer, ChildFailure):
+    if isinstance(answer, CallFailure):
         return BatchSplitError(f"splitting it failed: {answer.message}")
     if families == PER_PAIR and isinstance(answer, TracedSplit):
         graphs, weak = (

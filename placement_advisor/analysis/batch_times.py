@@ -8,9 +8,10 @@ long as that makes the measured step shorter, by less and less.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from itertools import permutations
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import single
 from placement_advisor.candidates.batch_split.programs import share_folder
@@ -20,9 +21,9 @@ from placement_advisor.cost.batch_memory import BatchMemory, fit_batch_memory
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import BatchSplitError, TestbedError
-from placement_advisor.processes.children import ChildFailure
+from placement_advisor.processes.call_failure import CallFailure, expect
 from placement_advisor.simulator.engine import Simulator
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.tf.calls import runner
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ _ROUNDS = 7
 _TURN_NS = 0.3 * NS_PER_S
 # Of steps shorter than 6 ms so many say as much as a full turn would. Judgement.
 _MAX_STEPS = 50
-_CALL_LIMIT_S = 300.0
 # As in a trial (`trial.py`).
 _WARM_UP = 3
 # Of a search: the first move is this part of the batch, and so many splits are tried at most.
@@ -72,19 +72,21 @@ def time_devices(
     for samples, share in shares.items():
         testbed.add_program(share_folder(samples), bundles[samples], share.graph)
     for done, (name, samples) in enumerate(runs):
-        watcher.working("preparing", done, len(runs), _label(name, samples))
+        label = _label(name, samples)
+        watcher.working("preparing", done, len(runs), label)
         alone = single.on_device(shares[samples].graph, name)
-        _must(
-            testbed, "prepare", _label(name, samples), dict(alone.device_of), share_folder(samples)
+        expect(
+            testbed.prepare(label, alone.device_of, share_folder(samples)),
+            partial(_does_not_run, label),
         )
-    steps = {run: _steps(_must(testbed, "run_steps", _label(*run), 0, _WARM_UP)) for run in runs}
+    steps = {run: _steps(_run(testbed, _label(*run), _WARM_UP)) for run in runs}
     samples_ns: dict[tuple[str, int], list[int]] = {run: [] for run in runs}
     for number in range(_ROUNDS):
         for run in runs:
             watcher.working("timing rounds", number, _ROUNDS, _label(*run))
-            samples_ns[run] += _must(testbed, "run_steps", _label(*run), 0, 1 + steps[run])[1:]
+            samples_ns[run] += _run(testbed, _label(*run), 1 + steps[run])[1:]
     for run in runs:
-        _must(testbed, "discard", _label(*run))
+        expect(testbed.call(runner.discard, _label(*run)), partial(_does_not_run, _label(*run)))
     return tuple(
         speed_of(name, {samples: samples_ns[name, samples] for samples in shares}) for name in names
     )
@@ -175,23 +177,24 @@ class Splits:
         self._testbed.add_program(label, folder, traced.graphs[BATCH].graph)
         names = [device.name for device in self._testbed.plan.devices]
         placement = traced.graphs[BATCH].placed(names, label=label, rationale="")
-        _must(self._testbed, "prepare", label, dict(placement.device_of), label)
-        _must(self._testbed, "run_steps", label, 0, _WARM_UP)
+        expect(
+            self._testbed.prepare(label, placement.device_of, label), partial(_does_not_run, label)
+        )
+        _run(self._testbed, label, _WARM_UP)
         self._step_ns.setdefault(samples, [])
         self._ready.add(samples)
 
     def _discard_all_but(self, best: tuple[int, ...]) -> None:
         """Free the state of all others: each has variables of its own."""
         for samples in self._ready - {best}:
-            _must(self._testbed, "discard", _ratio(samples))
+            label = _ratio(samples)
+            expect(self._testbed.call(runner.discard, label), partial(_does_not_run, label))
         self._ready &= {best}
 
     def _turn(self, samples: tuple[int, ...]) -> list[int]:
-        known = self._step_ns[samples] or _must(self._testbed, "run_steps", _ratio(samples), 0, 2)
-        found: list[int] = _must(
-            self._testbed, "run_steps", _ratio(samples), 0, 1 + _steps(known[-_WARM_UP:])
-        )
-        return found[1:]
+        label = _ratio(samples)
+        known = self._step_ns[samples] or _run(self._testbed, label, 2)
+        return _run(self._testbed, label, 1 + _steps(known[-_WARM_UP:]))[1:]
 
 
 def with_every_device(samples: tuple[int, ...]) -> tuple[int, ...]:
@@ -225,8 +228,9 @@ def _label(device: str, samples: int) -> str:
     return f"{samples} samples on {device}"
 
 
-def _must(testbed: Testbed, function: str, label: str, *args: Any) -> Any:
-    answer = testbed.call(function, label, *args, time_limit_s=_CALL_LIMIT_S)
-    if isinstance(answer, ChildFailure | RunFailure):
-        raise TestbedError(f"{label}: the step does not run: {answer.message}")
-    return answer
+def _run(testbed: Testbed, label: str, steps: int) -> list[int]:
+    return expect(testbed.run_steps(label, 0, steps), partial(_does_not_run, label))
+
+
+def _does_not_run(label: str, failure: CallFailure) -> TestbedError:
+    return TestbedError(f"{label}: the step does not run: {failure.message}")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.choose import to_run
 from placement_advisor.candidates.families import SPLITS
-from placement_advisor.processes.children import ChildFailure
+from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.testbed.batch_sizes import batch_points
 from placement_advisor.testbed.trial import BASELINE, failure_of
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.tf.calls import as_is, input_timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from placement_advisor.testbed.testbed import ProfileFiles
     from placement_advisor.testbed.trial import Trial, Watcher
 
-_AS_IS = "placement_advisor.tf.run.as_is"
-_INPUT_TIMER = "placement_advisor.tf.run.input_timer"
 # A pipeline is timed for a few seconds; one batch that takes most of a minute is a hang.
 _INPUT_LIMIT_S = 60.0
 _ADDS_UP = (
@@ -176,9 +174,9 @@ def _time_as_is(
     if beside.as_is_failed:
         return beside
     answer = apparatus.loader.call(
-        f"{_AS_IS}:run_as_is", number, options.steps, time_limit_s=options.source.time_limit_s
+        as_is.run_as_is, number, options.steps, time_limit_s=options.source.time_limit_s
     )
-    if isinstance(answer, ChildFailure | RunFailure):
+    if isinstance(answer, CallFailure):
         warning = f"as-is was not timed: {failure_of(answer).message}"
         # Some rounds do not compare with candidates that ran in all.
         return replace(beside, as_is_ns=(), as_is_failed=True, warnings=(*beside.warnings, warning))
@@ -190,16 +188,12 @@ def _time_weak_scaling(
 ) -> Beside:
     """Time a mirrored step with the whole batch on every device."""
     entry = apparatus.trial.entries.get(MIRRORED)
-    if entry is None or entry.failure is not None:
+    if apparatus.mirrored is None or entry is None or entry.failure is not None:
         return beside
-    answer = entry.bench.call(
-        "run_weak_steps",
-        MIRRORED,
-        number,
-        1 + options.steps,
-        time_limit_s=options.source.time_limit_s,
+    answer = apparatus.mirrored.run_weak_steps(
+        number, 1 + options.steps, time_limit_s=options.source.time_limit_s
     )
-    if isinstance(answer, ChildFailure | RunFailure):
+    if isinstance(answer, CallFailure):
         warning = f"weak scaling was not timed: {failure_of(answer).message}"
         return replace(beside, warnings=(*beside.warnings, warning))
     return replace(beside, weak_ns=(*beside.weak_ns, *answer[1:]))
@@ -213,7 +207,7 @@ def _time_input(loader: Child, watcher: Watcher) -> tuple[InputTiming | None, tu
     if loader.failure() is not None:  # A step of theirs ended it, which has been said.
         return None, ()
     watcher.working("timing the dataset alone", 0, 1)
-    answer = loader.call(f"{_INPUT_TIMER}:time_input", time_limit_s=_INPUT_LIMIT_S)
-    if isinstance(answer, ChildFailure | RunFailure):
+    answer = loader.call(input_timer.time_input, time_limit_s=_INPUT_LIMIT_S)
+    if isinstance(answer, CallFailure):
         return None, (f"the dataset was not timed alone: {answer.message}",)
     return answer, ()

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placement_advisor.clock import Clock
 from placement_advisor.errors import ModelError
-from placement_advisor.processes.children import Child, ChildFailure, preload
+from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
+from placement_advisor.processes.children import Child, preload
 from placement_advisor.processes.user_code import is_user_code
+from placement_advisor.tf.calls import tracer
 
 if TYPE_CHECKING:
     from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.answers import Traced
     from placement_advisor.tf.load.model_source import ModelSource
 
-_TRACER = "placement_advisor.tf.trace.tracer"
+_HINTS = {
+    FailureCause.CRASHED: "the file's own code ended the process; run it with python to see why",
+    FailureCause.TIMED_OUT: "raise --time-limit, or look for a loop that does not end",
+    FailureCause.OUT_OF_MEMORY: "make the model or its example data smaller",
+}
 
 
 def traced_model(
@@ -28,8 +35,8 @@ def traced_model(
     """
     with clock.stage("load"):
         watcher.working(f"loading {source.path}", 0, 1)
-        answer = loader.call(
-            f"{_TRACER}:load_workload",
+        chosen = loader.call(
+            tracer.load_workload,
             source.path,
             source.name,
             source.mode,
@@ -37,17 +44,16 @@ def traced_model(
             source.outputs,
             time_limit_s=source.time_limit_s,
         )
-        watcher.note(f"{source.path}: {must_answer(answer, source, 'loading')}")
+        watcher.note(f"{source.path}: {expect(chosen, partial(child_ended, source, 'loading'))}")
     with clock.stage("trace"):
         watcher.working("tracing", 0, 1)
-        answer = loader.call(
-            f"{_TRACER}:trace_workload",
+        traced = loader.call(
+            tracer.trace_workload,
             source.path,
             None if bundle is None else str(bundle),
             time_limit_s=source.time_limit_s,
         )
-        traced: Traced = must_answer(answer, source, "tracing")
-    return traced
+        return expect(traced, partial(child_ended, source, "tracing"))
 
 
 def trace_model(source: ModelSource, watcher: Watcher) -> Traced:
@@ -62,25 +68,16 @@ def trace_model(source: ModelSource, watcher: Watcher) -> Traced:
         return traced_model(source, None, loader, Clock(), watcher)
 
 
-def must_answer(answer: Any, source: ModelSource, stage: str) -> Any:
-    """Return the answer of a child that runs the user's file.
-
-    Raises:
-        ModelError: the child has ended instead.
-    """
-    if not isinstance(answer, ChildFailure):
-        return answer
-    place = _place(answer, Path(source.path))
-    hints = {
-        "crashed": "the file's own code ended the process; run it with python to see why",
-        "timed-out": "raise --time-limit, or look for a loop that does not end",
-        "out-of-memory": "make the model or its example data smaller",
-    }
-    tail = f"\nIt last printed:\n{answer.output_tail.strip()}" if answer.output_tail.strip() else ""
-    raise ModelError(f"{place}: {stage} failed: {answer.message}{tail}", hint=hints[answer.cause])
+def child_ended(source: ModelSource, stage: str, failure: CallFailure) -> ModelError:
+    """Return what to say of a child that runs the user's file and has ended."""
+    place, printed = _place(failure, Path(source.path)), failure.output_tail.strip()
+    tail = f"\nIt last printed:\n{printed}" if printed else ""
+    return ModelError(
+        f"{place}: {stage} failed: {failure.message}{tail}", hint=_HINTS[failure.cause]
+    )
 
 
-def _place(failure: ChildFailure, path: Path) -> str:
+def _place(failure: CallFailure, path: Path) -> str:
     """Return the file and line of the user's code that ran last, if known, else the model file."""
     for file, line in failure.stack:
         if is_user_code(file, path):

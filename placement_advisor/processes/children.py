@@ -3,7 +3,7 @@
 The command's own process never imports TensorFlow. A fork server imports it once, in the
 background, and every child is forked from there with TensorFlow ready. A child answers calls one
 after the other until it is closed. Whatever happens in it (a crash, a hang, too much memory, an
-exit) comes back as a `ChildFailure`; the command's process is never harmed. Of what children
+exit) comes back as a `CallFailure`; the command's process is never harmed. Of what children
 print the end is kept, in memory alone.
 
 No child outlives the command: the fork server dies with the command's guard (`guard.py`) and each
@@ -28,18 +28,21 @@ import tempfile
 import threading
 import time
 import traceback
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, full_disk
 from placement_advisor.processes import guard
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
     from types import TracebackType
+
+_Arguments = TypeVarTuple("_Arguments")
+_Returned = TypeVar("_Returned")
+_Answer = TypeVar("_Answer", covariant=True)
 
 # A socket's path has 107 bytes at most (unix(7)), of which multiprocessing takes 32 below a folder,
 # and 14 for a folder within that if the user's code uses it as well.
@@ -72,28 +75,6 @@ _STACK_SIGNAL = signal.SIGUSR1
 _STACK_LINE = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in ')
 
 
-class FailureCause(StrEnum):
-    """How a child ended without an answer."""
-
-    CRASHED = "crashed"
-    TIMED_OUT = "timed-out"
-    OUT_OF_MEMORY = "out-of-memory"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildFailure:
-    """A call without an answer; the child is gone.
-
-    ``output_tail`` ends what it printed. ``stack`` says where its Python code was, as file and
-    line, innermost first; empty if that is not known.
-    """
-
-    cause: FailureCause
-    message: str
-    output_tail: str
-    stack: tuple[tuple[str, int], ...] = ()
-
-
 class Child:
     """A process forked from the fork server, which answers calls one after the other."""
 
@@ -115,7 +96,7 @@ class Child:
             end.close()
         self._printed = Tail(printed)
         self._closed = False
-        self._failed: ChildFailure | None = None
+        self._failed: CallFailure | None = None
 
     @property
     def pid(self) -> int:
@@ -123,31 +104,35 @@ class Child:
         assert self._process.pid is not None
         return self._process.pid
 
-    def call(self, function: str, *args: Any, time_limit_s: float | None = None) -> Any:
-        """Run ``function`` ("package.module:name") in the child and return what it returns.
+    def call(
+        self,
+        function: Callable[[*_Arguments], _Returned],
+        *args: *_Arguments,
+        time_limit_s: float | None = None,
+    ) -> _Returned | CallFailure:
+        """Run ``function`` in the child and return what it returns.
 
-        Returns a `ChildFailure` if the child dies or breaks a limit, and from then on.
+        It is found there by the names of its module and its own, which may be those of a
+        `RemoteModule`. Returns a `CallFailure` if the child dies or breaks a limit, and from then
+        on.
 
         Raises:
             AdvisorError: raised by the function, passed on.
             ChildError: any other exception in the child, with its traceback.
         """
-        self.start(function, *args)
-        return self.wait(time_limit_s=time_limit_s)
+        return self.start(function, *args).wait(time_limit_s=time_limit_s)
 
-    def start(self, function: str, *args: Any) -> None:
-        """Begin a call without waiting; `wait` must follow."""
-        if self._failed is not None:
-            return
-        # A broken pipe means that the child is gone; `wait` says how.
+    def start(
+        self, function: Callable[[*_Arguments], _Returned], *args: *_Arguments
+    ) -> Pending[_Returned]:
+        """Begin a call without waiting; its answer must be waited for before the next call."""
+        # A broken pipe means that the child is gone; waiting says how.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._connection.send((function, args))
+            if self._failed is None:
+                self._connection.send((function.__module__, function.__qualname__, args))
+        return Pending(self)
 
-    def wait(self, *, time_limit_s: float | None = None, watch: tuple[Child, ...] = ()) -> Any:
-        """Return the answer to the call begun last; see `call`.
-
-        Where the answer needs other children too (``watch``), the death of one ends the wait.
-        """
+    def _wait(self, time_limit_s: float | None, watch: tuple[Child, ...]) -> Any:
         if self._failed is not None:
             return self._failed
         deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
@@ -184,7 +169,7 @@ class Child:
             raise value
         raise full_disk(value) or ChildError(f"{self.name}: {value}")
 
-    def failure(self, *, within_s: float = 0.0) -> ChildFailure | None:
+    def failure(self, *, within_s: float = 0.0) -> CallFailure | None:
         """Return how the child died, None if it still lives ``within_s`` seconds from now."""
         if self._failed is not None:
             return self._failed
@@ -215,14 +200,18 @@ class Child:
     ) -> None:
         self.close()
 
-    def _stopped(self, cause: FailureCause, message: str) -> ChildFailure:
+    def _stopped(self, cause: FailureCause, message: str) -> CallFailure:
         if self._process.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, _STACK_SIGNAL)
             self._process.join(_STACK_GRACE_S)
         self.close()
-        self._failed = ChildFailure(
-            cause=cause, message=message, output_tail=self._printed.text(), stack=self._stack()
+        self._failed = CallFailure(
+            cause=cause,
+            message=message,
+            child_ended=True,
+            output_tail=self._printed.text(),
+            stack=self._stack(),
         )
         return self._failed
 
@@ -232,7 +221,7 @@ class Child:
             text = os.read(self._stacks.fileno(), _CHUNK_BYTES).decode(errors="replace")
         return tuple((m["file"], int(m["line"])) for m in _STACK_LINE.finditer(text))
 
-    def _died(self) -> ChildFailure:
+    def _died(self) -> CallFailure:
         self._process.join(_GRACE_S)
         code = self._process.exitcode
         if code is not None and code < 0:
@@ -241,11 +230,29 @@ class Child:
             message = f"{self.name} exited with status {code}"
         return self._stopped(FailureCause.CRASHED, message)
 
-    def _garbled(self, error: Exception) -> ChildFailure:
+    def _garbled(self, error: Exception) -> CallFailure:
         return self._stopped(
             FailureCause.CRASHED,
             f"{self.name} gave an answer that cannot be read ({type(error).__name__}: {error})",
         )
+
+
+class Pending(Generic[_Answer]):
+    """A call that a child was asked for."""
+
+    def __init__(self, child: Child) -> None:
+        """Await the answer to what the child was asked last."""
+        self._child = child
+
+    def wait(
+        self, *, time_limit_s: float | None = None, watch: tuple[Child, ...] = ()
+    ) -> _Answer | CallFailure:
+        """Return the answer; see `Child.call`.
+
+        Where the answer needs other children too (``watch``), the death of one ends the wait.
+        """
+        answer: _Answer | CallFailure = self._child._wait(time_limit_s, watch)
+        return answer
 
 
 class Tail:
@@ -363,10 +370,10 @@ def _serve(connection: Connection, output: Connection, stacks: Connection) -> No
     pickled = pickle.dumps  # The user's code may put another one there.
     while True:
         try:
-            name, args = connection.recv()
+            module, name, args = connection.recv()
         except (EOFError, ConnectionResetError):
             os._exit(0)
-        answer = _answer(name, args, pickled)
+        answer = _answer(module, name, args, pickled)
         if os.getpid() != pid:
             os._exit(0)  # A copy that the user's code has forked; the original answers.
         connection.send_bytes(answer)
@@ -380,10 +387,11 @@ def _leave_fork_server() -> None:
     forkserver._forkserver._forkserver_alive_fd = None  # type: ignore[attr-defined]
 
 
-def _answer(name: str, args: tuple[Any, ...], pickled: Callable[[Any], bytes]) -> bytes:
+def _answer(
+    module: str, name: str, args: tuple[Any, ...], pickled: Callable[[Any], bytes]
+) -> bytes:
     try:
-        module, _, attribute = name.partition(":")
-        function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
         return pickled(("returned", function(*args)))
     except AdvisorError as error:
         return pickled(("raised", error))

@@ -11,8 +11,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.batch import Throughput
-from placement_advisor.processes.children import ChildFailure
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.tf.calls import as_is
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
-_AS_IS = "placement_advisor.tf.run.as_is"
 # A third size says whether the two others lie on a line by chance.
 _PARTS = (1, 2, 4)
 # Judgement: a median of nine steps, in turns, for a finding that a misfit silences. The time that
@@ -44,12 +43,9 @@ def batch_points(
     if median(as_is_ns) > _SLOWEST_STEP_S * NS_PER_S:
         return ()
     sizes = tuple(batch_size // part for part in _PARTS)
-    answer = loader.call(
-        f"{_AS_IS}:run_at_batches", sizes, _ROUNDS, _STEPS, time_limit_s=_TIME_LIMIT_S
-    )
-    if isinstance(answer, ChildFailure | RunFailure):
+    times = loader.call(as_is.run_at_batches, sizes, _ROUNDS, _STEPS, time_limit_s=_TIME_LIMIT_S)
+    if isinstance(times, CallFailure):
         return ()
-    times: dict[int, list[int]] = answer
     return tuple(
         Throughput(batch=size, samples_per_s=size / median(times[size]) * NS_PER_S)
         for size in sizes

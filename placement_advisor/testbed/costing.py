@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import single
@@ -30,8 +31,8 @@ from placement_advisor.errors import BatchSplitError, TestbedError
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.machine.calibration import Calibration, stored_calibration
 from placement_advisor.machine.fingerprints import calibration_fingerprint
-from placement_advisor.processes.children import ChildFailure
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.processes.call_failure import expect
+from placement_advisor.tf.calls import runner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan
+    from placement_advisor.processes.call_failure import CallFailure
     from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.testbed.trial import Entry, Trial, Watcher
     from placement_advisor.tf.answers import Traced, TracedSplit
@@ -82,16 +84,18 @@ def calibrated(testbed: Testbed, watcher: Watcher, *, anew: bool = False) -> Cal
         return known
     watcher.working("calibrating the testbed", 0, 1)
     limit_s = _CALIBRATION_LIMIT_S + _LINKS_LIMIT_S * math.comb(len(testbed.plan.devices), 2)
-    answer = testbed.call("calibrate", testbed.worker_ids, time_limit_s=limit_s)
-    if isinstance(answer, ChildFailure | RunFailure):
-        raise TestbedError(f"testbed {testbed.plan.kind}: calibration failed: {answer.message}")
-    calibration: Calibration = answer
+    answer = testbed.call(runner.calibrate, testbed.worker_ids, time_limit_s=limit_s)
+    calibration = expect(answer, partial(_not_calibrated, testbed.plan))
     # What no link can be fitted to is not kept: it would fail every analysis from now on.
     calibrated_cluster(testbed.plan.devices, calibration)
     if max(calibration.reference_p90.values()) < UNSTEADY_P90:
         with suppress(OSError):  # Without a cache it is measured again next time.
             calibration.save(name, testbed=testbed.plan.kind.value)
     return calibration
+
+
+def _not_calibrated(plan: TestbedPlan, failure: CallFailure) -> TestbedError:
+    return TestbedError(f"testbed {plan.kind}: calibration failed: {failure.message}")
 
 
 def measure_costs(

@@ -9,12 +9,15 @@ of them dies, all end: the candidate is out, and nothing else is.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.processes.children import Child, ChildFailure, FailureCause
+from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
+from placement_advisor.processes.children import Child
 from placement_advisor.testbed.testbed import (
+    CALL_LIMIT_S,
     START_LIMIT_S,
     ProfileFiles,
     dead_among,
@@ -22,18 +25,21 @@ from placement_advisor.testbed.testbed import (
     only_profile,
     profile_folder,
 )
-from placement_advisor.tf.answers import Prepared, RunFailure
+from placement_advisor.tf.calls import mirrored, runner, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from placement_advisor.cost.collectives import CollectiveTimes
+    from placement_advisor.measurement.equal_changes import Verification
+    from placement_advisor.processes.children import Pending
     from placement_advisor.testbed.testbed import Testbed
+    from placement_advisor.tf.answers import Prepared
     from placement_advisor.tf.load.model_source import ModelSource
 
-_MIRRORED = "placement_advisor.tf.run.mirrored"
-_WORKER = "placement_advisor.tf.run.worker"
+_Returned = TypeVar("_Returned")
+
 # Two processes take 3 s; anything near is a hang.
 _COLLECTIVES_LIMIT_S = 120.0
 # Judgement: after a profiler has crashed, each further try starts all processes anew.
@@ -45,7 +51,8 @@ _WARM_UP = 3
 class MirroredTestbed:
     """The processes of one mirrored step; they answer what a `Testbed` is asked of a candidate.
 
-    `start` comes first. Results are compared on ``testbed``, which knows the right ones.
+    `start` comes first. After a failure the processes are gone, and it is the answer to all that
+    follows. Results are compared on ``testbed``, which knows the right ones.
     """
 
     def __init__(
@@ -70,75 +77,93 @@ class MirroredTestbed:
         self._testbed, self._source, self._scratch = testbed, source, scratch
         self._bundle, self._created = bundle, created
         self._children: tuple[Child, ...] = ()
-        self._failure: ChildFailure | RunFailure | None = None
+        self._failure: CallFailure | None = None
 
     @property
     def process_ids(self) -> dict[str, int]:
         """Process ids by name, of what runs now."""
         return {child.name: child.pid for child in self._children}
 
-    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
-        """Prepare, verify or run the step; after a failure its processes are gone."""
-        if self._failure is not None:
-            return self._failure
-        match function:
-            case "prepare":
-                return self._prepare(time_limit_s)
-            case "verify":
-                (steps,) = args
-                return self._verify(steps, time_limit_s)
-            case "run_steps" | "run_weak_steps":
-                return self._all(f"{_MIRRORED}:{function}", lambda _: args, time_limit_s)
-            case _:
-                raise ValueError(f"{function} of a mirrored step")
+    def prepare(
+        self, label: str, device_of: Mapping[str, str], program: str
+    ) -> Prepared | CallFailure:
+        """Make the step ready to run, which its strategy places."""
+        return self._prepare()
 
-    def profile(
-        self, label: str, steps: int, *, time_limit_s: float
-    ) -> ProfileFiles | ChildFailure | Any:
-        """Run steps with the profiler of each process on; anything but files is what went wrong.
+    def verify(self, label: str, steps: int) -> Verification | CallFailure | None:
+        """Compare the step's results with the right ones; None if these are not known."""
+        files = {child.name: self._scratch / f"{child.name}.results" for child in self._children}
+        failed = self._all(
+            lambda child: child.start(
+                mirrored.save_results, steps, str(files[child.name]), not self._draws
+            )
+        )
+        if failed is not None:
+            return failed
+        paths = [str(path) for path in files.values()]
+        found = self._testbed.call(runner.compare, self._program, paths, steps)
+        for path in files.values():
+            path.unlink()
+        return found
+
+    def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
+        """Run steps on the shares of a batch and return the time of each, in ns."""
+        return self._all(lambda child: child.start(mirrored.run_steps, batch, steps))
+
+    def run_weak_steps(
+        self, batch: int, steps: int, *, time_limit_s: float
+    ) -> list[int] | CallFailure:
+        """Run steps with the whole batch on every device, as weak scaling has it."""
+        return self._all(
+            lambda child: child.start(mirrored.run_weak_steps, batch, steps), time_limit_s
+        )
+
+    def profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
+        """Run steps with the profiler of each process on.
 
         A profiler that is stopped can take its process down, whatever the model: on CPUs some did
         with TensorFlow 2.21, in `tf.profiler.experimental.stop`. Then all processes are started
         anew, and profiled once more.
         """
-        answer = self._profile(label, steps, time_limit_s)
+        answer = self._profile(label, steps)
         for _ in range(_MORE_PROFILES):
-            if not isinstance(answer, ChildFailure) or answer.cause is not FailureCause.CRASHED:
+            if not _crashed(answer):
                 break
             self._failure = None
-            answer = self._anew(time_limit_s) or self._profile(label, steps, time_limit_s)
+            answer = self._anew() or self._profile(label, steps)
         return answer
 
-    def _profile(self, label: str, steps: int, time_limit_s: float) -> Any:
+    def _profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
         folders = {
             child.name: profile_folder(self._scratch, label, child) for child in self._children
         }
         # Each ends before the next begins, so that nothing else goes on when profilers stop.
-        for function, args_of in (
-            (f"{_WORKER}:start_profiler", lambda child: (str(folders[child.name]),)),
-            (f"{_MIRRORED}:run_marked_steps", lambda _: (steps,)),
-            (f"{_WORKER}:stop_profiler", lambda _: ()),
-        ):
-            answer = self._all(function, args_of, time_limit_s)
-            if answer is not None:
-                return answer
+        stages: tuple[Callable[[Child], Pending[CallFailure | None]], ...] = (
+            lambda child: child.start(worker.start_profiler, str(folders[child.name])),
+            lambda child: child.start(mirrored.run_marked_steps, steps),
+            lambda child: child.start(worker.stop_profiler),
+        )
+        for begin in stages:
+            failed = self._all(begin)
+            if failed is not None:
+                return failed
         files = [only_profile(folder) for folder in folders.values()]
         if len(files) == 1:
             return ProfileFiles(client=files[0], devices={})
         devices = (device.name for device in self._testbed.plan.devices)
         return ProfileFiles(client=files[0], devices=dict(zip(devices, files, strict=True)))
 
-    def _anew(self, time_limit_s: float) -> Any:
+    def _anew(self) -> CallFailure | None:
         """Start all processes again and warm the step up; return what went wrong, if anything."""
         try:
             self._open()
         except TestbedError as error:
-            return RunFailure(out_of_memory=False, message=error.message)
-        prepared = self._prepare(time_limit_s)
-        if isinstance(prepared, ChildFailure | RunFailure):
+            return CallFailure(cause=FailureCause.CRASHED, message=error.message)
+        prepared = self._prepare()
+        if isinstance(prepared, CallFailure):
             return prepared
-        warm = self._all(f"{_MIRRORED}:run_steps", lambda _: (0, _WARM_UP), time_limit_s)
-        return warm if isinstance(warm, ChildFailure | RunFailure) else None
+        warm = self._all(lambda child: child.start(mirrored.run_steps, 0, _WARM_UP))
+        return warm if isinstance(warm, CallFailure) else None
 
     def close(self) -> None:
         """End all processes."""
@@ -154,18 +179,22 @@ class MirroredTestbed:
         try:
             self._open()
         except TestbedError as error:
-            self._failure = RunFailure(out_of_memory=False, message=error.message)
+            self._failure = CallFailure(cause=FailureCause.CRASHED, message=error.message)
             return None
-        answer = self._all(f"{_MIRRORED}:time_collectives", lambda _: (), _COLLECTIVES_LIMIT_S)
-        return None if isinstance(answer, ChildFailure | RunFailure) else answer
+        times = self._all(
+            lambda child: child.start(mirrored.time_collectives), _COLLECTIVES_LIMIT_S
+        )
+        return None if isinstance(times, CallFailure) else times
 
-    def _prepare(self, time_limit_s: float) -> Any:
-        asked = self._source, str(self._bundle), self._created
-        answer = self._all(f"{_MIRRORED}:prepare", lambda _: asked, time_limit_s)
-        if not isinstance(answer, Prepared):
-            return answer
-        alone = tuple(name for name in answer.unexchanged if name not in self._statistics)
-        return replace(answer, unexchanged=alone)
+    def _prepare(self) -> Prepared | CallFailure:
+        bundle = str(self._bundle)
+        prepared = self._all(
+            lambda child: child.start(mirrored.prepare, self._source, bundle, self._created)
+        )
+        if isinstance(prepared, CallFailure):
+            return prepared
+        alone = tuple(name for name in prepared.unexchanged if name not in self._statistics)
+        return replace(prepared, unexchanged=alone)
 
     def _open(self) -> None:
         plan = self._testbed.plan
@@ -173,52 +202,38 @@ class MirroredTestbed:
             self._children = (Child("mirrored"),)
             (child,) = self._children
             kind, count = plan.devices[0].kind, len(plan.devices)
-            opened = child.call(
-                f"{_MIRRORED}:open_devices", kind, count, time_limit_s=START_LIMIT_S
-            )
-            self._must(opened, child)
+            opened = child.call(mirrored.open_devices, kind, count, time_limit_s=START_LIMIT_S)
+            expect(opened, partial(self._not_started, child))
             return
         self._children = tuple(Child(f"mirrored-{core}") for core in plan.cores)
-        addresses = join_network(plan, self._children, (), self._must)
-        for index, (child, core) in enumerate(zip(self._children, plan.cores, strict=True)):
-            child.start(f"{_MIRRORED}:open_worker", addresses, index, core)
-        for child in self._children:
-            self._must(child.wait(time_limit_s=START_LIMIT_S, watch=self._children), child)
+        addresses = join_network(plan, self._children, (), self._not_started)
+        opening = [
+            (child, child.start(mirrored.open_worker, addresses, index, core))
+            for index, (child, core) in enumerate(zip(self._children, plan.cores, strict=True))
+        ]
+        for child, begun in opening:
+            answer = begun.wait(time_limit_s=START_LIMIT_S, watch=self._children)
+            expect(answer, partial(self._not_started, child))
 
-    def _verify(self, steps: int, time_limit_s: float) -> Any:
-        files = {child.name: self._scratch / f"{child.name}.results" for child in self._children}
-        answer = self._all(
-            f"{_MIRRORED}:save_results",
-            lambda child: (steps, str(files[child.name]), not self._draws),
-            time_limit_s,
-        )
-        if answer is not None:
-            return answer
-        found = self._testbed.call(
-            "compare",
-            self._program,
-            [str(path) for path in files.values()],
-            steps,
-            time_limit_s=time_limit_s,
-        )
-        for path in files.values():
-            path.unlink()
-        return found
+    def _not_started(self, child: Child, failure: CallFailure) -> TestbedError:
+        """End the other processes, which would wait for it for ever, and return what to say."""
+        self.close()
+        return TestbedError(f"{child.name} did not start: {failure.message}")
 
     def _all(
-        self, function: str, args_of: Callable[[Child], tuple[Any, ...]], time_limit_s: float
-    ) -> Any:
+        self, begin: Callable[[Child], Pending[_Returned]], time_limit_s: float = CALL_LIMIT_S
+    ) -> _Returned | CallFailure:
         """Call a function in all processes at once, for they wait for each other.
 
         Returns the first one's answer, or what went wrong in any of them.
         """
-        for child in self._children:
-            child.start(function, *args_of(child))
+        if self._failure is not None:
+            return self._failure
         answers = []
-        for child in self._children:
-            answer = child.wait(time_limit_s=time_limit_s, watch=self._children)
-            if isinstance(answer, ChildFailure | RunFailure):
-                if isinstance(answer, RunFailure):
+        for begun in [begin(child) for child in self._children]:
+            answer = begun.wait(time_limit_s=time_limit_s, watch=self._children)
+            if isinstance(answer, CallFailure):
+                if not answer.child_ended:
                     answer = dead_among(self._children) or answer
                 self._failure = answer
                 self.close()  # The others would wait for it for ever.
@@ -226,8 +241,11 @@ class MirroredTestbed:
             answers.append(answer)
         return answers[0]
 
-    def _must(self, answer: Any, child: Child) -> Any:
-        if isinstance(answer, ChildFailure | RunFailure):
-            self.close()
-            raise TestbedError(f"{child.name} did not start: {answer.message}")
-        return answer
+
+def _crashed(answer: ProfileFiles | CallFailure) -> bool:
+    """Say whether a process is gone, and neither its time nor its memory was up."""
+    return (
+        isinstance(answer, CallFailure)
+        and answer.child_ended
+        and answer.cause is FailureCause.CRASHED
+    )

@@ -3,37 +3,45 @@
 Every testbed has one client child that drives the steps. The `workers` testbed has one more child
 per device, pinned to a core of its own and joined to the client by gRPC; the client waits while
 they work, on the first one's core. The others hold their devices in the client's own process. When
-any of these processes dies, the testbed is down: the call in flight gets a `ChildFailure`, and
+any of these processes dies, the testbed is down: the call in flight gets a `CallFailure`, and
 `start` builds it anew.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.machine.this_machine import free_ports
-from placement_advisor.processes.children import Child, ChildError, ChildFailure
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.processes.call_failure import CallFailure, expect
+from placement_advisor.processes.children import Child, ChildError
+from placement_advisor.tf.calls import runner, worker
+from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.testbed_plan import TestbedPlan
+    from placement_advisor.measurement.equal_changes import Verification
+    from placement_advisor.tf.answers import Prepared
+
+_Arguments = TypeVarTuple("_Arguments")
+_Returned = TypeVar("_Returned")
 
 # The program that is the step as it was traced; a split of the batch is another one.
 STEP = "step"
-_RUNNER = "placement_advisor.tf.run.runner"
-_WORKER = "placement_advisor.tf.run.worker"
-_NETWORK = "placement_advisor.tf.run.private_network"
 _FIRST_PORT = 20_000
 # Starting a server takes 0.1 s; anything near this is a hang.
 START_LIMIT_S = 60.0
+# A candidate's steps are few enough to take seconds.
+CALL_LIMIT_S = 300.0
 # TensorFlow reports a lost connection a little before the kernel reports the dead process.
 _DEATH_GRACE_S = 0.5
 
@@ -96,17 +104,10 @@ class Testbed:
             target, host = "", f"{local}CPU:0"
             logical = count if kind == "CPU" else 0
         names = dict(zip((d.name for d in self.plan.devices), devices, strict=True))
-        self._must(
-            client.call(
-                f"{_RUNNER}:open_runner",
-                target,
-                names,
-                host,
-                logical,
-                time_limit_s=START_LIMIT_S,
-            ),
-            client,
+        opened = client.call(
+            runner.open_runner, target, names, host, logical, time_limit_s=START_LIMIT_S
         )
+        expect(opened, partial(self._not_started, client))
         for name, program in self._programs.items():
             self._open(client, name, *program)
 
@@ -120,45 +121,62 @@ class Testbed:
         if self._client is not None:
             self._open(self._client, name, str(bundle), graph)
 
-    def call(self, function: str, *args: Any, time_limit_s: float) -> Any:
-        """Call a function of the runner; a `ChildFailure` means that the testbed is down."""
+    def prepare(
+        self, label: str, device_of: Mapping[str, str], program: str
+    ) -> Prepared | CallFailure:
+        """Make a candidate ready to run and prove where its ops ran."""
+        return self.call(runner.prepare, label, dict(device_of), program)
+
+    def verify(self, label: str, steps: int) -> Verification | CallFailure | None:
+        """Compare a candidate's results with those of the first one verified; None for that."""
+        return self.call(runner.verify, label, steps)
+
+    def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
+        """Run steps of a candidate on one batch and return the time of each, in ns."""
+        return self.call(runner.run_steps, label, batch, steps)
+
+    def call(
+        self,
+        function: Callable[[*_Arguments], _Returned],
+        *args: *_Arguments,
+        time_limit_s: float = CALL_LIMIT_S,
+    ) -> _Returned | CallFailure:
+        """Call a function of the runner; if a process has ended by it, the testbed is down."""
         client = self._client
         assert client is not None, "start comes first"
-        client.start(f"{_RUNNER}:{function}", *args)
+        begun = client.start(function, *args)
         try:
-            answer = client.wait(time_limit_s=time_limit_s, watch=self._workers)
+            answer = begun.wait(time_limit_s=time_limit_s, watch=self._workers)
         except ChildError:
-            answer = self._dead_worker()
-            if answer is None:
+            dead = self._dead_worker()
+            if dead is None:
                 raise
-        if isinstance(answer, RunFailure):
-            answer = self._dead_worker() or answer
-        if isinstance(answer, ChildFailure):
-            self.close()
+            answer = dead
+        if isinstance(answer, CallFailure):
+            if not answer.child_ended:
+                answer = self._dead_worker() or answer
+            if answer.child_ended:
+                self.close()
         return answer
 
-    def profile(
-        self, label: str, steps: int, *, time_limit_s: float
-    ) -> ProfileFiles | ChildFailure | Any:
-        """Run steps with all profilers on; anything but files is what went wrong."""
+    def profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
+        """Run steps with all profilers on."""
         client = self._client
         assert client is not None, "start comes first"
         folders = {
             child.name: profile_folder(self._scratch, label, child) for child in self._children()
         }
-        for worker in self._workers:
-            failed = worker.call(
-                f"{_WORKER}:start_profiler", str(folders[worker.name]), time_limit_s=time_limit_s
+        for child in self._workers:
+            failed = child.call(
+                worker.start_profiler, str(folders[child.name]), time_limit_s=CALL_LIMIT_S
             )
-            if isinstance(failed, ChildFailure):
+            if failed is not None:
                 self.close()
                 return failed
-        answer = self.call(
-            "profile_steps", label, steps, str(folders[client.name]), time_limit_s=time_limit_s
-        )
-        for worker in self._workers:  # Stop them also after a failed step: others will follow.
-            failed = worker.call(f"{_WORKER}:stop_profiler", time_limit_s=time_limit_s)
-            if isinstance(failed, ChildFailure):
+        answer = self.call(runner.profile_steps, label, steps, str(folders[client.name]))
+        for child in self._workers:  # Stop them also after a failed step: others will follow.
+            failed = child.call(worker.stop_profiler, time_limit_s=CALL_LIMIT_S)
+            if failed is not None:
                 self.close()
                 return failed
         if answer is not None:
@@ -173,44 +191,43 @@ class Testbed:
         self._client, self._workers = None, ()
 
     def _open(self, client: Child, name: str, bundle: str, graph: OpGraph) -> None:
-        function = f"{_RUNNER}:open_program"
-        self._must(client.call(function, name, bundle, graph, time_limit_s=START_LIMIT_S), client)
+        opened = client.call(runner.open_program, name, bundle, graph, time_limit_s=START_LIMIT_S)
+        expect(opened, partial(self._not_started, client))
 
     def _children(self) -> tuple[Child, ...]:
         return (*self._workers, self._client) if self._client else self._workers
 
-    def _dead_worker(self) -> ChildFailure | None:
+    def _dead_worker(self) -> CallFailure | None:
         """Return how a worker died, if one did: the client only sees a broken connection."""
         return dead_among(self._workers)
 
     def _start_workers(self, client: Child) -> tuple[str, ...]:
         """Start one server per device in a network of their own; return their addresses."""
         # On a core that has slept, the client took up to 3 ms longer to begin a step and to end it.
-        self._must(
-            client.call(
-                "os:sched_setaffinity", 0, {self.plan.cores[0]}, time_limit_s=START_LIMIT_S
-            ),
-            client,
+        pinned = client.call(
+            os.sched_setaffinity, 0, {self.plan.cores[0]}, time_limit_s=START_LIMIT_S
         )
+        expect(pinned, partial(self._not_started, client))
         self._workers = tuple(Child(device.name) for device in self.plan.devices)
-        addresses = join_network(self.plan, self._workers, (client,), self._must)
-        for i, worker in enumerate(self._workers):
-            worker.start(f"{_WORKER}:serve", addresses, i, self.plan.cores[i])
-        for worker in self._workers:
-            self._must(worker.wait(time_limit_s=START_LIMIT_S), worker)
+        addresses = join_network(self.plan, self._workers, (client,), self._not_started)
+        serving = [
+            (child, child.start(worker.serve, addresses, i, core))
+            for i, (child, core) in enumerate(zip(self._workers, self.plan.cores, strict=True))
+        ]
+        for child, begun in serving:
+            expect(begun.wait(time_limit_s=START_LIMIT_S), partial(self._not_started, child))
         return addresses
 
-    def _must(self, answer: Any, child: Child) -> Any:
-        if isinstance(answer, ChildFailure):
-            self.close()
-            raise TestbedError(
-                f"testbed {self.plan.kind}: {child.name} did not start: {answer.message}"
-                f"\n{answer.output_tail}".rstrip()
-            )
-        return answer
+    def _not_started(self, child: Child, failure: CallFailure) -> TestbedError:
+        """End the other processes, which are of no use, and return what to say."""
+        self.close()
+        return TestbedError(
+            f"testbed {self.plan.kind}: {child.name} did not start: {failure.message}"
+            f"\n{failure.output_tail}".rstrip()
+        )
 
 
-def dead_among(children: Sequence[Child]) -> ChildFailure | None:
+def dead_among(children: Sequence[Child]) -> CallFailure | None:
     """Return how one of several processes died, if one did: others see a broken connection."""
     for child in children:
         failure = child.failure(within_s=_DEATH_GRACE_S / len(children))
@@ -223,22 +240,24 @@ def join_network(
     plan: TestbedPlan,
     workers: Sequence[Child],
     others: Sequence[Child],
-    must: Callable[[Any, Child], Any],
+    not_started: Callable[[Child, CallFailure], TestbedError],
 ) -> tuple[str, ...]:
     """Put processes into a network of their own and return addresses there, one for each worker.
 
-    With open ports they stay in the machine's. ``must`` is given each answer of a child, and raises
-    where it is none.
+    With open ports they stay in the machine's. ``not_started`` returns what to raise for a child
+    that fails.
 
     Raises:
-        TestbedError: the system lets us make no network.
+        TestbedError: a child fails, or the system lets us make no network.
     """
     if plan.open_ports:
         return tuple(f"127.0.0.1:{port}" for port in free_ports(len(workers)))
     first, *joining = workers
-    must(first.call(f"{_NETWORK}:create", time_limit_s=START_LIMIT_S), first)
+    created = first.call(private_network.create, time_limit_s=START_LIMIT_S)
+    expect(created, partial(not_started, first))
     for child in (*joining, *others):
-        must(child.call(f"{_NETWORK}:join", first.pid, time_limit_s=START_LIMIT_S), child)
+        joined = child.call(private_network.join, first.pid, time_limit_s=START_LIMIT_S)
+        expect(joined, partial(not_started, child))
     return tuple(f"127.0.0.1:{_FIRST_PORT + i}" for i in range(len(workers)))
 
 

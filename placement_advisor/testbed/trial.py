@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from statistics import median
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind
@@ -22,11 +22,11 @@ from placement_advisor.measurement.equal_changes import TOLERANCE
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Measurement
 from placement_advisor.measurement.sequential import least_samples
-from placement_advisor.processes.children import ChildFailure, FailureCause
+from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.timeline.worker_steps import read_worker_steps
 from placement_advisor.testbed.testbed import STEP, ProfileFiles
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.tf.calls import runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,7 +56,6 @@ _WARMUP_STEPS = 3
 _SETTLING_STEPS = 15
 _FEWEST_SETTLING_STEPS = 2 * _WARMUP_STEPS
 _SETTLING_BUDGET_S = 5.0
-_CALL_LIMIT_S = 300.0
 _EXCHANGE = (
     "add the gradients up first, with optimizer.apply_gradients or "
     "tf.distribute.get_replica_context().all_reduce"
@@ -78,11 +77,19 @@ class Watcher(Protocol):
 class Bench(Protocol):
     """Where a candidate is prepared, verified, run and profiled."""
 
-    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
-        """Have a candidate prepared, verified or run; see `placement_advisor.tf.run.runner`."""
+    def prepare(
+        self, label: str, device_of: Mapping[str, str], program: str
+    ) -> Prepared | CallFailure:
+        """Make a candidate ready to run: a program, placed."""
 
-    def profile(self, label: str, steps: int, *, time_limit_s: float) -> Any:
-        """Return `ProfileFiles`, or what went wrong."""
+    def verify(self, label: str, steps: int) -> Verification | CallFailure | None:
+        """Compare its results with the right ones; None where it has these."""
+
+    def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
+        """Run steps on one batch and return the time of each, in ns."""
+
+    def profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
+        """Run steps under profilers."""
 
 
 @dataclass(slots=True)
@@ -170,7 +177,7 @@ class Trial:
         self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
         step_ns = self.examine(entry)
         if entry.failure is None:
-            self._testbed.call("discard", placement.label, time_limit_s=_CALL_LIMIT_S)
+            self._testbed.call(runner.discard, placement.label)
         return entry, step_ns
 
     def examine(self, entry: Entry) -> int | None:
@@ -200,12 +207,11 @@ class Trial:
 
     def speed(self) -> dict[str, int]:
         """Return how long a reference product takes on each device now, none if it fails."""
-        answer = self._testbed.call("speed", time_limit_s=_CALL_LIMIT_S)
-        if isinstance(answer, ChildFailure | RunFailure):
+        answer = self._testbed.call(runner.speed)
+        if isinstance(answer, CallFailure):
             self._rebuild()
             return {}
-        found: dict[str, int] = answer
-        return found
+        return answer
 
     def race(self, rounds: int, as_is: Callable[[int], None]) -> None:
         """Time all candidates in rounds, adding rounds while a verdict is in doubt.
@@ -247,9 +253,8 @@ class Trial:
 
     def profile(self, entry: Entry) -> None:
         """Profile steps of one candidate."""
-        label = entry.placement.label
-        answer = entry.bench.profile(label, PROFILED_STEPS, time_limit_s=_CALL_LIMIT_S)
-        if not isinstance(answer, ProfileFiles):
+        answer = entry.bench.profile(entry.placement.label, PROFILED_STEPS)
+        if isinstance(answer, CallFailure):
             self._fail(entry, answer)
             return
         entry.files = answer
@@ -297,31 +302,25 @@ class Trial:
 
     def _prepare(self, entry: Entry) -> None:
         answer = self._call_prepare(entry)
-        if isinstance(answer, ChildFailure | RunFailure):
+        if isinstance(answer, CallFailure):
             self._fail(entry, answer)
         else:
             entry.prepared = answer
 
-    def _call_prepare(self, entry: Entry) -> Any:
-        label, device_of = entry.placement.label, dict(entry.placement.device_of)
-        return entry.bench.call(
-            "prepare", label, device_of, entry.program, time_limit_s=_CALL_LIMIT_S
-        )
+    def _call_prepare(self, entry: Entry) -> Prepared | CallFailure:
+        placement = entry.placement
+        return entry.bench.prepare(placement.label, placement.device_of, entry.program)
 
     @property
     def _reference(self) -> Entry:
         """The candidate whose results are the right ones: the first that was entered."""
         return next(iter(self.entries.values()))
 
-    def _call_verify(self, entry: Entry) -> Any:
-        label = entry.placement.label
-        return entry.bench.call("verify", label, VERIFIED_STEPS, time_limit_s=_CALL_LIMIT_S)
-
     def _verify(self, entry: Entry) -> None:
         if self._reference.failure is not None:
             return  # There is nothing to compare with, and no verdict without it.
-        answer = self._call_verify(entry)
-        if isinstance(answer, ChildFailure | RunFailure):
+        answer = entry.bench.verify(entry.placement.label, VERIFIED_STEPS)
+        if isinstance(answer, CallFailure):
             self._fail(entry, answer)
             return
         if answer is None:
@@ -370,15 +369,13 @@ class Trial:
     ) -> None:
         if entry.failure is not None:
             return
-        answer = entry.bench.call(
-            "run_steps", entry.placement.label, batch, steps, time_limit_s=_CALL_LIMIT_S
-        )
-        if isinstance(answer, ChildFailure | RunFailure):
+        answer = entry.bench.run_steps(entry.placement.label, batch, steps)
+        if isinstance(answer, CallFailure):
             self._fail(entry, answer)
         else:
             keep(answer)
 
-    def _fail(self, entry: Entry, answer: ChildFailure | RunFailure) -> None:
+    def _fail(self, entry: Entry, answer: CallFailure) -> None:
         entry.failure = failure_of(answer)
         if not self._testbed.up:
             self._rebuild()
@@ -394,24 +391,17 @@ class Trial:
         for entry in self._running():
             if entry.prepared is None or entry.bench is not self._testbed:
                 continue
-            answer = self._call_prepare(entry)
-            if entry is self._reference and not isinstance(answer, ChildFailure | RunFailure):
-                answer = self._call_verify(entry)  # The new client knows no results yet.
-            if isinstance(answer, ChildFailure | RunFailure):
+            answer: Prepared | Verification | CallFailure | None = self._call_prepare(entry)
+            if entry is self._reference and not isinstance(answer, CallFailure):
+                # The new client knows no results yet.
+                answer = entry.bench.verify(entry.placement.label, VERIFIED_STEPS)
+            if isinstance(answer, CallFailure):
                 entry.failure = failure_of(answer)
-            if isinstance(answer, ChildFailure):
-                self._rebuild()  # Ends, since each time a candidate is out.
-                return
+                if answer.child_ended:
+                    self._rebuild()  # Ends, since each time a candidate is out.
+                    return
 
 
-def failure_of(answer: ChildFailure | RunFailure) -> Failure:
+def failure_of(answer: CallFailure) -> Failure:
     """Return what a candidate's report says about a failed call."""
-    if isinstance(answer, RunFailure):
-        kind = FailureKind.OUT_OF_MEMORY if answer.out_of_memory else FailureKind.CRASHED
-        return Failure(kind=kind, message=answer.message)
-    kinds: Mapping[FailureCause, FailureKind] = {
-        FailureCause.CRASHED: FailureKind.CRASHED,
-        FailureCause.TIMED_OUT: FailureKind.TIMED_OUT,
-        FailureCause.OUT_OF_MEMORY: FailureKind.OUT_OF_MEMORY,
-    }
-    return Failure(kind=kinds[answer.cause], message=answer.message)
+    return Failure(kind=FailureKind(answer.cause.value), message=answer.message)

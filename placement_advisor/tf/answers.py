@@ -101,11 +101,3 @@ class Prepared:
     crossings: tuple[Crossing, ...]
     exchanged_bytes: Mapping[str, int | None] = field(default_factory=dict)
     unexchanged: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFailure:
-    """TensorFlow refused or failed to run a candidate."""
-
-    out_of_memory: bool
-    message: str

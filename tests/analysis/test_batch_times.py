@@ -11,7 +11,7 @@ from op_graphs import edge
 from placement_advisor.analysis.batch_times import Splits, memory_of, with_every_device
 from placement_advisor.errors import BatchSplitError, TestbedError
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,20 +31,25 @@ class FakeTestbed:
     def add_program(self, name: str, bundle: object, graph: object) -> None:
         pass
 
-    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
-        shares = tuple(map(int, label.split(":")))
-        if function == "prepare":
-            self.prepared.append(shares)
-            self.ready.add(shares)
-            return None
-        if function == "discard":
-            self.ready.remove(shares)
-            return None
+    def prepare(self, label: str, device_of: object, program: str) -> None:
+        self.prepared.append(_shares(label))
+        self.ready.add(_shares(label))
+
+    def call(self, function: Callable[..., Any], label: str) -> None:
+        assert function.__name__ == "discard"
+        self.ready.remove(_shares(label))
+
+    def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
+        shares = _shares(label)
         assert shares in self.ready
         step_us = self._step_us(*shares)
         if step_us < 0:
-            return RunFailure(out_of_memory=False, message="no memory")
-        return [round(step_us * US)] * args[1]
+            return CallFailure(cause=FailureCause.CRASHED, message="no memory")
+        return [round(step_us * US)] * steps
+
+
+def _shares(label: str) -> tuple[int, ...]:
+    return tuple(map(int, label.split(":")))
 
 
 class Silent:

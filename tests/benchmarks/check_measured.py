@@ -29,6 +29,7 @@ from placement_advisor.check.check_measured import Measured, measure
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.placement import Placement
 from placement_advisor.processes.children import Child, preload
+from placement_advisor.tf.calls import tracer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,9 +77,8 @@ def main() -> None:
         bundle.mkdir()
         preload()
         with Child("loader") as child:
-            tracer = "placement_advisor.tf.trace.tracer"
-            child.call(f"{tracer}:load_workload", path, None, None, None)
-            graph = child.call(f"{tracer}:trace_workload", path, str(bundle)).graph
+            child.call(tracer.load_workload, path, None, None, None)
+            graph = child.call(tracer.trace_workload, path, str(bundle)).graph
         costs = roofline_by_place(graph, cluster)
         locked, slower = (
             FAMILIES[name](graph, costs, cluster) for name in (asked.locked, asked.slower)

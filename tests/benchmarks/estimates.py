@@ -17,8 +17,12 @@ from placement_advisor.candidates import alternating, single
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.machine.presets import read_hardware
-from placement_advisor.processes.children import Child, ChildFailure, preload
+from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.children import Child, preload
+from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.simulator.engine import Simulator
+
+grappler_estimates = RemoteModule("grappler_estimates")
 
 _MODEL = Path(__file__).parents[2] / "sample_models" / "resnet50.py"
 _REPEATS = 5
@@ -52,12 +56,12 @@ def main() -> None:
                     simulator.step_ns(placement)
                     further_s.append(time.perf_counter() - start)
                 answer = child.call(
-                    "grappler_estimates:estimate",
+                    grappler_estimates.estimate,
                     str(bundle),
                     dict(placement.device_of),
                     time_limit_s=_TIME_LIMIT_S,
                 )
-                if isinstance(answer, ChildFailure):
+                if isinstance(answer, CallFailure):
                     raise SystemExit(f"{answer.message}\n{answer.output_tail}")
                 theirs_s, their_step_s = answer
                 print(

@@ -36,6 +36,7 @@ from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.testbed.costing import calibrated, measure_costs
 from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
 from placement_advisor.testbed.trial import Entry, Trial
+from placement_advisor.tf.calls import runner
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ _SAMPLES = Path(__file__).parents[2] / "sample_models"
 _DEVICES = 2
 # Those that the figures in docs/ are of.
 _FAMILIES = (single.FAMILY, towers.FAMILY, alternating.FAMILY)
-_CALL_LIMIT_S = 60.0
 _TARGET = 0.10
 # Scalars come and go with threads: below this two peaks are the same.
 _EQUAL = 0.01
@@ -140,7 +140,7 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
     trial = Trial(testbed, steps=1, watcher=watcher)
     costing = measure_costs(trial, testbed.plan, traced, calibrated(testbed, watcher))
     for label in trial.entries:
-        testbed.call("discard", label, time_limit_s=_CALL_LIMIT_S)
+        testbed.call(runner.discard, label)
     simulator = Simulator(graph, costing.costs.everywhere(costing.cluster), costing.cluster)
     for placement in _placements(traced, costing.costs, costing.cluster):
         schedule = simulator.schedule(placement)
@@ -159,7 +159,7 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
                     predicted=predicted[device],
                     measured=measured,
                 )
-        testbed.call("discard", placement.label, time_limit_s=_CALL_LIMIT_S)
+        testbed.call(runner.discard, placement.label)
 
 
 def _placements(traced: Traced, costs: CostTable, cluster: Cluster) -> Iterator[Placement]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import ModelError
-from placement_advisor.processes.children import Child, ChildFailure
+from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.children import Child
+from placement_advisor.tf.calls import tracer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from placement_advisor.tf.answers import Traced
@@ -19,17 +22,15 @@ def traced_model(path: Path, mode: str, bundle: Path) -> Traced | None:
     """Return the traced model, what runs it in ``bundle``; None if it has no such mode."""
     with Child("loader") as loader:
         try:
-            _call(loader, "load_workload", str(path), None, mode, None, None)
+            _call(loader, tracer.load_workload, str(path), None, mode, None, None)
         except ModelError:
             return None
-        traced: Traced = _call(loader, "trace_workload", str(path), str(bundle))
+        traced: Traced = _call(loader, tracer.trace_workload, str(path), str(bundle))
     return traced
 
 
-def _call(child: Child, function: str, *args: Any) -> Any:
-    answer = child.call(
-        f"placement_advisor.tf.trace.tracer:{function}", *args, time_limit_s=_TIME_LIMIT_S
-    )
-    if isinstance(answer, ChildFailure):
-        raise SystemExit(f"{function}{args}: {answer.message}\n{answer.output_tail}")
+def _call(child: Child, function: Callable[..., Any], *args: Any) -> Any:
+    answer = child.call(function, *args, time_limit_s=_TIME_LIMIT_S)
+    if isinstance(answer, CallFailure):
+        raise SystemExit(f"{function.__name__}{args}: {answer.message}\n{answer.output_tail}")
     return answer

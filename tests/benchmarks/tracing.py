@@ -18,7 +18,11 @@ from typing import Any
 from big_models import BIG_MODELS, write_big_model
 from machine_facts import machine_facts
 
-from placement_advisor.processes.children import Child, ChildFailure, preload
+from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.children import Child, preload
+from placement_advisor.processes.remote import RemoteModule
+
+traced_costs = RemoteModule("traced_costs")
 
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
 _SAMPLE_NAMES = ("deepconn", "resnet50", "transformer", "dlrm")
@@ -63,8 +67,8 @@ def _measured(model: str, scratch: Path, graphs: Path | None) -> dict[str, Any]:
         path = _SAMPLES / f"{name}.py"
     graph_file = None if graphs is None else str(graphs / f"{path.stem}.graph.json.gz")
     with Child(path.stem) as child:
-        answer = child.call("traced_costs:measure", str(path), size, graph_file)
-    if isinstance(answer, ChildFailure):
+        answer = child.call(traced_costs.measure, str(path), size, graph_file)
+    if isinstance(answer, CallFailure):
         raise SystemExit(f"{model}: {answer.message}\n{answer.output_tail}")
     return dict(answer)
 

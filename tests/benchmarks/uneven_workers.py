@@ -27,23 +27,20 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.cost.batch import split_step
 from placement_advisor.cost.batch_balance import Balance, DeviceSpeed, best_by_lines, sizes_to_time
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.processes.children import Child, ChildFailure, preload
+from placement_advisor.processes.call_failure import CallFailure, expect
+from placement_advisor.processes.children import Child, preload
 from placement_advisor.report.balance_text import render_balance
 from placement_advisor.testbed.testbed import Testbed
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.tf.calls import splitter, tracer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from placement_advisor.cost.batch_memory import BatchMemory
     from placement_advisor.tf.answers import TracedSplit
 
 _GROUPS = Path("/sys/fs/cgroup/cpu")
 _PERIOD_US = 10_000
-_TRACER, _SPLITTER = (
-    "placement_advisor.tf.trace.tracer",
-    "placement_advisor.tf.split.split_workload",
-)
 _LIMIT_S = 300.0
 _RATIOS = 9
 _NO_LIMITS = (None, None)
@@ -66,10 +63,10 @@ def _compare(asked: argparse.Namespace, scratch: Path) -> None:
     testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=scratch)
     with Child("loader") as loader:
         path = str(asked.model)
-        _call(loader, f"{_TRACER}:load_workload", path, None, None, asked.batch)
-        traced = _call(loader, f"{_TRACER}:trace_workload", path, None)
+        _call(loader, tracer.load_workload, path, None, None, asked.batch)
+        traced = _call(loader, tracer.trace_workload, path, None)
         sizes = sizes_to_time(traced.batch_size)
-        shares = _call(loader, f"{_SPLITTER}:trace_shares", sizes, str(scratch))
+        shares = _call(loader, splitter.trace_shares, sizes, str(scratch))
         try:
             testbed.start()
             with _slowed(testbed.worker_ids["worker:1"], asked.quota):
@@ -137,7 +134,7 @@ def _told(
 def _split(loader: Child, samples: tuple[int, ...], scratch: Path) -> tuple[TracedSplit, Path]:
     folder = scratch / ":".join(map(str, samples))
     folder.mkdir(exist_ok=True)
-    return _call(loader, f"{_SPLITTER}:split_workload", samples, str(folder)), folder / SPLIT
+    return _call(loader, splitter.split_workload, samples, str(folder)), folder / SPLIT
 
 
 def _firsts(batch: int, advised: int) -> list[int]:
@@ -158,15 +155,15 @@ def _sweep(
         testbed.add_program(str(first), folder, split.graphs[BATCH].graph)
         names = testbed.plan.devices[0].name, testbed.plan.devices[1].name
         placement = split.graphs[BATCH].placed(names, label=str(first), rationale="")
-        _run(testbed, "prepare", str(first), dict(placement.device_of), str(first))
+        _run(testbed.prepare(str(first), placement.device_of, str(first)))
     spent_ns = dict.fromkeys(firsts, 0)
     steps = dict.fromkeys(firsts, 0)
     while min(spent_ns.values()) < seconds * 1e9:
         for first in firsts:
             start = time.monotonic()
-            _run(testbed, "run_steps", str(first), 0, 1)
+            _run(testbed.run_steps(str(first), 0, 1))
             while time.monotonic() < start + _TURN_S:
-                times = _run(testbed, "run_steps", str(first), 0, 5)
+                times = _run(testbed.run_steps(str(first), 0, 5))
                 spent_ns[first] += sum(times)
                 steps[first] += len(times)
     return {first: batch * steps[first] / spent_ns[first] * 1e9 for first in firsts}
@@ -187,18 +184,15 @@ def _slowed(process: int, percent: int) -> Iterator[None]:
         group.rmdir()
 
 
-def _call(child: Child, function: str, *args: Any) -> Any:
+def _call(child: Child, function: Callable[..., Any], *args: Any) -> Any:
     answer = child.call(function, *args, time_limit_s=_LIMIT_S)
-    if isinstance(answer, ChildFailure | Exception):
-        raise SystemExit(f"{function}{args}: {answer}")
+    if isinstance(answer, CallFailure | Exception):
+        raise SystemExit(f"{function.__name__}{args}: {answer}")
     return answer
 
 
-def _run(testbed: Testbed, function: str, *args: Any) -> Any:
-    answer = testbed.call(function, *args, time_limit_s=_LIMIT_S)
-    if isinstance(answer, ChildFailure | RunFailure):
-        raise SystemExit(f"{function}{args}: {answer.message}")
-    return answer
+def _run(answer: Any) -> Any:
+    return expect(answer, lambda failure: SystemExit(failure.message))
 
 
 if __name__ == "__main__":

@@ -16,19 +16,23 @@ from silent import Silent
 
 from placement_advisor.candidates.single import on_device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.processes.children import Child, ChildFailure
+from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.children import Child
+from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.profile.timeline.step_windows import OP_EVENT, host_lines
 from placement_advisor.profile.xspace.xplane import read_planes
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import PROFILED_STEPS, Trial
+from placement_advisor.tf.calls import tracer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.graph.op_graph import Op, OpGraph
     from placement_advisor.testbed.testbed import ProfileFiles
     from placement_advisor.tf.answers import Traced
 
+loop_ops = RemoteModule("loop_ops")
 _TIME_LIMIT_S = 300.0
 
 
@@ -63,13 +67,13 @@ def profiled(path: Path, profiles: int) -> Profiled:
         with Child("loader") as loader:
             _call(
                 loader,
-                "placement_advisor.tf.trace.tracer:load_workload",
+                tracer.load_workload,
                 str(path),
                 None,
                 None,
                 None,
             )
-            traced, within = _call(loader, "loop_ops:trace", str(path), str(bundle))
+            traced, within = _call(loader, loop_ops.trace, str(path), str(bundle))
         plan = plan_testbed(TestbedKind.WORKERS, 1)
         testbed = Testbed(plan, scratch=scratch)
         testbed.add_program(STEP, bundle, traced.graph)
@@ -115,8 +119,8 @@ def _events(files: ProfileFiles) -> list[tuple[str, str]]:
     ]
 
 
-def _call(child: Child, function: str, *args: Any) -> Any:
+def _call(child: Child, function: Callable[..., Any], *args: Any) -> Any:
     answer = child.call(function, *args, time_limit_s=_TIME_LIMIT_S)
-    if isinstance(answer, ChildFailure):
-        raise SystemExit(f"{function}{args}: {answer.message}\n{answer.output_tail}")
+    if isinstance(answer, CallFailure):
+        raise SystemExit(f"{function.__name__}{args}: {answer.message}\n{answer.output_tail}")
     return answer

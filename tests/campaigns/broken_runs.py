@@ -25,8 +25,8 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import placed_ops
+from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.testbed.testbed import STEP
-from placement_advisor.tf.answers import RunFailure
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.place import placer
 from placement_advisor.tf.run import runner
@@ -219,7 +219,7 @@ def _judged(
 
 
 def _must(answer: Any) -> Any:
-    if isinstance(answer, RunFailure):
+    if isinstance(answer, CallFailure):
         if "cycle" in answer.message:
             raise LookupError("two variables wait for each other: their updates cannot be swapped")
         raise AssertionError(answer.message)

@@ -10,10 +10,12 @@ import pytest
 
 from placement_advisor.processes import children
 from placement_advisor.processes.children import Child
+from placement_advisor.processes.remote import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+broken_runs = RemoteModule("broken_runs")
 _LIMIT_S = 300.0
 # Steps with statistics, with draws, and with neither, at rates that change variables by less than
 # a digit.
@@ -60,7 +62,7 @@ def child() -> Iterator[Child]:
 @pytest.mark.timeout(600)
 def test_every_broken_run_is_caught_and_every_correct_one_is_verified(child: Child) -> None:
     found = {
-        case: child.call("broken_runs:examine", case, time_limit_s=_LIMIT_S)
+        case: child.call(broken_runs.examine, case, time_limit_s=_LIMIT_S)
         for case in sorted(BROKEN + CORRECT)
     }
     assert {case: found[case]["verdict"] for case in BROKEN} == dict.fromkeys(BROKEN, "refused")

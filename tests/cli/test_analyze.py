@@ -21,6 +21,7 @@ from placement_advisor.machine import testbed_plan
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.tensorboard.runs import find_runs
 from placement_advisor.testbed.testbed import Testbed
+from placement_advisor.tf.calls import runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -249,7 +250,7 @@ def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(
     def kill_soon(testbed: Testbed) -> None:
         assert testbed._client is not None
         # Two thousand steps more, so that the worker dies in the middle of one.
-        testbed._client.start("placement_advisor.tf.run.runner:run_steps", "towers", 0, 2_000)
+        testbed._client.start(runner.run_steps, "towers", 0, 2_000)
         kill(testbed, "worker:1")
 
     analysed = broken_run("run_steps", "towers", 2, kill_soon)

@@ -104,14 +104,14 @@ def candidate_in(analysis: dict[str, Any]) -> dict[str, Any]:
 def watched() -> Iterator[set[tuple[int, int]]]:
     """Collect on how many sockets mirrored processes listen, in this network and in their own."""
     seen: set[tuple[int, int]] = set()
-    call = MirroredTestbed.call
+    run_steps = MirroredTestbed.run_steps
 
-    def look_and_call(self: MirroredTestbed, *args: Any, **limits: Any) -> Any:
+    def look_and_run(self: MirroredTestbed, *args: Any) -> Any:
         seen.add(listening(self.process_ids.values()))
-        return call(self, *args, **limits)
+        return run_steps(self, *args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MirroredTestbed, "call", look_and_call)
+        patch.setattr(MirroredTestbed, "run_steps", look_and_run)
         yield seen
 
 
@@ -257,17 +257,16 @@ def test_a_process_that_dies_costs_the_candidate_alone(
 ) -> None:
     model = tmp_path / "model.py"
     model.write_text(MODEL)
-    call = MirroredTestbed.call
+    run_steps = MirroredTestbed.run_steps
     turns: list[int] = []
 
-    def call_and_break(self: MirroredTestbed, function: str, *args: Any, **limits: Any) -> Any:
-        if function == "run_steps":
-            turns.append(1)
-            if len(turns) == 3:
-                os.kill(self.process_ids[sorted(self.process_ids)[1]], signal.SIGKILL)
-        return call(self, function, *args, **limits)
+    def break_and_run(self: MirroredTestbed, *args: Any) -> Any:
+        turns.append(1)
+        if len(turns) == 3:
+            os.kill(self.process_ids[sorted(self.process_ids)[1]], signal.SIGKILL)
+        return run_steps(self, *args)
 
-    monkeypatch.setattr(MirroredTestbed, "call", call_and_break)
+    monkeypatch.setattr(MirroredTestbed, "run_steps", break_and_run)
     ran = run_here("analyze", str(model), "-o", str(tmp_path / "out"), *FEW, "-q", "--json")
     assert ran.code == 0, ran.err
     analysis = json.loads(ran.out)

@@ -25,7 +25,7 @@ from placement_advisor.machine.calibration import (
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan, plan_testbed
-from placement_advisor.processes.children import ChildFailure, FailureCause
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.report.analysis.analysis_json import load_schema
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class KnownTestbed:
     def start(self) -> None:
         self.events.append("start")
 
-    def call(self, function: str, *args: Any, time_limit_s: float) -> Any:
-        self.events.append(function)
+    def call(self, function: Callable[..., Any], *args: Any, time_limit_s: float) -> Any:
+        self.events.append(function.__name__)
         return self.answer
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ def test_figures_to_which_no_line_fits_are_an_error_and_are_not_kept(
 
 
 def test_a_worker_that_dies_is_an_error(known: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    died = ChildFailure(cause=FailureCause.CRASHED, message="worker:1 was killed", output_tail="")
+    died = CallFailure(cause=FailureCause.CRASHED, message="worker:1 was killed", output_tail="")
     monkeypatch.setattr(KnownTestbed, "answer", died)
     assert "calibration failed: worker:1 was killed" in refused()
 

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import ctypes
+import math
+import operator
 import os
 import signal
+import threading
+import time
 import tracemalloc
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -10,9 +15,11 @@ import psutil
 import pytest
 from command_runs import Command, Ran, wait_until
 
+from placement_advisor.candidates import families
 from placement_advisor.errors import AdvisorError
 from placement_advisor.processes import children
-from placement_advisor.processes.children import Child, ChildError, ChildFailure, FailureCause
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.children import Child, ChildError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,32 +54,32 @@ def child(fork: Callable[[str], Child]) -> Child:
 
 
 def test_a_child_answers_one_call_after_the_other_in_a_process_of_its_own(child: Child) -> None:
-    assert child.call("os:getpid") == child.pid
-    assert child.call("math:factorial", 5) == 120
+    assert child.call(os.getpid) == child.pid
+    assert child.call(math.factorial, 5) == 120
     assert child.pid != os.getpid()
 
 
 def test_a_child_has_tensorflow_already(child: Child) -> None:
-    assert child.call("builtins:eval", "'tensorflow' in __import__('sys').modules")
+    assert child.call(eval, "'tensorflow' in __import__('sys').modules")
 
 
 def test_a_child_gives_no_safe_path_on_to_what_the_users_code_starts(child: Child) -> None:
-    assert child.call("os:getenv", "PYTHONSAFEPATH") == os.environ.get("PYTHONSAFEPATH")
+    assert child.call(os.getenv, "PYTHONSAFEPATH") == os.environ.get("PYTHONSAFEPATH")
 
 
 def test_a_child_is_in_no_group_that_a_ctrl_c_in_the_terminal_reaches(child: Child) -> None:
-    assert child.call("os:getsid", 0) == child.pid
+    assert child.call(os.getsid, 0) == child.pid
 
 
 def test_an_error_that_a_user_can_fix_is_passed_on(child: Child) -> None:
     with pytest.raises(AdvisorError, match="unknown candidate 'diagonal'"):
-        child.call("placement_advisor.candidates.families:check_names", ("diagonal",))
+        child.call(families.check_names, ("diagonal",))
 
 
 def test_any_other_exception_comes_with_the_childs_traceback(child: Child) -> None:
     with pytest.raises(ChildError, match=r"loader: Traceback(.|\n)*ZeroDivisionError"):
-        child.call("operator:truediv", 1, 0)
-    assert child.call("math:factorial", 3) == 6
+        child.call(operator.truediv, 1, 0)
+    assert child.call(math.factorial, 3) == 6
 
 
 def test_a_full_disk_is_an_error_that_a_user_can_fix_also_in_the_words_of_tensorflow(
@@ -80,35 +87,35 @@ def test_a_full_disk_is_an_error_that_a_user_can_fix_also_in_the_words_of_tensor
 ) -> None:
     stop = "raise __import__('tensorflow').errors.ResourceExhaustedError(None, None, '{}')"
     with pytest.raises(AdvisorError, match=r"temporary files cannot be written in .*: No space"):
-        child.call("builtins:exec", stop.format("vm.xplane.pb; No space left on device"))
+        child.call(exec, stop.format("vm.xplane.pb; No space left on device"))
     with pytest.raises(ChildError, match="no more rows"):
-        child.call("builtins:exec", stop.format("no more rows"))
+        child.call(exec, stop.format("no more rows"))
 
 
 def test_what_has_failed_answers_all_that_follows_with_that(child: Child) -> None:
-    failure = child.call("os:kill", child.pid, signal.SIGKILL)
-    assert isinstance(failure, ChildFailure)
-    assert child.call("math:factorial", 3) == failure
+    failure = child.call(os.kill, child.pid, signal.SIGKILL)
+    assert isinstance(failure, CallFailure)
+    assert child.call(math.factorial, 3) == failure
     assert child.failure() == failure
 
 
 def test_an_answer_that_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
     with pytest.raises(ChildError, match="pickle"):
-        child.call("threading:Lock")
-    assert child.call("math:factorial", 3) == 6
+        child.call(threading.Lock)
+    assert child.call(math.factorial, 3) == 6
 
 
 def test_a_child_that_dies_of_a_signal_says_which_and_where(child: Child) -> None:
-    failure = child.call("ctypes:string_at", 0)
-    assert isinstance(failure, ChildFailure)
+    failure = child.call(ctypes.string_at, 0)
+    assert isinstance(failure, CallFailure)
     assert failure.cause is FailureCause.CRASHED
     assert failure.message == "loader was killed by SIGSEGV"
     assert any(file.endswith("ctypes/__init__.py") for file, _ in failure.stack)
 
 
 def test_a_child_that_exits_says_its_status_and_what_it_printed_last(child: Child) -> None:
-    child.call("builtins:print", "almost there")
-    failure = child.call("os:_exit", 3)
+    child.call(print, "almost there")
+    failure = child.call(os._exit, 3)
     assert failure.cause is FailureCause.CRASHED
     assert failure.message == "loader exited with status 3"
     assert failure.output_tail == "almost there\n"
@@ -116,7 +123,7 @@ def test_a_child_that_exits_says_its_status_and_what_it_printed_last(child: Chil
 
 
 def test_a_call_past_its_time_limit_is_stopped(child: Child) -> None:
-    failure = child.call("time:sleep", 60, time_limit_s=0.3)
+    failure = child.call(time.sleep, 60, time_limit_s=0.3)
     assert failure.cause is FailureCause.TIMED_OUT
     assert failure.message == "loader gave no answer within 0.3 s"
     assert not psutil.pid_exists(child.pid)
@@ -127,7 +134,7 @@ def test_a_child_past_its_memory_limit_is_stopped(
 ) -> None:
     monkeypatch.setattr(children, "available_memory_bytes", lambda: 2_500_000_000)
     slowly = "[(bytes([1]) * 50_000_000, __import__('time').sleep(0.01)) for _ in range(80)]"
-    failure = fork("worker").call("builtins:eval", slowly)
+    failure = fork("worker").call(eval, slowly)
     assert failure.cause is FailureCause.OUT_OF_MEMORY
     assert failure.message == "worker used more than 2.0 GB of memory"
 
@@ -136,9 +143,9 @@ def test_a_call_that_needs_another_child_ends_when_that_one_dies(
     fork: Callable[[str], Child],
 ) -> None:
     client, worker = fork("client"), fork("worker:1")
-    client.start("time:sleep", 60)
+    begun = client.start(time.sleep, 60)
     os.kill(worker.pid, signal.SIGKILL)
-    failure = client.wait(watch=(worker,))
+    failure = begun.wait(watch=(worker,))
     assert failure.message == "worker:1 was killed by SIGKILL"
 
 
@@ -151,7 +158,7 @@ def test_a_child_that_lives_has_no_failure(child: Child) -> None:
 
 
 def test_closing_a_child_ends_what_it_started(child: Child) -> None:
-    started = child.call("os:spawnlp", os.P_NOWAIT, "sleep", "sleep", "600")
+    started = child.call(os.spawnlp, os.P_NOWAIT, "sleep", "sleep", "600")
     assert psutil.pid_exists(started)
     child.close()
     assert wait_until(lambda: not psutil.pid_exists(started), 2.0)
@@ -163,9 +170,9 @@ def test_a_child_that_prints_without_end_costs_neither_memory_nor_disk(
     line = b"x" * 999_999 + b"\n"
     tracemalloc.start()
     try:
-        child.call("builtins:exec", f"import os\nfor _ in range(300): os.write(1, {line!r})")
-        child.call("builtins:print", "and out")
-        failure = child.call("os:_exit", 3)
+        child.call(exec, f"import os\nfor _ in range(300): os.write(1, {line!r})")
+        child.call(print, "and out")
+        failure = child.call(os._exit, 3)
         _, most_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -175,29 +182,29 @@ def test_a_child_that_prints_without_end_costs_neither_memory_nor_disk(
 
 
 def test_a_process_that_the_users_code_forks_gives_no_answers(child: Child) -> None:
-    assert child.call("os:fork") > 0
-    assert [child.call("math:factorial", n) for n in (3, 4, 5)] == [6, 24, 120]
+    assert child.call(os.fork) > 0
+    assert [child.call(math.factorial, n) for n in (3, 4, 5)] == [6, 24, 120]
 
 
 def test_a_pickle_module_that_the_users_code_changes_is_not_the_childs(child: Child) -> None:
-    child.call("builtins:exec", "import pickle; pickle.dumps = pickle.Pickler = None")
-    assert child.call("math:factorial", 5) == 120
+    child.call(exec, "import pickle; pickle.dumps = pickle.Pickler = None")
+    assert child.call(math.factorial, 5) == 120
 
 
 @pytest.mark.parametrize("junk", [b"hello, world", b"\0" * 12, b"\xff" * 12, b"\0\0\0\5nonsense"])
 def test_junk_in_every_descriptor_is_a_failure_of_the_child(
     child: Child, junk: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    failure = child.call("builtins:exec", INTO_ALL.format(junk=junk))
-    assert isinstance(failure, ChildFailure)
+    failure = child.call(exec, INTO_ALL.format(junk=junk))
+    assert isinstance(failure, CallFailure)
     assert failure.cause is FailureCause.CRASHED
     assert failure.message.startswith("loader ")
     assert capfd.readouterr().err == ""
 
 
 def test_a_child_whose_code_closes_every_descriptor_has_failed(child: Child) -> None:
-    failure = child.call("os:closerange", 0, 1_000)
-    assert isinstance(failure, ChildFailure)
+    failure = child.call(os.closerange, 0, 1_000)
+    assert isinstance(failure, CallFailure)
     assert failure.message == "loader exited with status 1"
 
 
@@ -217,14 +224,14 @@ os.wait()
 
 def detached_by(child: Child, tmp_path: Path) -> int:
     file = tmp_path / "detached"
-    child.call("builtins:exec", DETACH.format(file=str(file)))
+    child.call(exec, DETACH.format(file=str(file)))
     assert wait_until(lambda: file.exists() and file.read_text() != "", 5.0)
     return int(file.read_text())
 
 
 def test_closing_a_child_ends_what_it_has_detached(child: Child, tmp_path: Path) -> None:
     detached = detached_by(child, tmp_path)
-    child.call("time:sleep", 0.1)
+    child.call(time.sleep, 0.1)
     assert psutil.pid_exists(detached)
     child.close()
     assert wait_until(lambda: not psutil.pid_exists(detached), 2.0)
@@ -236,24 +243,24 @@ def test_what_a_child_that_dies_has_detached_ends_with_it_and_nothing_of_others(
     (tmp_path / "other").mkdir()
     child, other = fork("loader"), fork("other")
     detached, of_other = detached_by(child, tmp_path), detached_by(other, tmp_path / "other")
-    assert isinstance(child.call("os:_exit", 3), ChildFailure)
+    assert isinstance(child.call(os._exit, 3), CallFailure)
     assert wait_until(lambda: not psutil.pid_exists(detached), 2.0)
-    assert other.call("math:factorial", 3) == 6
+    assert other.call(math.factorial, 3) == 6
     assert psutil.pid_exists(of_other)
 
 
 # The command's part, with a fork server that imports nothing.
 COMMAND = """
-import sys, time
+import os, sys, tempfile, time
 from placement_advisor.processes import children
 from placement_advisor.files.own_folders import scratch_folder
 children._PRELOADED = "light_preload"
 with scratch_folder():
     children.preload()
     child = children.Child("loader")
-    child.call("builtins:exec", sys.argv[2])
-    child.call("os:spawnlp", 1, "sleep", "sleep", "600")
-    child.call("tempfile:mkstemp")
+    child.call(exec, sys.argv[2])
+    child.call(os.spawnlp, 1, "sleep", "sleep", "600")
+    child.call(tempfile.mkstemp)
     print("importing", file=sys.stderr, flush=True)
     if sys.argv[1] != "end":
         time.sleep(600)

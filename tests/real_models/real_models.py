@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.processes.children import Child
+from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.tf.answers import Traced
+from placement_advisor.tf.calls import tracer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from placement_advisor.graph.op_graph import OpGraph
 
+keras_facts = RemoteModule("keras_facts")
 MODELS = Path(__file__).parent / "models"
 # DenseNet takes half a minute on a quiet core.
 _TIME_LIMIT_S = 280.0
-_TRACER = "placement_advisor.tf.trace.tracer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +40,13 @@ def load_and_trace(
     """Load and trace a model in a child; ``folder`` takes what that writes."""
     with Child("loader") as loader:
 
-        def ask(function: str, *arguments: object) -> Any:
+        def ask(function: Callable[..., Any], *arguments: object) -> Any:
             return loader.call(function, *arguments, time_limit_s=_TIME_LIMIT_S)
 
-        ask(f"{_TRACER}:load_workload", str(path), None, None, batch_size)
-        traced = ask(f"{_TRACER}:trace_workload", str(path), str(folder))
+        ask(tracer.load_workload, str(path), None, None, batch_size)
+        traced = ask(tracer.trace_workload, str(path), str(folder))
         assert isinstance(traced, Traced), traced
-        return RealModel(traced=traced, facts=ask("keras_facts:facts") if facts else None)
+        return RealModel(traced=traced, facts=ask(keras_facts.facts) if facts else None)
 
 
 def saved(name: str, folder: Path, form: str) -> Path:
@@ -50,5 +54,5 @@ def saved(name: str, folder: Path, form: str) -> Path:
     path = folder / (name if form == "saved_model" else f"{name}.keras")
     with Child("keras") as child:
         source = str(MODELS / f"{name}.py")
-        child.call("keras_facts:save", source, str(path), form, time_limit_s=_TIME_LIMIT_S)
+        child.call(keras_facts.save, source, str(path), form, time_limit_s=_TIME_LIMIT_S)
     return path

@@ -26,6 +26,7 @@ from placement_advisor.measurement.measurement import Law
 from placement_advisor.processes import children
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.tf.answers import Traced
+from placement_advisor.tf.calls import tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,13 +199,11 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Traced]:
 
     def trace(name: str) -> Traced:
         folder = tmp_path_factory.mktemp(name)
-        tracer, path = "placement_advisor.tf.trace.tracer", str(FOLDER / f"{name}.py")
+        path = str(FOLDER / f"{name}.py")
         with children.Child("loader") as loader:
-            loader.call(
-                f"{tracer}:load_workload", path, None, None, None, time_limit_s=TIME_LIMIT_S
-            )
+            loader.call(tracer.load_workload, path, None, None, None, time_limit_s=TIME_LIMIT_S)
             answer = loader.call(
-                f"{tracer}:trace_workload", path, str(folder), time_limit_s=TIME_LIMIT_S
+                tracer.trace_workload, path, str(folder), time_limit_s=TIME_LIMIT_S
             )
         assert isinstance(answer, Traced), answer
         return answer

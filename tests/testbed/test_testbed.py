@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from command_runs import children_left
@@ -12,9 +12,14 @@ from placement_advisor.errors import TestbedError
 from placement_advisor.machine import testbed_plan
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.machine.this_machine import usable_cores
-from placement_advisor.processes.children import ChildError, ChildFailure, FailureCause
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.children import ChildError
+from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.testbed import testbed as testbed_module
 from placement_advisor.testbed.testbed import Testbed
-from placement_advisor.tf.answers import RunFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -81,27 +86,27 @@ def test_a_process_held_to_one_cpu_has_one_core() -> None:
 class FakeChild:
     """Gives one answer, and says that it died if told so."""
 
-    def __init__(self, name: str, answer: Any, died: ChildFailure | None = None) -> None:
+    def __init__(self, name: str, answer: Any, died: CallFailure | None = None) -> None:
         self.name, self.closed = name, False
         self._answer, self._died = answer, died
 
-    def start(self, function: str, *args: Any) -> None:
-        pass
+    def start(self, function: Callable[..., Any], *args: Any) -> FakeChild:
+        return self
 
     def wait(self, **_: Any) -> Any:
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
 
-    def failure(self, *, within_s: float = 0.0) -> ChildFailure | None:
+    def failure(self, *, within_s: float = 0.0) -> CallFailure | None:
         return self._died
 
     def close(self) -> None:
         self.closed = True
 
 
-KILLED = ChildFailure(
-    cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", output_tail=""
+KILLED = CallFailure(
+    cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True
 )
 
 
@@ -117,7 +122,7 @@ testbed_of.__test__ = False  # type: ignore[attr-defined]  # The name starts wit
 @pytest.mark.parametrize(
     "answer",
     [
-        RunFailure(out_of_memory=False, message="Connection reset by peer"),
+        CallFailure(cause=FailureCause.CRASHED, message="Connection reset by peer"),
         ChildError("client: Traceback ... UnavailableError"),
     ],
 )
@@ -127,15 +132,15 @@ def test_a_broken_connection_is_the_death_of_the_worker_behind_it(
     client = FakeChild("client", answer)
     workers = FakeChild("worker:0", None), FakeChild("worker:1", None, died=KILLED)
     testbed = testbed_of(client, *workers, scratch=tmp_path)
-    assert testbed.call("run_steps", time_limit_s=1) == KILLED
+    assert testbed.run_steps("single", 0, 1) == KILLED
     assert all(child.closed for child in (client, *workers))
 
 
 def test_a_failed_step_on_living_workers_leaves_the_testbed_up(tmp_path: Path) -> None:
-    refused = RunFailure(out_of_memory=False, message="no kernel")
+    refused = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
     client, worker = FakeChild("client", refused), FakeChild("worker:0", None)
     testbed = testbed_of(client, worker, scratch=tmp_path)
-    assert testbed.call("run_steps", time_limit_s=1) == refused
+    assert testbed.run_steps("single", 0, 1) == refused
     assert not client.closed
     assert not worker.closed
 
@@ -144,14 +149,14 @@ def test_a_bug_on_living_workers_stays_a_bug(tmp_path: Path) -> None:
     client = FakeChild("client", ChildError("client: Traceback ... KeyError"))
     testbed = testbed_of(client, FakeChild("worker:0", None), scratch=tmp_path)
     with pytest.raises(ChildError, match="KeyError"):
-        testbed.call("run_steps", time_limit_s=1)
+        testbed.run_steps("single", 0, 1)
 
 
 @needs_private_network
 def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
     fork_server: None, two_cores: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testbed_plan, "_WORKER", "failing_parts")
+    monkeypatch.setattr(testbed_module, "worker", RemoteModule("failing_parts"))
     testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=tmp_path)
     with pytest.raises(
         TestbedError, match=r"worker:\d did not start: worker:\d exited with status 5"
@@ -164,17 +169,18 @@ def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
 class ProfiledClient(FakeChild):
     """Writes a profile at each call, as long as it lives."""
 
-    def start(self, function: str, *args: Any) -> None:
+    def start(self, function: Callable[..., Any], *args: Any) -> FakeChild:
         if self._answer is None:
             folder = Path(args[-1])
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "vm.xplane.pb").write_text(function)
+            (folder / "vm.xplane.pb").write_text(function.__name__)
+        return self
 
 
 def test_a_profile_outlives_a_second_one_that_fails(tmp_path: Path) -> None:
     client = ProfiledClient("client", None)
     testbed = testbed_of(client, scratch=tmp_path)
-    files = testbed.profile("single", 3, time_limit_s=1)
+    files = testbed.profile("single", 3)
     client._answer = KILLED
-    assert testbed.profile("single", 3, time_limit_s=1) == KILLED
+    assert testbed.profile("single", 3) == KILLED
     assert files.client.exists()

@@ -13,21 +13,21 @@ from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
 from placement_advisor.measurement.equal_changes import Verification
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.sequential import least_samples
-from placement_advisor.processes.children import ChildFailure, FailureCause
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.testbed import trial as trial_module
 from placement_advisor.testbed.testbed import STEP, ProfileFiles
 from placement_advisor.testbed.trial import MAX_ROUNDS, Entry, Trial
-from placement_advisor.tf.answers import Prepared, RunFailure, SourceLine
+from placement_advisor.tf.answers import Prepared, SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Run = Callable[..., tuple[dict[str, Entry], "FakeTestbed"]]
 
-DOWN = ChildFailure(
-    cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", output_tail=""
+DOWN = CallFailure(
+    cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True
 )
-REFUSED = RunFailure(out_of_memory=False, message="no kernel")
+REFUSED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
 STEP_NS = {"single": 1_000, "towers": 700, "alternating": 2_000}
 # As many as tell how two candidates compare if nothing varies.
 ROUNDS = least_samples(2)
@@ -74,19 +74,28 @@ class FakeTestbed:
         self.starts_left -= 1
         self.up, self.prepared, self.reference = True, [], None
 
-    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
+    def _answer(self, function: str, label: str, *args: Any) -> Any:
         assert self.up, "called while down"
         self.calls.append((function, label))
         count = self._seen[function, label]
         self._seen[function, label] += 1
         answer = self.cues.get((function, label, count))
         if answer is not None:
-            self.up = not isinstance(answer, ChildFailure)
+            self.up = not (isinstance(answer, CallFailure) and answer.child_ended)
             return answer
         return getattr(self, f"_{function}")(label, *args)
 
-    def profile(self, label: str, steps: int, *, time_limit_s: float) -> Any:
-        return self.call("profile_steps", label, steps, time_limit_s=time_limit_s)
+    def prepare(self, label: str, device_of: object, program: str) -> Any:
+        return self._answer("prepare", label, device_of, program)
+
+    def verify(self, label: str, steps: int) -> Any:
+        return self._answer("verify", label, steps)
+
+    def run_steps(self, label: str, batch: int, steps: int) -> Any:
+        return self._answer("run_steps", label, batch, steps)
+
+    def profile(self, label: str, steps: int) -> Any:
+        return self._answer("profile", label, steps)
 
     def _prepare(self, label: str, _: object, program: str) -> Prepared:
         assert program == STEP
@@ -106,7 +115,7 @@ class FakeTestbed:
         assert label in self.prepared, f"{label} runs unprepared"
         return [STEP_NS[label]] * steps
 
-    def _profile_steps(self, label: str, _: int) -> ProfileFiles:
+    def _profile(self, label: str, _: int) -> ProfileFiles:
         assert label in self.prepared
         return ProfileFiles(client=None, devices={})  # type: ignore[arg-type]
 
@@ -258,8 +267,8 @@ def test_a_result_that_is_no_number_is_wrong(
 def test_out_of_memory_and_time_are_told_apart(
     run: Run,
 ) -> None:
-    late = ChildFailure(cause=FailureCause.TIMED_OUT, message="late", output_tail="")
-    full = RunFailure(out_of_memory=True, message="OOM when allocating")
+    late = CallFailure(cause=FailureCause.TIMED_OUT, message="late", child_ended=True)
+    full = CallFailure(cause=FailureCause.OUT_OF_MEMORY, message="OOM when allocating")
     entries, _ = run({("prepare", "towers", 0): full, ("run_steps", "alternating", 1): late})
     kinds = [entry.failure and entry.failure.kind for entry in entries.values()]
     assert kinds == [None, FailureKind.OUT_OF_MEMORY, FailureKind.TIMED_OUT]
@@ -313,7 +322,7 @@ def test_no_rounds_are_added_where_single_is_out(run: Run, monkeypatch: pytest.M
 def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
     run: Run,
 ) -> None:
-    entries, _ = run({("profile_steps", "towers", 0): DOWN})
+    entries, _ = run({("profile", "towers", 0): DOWN})
     assert entries["towers"].failure is not None
     assert entries["towers"].files is None
     assert entries["alternating"].files is not None
@@ -325,19 +334,17 @@ class OwnBench:
     def __init__(self, cues: dict[str, Any]) -> None:
         self.cues, self.prepared = cues, 0
 
-    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> Any:
-        if function in self.cues:
-            return self.cues[function]
-        self.prepared += function == "prepare"
-        steps = args[1] if function == "run_steps" else 0
-        answers = {
-            "prepare": Prepared(moved_ops=(), crossings=()),
-            "verify": RIGHT,
-            "run_steps": [600] * steps,
-        }
-        return answers[function]
+    def prepare(self, label: str, device_of: object, program: str) -> Any:
+        self.prepared += 1
+        return self.cues.get("prepare", Prepared(moved_ops=(), crossings=()))
 
-    def profile(self, label: str, steps: int, *, time_limit_s: float) -> Any:
+    def verify(self, label: str, steps: int) -> Any:
+        return self.cues.get("verify", RIGHT)
+
+    def run_steps(self, label: str, batch: int, steps: int) -> Any:
+        return self.cues.get("run_steps", [600] * steps)
+
+    def profile(self, label: str, steps: int) -> Any:
         return ProfileFiles(client=None, devices={})  # type: ignore[arg-type]
 
 

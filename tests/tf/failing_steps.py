@@ -5,13 +5,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.tf.failures import run_failure
 
 v1 = tf.compat.v1
 
 
-def of_a_session(rows: int) -> RunFailure:
+def of_a_session(rows: int) -> CallFailure:
     """Run a graph whose matrix product does not take so many rows."""
     with tf.Graph().as_default(), v1.Session() as session:
         given = v1.placeholder(tf.float32)
@@ -19,13 +19,13 @@ def of_a_session(rows: int) -> RunFailure:
         return _caught(lambda: session.run(product, {given: [[1.0]] * rows}))
 
 
-def of_a_function() -> RunFailure:
+def of_a_function() -> CallFailure:
     product = tf.function(lambda given: tf.matmul(given, tf.ones((3, 2)), name="product"))
     concrete = product.get_concrete_function(tf.TensorSpec(None, tf.float32))
     return _caught(lambda: concrete(tf.ones((1, 1))))
 
 
-def of_several_roots() -> RunFailure:
+def of_several_roots() -> CallFailure:
     message = (
         "Graph execution error:\n\nDetected at node 'a' defined at (most recent call last):\n"
         "Node: 'a'\nDetected at node 'b' defined at (most recent call last):\nNode: 'b'\n"
@@ -35,15 +35,15 @@ def of_several_roots() -> RunFailure:
     return run_failure(tf.errors.InvalidArgumentError(None, None, message))
 
 
-def of_memory() -> RunFailure:
+def of_memory() -> CallFailure:
     return run_failure(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nmore"))
 
 
-def without_words() -> RunFailure:
+def without_words() -> CallFailure:
     return run_failure(KeyError())
 
 
-def _caught(call: Callable[[], Any]) -> RunFailure:
+def _caught(call: Callable[[], Any]) -> CallFailure:
     try:
         call()
     except Exception as error:

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from placement_advisor.processes.remote import RemoteModule
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from placement_advisor.processes.children import Child
 
+traced_bodies = RemoteModule("traced_bodies")
 # (2, 3) times (3, 3): 2·3 sums of 3 products, each a multiplication and an addition.
 PRODUCT_FLOPS = 2 * 3 * 3 * 2
 # Counting to four costs a comparison and an addition per trip.
@@ -20,7 +23,7 @@ TRIP_FLOPS = PRODUCT_FLOPS + 2
 @pytest.fixture
 def composites(child: Child) -> Callable[..., dict[str, Any]]:
     def found(step: str) -> dict[str, Any]:
-        answer: dict[str, Any] = child.call("traced_bodies:composites", step, time_limit_s=120.0)
+        answer: dict[str, Any] = child.call(traced_bodies.composites, step, time_limit_s=120.0)
         return answer
 
     return found

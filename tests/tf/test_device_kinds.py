@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.processes.children import Child
+from placement_advisor.processes.remote import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+registered_kernels = RemoteModule("registered_kernels")
 _LIMIT_S = 60.0
 _BOTH = ["CPU", "GPU"]
 
@@ -56,9 +58,7 @@ def registry() -> Iterator[Child]:
 def test_kernels_by_hand(
     registry: Child, kind: str, attributes: dict[str, object], kinds: list[str]
 ) -> None:
-    found, _ = registry.call(
-        "registered_kernels:placement", kind, attributes, time_limit_s=_LIMIT_S
-    )
+    found, _ = registry.call(registered_kernels.placement, kind, attributes, time_limit_s=_LIMIT_S)
     assert found == kinds
 
 
@@ -92,14 +92,12 @@ def test_kernels_by_hand(
 def test_outputs_in_host_memory_by_hand(
     registry: Child, kind: str, attributes: dict[str, object], host_outputs: tuple[int, ...]
 ) -> None:
-    _, found = registry.call(
-        "registered_kernels:placement", kind, attributes, time_limit_s=_LIMIT_S
-    )
+    _, found = registry.call(registered_kernels.placement, kind, attributes, time_limit_s=_LIMIT_S)
     assert found == host_outputs
 
 
 def test_an_attribute_that_the_node_leaves_out_has_its_default(registry: Child) -> None:
-    ask = "registered_kernels:placement"
+    ask = registered_kernels.placement
     # The type of a shape is int32 if nothing is said.
     for kind, said, default in [
         ("Reshape", {"T": "int32"}, {"Tshape": "int32"}),
@@ -123,14 +121,14 @@ def test_an_attribute_that_the_node_leaves_out_has_its_default(registry: Child) 
 def test_a_composite_runs_where_all_that_it_holds_can_run(
     registry: Child, graph: str, kind: str, kinds: list[str]
 ) -> None:
-    found = registry.call("registered_kernels:in_graph", graph, time_limit_s=_LIMIT_S)
+    found = registry.call(registered_kernels.in_graph, graph, time_limit_s=_LIMIT_S)
     assert found[kind][0] == kinds
     if kinds == ["CPU"]:
         assert found[kind][1] == ()
 
 
 def test_functions_that_call_each_other_in_a_circle_share_their_kinds(registry: Child) -> None:
-    found = registry.call("registered_kernels:circle_of_functions", time_limit_s=_LIMIT_S)
+    found = registry.call(registered_kernels.circle_of_functions, time_limit_s=_LIMIT_S)
     assert found == {"ping": ["CPU"], "pong": ["CPU"], "alone": _BOTH}
 
 
@@ -138,7 +136,7 @@ def test_what_a_gpu_cannot_run_is_placed_on_the_host_with_all_that_shares_its_va
     registry: Child,
 ) -> None:
     gpu = "/job:localhost/replica:0/task:0/device:GPU:1"
-    device_of = registry.call("registered_kernels:placed_on_a_gpu", gpu, time_limit_s=_LIMIT_S)
+    device_of = registry.call(registered_kernels.placed_on_a_gpu, gpu, time_limit_s=_LIMIT_S)
     on_host = {name for name, device in device_of.items() if device == "host"}
     # int32 has no MatMul and no variable on a GPU, a text no constant. A read of the variable has
     # a kernel for any type, but stands where the variable does. What both sides read is copied.
@@ -166,13 +164,13 @@ def test_the_cpu_runs_what_has_a_cpu_kernel_and_nothing_else(registry: Child) ->
         "qint8",
     ]
     different = registry.call(
-        "registered_kernels:told_and_done_on_this_cpu", types, time_limit_s=_LIMIT_S
+        registered_kernels.told_and_done_on_this_cpu, types, time_limit_s=_LIMIT_S
     )
     assert different == []
 
 
 def test_answers_for_ops_that_come_again_are_remembered(registry: Child) -> None:
     count = 20_000
-    took_s = registry.call("registered_kernels:seconds_for", count, time_limit_s=_LIMIT_S)
+    took_s = registry.call(registered_kernels.seconds_for, count, time_limit_s=_LIMIT_S)
     # Some 3 µs each here, against 700 µs for asking the registry; a wide margin for slow machines.
     assert took_s / count < 50e-6

@@ -22,6 +22,7 @@ from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.equal_changes import Results
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.answers import Prepared
+from placement_advisor.tf.calls import runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,14 +212,13 @@ def _check_placements(model: TracedModel, kind: TestbedKind, scratch: Path) -> N
 
 
 def _check_placement(testbed: Testbed, model: TracedModel, placement: Placement) -> Results:
-    device_of = dict(placement.device_of)
-    prepared = testbed.call("prepare", placement.label, device_of, STEP, time_limit_s=_LIMIT_S)
+    prepared = testbed.prepare(placement.label, placement.device_of, STEP)
     assert isinstance(prepared, Prepared), prepared
     assert prepared.moved_ops == ()
     crossed = [(c.producer, c.port, c.source, c.target) for c in prepared.crossings]
     assert len(crossed) == len(set(crossed))
     assert set(crossed) == crossing_tensors(model.graph, placement)
-    results = testbed.call("results", placement.label, STEPS, time_limit_s=_LIMIT_S)
+    results = testbed.call(runner.results, placement.label, STEPS)
     assert isinstance(results, Results), results
     assert model.reference is not None
     assert set(results.state) == set(model.reference.state)

@@ -9,6 +9,7 @@ import pytest
 
 from placement_advisor.errors import ModelError
 from placement_advisor.processes import children
+from placement_advisor.processes.remote import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
+loaded_workload = RemoteModule("loaded_workload")
 _LIMIT_S = 120.0
 IMPORTS = "import tensorflow as tf\ntable = tf.Variable(tf.ones((11, 2)))\n"
 
@@ -37,7 +39,7 @@ def made_up(loader: Child, tmp_path: Path) -> Callable[..., Any]:
             f"def step(value):\n    {body}\n"
         )
         asked = (str(path), None, None, None)
-        found = loader.call("loaded_workload:trace", *asked, time_limit_s=_LIMIT_S)
+        found = loader.call(loaded_workload.trace, *asked, time_limit_s=_LIMIT_S)
         return np.stack([batch[0] for batch in found["batches"]])
 
     return values
@@ -172,7 +174,7 @@ def second(loader: Child, tmp_path: Path) -> Callable[..., Any]:
     def values(inputs: str) -> Any:
         path = tmp_path / "model_file.py"
         path.write_text(IMPORTS + ONE_BATCH.format(inputs=inputs))
-        return loader.call("loaded_workload:another_batch", str(path), time_limit_s=_LIMIT_S)
+        return loader.call(loaded_workload.another_batch, str(path), time_limit_s=_LIMIT_S)
 
     return values
 

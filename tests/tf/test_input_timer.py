@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from placement_advisor.measurement.input_timing import InputTiming
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.tf.load.loaded_step import leading_size
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.run.input_timer import (
@@ -35,7 +35,7 @@ def batches(count: int, size: int = 4) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(tf.zeros((count * size, 3))).batch(size)
 
 
-def times(answer: InputTiming | RunFailure) -> tuple[int, ...]:
+def times(answer: InputTiming | CallFailure) -> tuple[int, ...]:
     assert isinstance(answer, InputTiming), answer
     return answer.batch_ns
 
@@ -78,13 +78,13 @@ def test_a_cached_dataset_is_warm_when_its_cache_is_full():
 
 def test_a_cache_that_takes_too_long_to_fill_is_not_timed():
     answer = timed(batches(40).cache(), 4, clock(MAX_FIRST_PASS_NS))
-    assert isinstance(answer, RunFailure)
+    assert isinstance(answer, CallFailure)
     assert answer.message == "its first pass did not end within 20 s"
 
 
 def test_batches_of_another_size_than_the_step_are_not_compared_with_it():
     answer = timed(batches(3, size=8), 4, clock(MS))
-    assert isinstance(answer, RunFailure)
+    assert isinstance(answer, CallFailure)
     assert answer.message == "its batches have 8 samples, the step has 4"
 
 
@@ -170,7 +170,7 @@ def test_the_dataset_of_a_model_file_is_kept_as_it_was_written(write_model, code
     assert [len(batch) for batch in found.dataset] == [4] * 4
     assert found.batch_size == (batch_size or 4)
     answer = timed(found.dataset, leading_size(found.specs), clock(MS))
-    assert isinstance(answer, InputTiming if batch_size is None else RunFailure)
+    assert isinstance(answer, InputTiming if batch_size is None else CallFailure)
 
 
 def test_a_model_file_without_a_dataset_has_none_to_time(write_model):

@@ -8,6 +8,7 @@ import pytest
 from traced_models import MODELS
 
 from placement_advisor.errors import ModelError
+from placement_advisor.processes.remote import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
+loaded_workload = RemoteModule("loaded_workload")
 _LIMIT_S = 120.0
 
 
@@ -34,7 +36,7 @@ def load(child: Child, tmp_path: Path) -> Callable[..., dict[str, Any]]:
             path = tmp_path / "model_file.py"
             path.write_text(source)
         found: dict[str, Any] = child.call(
-            "loaded_workload:load", str(path), name, mode, batch_size, time_limit_s=_LIMIT_S
+            loaded_workload.load, str(path), name, mode, batch_size, time_limit_s=_LIMIT_S
         )
         return found
 
@@ -236,10 +238,10 @@ def test_the_loader_says_what_is_wrong_with(load: Callable[..., Any], what: str)
 def test_a_file_may_be_called_like_a_module(child: Child, tmp_path: Path) -> None:
     path = tmp_path / "queue.py"
     path.write_text(STEP + "inputs = tf.ones((2,))\n")
-    before = child.call("loaded_workload:file_of_module", "queue", time_limit_s=_LIMIT_S)
-    found = child.call("loaded_workload:load", str(path), None, None, None, time_limit_s=_LIMIT_S)
+    before = child.call(loaded_workload.file_of_module, "queue", time_limit_s=_LIMIT_S)
+    found = child.call(loaded_workload.load, str(path), None, None, None, time_limit_s=_LIMIT_S)
     assert found["name"] == "step"
-    after = child.call("loaded_workload:file_of_module", "queue", time_limit_s=_LIMIT_S)
+    after = child.call(loaded_workload.file_of_module, "queue", time_limit_s=_LIMIT_S)
     assert after == before
 
 
@@ -247,5 +249,5 @@ def test_a_file_imports_what_lies_beside_it(child: Child, tmp_path: Path) -> Non
     (tmp_path / "beside_it.py").write_text(STEP)
     path = tmp_path / "model_file.py"
     path.write_text("from beside_it import step, tf\ninputs = tf.ones((2,))\n")
-    found = child.call("loaded_workload:load", str(path), None, None, None, time_limit_s=_LIMIT_S)
+    found = child.call(loaded_workload.load, str(path), None, None, None, time_limit_s=_LIMIT_S)
     assert found["name"] == "step"

@@ -9,6 +9,7 @@ import pytest
 
 from placement_advisor.errors import ModelError
 from placement_advisor.processes import children
+from placement_advisor.processes.remote import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
+loaded_workload = RemoteModule("loaded_workload")
+saved_files = RemoteModule("saved_files")
 _LIMIT_S = 120.0
 
 
@@ -28,7 +31,7 @@ def loader() -> Iterator[Child]:
 @pytest.fixture(scope="module")
 def files(loader: Child, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
-    loader.call("saved_files:write", str(folder), time_limit_s=_LIMIT_S)
+    loader.call(saved_files.write, str(folder), time_limit_s=_LIMIT_S)
     return folder
 
 
@@ -45,7 +48,7 @@ def trace(loader: Child, files: Path) -> Callable[..., dict[str, Any]]:
         outputs: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         asked = (str(files / file), name, mode, batch_size, outputs)
-        found: dict[str, Any] = loader.call("loaded_workload:trace", *asked, time_limit_s=_LIMIT_S)
+        found: dict[str, Any] = loader.call(loaded_workload.trace, *asked, time_limit_s=_LIMIT_S)
         return found
 
     return traced

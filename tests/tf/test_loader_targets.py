@@ -9,6 +9,7 @@ import pytest
 
 from placement_advisor.errors import ModelError
 from placement_advisor.processes import children
+from placement_advisor.processes.remote import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
+loaded_workload = RemoteModule("loaded_workload")
 _LIMIT_S = 120.0
 IMPORTS = "import keras\nimport numpy as np\nimport placement_advisor\nimport tensorflow as tf\n"
 
@@ -40,7 +42,7 @@ def trace(loader: Child, tmp_path: Path) -> Callable[..., dict[str, Any]]:
         path = tmp_path / "model_file.py"
         path.write_text(IMPORTS + source)
         asked = (str(path), name, mode, batch_size)
-        found: dict[str, Any] = loader.call("loaded_workload:trace", *asked, time_limit_s=_LIMIT_S)
+        found: dict[str, Any] = loader.call(loaded_workload.trace, *asked, time_limit_s=_LIMIT_S)
         return found
 
     return traced

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from placement_advisor.processes.remote import RemoteModule
+
 if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
+parallel_live = RemoteModule("parallel_live")
 _LIMIT_S = 120.0
 TOLERANCE = 2e-5
 PARABOLA = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
@@ -21,7 +24,7 @@ PARABOLA = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
 def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
     child: Child, name: str, ratios: list[float]
 ) -> None:
-    found: Any = child.call("parallel_live:run_both_ways", name, ratios, time_limit_s=_LIMIT_S)
+    found: Any = child.call(parallel_live.run_both_ways, name, ratios, time_limit_s=_LIMIT_S)
     assert isinstance(found, dict), found
     for ours, theirs in zip(found["found"], found["expected"], strict=True):
         assert ours == pytest.approx(theirs, rel=TOLERANCE, abs=TOLERANCE)
@@ -39,7 +42,7 @@ def test_where_replicas_take_statistics_their_finished_gradients_are_averaged(
     child: Child, optimizer: str, ratios: list[float]
 ) -> None:
     found: Any = child.call(
-        "parallel_live:learnt_from_shares", optimizer, ratios, time_limit_s=_LIMIT_S
+        parallel_live.learnt_from_shares, optimizer, ratios, time_limit_s=_LIMIT_S
     )
     assert isinstance(found, dict), found
     assert len(found) == 8
@@ -51,7 +54,7 @@ def test_where_replicas_take_statistics_their_finished_gradients_are_averaged(
 def test_each_share_is_laid_out_on_a_group_as_the_placement_says(
     child: Child, name: str, ratios: list[float]
 ) -> None:
-    found: Any = child.call("parallel_live:run_both_ways", name, ratios, 5, time_limit_s=_LIMIT_S)
+    found: Any = child.call(parallel_live.run_both_ways, name, ratios, 5, time_limit_s=_LIMIT_S)
     assert isinstance(found, dict), found
     for ours, theirs in zip(found["found"], found["expected"], strict=True):
         assert ours == pytest.approx(theirs, rel=TOLERANCE, abs=TOLERANCE)
@@ -64,17 +67,17 @@ def test_each_share_is_laid_out_on_a_group_as_the_placement_says(
 
 
 def test_a_function_without_training_has_its_outputs_put_together(child: Child) -> None:
-    assert child.call("parallel_live:predictions", [2, 1, 1], time_limit_s=_LIMIT_S) <= 1e-6
+    assert child.call(parallel_live.predictions, [2, 1, 1], time_limit_s=_LIMIT_S) <= 1e-6
 
 
 def test_fit_trains_with_the_parallel_step(child: Child) -> None:
-    found: Any = child.call("parallel_live:fit_parallel", time_limit_s=_LIMIT_S)
+    found: Any = child.call(parallel_live.fit_parallel, time_limit_s=_LIMIT_S)
     assert isinstance(found, dict), found
     assert found["parallel"] == pytest.approx(found["own"], rel=TOLERANCE)
 
 
 def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
-    found: Any = child.call("parallel_live:fit_parabola", str(PARABOLA), 1_000, time_limit_s=300.0)
+    found: Any = child.call(parallel_live.fit_parabola, str(PARABOLA), 1_000, time_limit_s=300.0)
     assert isinstance(found, dict), found
     assert found["steps"] == 1_000
     np.testing.assert_allclose(found["parallel"], found["own"], atol=1e-4)
@@ -106,11 +109,11 @@ def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
 def test_what_cannot_be_split_is_said_with_its_reason(
     child: Child, what: str, message: str
 ) -> None:
-    assert message in child.call("parallel_live:refused", what, time_limit_s=_LIMIT_S)
+    assert message in child.call(parallel_live.refused, what, time_limit_s=_LIMIT_S)
 
 
 def test_replicas_that_share_a_seed_draw_numbers_of_their_own(child: Child) -> None:
-    masks = child.call("parallel_live:masks", [1, 1, 1], time_limit_s=_LIMIT_S)
+    masks = child.call(parallel_live.masks, [1, 1, 1], time_limit_s=_LIMIT_S)
     assert all(set(mask) == {0.0, 2.0} for mask in masks)
     assert masks[0] != masks[1]
     assert masks[1] != masks[2]

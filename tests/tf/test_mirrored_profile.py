@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor.tf.calls import mirrored
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
-_MIRRORED = "placement_advisor.tf.run.mirrored"
 _LIMIT_S = 120.0
 SAYS_ITS_BATCH = """
 import tensorflow as tf
@@ -40,10 +40,10 @@ def test_the_profile_is_of_the_share_that_was_timed_whatever_ran_last(
     log = tmp_path / "batches"
     model = trace_source(SAYS_ITS_BATCH.format(log=log))
 
-    def call(function: str, *args: Any) -> Any:
-        return child.call(f"{_MIRRORED}:{function}", *args, time_limit_s=_LIMIT_S)
+    def call(function: Callable[..., Any], *args: Any) -> Any:
+        return child.call(function, *args, time_limit_s=_LIMIT_S)
 
-    def batches_of(function: str, *args: Any) -> set[str]:
+    def batches_of(function: Callable[..., Any], *args: Any) -> set[str]:
         log.write_text("")
         answer = call(function, *args)
         assert answer is None or isinstance(answer, list), answer
@@ -57,8 +57,8 @@ def test_the_profile_is_of_the_share_that_was_timed_whatever_ran_last(
         outputs=(),
         time_limit_s=_LIMIT_S,
     )
-    call("open_devices", "CPU", 2)
-    call("prepare", source, str(model.bundle), model.traced.created)
-    assert batches_of("run_steps", 0, 1) == {"6"}
-    assert batches_of("run_weak_steps", 0, 1) == {"12"}
-    assert batches_of("run_marked_steps", 1) == {"6"}
+    call(mirrored.open_devices, "CPU", 2)
+    call(mirrored.prepare, source, str(model.bundle), model.traced.created)
+    assert batches_of(mirrored.run_steps, 0, 1) == {"6"}
+    assert batches_of(mirrored.run_weak_steps, 0, 1) == {"12"}
+    assert batches_of(mirrored.run_marked_steps, 1) == {"6"}

@@ -8,6 +8,7 @@ import pytest
 from traced_models import trace
 
 from placement_advisor.processes import children
+from placement_advisor.processes.remote import RemoteModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_graph import Op, OpGraph
 
+loop_files = RemoteModule("loop_files")
 BATCH = 32
 
 
@@ -22,7 +24,7 @@ BATCH = 32
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
     with children.Child("writer") as writer:
-        writer.call("loop_files:write", str(folder), time_limit_s=120.0)
+        writer.call(loop_files.write, str(folder), time_limit_s=120.0)
     return folder
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.profile.timeline.worker_steps import Crossing
 
 if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
+graph_defs = RemoteModule("graph_defs")
 _LIMIT_S = 60.0
 
 
 def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child: Child) -> None:
     ops = child.call(
-        "graph_defs:placed",
+        graph_defs.placed,
         {
             "two": ("Const", []),
             "unread": ("Const", []),
@@ -38,7 +40,7 @@ def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child: Chil
 
 def test_an_input_is_read_from_a_variable_on_its_device(child: Child) -> None:
     ops = child.call(
-        "graph_defs:placed",
+        graph_defs.placed,
         {"x": ("Placeholder", []), "y": ("Neg", ["x"])},
         {"x": "d1", "y": "d0"},
         {"x": (2, 3)},
@@ -54,7 +56,7 @@ def test_an_input_is_read_from_a_variable_on_its_device(child: Child) -> None:
 def test_an_op_without_a_gpu_kernel_goes_to_the_host(child: Child) -> None:
     gpu = "/job:localhost/replica:0/task:0/device:GPU:1"
     ops = child.call(
-        "graph_defs:placed",
+        graph_defs.placed,
         {"ids": ("LookupTableFindV2", []), "product": ("MatMul", [])},
         {"ids": gpu, "product": gpu},
         {},
@@ -68,7 +70,7 @@ def test_moved_ops_are_those_that_stand_elsewhere_than_planned(child: Child) -> 
     there = "/job:worker/replica:0/task:{}/device:CPU:0"
     planned = {"stays": there.format(0), "moves": there.format(1), "not_run": there.format(1)}
     executed = {"stays": there.format(0), "moves": there.format(0), "_send_1": there.format(1)}
-    moved = child.call("graph_defs:moved", executed, planned, time_limit_s=_LIMIT_S)
+    moved = child.call(graph_defs.moved, executed, planned, time_limit_s=_LIMIT_S)
     assert moved == ("moves: task 1 CPU:0 → task 0 CPU:0",)
 
 
@@ -77,7 +79,7 @@ def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child: Chi
         return {"tensor_name": tensor, "send_device": "D0", "recv_device": "D1"}
 
     crossings = child.call(
-        "graph_defs:crossings",
+        graph_defs.crossings,
         [
             [
                 ("split", "Split", [], {}),

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from placement_advisor.processes.remote import RemoteModule
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.processes.children import Child
 
+random_live = RemoteModule("random_live")
 pytestmark = pytest.mark.slow
 _LIMIT_S = 300.0
 # Own train_step, raw, two optimizers, subclassed, a GAN among them.
@@ -21,7 +24,7 @@ SEEDS = (1, 11, 32, 22)
 def test_a_model_drawn_at_random_is_placed_and_split_and_learns_the_same(
     child: Child, seed: int, tmp_path: Path
 ) -> None:
-    found: Any = child.call("random_live:through_all", seed, str(tmp_path), time_limit_s=_LIMIT_S)
+    found: Any = child.call(random_live.through_all, seed, str(tmp_path), time_limit_s=_LIMIT_S)
     assert isinstance(found, dict), found
     assert found["place"] <= 1
     # Where replicas draw numbers or normalize by themselves, they learn something else.

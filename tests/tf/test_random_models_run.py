@@ -8,18 +8,22 @@ import numpy as np
 import pytest
 from random_models import random_model
 
+from placement_advisor.processes.remote import RemoteModule
+
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
     from placement_advisor.processes.children import Child
 
+loaded_workload = RemoteModule("loaded_workload")
+
 
 def runs(child: Child, folder: Path, seed: int, needs: Collection[str] = ()) -> None:
     model = random_model(seed, needs=needs)
     path = folder / f"model_{seed}.py"
     path.write_text(model.text)
-    found = child.call("loaded_workload:trace", str(path), None, None, None, time_limit_s=120.0)
+    found = child.call(loaded_workload.trace, str(path), None, None, None, time_limit_s=120.0)
     assert isinstance(found, dict), f"seed {seed}: {found}\n{model.text}"
     assert found["mode"] == ("train" if model.training else "infer")
     assert found["batch_size"] == model.batch_size

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.testbed.batch_sizes import batch_points
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.tf.calls import as_is, tracer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,7 @@ def _loaded(child: Child, folder: Path, *, shape: str = "(-1,)") -> Child:
     path = folder / "step.py"
     path.write_text(_STEP.format(shape=shape))
     child.call(
-        "placement_advisor.tf.trace.tracer:load_workload",
+        tracer.load_workload,
         str(path), None, None, None, time_limit_s=_LIMIT_S,
     )  # fmt: skip
     return child
@@ -41,18 +42,14 @@ def test_the_batch_is_cut_and_what_is_no_batch_stays_whole(child: Child, tmp_pat
 
 
 def test_each_turn_times_the_same_number_of_steps(child: Child, tmp_path: Path) -> None:
-    times = _loaded(child, tmp_path).call(
-        "placement_advisor.tf.run.as_is:run_at_batches", (8, 4), 2, 3, time_limit_s=_LIMIT_S
-    )
+    times = _loaded(child, tmp_path).call(as_is.run_at_batches, (8, 4), 2, 3, time_limit_s=_LIMIT_S)
     assert {size: len(found) for size, found in times.items()} == {8: 6, 4: 6}
 
 
 def test_a_step_that_takes_its_own_batch_alone_gives_none(child: Child, tmp_path: Path) -> None:
     loaded = _loaded(child, tmp_path, shape="(48,)")
-    answer = loaded.call(
-        "placement_advisor.tf.run.as_is:run_at_batches", (8, 4), 1, 1, time_limit_s=_LIMIT_S
-    )
-    assert isinstance(answer, RunFailure)
+    answer = loaded.call(as_is.run_at_batches, (8, 4), 1, 1, time_limit_s=_LIMIT_S)
+    assert isinstance(answer, CallFailure)
     assert batch_points(loaded, 8, [1_000_000]) == ()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from placement_advisor.errors import ModelError
 from placement_advisor.processes import children
+from placement_advisor.tf.calls import tracer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 _LIMIT_S = 120.0
-TRACER = "placement_advisor.tf.trace.tracer"
 STEP = """\
 import numpy as np
 import tensorflow as tf
@@ -52,9 +52,9 @@ def test_an_error_while_tracing_names_the_line_and_the_way_out(
     expression, error, hint = ERRORS[what]
     path = tmp_path / "model_file.py"
     path.write_text(STEP.format(expression))
-    loader.call(f"{TRACER}:load_workload", str(path), None, None, None, time_limit_s=_LIMIT_S)
+    loader.call(tracer.load_workload, str(path), None, None, None, time_limit_s=_LIMIT_S)
     with pytest.raises(ModelError) as caught:
-        loader.call(f"{TRACER}:trace_workload", str(path), str(tmp_path), time_limit_s=_LIMIT_S)
+        loader.call(tracer.trace_workload, str(path), str(tmp_path), time_limit_s=_LIMIT_S)
     message = caught.value.message
     assert message.startswith(f"{path}: step cannot be traced: ")
     assert error in message

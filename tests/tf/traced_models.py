@@ -11,7 +11,9 @@ from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.measurement.equal_changes import Results
 from placement_advisor.processes.children import Child
+from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.tf.answers import Traced
+from placement_advisor.tf.calls import tracer
 from placement_advisor.tf.verify.results import relative_difference
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_graph import OpGraph
 
+eager_reference = RemoteModule("eager_reference")
 MODELS = Path(__file__).parent / "models"
 # More steps than example batches would only repeat them.
 STEPS = 3
@@ -54,18 +57,15 @@ def trace(path: Path, bundle: Path, *, run: bool = True) -> TracedModel:
     Raises:
         AdvisorError: the file cannot be loaded or traced.
     """
-    tracer = "placement_advisor.tf.trace.tracer"
     reference = None
     with Child("loader") as loader:
-        loader.call(
-            f"{tracer}:load_workload", str(path), None, None, None, time_limit_s=_TIME_LIMIT_S
-        )
+        loader.call(tracer.load_workload, str(path), None, None, None, time_limit_s=_TIME_LIMIT_S)
         traced = loader.call(
-            f"{tracer}:trace_workload", str(path), str(bundle), time_limit_s=_TIME_LIMIT_S
+            tracer.trace_workload, str(path), str(bundle), time_limit_s=_TIME_LIMIT_S
         )
         assert isinstance(traced, Traced), traced
         if run:
-            reference = loader.call("eager_reference:results", STEPS, time_limit_s=_TIME_LIMIT_S)
+            reference = loader.call(eager_reference.results, STEPS, time_limit_s=_TIME_LIMIT_S)
             assert isinstance(reference, Results), reference
     return TracedModel(traced=traced, bundle=bundle, reference=reference)
 

@@ -11,12 +11,12 @@ from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.trace.tracer import loaded_workload
 
 if TYPE_CHECKING:
-    from placement_advisor.tf.answers import RunFailure
+    from placement_advisor.processes.call_failure import CallFailure
 
 _function: Any = None
 
 
-def run_as_is(batch: int, steps: int) -> list[int] | RunFailure:
+def run_as_is(batch: int, steps: int) -> list[int] | CallFailure:
     """Run and time steps of the loaded workload, each until its outputs are there."""
     try:
         return _timed_steps(batch, steps)
@@ -26,7 +26,7 @@ def run_as_is(batch: int, steps: int) -> list[int] | RunFailure:
 
 def run_at_batches(
     batch_sizes: tuple[int, ...], rounds: int, steps: int
-) -> dict[int, list[int]] | RunFailure:
+) -> dict[int, list[int]] | CallFailure:
     """Run and time steps of the first batch cut to each of these sizes, in turns.
 
     A turn begins with a step that is not counted. Tensors whose first size is not the batch stay

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from placement_advisor.measurement.input_timing import InputTiming
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.load.loaded_step import leading_size
 from placement_advisor.tf.load.static_specs import spec_of
@@ -37,7 +37,7 @@ _CACHES = frozenset({"CacheDataset"})
 _VERSION = re.compile(r"V\d+$")
 
 
-def time_input() -> InputTiming | RunFailure | None:
+def time_input() -> InputTiming | CallFailure | None:
     """Time the dataset of the loaded workload; None if it has none."""
     workload = loaded_workload()
     if workload.dataset is None:
@@ -50,7 +50,7 @@ def time_input() -> InputTiming | RunFailure | None:
 
 def timed(
     dataset: Any, batch_size: int | None, clock_ns: Callable[[], int]
-) -> InputTiming | RunFailure:
+) -> InputTiming | CallFailure:
     """Time a dataset whose batches should have that leading size."""
     kinds = transformations(dataset)
     own_size = next((_batch_size(batch) for batch in dataset.take(1)), None)
@@ -110,5 +110,5 @@ def _batch_size(batch: Any) -> int | None:
     return leading_size(tf.nest.map_structure(spec_of, batch))
 
 
-def _not_timed(reason: str) -> RunFailure:
-    return RunFailure(out_of_memory=False, message=reason)
+def _not_timed(reason: str) -> CallFailure:
+    return CallFailure(cause=FailureCause.CRASHED, message=reason)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.profile.timeline.worker_steps import COLLECTIVE_KINDS
-from placement_advisor.tf.answers import Prepared, RunFailure
+from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.run import time_collectives as collectives
@@ -57,7 +58,7 @@ def open_devices(kind: str, count: int) -> None:
     _strategy = tf.distribute.MirroredStrategy([f"{kind}:{i}" for i in range(count)])
 
 
-def open_worker(addresses: tuple[str, ...], index: int, core: int) -> RunFailure | None:
+def open_worker(addresses: tuple[str, ...], index: int, core: int) -> CallFailure | None:
     """Be one of several workers, each with a device on a core of its own."""
     global _strategy
     become_device(core)
@@ -75,7 +76,7 @@ def open_worker(addresses: tuple[str, ...], index: int, core: int) -> RunFailure
     return None
 
 
-def time_collectives() -> CollectiveTimes | RunFailure:
+def time_collectives() -> CollectiveTimes | CallFailure:
     """Time the strategy's collectives; nothing of the model runs."""
     try:
         return collectives.time_collectives(_strategy)
@@ -83,7 +84,7 @@ def time_collectives() -> CollectiveTimes | RunFailure:
         return run_failure(error)
 
 
-def prepare(source: ModelSource, folder: str, created: Mapping[str, int]) -> Prepared | RunFailure:
+def prepare(source: ModelSource, folder: str, created: Mapping[str, int]) -> Prepared | CallFailure:
     """Run the user's file under the strategy, and one step; ``folder`` has the step's bundle.
 
     ``created`` has the place of each variable of the bundle among all that the file creates.
@@ -98,24 +99,24 @@ def prepare(source: ModelSource, folder: str, created: Mapping[str, int]) -> Pre
             unexchanged=_step.unexchanged(),
         )
     except AdvisorError as error:
-        return RunFailure(out_of_memory=False, message=error.message)
+        return CallFailure(cause=FailureCause.CRASHED, message=error.message)
     except Exception as error:  # It is the user's code: anything can come out of it.
         return run_failure(error)
 
 
-def run_steps(batch: int, steps: int) -> list[int] | RunFailure:
+def run_steps(batch: int, steps: int) -> list[int] | CallFailure:
     """Put a batch in place, then run and time steps, each on its own, in ns."""
-    times: list[int] | RunFailure = _attempt(lambda step: step.timed(batch, steps))
+    times: list[int] | CallFailure = _attempt(lambda step: step.timed(batch, steps))
     return times
 
 
-def run_weak_steps(batch: int, steps: int) -> list[int] | RunFailure:
+def run_weak_steps(batch: int, steps: int) -> list[int] | CallFailure:
     """Run and time steps with a whole batch on every replica, as weak scaling has it."""
-    times: list[int] | RunFailure = _attempt(lambda step: step.timed(batch, steps, whole=True))
+    times: list[int] | CallFailure = _attempt(lambda step: step.timed(batch, steps, whole=True))
     return times
 
 
-def save_results(steps: int, path: str, draws: bool) -> RunFailure | None:
+def save_results(steps: int, path: str, draws: bool) -> CallFailure | None:
     """Write what steps from the initial state compute; the state is reset before and after.
 
     Unless it ``draws`` random numbers, the step draws constants.
@@ -126,13 +127,13 @@ def save_results(steps: int, path: str, draws: bool) -> RunFailure | None:
             found = step.results(steps, draws=draws)
             pickle.dump(found, file, protocol=pickle.HIGHEST_PROTOCOL)
 
-    failed: RunFailure | None = _attempt(save)
+    failed: CallFailure | None = _attempt(save)
     return failed
 
 
-def run_marked_steps(steps: int) -> RunFailure | None:
+def run_marked_steps(steps: int) -> CallFailure | None:
     """Run steps, each marked for the profiler."""
-    failed: RunFailure | None = _attempt(lambda step: step.marked(steps))
+    failed: CallFailure | None = _attempt(lambda step: step.marked(steps))
     return failed
 
 

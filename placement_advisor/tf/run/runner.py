@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
-from placement_advisor.tf.answers import Prepared, RunFailure
+from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.place import placer
 from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.calibration import Calibration
     from placement_advisor.measurement.equal_changes import Results, Verification
+    from placement_advisor.processes.call_failure import CallFailure
 
 
 class _Program(NamedTuple):
@@ -61,7 +62,7 @@ def open_program(name: str, folder: str, graph: OpGraph) -> None:
         _verifier.forget(name)
 
 
-def prepare(label: str, device_of: Mapping[str, str], program: str) -> Prepared | RunFailure:
+def prepare(label: str, device_of: Mapping[str, str], program: str) -> Prepared | CallFailure:
     """Build the session of a candidate, run one step and prove where its ops ran."""
     bundle, graph = _programs[program]
     discard(label)
@@ -88,7 +89,7 @@ def discard(label: str) -> None:
         ready.close()
 
 
-def results(label: str, steps: int) -> Results | RunFailure:
+def results(label: str, steps: int) -> Results | CallFailure:
     """Return what steps from the initial state compute; the state is reset before and after."""
     try:
         return _ready[label].results(steps)
@@ -96,7 +97,7 @@ def results(label: str, steps: int) -> Results | RunFailure:
         return run_failure(error)
 
 
-def verify(label: str, steps: int) -> Verification | RunFailure | None:
+def verify(label: str, steps: int) -> Verification | CallFailure | None:
     """Run ``steps`` steps from the initial state and compare with the first candidate verified.
 
     None for the reference itself.
@@ -115,7 +116,7 @@ def verify(label: str, steps: int) -> Verification | RunFailure | None:
         return run_failure(error)
 
 
-def compare(program: str, paths: list[str], steps: int) -> Verification | RunFailure | None:
+def compare(program: str, paths: list[str], steps: int) -> Verification | CallFailure | None:
     """Compare results that other processes wrote with those of the first candidate verified.
 
     They are of a step that is split as ``program`` is. None without such a reference.
@@ -139,7 +140,7 @@ def _place(bundle: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
     return PlacedStep(bundle, placer.placed_graph(bundle, devices, _host), _runtime)
 
 
-def run_steps(label: str, batch: int, steps: int) -> list[int] | RunFailure:
+def run_steps(label: str, batch: int, steps: int) -> list[int] | CallFailure:
     """Put a batch in place, then run and time steps, each on its own, in ns."""
     ready = _ready[label]
     try:
@@ -149,7 +150,7 @@ def run_steps(label: str, batch: int, steps: int) -> list[int] | RunFailure:
         return run_failure(error)
 
 
-def profile_steps(label: str, steps: int, folder: str) -> RunFailure | None:
+def profile_steps(label: str, steps: int, folder: str) -> CallFailure | None:
     """Run steps under this process's profiler, each marked as a step."""
     ready = _ready[label]
     tf.profiler.experimental.start(folder, options=profiler_options())
@@ -169,7 +170,7 @@ def profiler_options() -> Any:
     return tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
 
 
-def calibrate(processes: Mapping[str, int]) -> Calibration | RunFailure:
+def calibrate(processes: Mapping[str, int]) -> Calibration | CallFailure:
     """Measure copies, starting a step and waiting; see `calibration.measure`.
 
     Once more if TensorFlow aborts it: under load gRPC sends a request again that had arrived.

@@ -15,6 +15,9 @@ from placement_advisor.machine.system import (
 )
 from placement_advisor.machine.this_machine import usable_cores
 from placement_advisor.processes.children import Child
+from placement_advisor.processes.remote import RemoteModule
+
+refusing_system = RemoteModule("refusing_system")
 
 _LIMIT_S = 60.0
 
@@ -66,11 +69,10 @@ def test_asking_for_a_network_leaves_this_process_where_it_was() -> None:
 
 
 def test_a_system_that_refuses_has_no_private_network(fork_server: None) -> None:
-    asked = "placement_advisor.machine.system:can_have_private_network"
     with Child("asking") as child:
-        assert child.call(asked, time_limit_s=_LIMIT_S)
-        child.call("refusing_system:refuse_namespaces", time_limit_s=_LIMIT_S)
-        assert not child.call(asked, time_limit_s=_LIMIT_S)
+        assert child.call(can_have_private_network, time_limit_s=_LIMIT_S)
+        child.call(refusing_system.refuse_namespaces, time_limit_s=_LIMIT_S)
+        assert not child.call(can_have_private_network, time_limit_s=_LIMIT_S)
 
 
 def test_a_probe_that_hangs_has_none_either(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,27 @@
+"""The modules whose functions children are called for, free of TensorFlow.
+
+The command's process must not import them, and calls them by name. To the type checker they are the
+modules themselves, so that a call is checked against the function's own signature, and its answer
+has the function's type.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from placement_advisor.tf.run import as_is, input_timer, mirrored, runner, worker
+    from placement_advisor.tf.split import split_workload as splitter
+    from placement_advisor.tf.trace import tracer
+else:
+    from placement_advisor.processes.remote import RemoteModule
+
+    as_is = RemoteModule("placement_advisor.tf.run.as_is")
+    input_timer = RemoteModule("placement_advisor.tf.run.input_timer")
+    mirrored = RemoteModule("placement_advisor.tf.run.mirrored")
+    runner = RemoteModule("placement_advisor.tf.run.runner")
+    splitter = RemoteModule("placement_advisor.tf.split.split_workload")
+    tracer = RemoteModule("placement_advisor.tf.trace.tracer")
+    worker = RemoteModule("placement_advisor.tf.run.worker")
+
+__all__ = ["as_is", "input_timer", "mirrored", "runner", "splitter", "tracer", "worker"]

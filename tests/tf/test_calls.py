@@ -1,0 +1,77 @@
+"""What the type checker is told of calls to children holds when they run."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import placement_advisor
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.remote import RemoteModule
+from placement_advisor.tf import calls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from placement_advisor.processes.children import Child
+
+ROOT = Path(placement_advisor.__file__).parent
+runner_access = RemoteModule("runner_access")
+
+
+def parsed(module: str) -> ast.Module:
+    return ast.parse((ROOT.parent / f"{module.replace('.', '/')}.py").read_text())
+
+
+def imported(tree: ast.AST) -> dict[str, str]:
+    """Return the modules that are imported from packages, by the names that they get."""
+    return {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def called() -> Iterator[tuple[str, str]]:
+    """Yield each function that is taken from the modules of `calls`, as module and name."""
+    for path in ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        names = {
+            name: getattr(calls, name).__name__
+            for name, full in imported(tree).items()
+            if full == f"{calls.__name__}.{name}"
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                if node.value.id in names:
+                    yield names[node.value.id], node.attr
+
+
+def test_a_name_stands_for_the_module_that_the_type_checker_takes_it_for() -> None:
+    checked = imported(parsed(calls.__name__))
+    assert {name: getattr(calls, name).__name__ for name in calls.__all__} == {
+        name: checked[name] for name in calls.__all__
+    }
+
+
+def test_what_is_called_is_a_plain_function_whose_answer_has_a_type() -> None:
+    found = set(called())
+    assert ("placement_advisor.tf.run.runner", "prepare") in found
+    for module, name in found:
+        (function,) = (
+            node
+            for node in parsed(module).body
+            if isinstance(node, ast.FunctionDef) and node.name == name
+        )
+        assert not function.decorator_list, f"{module}.{name}"
+        assert function.returns is not None, f"{module}.{name}"
+        assert ast.unparse(function.returns) != "Any", f"{module}.{name}"
+
+
+def test_what_tensorflow_refuses_leaves_the_child_alive(child: Child) -> None:
+    answer = child.call(runner_access.time_collectives, "UnavailableError", time_limit_s=120.0)
+    assert isinstance(answer, CallFailure)
+    assert (answer.cause, answer.child_ended) == (FailureCause.CRASHED, False)
+    assert child.failure() is None
