@@ -44,9 +44,9 @@ def called() -> Iterator[tuple[str, str]]:
             if full == f"{calls.__name__}.{name}"
         }
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                if node.value.id in names:
-                    yield names[node.value.id], node.attr
+            match node:
+                case ast.Attribute(value=ast.Name(id=name), attr=function) if name in names:
+                    yield names[name], function
 
 
 def test_a_name_stands_for_the_module_that_the_type_checker_takes_it_for() -> None:
