@@ -37,7 +37,10 @@ def imported(tree: ast.AST) -> dict[str, str]:
 def called() -> Iterator[tuple[str, str]]:
     """Yield each function that is taken from the modules of `calls`, as module and name."""
     for path in ROOT.rglob("*.py"):
-        tree = ast.parse(path.read_text())
+        text = path.read_text()
+        if calls.__name__ not in text:
+            continue
+        tree = ast.parse(text)
         names = {
             name: getattr(calls, name).__name__
             for name, full in imported(tree).items()
