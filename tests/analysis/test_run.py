@@ -11,12 +11,12 @@ import pytest
 from placement_advisor.analysis.apparatus import Apparatus
 from placement_advisor.analysis.run import Results, run
 from placement_advisor.clock import Clock
-from placement_advisor.tf.answers import RunFailure
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-FAILED = RunFailure(out_of_memory=False, message="no kernel")
+FAILED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
 STEP_NS, WHOLE_NS, INPUT = 100, 200, object()
 ROUNDS, STEPS = 3, 2
 
@@ -33,9 +33,9 @@ class Loader:
         self._cues, self.calls = cues, list[str]()
         self.is_closed = False
 
-    def call(self, function: str, *args: Any, time_limit_s: float) -> Any:
+    def call(self, function: Callable[..., Any], *args: Any, time_limit_s: float) -> Any:
         assert not self.is_closed
-        name = function.partition(":")[2]
+        name = function.__name__
         count = self.calls.count(name)
         self.calls.append(name)
         answers = {
@@ -58,10 +58,10 @@ class Mirrored:
     def __init__(self, fails_at: int | None) -> None:
         self._fails_at = fails_at
 
-    def call(
-        self, function: str, label: str, number: int, steps: int, *, time_limit_s: float
-    ) -> Any:
-        assert (function, label) == ("run_weak_steps", "mirrored")
+    def close(self) -> None:
+        pass
+
+    def run_weak_steps(self, number: int, steps: int, *, time_limit_s: float) -> Any:
         return (
             FAILED if number == self._fails_at else [1_000_000, *[WHOLE_NS + number] * (steps - 1)]
         )
@@ -76,9 +76,7 @@ def ran(
     loader = Loader(cues or {})
     entries = {}
     if mirrored is not None:
-        entries["mirrored"] = SimpleNamespace(
-            bench=mirrored, failure=None, files=None, measurement=lambda _: None
-        )
+        entries["mirrored"] = SimpleNamespace(failure=None, files=None, measurement=lambda _: None)
     trial = SimpleNamespace(
         entries=entries,
         comparisons=dict,
@@ -94,7 +92,7 @@ def ran(
     apparatus: Any = Apparatus(
         testbed=SimpleNamespace(close=lambda: None),  # type: ignore[arg-type]
         trial=trial,  # type: ignore[arg-type]
-        mirrored=None,
+        mirrored=mirrored,  # type: ignore[arg-type]
         loader=loader,  # type: ignore[arg-type]
         bundles=Path(),
     )
@@ -125,7 +123,7 @@ def test_weak_scaling_leaves_out_the_round_before_and_first_steps() -> None:
 
 def test_weak_scaling_that_fails_is_a_warning_and_costs_as_is_nothing() -> None:
     found, _ = ran(
-        {("time_input", 0): RunFailure(out_of_memory=False, message="hangs")},
+        {("time_input", 0): CallFailure(cause=FailureCause.TIMED_OUT, message="hangs")},
         mirrored=Mirrored(fails_at=2),
     )
     assert found.beside.weak_ns == (200, 200, 201, 201)
