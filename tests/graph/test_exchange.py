@@ -16,11 +16,11 @@ from placement_advisor.graph.op_graph import Op, OpGraph
 
 DEVICES = {"a": "GPU:0", "b": "GPU:1"}
 FOREIGN = OpGraph(
-    [Op(name='say "a"', kind="MatMul", flops=2, output_bytes=(8, None)), op("b\\\n", "é")],
+    [Op(name='say "a"', kind="MatMul", flops=2, output_bytes=(None, 8)), op("b\\\n", "é")],
     [edge('say "a"', "b\\\n", size_bytes=None), edge('say "a"', "b\\\n", port=1)],
 )
 DOT = r"""digraph {
-  "say \"a\"" [kind="MatMul", role="forward", flops="2", output_bytes="[8, null]", parameter_bytes="0", device_kinds="[\"CPU\"]", host_outputs="[]"];
+  "say \"a\"" [kind="MatMul", role="forward", flops="2", output_bytes="[null, 8]", parameter_bytes="0", device_kinds="[\"CPU\"]", host_outputs="[]"];
   "b\\\\\\n" [kind="MatMul", role="forward", layer="é", output_bytes="[8]", parameter_bytes="0", device_kinds="[\"CPU\"]", host_outputs="[]", device="GPU:1"];
   "say \"a\"" -> "b\\\\\\n" [port="0"];
   "say \"a\"" -> "b\\\\\\n" [port="1", size_bytes="8"];
@@ -57,7 +57,7 @@ def test_dot_by_hand() -> None:
 
 
 def test_graphml_has_numbers_devices_and_every_tensor() -> None:
-    graph = OpGraph([op("a"), op("b")], [edge("a", "b"), edge("a", "b", size_bytes=None)])
+    graph = OpGraph([op("a"), op("b")], [edge("a", "b"), edge("a", "b", port=1, size_bytes=None)])
     found = read_graphml(graph)
     assert found.nodes["a"] == {
         "kind": "MatMul", "role": "forward", "output_bytes": "[8]", "parameter_bytes": 0,
@@ -65,7 +65,7 @@ def test_graphml_has_numbers_devices_and_every_tensor() -> None:
     }  # fmt: skip
     assert list(found.edges(data=True)) == [
         ("a", "b", {"port": 0, "size_bytes": 8}),
-        ("a", "b", {"port": 0}),
+        ("a", "b", {"port": 1}),
     ]
 
 
