@@ -91,13 +91,17 @@ def main() -> None:
             sys.stdout.flush()
     except ReaderGoneError:
         sys.exit(READER_GONE)
-    except AdvisorError as error:
-        _end(error)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # Typer has made it of a KeyboardInterrupt.
             say("interrupted")
         raise
     except Exception as error:
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
+            # Compiled code has made another error of a KeyboardInterrupt.
+            say("interrupted")
+            sys.exit(INTERRUPTED)
+        if isinstance(error, AdvisorError):
+            _end(error)
         if isinstance(error, OSError) and (full := full_disk(str(error))):
             _end(full)
         print(harmless(traceback.format_exc()), end="", file=sys.stderr)

@@ -10,7 +10,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from command_runs import ENDS_WITHIN_S, LAUNCH, Command, Ran, wait_until
+from command_runs import ENDS_WITHIN_S, LAUNCH, Command, Ran, run_here, wait_until
+
+from placement_advisor.cli import app
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -201,3 +203,16 @@ def test_a_quiet_run_says_nothing_on_stderr(at_once: tuple[Ran, Ran]) -> None:
 def test_a_loud_run_says_nothing_on_stderr_but_what_it_does(at_once: tuple[Ran, Ran]) -> None:
     assert at_once[0].err != ""
     assert all(line.startswith("advisor: ") for line in at_once[0].err.splitlines())
+
+
+def test_an_interruption_of_which_compiled_code_makes_another_error_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def read_a_profile() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt as interrupt:
+            raise SystemError("<function> returned a result with an exception set") from interrupt
+
+    monkeypatch.setattr(app, "app", read_a_profile)
+    assert run_here() == Ran(code=130, out="", err="advisor: interrupted\n")
