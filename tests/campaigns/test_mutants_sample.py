@@ -15,15 +15,15 @@ _RECEIVED = "names[home], step.receive_ns(tensor))"
 _STARTS = "min(self._starts_and_ends_ns(device)[0]"
 _INTO_HOME = 'f"op {home}"] = receive_ns'
 _ONCE_UNNOTICED = (
-    ("bounds/cut.py", "min(map(step.begin_ns, places))", "max(map(step.begin_ns, places))"),
-    ("bounds/cut.py", _RECEIVED, _RECEIVED.replace("step", "2 * step")),
-    ("bounds/cut.py", _RECEIVED, "names[home], _UNLIMITED_NS)"),
-    ("bounds/step.py", "min((link.sender", "max((link.sender"),
-    ("bounds/step.py", "min((link.receiver", "max((link.receiver"),
-    ("verify.py", "min((link.receiver", "max((link.receiver"),
-    ("verify.py", _STARTS, _STARTS.replace("min", "max")),
-    ("verify.py", _INTO_HOME, _INTO_HOME.replace("receive_ns", "2 * receive_ns")),
-    ("verify.py", _INTO_HOME, _INTO_HOME.replace("receive_ns", "None")),
+    ("solvers/bounds/cut.py", "min(map(step.begin_ns, places))", "max(map(step.begin_ns, places))"),
+    ("solvers/bounds/cut.py", _RECEIVED, _RECEIVED.replace("step", "2 * step")),
+    ("solvers/bounds/cut.py", _RECEIVED, "names[home], _UNLIMITED_NS)"),
+    ("solvers/bounds/step_numbers.py", "min((link.sender", "max((link.sender"),
+    ("solvers/bounds/step_numbers.py", "min((link.receiver", "max((link.receiver"),
+    ("solvers/verify.py", "min((link.receiver", "max((link.receiver"),
+    ("solvers/verify.py", _STARTS, _STARTS.replace("min", "max")),
+    ("solvers/verify.py", _INTO_HOME, _INTO_HOME.replace("receive_ns", "2 * receive_ns")),
+    ("solvers/verify.py", _INTO_HOME, _INTO_HOME.replace("receive_ns", "None")),
 )
 
 pytestmark = pytest.mark.slow
@@ -47,8 +47,8 @@ def test_a_mistake_that_was_not_noticed_once_is(
 
 
 def test_a_program_without_a_mistake_survives(workshop: Workshop) -> None:
-    source = (ROOT / PACKAGE / "verify.py").read_text()
-    same = Mutant(name="none", module="verify.py", source=source, changed=f"{source}\n")
+    source = (ROOT / PACKAGE / "solvers" / "verify.py").read_text()
+    same = Mutant(name="none", module="solvers/verify.py", source=source, changed=f"{source}\n")
 
     assert workshop.outcome(same).killed_by is None
 

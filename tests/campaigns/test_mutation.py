@@ -78,7 +78,7 @@ def test_a_slip_of_this_kind_is_made(source: str, change: str) -> None:
 
 
 def test_names_tell_mutants_apart_and_do_not_hang_on_lines() -> None:
-    names = [mutant.name for mutant in mutants("verify.py")]
+    names = [mutant.name for mutant in mutants("solvers/verify.py")]
 
     assert len(set(names)) == len(names)
     assert [m.name for m in mutants_of("m.py", f"\n\n{SOURCE}")] == [
@@ -87,7 +87,7 @@ def test_names_tell_mutants_apart_and_do_not_hang_on_lines() -> None:
 
 
 def test_a_mutant_differs_in_one_place_and_is_python() -> None:
-    for mutant in mutants("bounds/cut.py"):
+    for mutant in mutants("solvers/bounds/cut.py"):
         ast.parse(mutant.changed)
         changed = [line for line in mutant.difference.splitlines()[3:] if line[:1] in "+-"]
         assert changed
