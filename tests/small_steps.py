@@ -39,8 +39,6 @@ _MOST_PLACEMENTS = 300
 _BOTH = frozenset({"CPU", "GPU"})
 _TIMES_NS = (0, 1, 7, 10, 10, 20, 40, 40, 90)
 _SIZES = (None, 0, 1, 10, 40, 40)
-# Edges of one tensor that differ in its size: the first of them counts.
-_CONTRADICTED = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,8 +219,6 @@ def _graph(draw: random.Random) -> OpGraph:
                     continue
                 variable = source.variable or source.name
             size = None if port == CONTROL_PORT else source.output_bytes[port]
-            if size is not None and draw.random() < _CONTRADICTED:
-                size = draw.choice(_SIZES)
             edges.append(Edge(producer=source.name, consumer=name, port=port, size_bytes=size))
         ops.append(
             Op(

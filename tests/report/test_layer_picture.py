@@ -287,7 +287,8 @@ def test_devices_have_colours_by_their_share(tmp_path: Path) -> None:
 
 def test_a_heavier_tensor_has_a_thicker_arrow(tmp_path: Path) -> None:
     def grey(size_bytes: int) -> int:
-        ops = [op(n, "Relu", layer=n, output_bytes=(8,)) for n in "abc"]
+        sizes = {"a": 1_000_000, "b": size_bytes, "c": 8}
+        ops = [op(n, "Relu", layer=n, output_bytes=(size,)) for n, size in sizes.items()]
         edges = [edge("a", "b", 1_000_000), edge("b", "c", size_bytes)]
         picture = pixels(layer_boxes(OpGraph(ops, edges), "x"), tmp_path / "x.png")
         return count(picture, "#8C8C8C")

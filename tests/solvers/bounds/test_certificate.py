@@ -18,7 +18,6 @@ from placed_steps import (
     PlacedStep,
     clock,
     diamond,
-    edge,
     op,
     pair,
     place,
@@ -181,24 +180,6 @@ def test_a_variable_that_is_named_like_an_op_does_not_hold_that_op(argument: Arg
     assert step.simulate().step_ns == told.bound.split_ns == 100
     with pytest.raises(RefusedError, match=r"it shows 100 ns, not 200|there is work for 100 ns"):
         verify(replace(told, bound=false), step.graph)
-
-
-def test_a_tensor_whose_edges_contradict_each_other_counts_as_in_the_simulator() -> None:
-    step = clock(1)
-    sizes = [edge("root", "op0", 4), edge("root", "op1", 4_000)]
-    graph = OpGraph([op("root", 4), op("op0", 4), op("op1", 4)], sizes)
-    costs = price({"root": 10, "op0": 6_000, "op1": 6_000})
-    told = certified(replace(step, graph=graph, costs=costs))
-
-    # The simulator sends what the first edge says: 4 bytes, which is work for 7 ns.
-    flow = {
-        ("op root", "sent root:0"): 8,
-        ("sent root:0", "op op1"): 8,
-        ("op op1", "sink"): 8,
-    }
-    false = (CutArgument(value_ns=8, root="root", flow=flow),)
-    with pytest.raises(RefusedError, match=r"8 ns flow .* there is work for 7 ns"):
-        verify(replace(told, bound=replace(told.bound, arguments=false)), graph)
 
 
 def test_a_control_edge_counts_as_no_bytes_whatever_size_a_graph_gives_it() -> None:
