@@ -15,8 +15,8 @@ from placement_advisor import defaults
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError, PlacementError
 from placement_advisor.files.limits import MAX_NS
-from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.roles import COST_FREE_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 Table: TypeAlias = CostTable | Mapping[str, int]
 Costs: TypeAlias = Table | Mapping[str, CostTable] | Mapping[str, Mapping[str, int]] | None
-
-# What may lack a cost: a handle or a fed tensor is there, nothing computes it.
-_FREE_ROLES = (Role.VARIABLE, Role.INPUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +219,7 @@ def analyze(
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.report.analysis_folder import analyze_into_folder
     from placement_advisor.solvers.effort import Effort
+    from placement_advisor.testbed.trial import SilentWatcher
     from placement_advisor.tf.load.model_source import ModelSource, split_name
 
     path, name = split_name(str(model))
@@ -248,17 +246,7 @@ def analyze(
         open_ports=open_ports,
         output=source.default_output if output is None else Path(output),
     )
-    return analyze_into_folder(options, _Silent())
-
-
-class _Silent:
-    """A watcher that says nothing."""
-
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
-        """Say nothing."""
-
-    def note(self, what: str) -> None:
-        """Say nothing."""
+    return analyze_into_folder(options, SilentWatcher())
 
 
 def _tables(graph: OpGraph, costs: Costs, cluster: Cluster) -> dict[str, CostTable]:
@@ -293,7 +281,7 @@ def _tables(graph: OpGraph, costs: Costs, cluster: Cluster) -> dict[str, CostTab
                     f"costs: op {name!r}: {cost.time_ns!r} is not a whole number of ns up to 2^60"
                 )
     for op in placed_ops(graph):
-        if op.role not in _FREE_ROLES:
+        if op.role not in COST_FREE_ROLES:
             bare = next((place for place in places if op.name not in tables[place].costs), None)
             if bare is not None:
                 raise AdvisorError(f"costs: op {op.name!r} has none on {bare!r}")

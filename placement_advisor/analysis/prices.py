@@ -131,7 +131,7 @@ def read_elsewhere(hardware: str, costs: Path | None) -> Elsewhere:
     """
     is_file = hardware.endswith(".toml") or Path(hardware).exists()
     cluster = load_cluster(Path(hardware)) if is_file else read_hardware(hardware)
-    for place in (*cluster.devices, *cluster.hosts):
+    for place in cluster.places():
         for field in ("peak_flops_per_s", "memory_bandwidth_bytes_per_s"):
             if getattr(place, field) is None:
                 raise AdvisorError(

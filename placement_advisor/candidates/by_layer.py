@@ -26,6 +26,7 @@ from placement_advisor.graph.membership import (
 from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import placed_ops
+from placement_advisor.graph.roles import PASS_ROLES, STANDING_ROLES, TRAINING_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -119,11 +120,11 @@ class _Placing:
         aims = self._aims()
         constant_from: dict[str, set[str]] = {}
         for op in self.graph.ops:
-            if op.role not in (Role.UPDATE, Role.BACKWARD):
+            if op.role not in TRAINING_ROLES:
                 continue
             producers = [self.graph.op(edge.producer) for edge in data_inputs(self.graph, op.name)]
             constant = all(
-                producer.role in (Role.CONSTANT, Role.VARIABLE)
+                producer.role in STANDING_ROLES
                 or producer.name in constant_from
                 or producer.name in self.member.free
                 for producer in producers
@@ -161,7 +162,7 @@ class _Placing:
             for edge in data_outputs(self.graph, read.name):
                 consumer = self.graph.op(edge.consumer)
                 device = self.device_of.get(consumer.name, home)
-                if device != home and consumer.role in (Role.FORWARD, Role.BACKWARD):
+                if device != home and consumer.role in PASS_ROLES:
                     abroad[device].add(consumer.name)
                     size_bytes = edge.size_bytes
             for users in abroad.values():
@@ -195,7 +196,7 @@ class _Placing:
             aims[op.name] = _one_or_some(
                 aims[edge.consumer]
                 for edge in data_outputs(self.graph, op.name)
-                if self.graph.op(edge.consumer).role in (Role.UPDATE, Role.BACKWARD)
+                if self.graph.op(edge.consumer).role in TRAINING_ROLES
             )
         return aims
 

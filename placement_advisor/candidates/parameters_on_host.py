@@ -24,6 +24,7 @@ from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.membership import data_outputs
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.roles import PASS_ROLES
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _tables(graph: OpGraph) -> list[_Table]:
     """Return the variables that are only looked up in, in graph order."""
     users: dict[str, list[Op]] = {}
     for op in graph.ops:
-        if op.variable is not None and op.role in (Role.FORWARD, Role.BACKWARD):
+        if op.variable is not None and op.role in PASS_ROLES:
             users.setdefault(op.variable, []).append(op)
     found = []
     for op in graph.ops:

@@ -52,7 +52,7 @@ def on_other_kinds(
     kinds = [cluster.devices[0]]
     labels = {FAMILY, _label(kinds[0].kind)}
     found = []
-    for place in (*cluster.devices, *cluster.hosts):
+    for place in cluster.places():
         if any(alike(place, known) for known in kinds) or not _runs_all(graph, place):
             continue
         kinds.append(place)

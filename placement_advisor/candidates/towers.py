@@ -33,6 +33,7 @@ from placement_advisor.graph.membership import data_inputs
 from placement_advisor.graph.name_patterns import name_patterns
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import Placement
+from placement_advisor.graph.roles import STANDING_ROLES
 from placement_advisor.graph.structure.joins import common_ancestor, towers
 from placement_advisor.units import format_share
 
@@ -219,7 +220,7 @@ def _lookups(graph: OpGraph, view: LayerGraph) -> set[tuple[str, str]]:
         if op.variable is None or layer is None or op.name in view.membership.free:
             continue
         others = (graph.op(edge.producer).role for edge in data_inputs(graph, op.name))
-        if op.output_bytes and any(role not in (Role.VARIABLE, Role.CONSTANT) for role in others):
+        if op.output_bytes and any(role not in STANDING_ROLES for role in others):
             found.add((layer, op.variable))
     return found
 

@@ -19,6 +19,7 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import placed_ops
+from placement_advisor.graph.roles import TRAINING_ROLES
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ def propose(
     left_behind = [
         op.name
         for op in placed_ops(graph)
-        if op.role in (Role.BACKWARD, Role.UPDATE)
-        and op.variable is None
-        and split.device_of[op.name] != first
+        if op.role in TRAINING_ROLES and op.variable is None and split.device_of[op.name] != first
     ]
     work_ns = busy_ns(graph, costs, cluster)[first]
     time_ns = sum(work_ns.get(name, 0) for name in left_behind)

@@ -18,7 +18,6 @@ from placement_advisor.candidates import single
 from placement_advisor.check.check_result import Status
 from placement_advisor.check.judge import MAX_CULPRITS, Code, Problem
 from placement_advisor.check.slowdown import Pace, Race, race
-from placement_advisor.graph.placement import Placement
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import Trial
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.check.check_result import ModelResult
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.trial import Entry, Watcher
@@ -99,7 +99,7 @@ def measure(
         # The reference for results comes first; the locked placement runs on both sides of today's.
         alone = trial.enter(single.on_device(graph, plan.devices[0].name))
         for label, placement in ((_LOCKED, locked), (_TODAY, today), (_AGAIN, locked)):
-            trial.enter(_renamed(placement, here, label))
+            trial.enter(replace(placement.renamed(here), label=label))
         found = _raced(trial, alone, plan.description, tolerance)
     finally:
         testbed.close()
@@ -178,12 +178,3 @@ def _race(trial: Trial, tolerance: float) -> Race | None:
         if found is None or found.pace is not Pace.CANNOT_TELL:
             break
     return found
-
-
-def _renamed(placement: Placement, here: dict[str, str], label: str) -> Placement:
-    return Placement(
-        label=label,
-        family=placement.family,
-        device_of={op: here[device] for op, device in placement.device_of.items()},
-        rationale=placement.rationale,
-    )

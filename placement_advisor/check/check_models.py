@@ -32,7 +32,7 @@ from placement_advisor.check.record import Versions, devices_fingerprint, record
 from placement_advisor.clock import Clock
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.output_file import output_file
+from placement_advisor.files.output_file import holding, output_file
 from placement_advisor.files.own_folders import scratch_folder
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph, load_graph
@@ -124,7 +124,7 @@ def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -
             else:
                 kept = locked if options.only else {}
                 text = lock_text(kept | {r.model: r.after for r in results if r.after is not None})
-                put(lambda path: _write(path, text))
+                put(holding(text))
                 watcher.note(f"{lock_file} written")
     return CheckResult(lock_file=str(lock_file), results=results, strict=options.strict)
 
@@ -373,14 +373,10 @@ def _from_here(path: Path) -> str:
     return os.path.relpath(path)
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-
-
 def _alike(cluster: Cluster) -> list[list[str]]:
     """Return the groups of devices, and of hosts, that have the same figures."""
     groups: list[list[Device]] = []
-    for device in (*cluster.devices, *cluster.hosts):
+    for device in cluster.places():
         group = next((group for group in groups if alike(group[0], device)), None)
         if group is None:
             groups.append([device])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotation
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor import defaults
-from placement_advisor.cli.output_streams import say
+from placement_advisor.cli.output_streams import print_json, say
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import (
     BatchSize,
@@ -155,7 +154,7 @@ def _print(analysis: Analysis, *, as_json: bool, output: Path) -> None:
     if as_json:
         from placement_advisor.report.analysis.analysis_json import analysis_as_json
 
-        print(json.dumps(analysis_as_json(analysis), indent=2, ensure_ascii=False))
+        print_json(analysis_as_json(analysis))
         return
     from rich.console import Console
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from placement_advisor import defaults
 from placement_advisor.cli.analyze import TestbedChoice  # noqa: TC001 - typer reads it
-from placement_advisor.cli.output_streams import say
+from placement_advisor.cli.output_streams import print_json, say
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import (
     BatchSize,
@@ -63,7 +62,7 @@ def balance(
     if as_json:
         from placement_advisor.report.balance_json import balance_as_json
 
-        print(json.dumps(balance_as_json(found), indent=2, ensure_ascii=False))
+        print_json(balance_as_json(found))
         return
     if not quiet:
         for warning in found.warnings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path  # noqa: TC003 - typer reads the annotation
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor.cli.analyze import TestbedChoice  # noqa: TC001 - typer reads it
-from placement_advisor.cli.output_streams import say
+from placement_advisor.cli.output_streams import print_json, say
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import OpenPorts, Quiet  # noqa: TC001 - typer reads it
 from placement_advisor.defaults import DEVICES
@@ -41,7 +40,7 @@ def calibrate(
 ) -> None:
     """Measure copies and overheads of the devices here anew, and keep them for `analyze`."""
     from placement_advisor.analysis.calibrate import calibrate as measured
-    from placement_advisor.files.output_file import output_file
+    from placement_advisor.files.output_file import holding, output_file
     from placement_advisor.machine.testbed_plan import TestbedKind
 
     kind = None if testbed is None else TestbedKind(testbed.value)
@@ -52,22 +51,22 @@ def calibrate(
         put = stack.enter_context(output_file(output, option="-o")) if output else None
         summary = measured(kind, devices, output, open_ports, watcher)
         if put is not None:
-            put(lambda path: _write(summary.cluster, path))
+            put(holding(_cluster_text(summary.cluster)))
     if not quiet:
         for warning in summary.warnings:
             say(f"warning: {warning}")
     if as_json:
         from placement_advisor.report.calibration_json import calibration_as_json
 
-        print(json.dumps(calibration_as_json(summary), indent=2, ensure_ascii=False))
+        print_json(calibration_as_json(summary))
         return
     from placement_advisor.report.calibration_text import render_calibration
 
     sys.stdout.write(render_calibration(summary))
 
 
-def _write(cluster: Cluster, path: Path) -> None:
+def _cluster_text(cluster: Cluster) -> str:
     from placement_advisor.cost.calibration_summary import CLUSTER_FILE_HEAD
     from placement_advisor.machine.cluster_file import cluster_as_toml
 
-    path.write_text(CLUSTER_FILE_HEAD + cluster_as_toml(cluster), encoding="utf-8")
+    return CLUSTER_FILE_HEAD + cluster_as_toml(cluster)

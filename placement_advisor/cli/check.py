@@ -93,7 +93,7 @@ def check(
     """
     from placement_advisor.check.check_models import CheckOptions, check_models
     from placement_advisor.check.config import find_config, read_config
-    from placement_advisor.files.output_file import output_file
+    from placement_advisor.files.output_file import holding, output_file
 
     if measure and (update or graphs_only):
         raise AdvisorError(
@@ -126,7 +126,7 @@ def check(
             if put is None:
                 sys.stdout.write(text)
             else:
-                put(lambda path, text=text: _write(path, text))  # type: ignore[misc]
+                put(holding(text))
     raise typer.Exit(result.exit_code)
 
 
@@ -197,7 +197,3 @@ def _in_repository(result: CheckResult, root: Path) -> CheckResult:
     folder = root.resolve()
     repository = next((p for p in (folder, *folder.parents) if (p / ".git").exists()), folder)
     return result.within(folder.relative_to(repository))
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated
 
 import typer
+
+from placement_advisor.cli.output_streams import print_json
 
 CHECK_FAILED = 1
 
@@ -27,7 +28,7 @@ def doctor(
     if as_json:
         from placement_advisor.report.doctor_json import doctor_as_json
 
-        print(json.dumps(doctor_as_json(facts), indent=2, ensure_ascii=False))
+        print_json(doctor_as_json(facts))
     else:
         from placement_advisor.report.doctor_text import render_doctor
 

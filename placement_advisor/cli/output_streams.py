@@ -7,6 +7,7 @@ cursor, nor be taken for a command by the CI system that reads the log.
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import sys
@@ -35,6 +36,16 @@ def harmless(text: str) -> str:
 def say(text: str) -> None:
     """Print a message about what goes on, or went wrong, on stderr."""
     print(harmless(f"advisor: {text}"), file=sys.stderr, flush=True)
+
+
+def json_text(content: object) -> str:
+    """Return what a program will read."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def print_json(content: object) -> None:
+    """Print what a program will read on standard output."""
+    sys.stdout.write(json_text(content))
 
 
 class _Output(io.FileIO):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotation
@@ -10,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from placement_advisor.cli.output_streams import json_text
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import Quiet  # noqa: TC001 - typer reads it
 
@@ -50,7 +50,7 @@ def profile(
     from contextlib import ExitStack
 
     from placement_advisor.cli.profile_file import profile_file
-    from placement_advisor.files.output_file import output_file
+    from placement_advisor.files.output_file import holding, output_file
 
     with ExitStack() as stack:
         put = None
@@ -61,7 +61,7 @@ def profile(
         if as_json or form is Format.JSON:
             from placement_advisor.report.profile.profile_json import profile_as_json
 
-            text = json.dumps(profile_as_json(read), indent=2, ensure_ascii=False) + "\n"
+            text = json_text(profile_as_json(read))
         elif form is Format.MARKDOWN:
             from placement_advisor.report.profile.profile_markdown import profile_as_markdown
 
@@ -73,9 +73,4 @@ def profile(
         if put is None:
             sys.stdout.write(text)
         else:
-            put(lambda file: _write(file, text))
-
-
-def _write(file: Path, text: str) -> None:
-    # As on standard output: a path or a kernel's name may hold half a character.
-    file.write_text(text, encoding="utf-8", errors="replace")
+            put(holding(text))

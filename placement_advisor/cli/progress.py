@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def progress(*, quiet: bool) -> Iterator[Watcher]:
     """Show progress while the block runs."""
     if quiet:
-        yield _Silent()
+        from placement_advisor.testbed.trial import SilentWatcher
+
+        yield SilentWatcher()
         return
     from rich.console import Console
 
@@ -30,14 +32,6 @@ def progress(*, quiet: bool) -> Iterator[Watcher]:
         return
     with console.status("starting") as status:
         yield _Live(status)
-
-
-class _Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
-        """Say nothing."""
-
-    def note(self, what: str) -> None:
-        """Say nothing."""
 
 
 class _Lines:

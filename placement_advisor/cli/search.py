@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotation
 from typing import Annotated, Literal
 
 import typer
+
+from placement_advisor.cli.output_streams import print_json
 
 
 def search(
@@ -86,7 +87,7 @@ def search(
     if as_json:
         from placement_advisor.report.search_json import search_as_json
 
-        print(json.dumps(search_as_json(searched), indent=2, ensure_ascii=False))
+        print_json(search_as_json(searched))
         return
     from placement_advisor.report.search_text import render_search
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotation
 from typing import Annotated
 
 import typer
+
+from placement_advisor.cli.output_streams import print_json
 
 
 def simulate(
@@ -39,7 +40,7 @@ def simulate(
         from placement_advisor.report.simulation_json import simulation_as_json
 
         content = simulation_as_json(told)
-        print(json.dumps(content, indent=2, ensure_ascii=False))
+        print_json(content)
         return
     from placement_advisor.report.simulation_text import render_simulation
 

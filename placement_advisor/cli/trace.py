@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placement_advisor.cli.output_streams import print_json
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import (
     BatchSize,
@@ -67,7 +67,7 @@ def _print(traced: Traced, source: ModelSource, file: Path, *, as_json: bool) ->
         from placement_advisor.report.trace_json import trace_as_json
 
         content = trace_as_json(traced, summary, model_path=source.path, graph_file=str(file))
-        print(json.dumps(content, indent=2, ensure_ascii=False))
+        print_json(content)
         return
     from placement_advisor.report.trace_summary import render_trace
 

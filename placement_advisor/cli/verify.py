@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotation
 from typing import Annotated
 
 import typer
 
-from placement_advisor.cli.output_streams import say
+from placement_advisor.cli.output_streams import print_json, say
 
 REFUSED = 1
 
@@ -38,6 +37,6 @@ def verify(
         say(f"refused: {certificate}: {refused}")
         raise typer.Exit(REFUSED) from None
     if as_json:
-        print(json.dumps(certificate_as_json(told), indent=2, ensure_ascii=False))
+        print_json(certificate_as_json(told))
         return
     sys.stdout.write(render_certificate(told))

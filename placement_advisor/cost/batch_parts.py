@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.graph.op_work import elementwise, random
+from placement_advisor.graph.roles import COMPUTING_ROLES, STANDING_ROLES
 
 if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import Op
@@ -53,7 +54,7 @@ def batch_parts(graph: OpGraph, batch_size: int) -> BatchParts:
     ops: set[str] = set()
     tensors: set[Tensor] = set()
     for op in graph.ops:
-        if op.role in (Role.CONSTANT, Role.VARIABLE):
+        if op.role in STANDING_ROLES:
             continue
         is_input = op.role is Role.INPUT
         reads = any((edge.producer, edge.port) in tensors for edge in graph.inputs_of(op.name))
@@ -94,7 +95,7 @@ def _parameter_sized(graph: OpGraph) -> set[Tensor]:
     while open_:
         tensor = open_.pop()
         producer = graph.op(tensor[0])
-        if tensor in found or producer.role in (Role.INPUT, Role.CONSTANT, Role.VARIABLE):
+        if tensor in found or producer.role not in COMPUTING_ROLES:
             continue
         found.add(tensor)
         if producer.kind in _SAME_SIZE_KINDS:

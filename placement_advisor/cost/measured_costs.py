@@ -17,6 +17,7 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.op_work import elementwise
+from placement_advisor.graph.roles import COST_FREE_ROLES
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ CHEAPEST_KINDS_SHARE = 0.25
 # matters where a profile shows expensive ops only. Judgement; `advisor calibrate` shows what one
 # takes.
 UNSEEN_OP_LIMIT_NS = 10_000
-
-# Roles that run nothing worth a guess; the simulator takes them as free.
-_FREE_ROLES = frozenset({Role.INPUT, Role.VARIABLE})
 
 
 def measured_costs(graph: OpGraph, op_ns: Mapping[str, int]) -> CostTable:
@@ -52,7 +50,7 @@ def measured_costs(graph: OpGraph, op_ns: Mapping[str, int]) -> CostTable:
             continue
         if op.name in op_ns:
             costs[op.name] = OpCost(time_ns=op_ns[op.name], basis=CostBasis.MEASURED)
-        elif op.role not in _FREE_ROLES:
+        elif op.role not in COST_FREE_ROLES:
             costs[op.name] = unseen
     return CostTable(costs=costs)
 

@@ -15,13 +15,17 @@ Source: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009, doi:10.1145/1
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from placement_advisor.cost.ceilings import CPU_PEAK_SHARES
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.op_work.signature import WorkBasis
+from placement_advisor.graph.roles import COMPUTING_ROLES
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from placement_advisor.graph.op_graph import Op, OpGraph
 
 # One core of a server of today, assumed, for runs that measure nothing; all of it judgement. 5e10
 # flop/s is half of what two 8-wide fused multiply-adds per cycle give at 3 GHz. 1e10 B/s is less
@@ -53,8 +57,6 @@ MATRIX_KINDS = frozenset(
     }
 )
 
-_UNCOMPUTED_ROLES = frozenset({Role.CONSTANT, Role.INPUT, Role.VARIABLE})
-
 
 def roofline_costs(graph: OpGraph, device: Device) -> CostTable:
     """Return a cost for every op that computes; constants, inputs and variables have none.
@@ -72,7 +74,7 @@ def roofline_costs(graph: OpGraph, device: Device) -> CostTable:
     costs = {}
     matrix_peak = device.matrix_flops_per_s or peak
     for op in graph.ops:
-        if op.role in _UNCOMPUTED_ROLES:
+        if op.role not in COMPUTING_ROLES:
             continue
         memory_ns = round((op.bytes_accessed or 0) / bandwidth * NS_PER_S)
         peak_of_kind = matrix_peak if op.kind in MATRIX_KINDS else peak
@@ -90,7 +92,7 @@ def roofline_by_place(graph: OpGraph, cluster: Cluster) -> dict[str, CostTable]:
     """
     tables: dict[Device, CostTable] = {}
     found = {}
-    for place in (*cluster.devices, *cluster.hosts):
+    for place in cluster.places():
         alike = replace(place, name="", host=None)
         if alike not in tables:
             tables[alike] = roofline_costs(graph, place)

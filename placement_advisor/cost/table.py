@@ -49,7 +49,7 @@ class CostTable:
 
     def everywhere(self, cluster: Cluster) -> dict[str, CostTable]:
         """Return the table for each device and host of a cluster on which all are alike."""
-        return {place.name: self for place in (*cluster.devices, *cluster.hosts)}
+        return dict.fromkeys(cluster.place_names(), self)
 
     @property
     def total_ns(self) -> int:

@@ -50,3 +50,12 @@ def output_file(
                 raise AdvisorError(message, hint=hint) from None
 
         yield put
+
+
+def holding(text: str) -> Callable[[Path], None]:
+    """Return what makes a file of that text; half a character, as a path may hold, is replaced."""
+
+    def make(path: Path) -> None:
+        path.write_text(text, encoding="utf-8", errors="replace")
+
+    return make

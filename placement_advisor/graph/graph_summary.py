@@ -19,6 +19,7 @@ from placement_advisor.graph.op import BRANCH_KINDS, LOOP_KINDS
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.op_work.bookkeeping import ALIAS_KINDS, VARIABLE_READ_KINDS
 from placement_advisor.graph.partial_sums import Total
+from placement_advisor.graph.roles import COMPUTING_ROLES, STANDING_ROLES
 from placement_advisor.graph.structure.branches import ParallelBranches, parallel_branches
 from placement_advisor.graph.structure.joins import Join, counting_layers, towers
 from placement_advisor.graph.structure.repeats import RepeatedBlocks, repeated_blocks
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 # A step has thousands of tensors; the first few show where its memory goes.
 LARGEST_TENSORS = 20
-
-_UNCOMPUTED_ROLES = frozenset({Role.INPUT, Role.CONSTANT, Role.VARIABLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +124,7 @@ def summarize(graph: OpGraph) -> GraphSummary:
     """Return what the graph holds."""
     tensors = _tensors(graph)
     view = layer_view(graph)
-    computing = [op for op in graph.ops if op.role not in _UNCOMPUTED_ROLES]
+    computing = [op for op in graph.ops if op.role in COMPUTING_ROLES]
     flops = Total.of(op.flops for op in computing)
     bytes_accessed = Total.of(op.bytes_accessed for op in computing)
     priced_bytes = sum(op.bytes_accessed or 0 for op in computing if op.flops is not None)
@@ -174,8 +173,7 @@ def _tensors(graph: OpGraph) -> dict[tuple[str, int], int | None]:
     return {
         (op.name, port): size
         for op in graph.ops
-        if op.role not in (Role.CONSTANT, Role.VARIABLE)
-        and op.kind not in ALIAS_KINDS | VARIABLE_READ_KINDS
+        if op.role not in STANDING_ROLES and op.kind not in ALIAS_KINDS | VARIABLE_READ_KINDS
         for port, size in enumerate(op.output_bytes)
     }
 

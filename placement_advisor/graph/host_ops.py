@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.partial_sums import Total
+from placement_advisor.graph.roles import KERNEL_FREE_ROLES
 
 if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import Op, OpGraph
 
 _GPU = "GPU"
-# Inputs start on the host in any case, and constants are copied to whoever reads them.
-_KERNEL_FREE_ROLES = frozenset({Role.CONSTANT, Role.INPUT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ def host_kinds(graph: OpGraph) -> tuple[HostKind, ...]:
     """Return the kinds without a GPU kernel, those first that most bytes go to or come from."""
     groups: dict[str, list[Op]] = defaultdict(list)
     for op in graph.ops:
-        if op.role not in _KERNEL_FREE_ROLES and _GPU not in op.device_kinds:
+        if op.role not in KERNEL_FREE_ROLES and _GPU not in op.device_kinds:
             groups[op.kind].append(op)
     beside: dict[str, set[str]] = defaultdict(set)
     for op in graph.ops:
@@ -83,7 +82,7 @@ def _crossing(graph: OpGraph, ops: list[Op]) -> Total:
             far = graph.op(other)
             # A handle stays where its variable is: no tensor crosses for it.
             is_handle = Role.VARIABLE in (far.role, op.role)
-            if edge.is_control or is_handle or far.role in _KERNEL_FREE_ROLES:
+            if edge.is_control or is_handle or far.role in KERNEL_FREE_ROLES:
                 continue
             if _GPU in far.device_kinds:
                 crossing[edge.producer, edge.port] = edge.size_bytes

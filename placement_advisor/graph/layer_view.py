@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from placement_advisor.graph.membership import Membership, membership
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.partial_sums import Total
+from placement_advisor.graph.roles import COMPUTING_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from placement_advisor.graph.op_graph import Op, OpGraph
 
-_COMPUTING = frozenset({Role.FORWARD, Role.BACKWARD, Role.UPDATE})
 _Tensors: TypeAlias = "dict[tuple[str, int], int | None]"
 
 
@@ -193,7 +193,7 @@ def _tensors(
         if edge.is_control or edge.producer in member.free:
             continue
         role, reader = graph.op(edge.producer).role, graph.op(edge.consumer).role
-        if role not in _COMPUTING or reader not in _COMPUTING:
+        if role not in COMPUTING_ROLES or reader not in COMPUTING_ROLES:
             continue
         tensor = edge.producer, edge.port
         if role is reader is Role.FORWARD:
@@ -219,7 +219,7 @@ def _tensors(
 
 
 def _summary(name: str, ops: list[Op], leaving: _Tensors) -> LayerSummary:
-    computing = [op for op in ops if op.role in _COMPUTING]
+    computing = [op for op in ops if op.role in COMPUTING_ROLES]
     return LayerSummary(
         name=name,
         ops_by_role=dict(Counter(op.role for op in ops)),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.roles import STANDING_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,7 +77,7 @@ def _free_ops(graph: OpGraph) -> frozenset[str]:
         if op.role is not Role.FORWARD or (op.layer is not None and op.variable is None):
             continue
         if all(
-            edge.producer in free or graph.op(edge.producer).role in (Role.VARIABLE, Role.CONSTANT)
+            edge.producer in free or graph.op(edge.producer).role in STANDING_ROLES
             for edge in data_inputs(graph, op.name)
         ):
             free.add(op.name)

@@ -228,9 +228,13 @@ class Cluster:
         """Return the names in device order, hosts left out."""
         return tuple(device.name for device in self.devices)
 
+    def places(self) -> tuple[Device, ...]:
+        """Return all that can run ops, devices first, then hosts."""
+        return (*self.devices, *self.hosts)
+
     def place_names(self) -> tuple[str, ...]:
         """Return the names of all that can run ops, devices first, then hosts."""
-        return tuple(place.name for place in (*self.devices, *self.hosts))
+        return tuple(place.name for place in self.places())
 
     def with_devices(self, names: Collection[str]) -> Cluster:
         """Return the cluster with these of its devices, all hosts, and the links between them."""

@@ -61,7 +61,7 @@ def simulation_as_json(told: Simulation) -> dict[str, Any]:
 
 
 def _devices(told: Simulation) -> Iterator[dict[str, Any]]:
-    places = (*told.cluster.devices, *told.cluster.hosts)
+    places = told.cluster.places()
     for place, time in zip(places, told.device_times, strict=True):
         yield {
             "name": place.name,

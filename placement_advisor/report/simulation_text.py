@@ -70,7 +70,7 @@ def _devices(told: Simulation) -> Iterator[str]:
         *("peak memory", "device"),
     )
     rows = []
-    places = (*told.cluster.devices, *told.cluster.hosts)
+    places = told.cluster.places()
     for place, time in zip(places, told.device_times, strict=True):
         peak_bytes = told.schedule.peak_memory_bytes[place.name]
         there = place.memory_bytes

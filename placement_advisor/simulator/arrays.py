@@ -15,6 +15,7 @@ import numpy as np
 from placement_advisor.files.limits import MAX_NS
 from placement_advisor.graph.host_ops import host_bound
 from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.roles import COST_FREE_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Set
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-# Roles that may lack a cost: a handle or a fed tensor is there, nothing computes it.
-_FREE_ROLES = frozenset({Role.VARIABLE, Role.INPUT})
 # Arrays of integers have no None.
 UNKNOWN = -1
 
@@ -90,7 +89,7 @@ class PlaceArrays:
         self, arrays: GraphArrays, costs: Mapping[str, CostTable], cluster: Cluster
     ) -> None:
         self._ops = arrays.ops
-        self.places = (*cluster.devices, *cluster.hosts)
+        self.places = cluster.places()
         self.index = {place.name: i for i, place in enumerate(self.places)}
         bound = {
             device.kind: host_bound(arrays.graph, device.kind)
@@ -108,7 +107,7 @@ class PlaceArrays:
                 )
         rows = [columns[id(costs[place.name])] for place in self.places]
         self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
-        needs_cost = np.array([op.role not in _FREE_ROLES for op in self._ops], bool)
+        needs_cost = np.array([op.role not in COST_FREE_ROLES for op in self._ops], bool)
         self._lacks_cost = (self._cost_ns == UNKNOWN) & needs_cost
         self._may_lack_cost = self._lacks_cost.any()
         self._number = np.arange(len(self._ops))
@@ -121,7 +120,7 @@ class PlaceArrays:
             ValueError: they are others.
         """
         other = copy(self)
-        other.places = (*cluster.devices, *cluster.hosts)
+        other.places = cluster.places()
         ours, theirs = (
             [(place.name, place.kind, place.host) for place in places]
             for places in (self.places, other.places)

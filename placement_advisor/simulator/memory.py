@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.graph.op import LOOP_KINDS
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.op_work.bookkeeping import VARIABLE_READ_KINDS
+from placement_advisor.graph.roles import COMPUTING_ROLES, KERNEL_FREE_ROLES
 from placement_advisor.simulator.holding import Buffer, DeviceMemory
 from placement_advisor.simulator.peak import Held
 from placement_advisor.simulator.reuse import (
@@ -59,7 +60,6 @@ _HELD_FOR = {
     Role.BACKWARD: Held.GRADIENT,
     Role.UPDATE: Held.UPDATE,
 }
-_THERE_BEFORE = frozenset({Role.INPUT, Role.CONSTANT, Role.VARIABLE})
 
 
 def peak_memory(
@@ -96,12 +96,12 @@ class _Replay:
         for number, op in enumerate(self._flow.ops):
             if op.role is Role.VARIABLE:
                 self._place_variable(number)
-            elif op.role in (Role.CONSTANT, Role.INPUT):
+            elif op.role in KERNEL_FREE_ROLES:
                 self._place(number)
         for run in self._flow.runs:
             self._catch_up(run.start_ns)
             number = self._flow.op_index[run.op]
-            if self._flow.ops[number].role not in _THERE_BEFORE:
+            if self._flow.ops[number].role in COMPUTING_ROLES:
                 self._start(number, run.start_ns)
             heappush(self._later, (run.end_ns, _END, number))
         self._catch_up(None)

@@ -140,7 +140,7 @@ def _costs_as_json(costs: Mapping[str, CostTable], cluster: Cluster) -> dict[str
     tables: dict[int, int] = {}
     found: list[dict[str, int]] = []
     table_of = {}
-    for place in (*cluster.devices, *cluster.hosts):
+    for place in cluster.places():
         table = costs[place.name]
         if id(table) not in tables:
             tables[id(table)] = len(found)

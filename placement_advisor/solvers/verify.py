@@ -57,7 +57,7 @@ class _Check:
             device.host is not None for device in cluster.devices
         )
         self._ops = {op.name: op for op in graph.ops if op.role is not Role.CONSTANT}
-        places = (*cluster.devices, *cluster.hosts)
+        places = cluster.places()
         for place in places:
             if place.name not in certificate.costs:
                 raise RefusedError(f"it has no op times for {place.name!r}")
@@ -141,7 +141,7 @@ class _Check:
 
     def _work_ns(self, argument: WorkArgument) -> int:
         weights = argument.weights
-        places = {place.name for place in (*self._cluster.devices, *self._cluster.hosts)}
+        places = set(self._cluster.place_names())
         if not weights.keys() == places or not sum(weights.values()):
             raise RefusedError("work: its weights are not those of the devices and hosts")
         weighed = 0

@@ -15,6 +15,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from placement_advisor.candidates import single
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.compare import Comparison, compare, is_in_doubt
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import Prepared, SourceLine
 
-BASELINE = "single"
+BASELINE = single.FAMILY
 # A step on each of the example batches, which the loader takes four of; what is a step late shows
 # from the second on.
 VERIFIED_STEPS = 4
@@ -72,6 +73,16 @@ class Watcher(Protocol):
 
     def note(self, what: str) -> None:
         """Say something that should stay to be read."""
+
+
+class SilentWatcher:
+    """A watcher that says nothing."""
+
+    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
+        """Say nothing."""
+
+    def note(self, what: str) -> None:
+        """Say nothing."""
 
 
 class Bench(Protocol):

@@ -464,7 +464,7 @@ def test_on_one_device_the_step_is_the_sum_of_its_ops(step: PlacedStep) -> None:
 def test_no_step_is_shorter_than_its_critical_path_or_its_busiest_device(step: PlacedStep) -> None:
     end_ns: dict[str, int] = {}
     busy_ns: dict[str, int] = {}
-    places = {place.name: place for place in (*step.cluster.devices, *step.cluster.hosts)}
+    places = {place.name: place for place in step.cluster.places()}
     schedule = step.simulate()
     device_of = {run.op: run.device for run in schedule.runs}
     for op_ in placed_ops(step.graph):
@@ -493,7 +493,7 @@ def test_a_device_starts_its_ops_in_the_order_in_which_they_became_ready(step: P
 
 
 def schedule_devices(step: PlacedStep) -> list[str]:
-    return [place.name for place in (*step.cluster.devices, *step.cluster.hosts)]
+    return list(step.cluster.place_names())
 
 
 @given(placed_steps(hosts=True))

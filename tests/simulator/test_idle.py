@@ -69,9 +69,7 @@ def test_waiting_for_a_wire_is_waiting_for_a_copy() -> None:
 def test_the_parts_of_any_device_add_up_to_the_step_time(step: PlacedStep) -> None:
     schedule = step.simulate()
     times = device_times(schedule)
-    assert [time.device for time in times] == [
-        place.name for place in (*step.cluster.devices, *step.cluster.hosts)
-    ]
+    assert [time.device for time in times] == [place.name for place in step.cluster.places()]
     for time in times:
         assert time.compute_ns + time.copy_work_ns + time.idle_ns == schedule.step_ns
         assert min(

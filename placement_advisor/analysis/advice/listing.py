@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.graph.name_patterns import listed, name_patterns
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import placed_ops
+from placement_advisor.graph.roles import PASS_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
 
 GRADIENT_SCOPE = "gradient_tape/"
-# Variables and what updates them stay together, wherever the update is placed.
-_PLACED_BY_NAME = frozenset({Role.FORWARD, Role.BACKWARD})
 _CALL = "PartitionedCall"
 # Whoever reads a table finds it wherever it is.
 _TABLE = "HashTableV2"
@@ -134,7 +133,8 @@ def scope_devices(graph: OpGraph, placement: Placement) -> dict[str, str]:
     ops = [
         op
         for op in placed_ops(graph)
-        if op.role in _PLACED_BY_NAME and op.variable is None and not _is_made_on_return(graph, op)
+        # Variables and what updates them stay together, wherever the update is placed.
+        if op.role in PASS_ROLES and op.variable is None and not _is_made_on_return(graph, op)
     ]
     device_of = placement.device_of
     root = _Scope()

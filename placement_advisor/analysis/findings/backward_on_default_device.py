@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.analysis.findings.evidence import MIN_SAVING_SHARE, YOUR_SPLIT
+from placement_advisor.candidates import towers, towers_forward_only
 from placement_advisor.candidates.as_written import (
     as_written,
     default_device,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 CODE = "PA101"
 NAME = "backward-on-default-device"
-FORWARD_ONLY_FAMILY = "towers-forward-only"
-FOLLOWING_FAMILY = "towers"
 _CURE = (
     "compute gradients with tf.gradients(loss, variables) inside the tf.function, which puts them "
     "beside their forward ops, or use placement_advisor.place(step, placement)"
@@ -92,8 +91,8 @@ def _saving_if_it_followed(evidence: Evidence) -> int | None:
 def _in_the_candidate(evidence: Evidence) -> tuple[Finding, ...]:
     """Compare the split that a tape makes of towers with the one whose gradients follow."""
     of_family = {c.family: c for c in evidence.candidates if c.predicted and c.placement}
-    by_hand = of_family.get(FORWARD_ONLY_FAMILY)
-    following = of_family.get(FOLLOWING_FAMILY)
+    by_hand = of_family.get(towers_forward_only.FAMILY)
+    following = of_family.get(towers.FAMILY)
     if not (by_hand and following and by_hand.predicted and following.predicted):
         return ()
     step_ns = by_hand.predicted.step_ns

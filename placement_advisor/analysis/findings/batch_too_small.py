@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.cost.batch import BatchTime, fit_batch_time
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.roles import PASS_ROLES
 from placement_advisor.units import format_ns, format_share
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ MAX_MISFIT = 0.15
 # A line has two unknowns.
 _LEAST_SIZES = 2
 _TOLD_BY = {"measured": "measured, your step as it is on this machine", "simulated": "simulated"}
-_WITH_BATCH = frozenset({Role.FORWARD, Role.BACKWARD})
 
 
 def find(evidence: Evidence) -> tuple[Finding, ...]:
@@ -97,7 +96,7 @@ def _simulated_line(evidence: Evidence) -> BatchTime | None:
     with_batch_ns = sum(
         run.end_ns - run.start_ns - evidence.cluster.devices[0].launch_overhead_ns
         for run in alone.predicted.runs
-        if evidence.graph.op(run.op).role in _WITH_BATCH
+        if evidence.graph.op(run.op).role in PASS_ROLES
     )
     return BatchTime(
         fixed_ns=alone.predicted.step_ns - with_batch_ns, per_sample_ns=with_batch_ns / batch

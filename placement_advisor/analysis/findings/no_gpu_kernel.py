@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.candidates.as_written import kind_of_device
 from placement_advisor.graph.host_ops import host_kinds
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.roles import KERNEL_FREE_ROLES
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 CODE = "PA102"
 NAME = "no-gpu-kernel"
 _GPU = "GPU"
-# The caller holds the inputs, and constants are copied: neither runs anything.
-_KERNEL_FREE_ROLES = frozenset({Role.CONSTANT, Role.INPUT})
 
 
 def find(evidence: Evidence) -> tuple[Finding, ...]:
@@ -29,7 +27,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     pinned: defaultdict[str, list[str]] = defaultdict(list)
     for op in evidence.graph.ops:
         asked = evidence.requested_device_of.get(op.name)
-        if asked is None or kind_of_device(asked) != _GPU or op.role in _KERNEL_FREE_ROLES:
+        if asked is None or kind_of_device(asked) != _GPU or op.role in KERNEL_FREE_ROLES:
             continue
         if _GPU not in op.device_kinds:
             pinned[op.kind].append(op.name)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.graph.membership import data_inputs, data_outputs
 from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.roles import PASS_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,7 +116,7 @@ def _owners(
     main = {
         variable
         for variable, ops in touching.items()
-        if any(graph.op(op).role in (Role.FORWARD, Role.BACKWARD) for op in ops)
+        if any(graph.op(op).role in PASS_ROLES for op in ops)
     }
     serves = {
         variable: _joined(aims[op] for op in ops if op in aims)

@@ -25,7 +25,7 @@ from placement_advisor.cost.links import fit_link, residuals
 from placement_advisor.cost.measured_costs import with_members
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.roles import COMPUTING_ROLES
 from placement_advisor.profile.recorded.recorded_names import same_ops
 from placement_advisor.profile.timeline.device_trace import UNKNOWN_END
 
@@ -47,7 +47,6 @@ LEAST_SIZES = 3
 # is the latency: a line through copies of 1 B to 6 kB to a V100 said 3 GB/s.
 LEAST_SLOWDOWN = 4.0
 
-_NOT_RECORDED = frozenset({Role.CONSTANT, Role.INPUT, Role.VARIABLE})
 # `_FusedMatMul`, `_MklNativeConv2DWithBias`: the kind of the op that does most of it.
 _FUSED = re.compile(r"_\w*?Fused(\w+)|_Mkl(?:Native)?(\w+?)WithBias\w*")
 _BIAS_GRADIENT = "BiasAddGrad"
@@ -99,7 +98,7 @@ def recorded_costs(
     members = members or {}
     kinds: dict[str, str | None] = {
         name: None for inside in members.values() for name in inside
-    } | {op.name: op.kind for op in graph.ops if op.role not in _NOT_RECORDED}
+    } | {op.name: op.kind for op in graph.ops if op.role in COMPUTING_ROLES}
     same = same_ops(kinds, [(op.name, op.kind) for op in recorded.ops])
     joined = [
         (same[op.name, op.kind], op)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.measurement.measurement import Interval, bootstrap_median
 from placement_advisor.report.analysis.break_even_json import break_even_as_json
 from placement_advisor.report.analysis.scaling import ScalingRow, scaling
-from placement_advisor.report.analysis.tables import BASELINE, CERTIFICATE, GRAPH
+from placement_advisor.report.analysis.tables import CERTIFICATE, GRAPH
 from placement_advisor.solvers.bounds.bound_in_words import argument_text
+from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

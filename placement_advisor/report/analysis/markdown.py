@@ -27,7 +27,6 @@ from placement_advisor.report.analysis.scaling import TITLE as SCALING_TITLE
 from placement_advisor.report.analysis.scaling import scaling_lines
 from placement_advisor.report.analysis.tables import (
     AS_IS,
-    BASELINE,
     HOW_TO_SPLIT,
     IF_SPLIT_ANYWAY,
     NO_FINDINGS,
@@ -47,6 +46,7 @@ from placement_advisor.report.analysis.tables import (
     was_measured,
     where_text,
 )
+from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:

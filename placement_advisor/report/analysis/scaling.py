@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.report.analysis.tables import BASELINE
+from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import NS_PER_S, format_ns
 
 if TYPE_CHECKING:

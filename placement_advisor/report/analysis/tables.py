@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.measurement.measurement import Interval, SizeBasis, bootstrap_median
+from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
 
 # The candidate that all others are compared with.
-BASELINE = "single"
 # The user's step unmodified: a row of its own, not a candidate.
 AS_IS = "as-is"
 NO_FINDINGS = "none: no rule has anything to say of this step"

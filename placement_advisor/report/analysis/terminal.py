@@ -28,7 +28,6 @@ from placement_advisor.report.analysis.scaling import scaling_lines
 from placement_advisor.report.analysis.tables import (
     ACTIVITY_HEADINGS,
     AS_IS,
-    BASELINE,
     CERTIFICATE,
     HOW_TO_SPLIT,
     IF_SPLIT_ANYWAY,
@@ -51,6 +50,7 @@ from placement_advisor.report.analysis.tables import (
     was_measured,
     where_text,
 )
+from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:

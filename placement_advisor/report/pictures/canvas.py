@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.report.analysis.tables import (
-    BASELINE,
     as_is_interval,
     one_line,
     range_text,
     speedup,
     times_text,
 )
+from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ def least_ratio_if_wrong(
     ratios = []
     for simulator, baseline_ns in sensitivity.if_wrong():
         cluster = simulator.cluster
-        first, *others = (*cluster.devices, *cluster.hosts)
+        first, *others = cluster.places()
         lower = bound_step(graph, costs, cluster, simulator)
         like_first = {first.name} | {
             place.name

@@ -50,7 +50,7 @@ class Step:
         self.graph, self.cluster = graph, cluster
         self.ops: tuple[Op, ...] = placed_ops(graph)
         self.index = {op.name: i for i, op in enumerate(self.ops)}
-        places = (*cluster.devices, *cluster.hosts)
+        places = cluster.places()
         self.has_hosts = bool(cluster.hosts) or any(place.host is not None for place in places)
         self._runs_at = {place.name: _runs_at(graph, self.ops, place) for place in places}
         self.time_ns = _times_ns(self.ops, self._runs_at.values(), costs, cluster)
@@ -125,7 +125,7 @@ def _times_ns(
     cluster: Cluster,
 ) -> list[dict[str, int]]:
     """Return by op what it takes on each place where it can run."""
-    overhead_ns = {p.name: p.launch_overhead_ns for p in (*cluster.devices, *cluster.hosts)}
+    overhead_ns = {p.name: p.launch_overhead_ns for p in cluster.places()}
     rows = []
     for op, *places in zip(ops, *runs_at, strict=True):
         known = {place: costs[place].costs.get(op.name) for place in places}

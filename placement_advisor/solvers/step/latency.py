@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.graph.op import variable_of
-from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import Placement
+from placement_advisor.graph.roles import TRAINING_ROLES
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.solvers.coarse import group_ops
 from placement_advisor.solvers.step.local_search import Cost, improve
@@ -48,7 +48,6 @@ _SHARES = (0.1, 0.55, 0.35)
 # trades a hundredfold time for estimates that are off by no more than two; the last placement is
 # looked at in full, and if that fails all are, so that no answer rests on it.
 _TRUSTED = 0.5
-_FOR_UPDATES = frozenset({Role.BACKWARD, Role.UPDATE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +122,7 @@ def state_apart(
     for op in reversed(ops):
         if variable_of(op) is not None:
             state[op.name] = layer_of.get(op.name)
-        elif op.role in _FOR_UPDATES:
+        elif op.role in TRAINING_ROLES:
             served = {state.get(edge.consumer) for edge in graph.outputs_of(op.name)}
             state[op.name] = served.pop() if len(served) == 1 else None
     return {
@@ -149,7 +148,7 @@ class _Costs:
     def __init__(self, cluster: Cluster, simulator: Simulator) -> None:
         self._simulator = simulator
         self._names = cluster.place_names()
-        self._places = (*cluster.devices, *cluster.hosts)
+        self._places = cluster.places()
         limits = [place.memory_bytes for place in self._places]
         self._limit = np.array([np.inf if limit is None else limit for limit in limits])
         self._resident = np.array([float(op.parameter_bytes) for op in simulator.ops])

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.graph.membership import membership
 from placement_advisor.graph.op import variable_of
-from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import placed_ops
+from placement_advisor.graph.roles import COST_FREE_ROLES, TRAINING_ROLES
 from placement_advisor.solvers.problem import Pool, Problem
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import Op, OpGraph
     from placement_advisor.machine.devices import Cluster, Device
-
-_WORKLESS = frozenset({Role.INPUT, Role.VARIABLE})
-_AFTER_FORWARD = frozenset({Role.BACKWARD, Role.UPDATE})
 
 
 def throughput_problem(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> Problem:
@@ -47,7 +44,7 @@ def throughput_problem(graph: OpGraph, costs: Mapping[str, CostTable], cluster: 
         edges=tuple(edges),
         copy_time=tuple(_copy_ns(graph, op, cluster) for op in ops),
         size_bytes=tuple(op.parameter_bytes + sum(b or 0 for b in op.output_bytes) for op in ops),
-        backward=frozenset(i for i, op in enumerate(ops) if op.role in _AFTER_FORWARD),
+        backward=frozenset(i for i, op in enumerate(ops) if op.role in TRAINING_ROLES),
         groups=_groups(graph, ops),
         pools=_pools(ops, cluster, costs),
     )
@@ -80,7 +77,7 @@ def _copy_ns(graph: OpGraph, op: Op, cluster: Cluster) -> float:
 
 def _pools(ops: Sequence[Op], cluster: Cluster, costs: Mapping[str, CostTable]) -> tuple[Pool, ...]:
     """Return the devices, those that are alike together."""
-    place = {each.name: each for each in (*cluster.devices, *cluster.hosts)}
+    place = {each.name: each for each in cluster.places()}
     alike: dict[tuple[Device, Device | None], list[str]] = defaultdict(list)
     for device in cluster.devices:
         host = place.get(device.host) if device.host is not None else None
@@ -104,7 +101,7 @@ def _work_ns(
     op: Op, device: Device, host: Device | None, costs: Mapping[str, CostTable]
 ) -> float | None:
     """Return the time of an op on a device or its host, None if neither has a kernel for it."""
-    if op.role in _WORKLESS:
+    if op.role in COST_FREE_ROLES:
         return 0.0
     for place in (device, host):
         if place is not None and place.kind in op.device_kinds:
