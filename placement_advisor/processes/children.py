@@ -72,6 +72,8 @@ _END_LIMIT_S, _END_POLL_S = 3.0, 0.005
 # A stack is written in under a millisecond, unless the machine is out of memory.
 _STACK_GRACE_S = 0.2
 _STACK_SIGNAL = signal.SIGUSR1
+# A process is started under another environment, and models are checked in threads.
+_one_starts = threading.Lock()
 _STACK_LINE = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in ')
 
 
@@ -90,7 +92,7 @@ class Child:
         self._process = context.Process(
             target=_serve, args=(theirs, output, stacks), name=name, daemon=True
         )
-        with _without_main_module(), _environment():  # It may have to start the fork server.
+        with _environment(), _without_main_module():  # It may have to start the fork server.
             self._process.start()
         for end in (theirs, output, stacks):
             end.close()
@@ -292,7 +294,7 @@ def preload() -> None:
     # only once Python has started in it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with _without_main_module(), _environment():
+        with _environment(), _without_main_module():
             forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -417,8 +419,14 @@ def _without_main_module() -> Any:
 def _environment() -> Iterator[None]:
     """Give a new interpreter a folder for temporary files that goes with this process.
 
-    And keep it from taking modules out of the current folder (Python's `-P`).
+    And keep it from taking modules out of the current folder (Python's `-P`). One thread at a time:
+    each puts back what it has found.
     """
+    with _one_starts:
+        yield from _changed_environment()
+
+
+def _changed_environment() -> Iterator[None]:
     ours = {_SAFE_PATH: os.environ.get(_SAFE_PATH) or _OURS, "TMPDIR": _temporary_folder()}
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)

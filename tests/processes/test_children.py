@@ -99,6 +99,27 @@ def test_what_has_failed_answers_all_that_follows_with_that(child: Child) -> Non
     assert child.failure() == failure
 
 
+def test_threads_that_start_children_leave_the_environment_as_it_was() -> None:
+    before, first_is_in = dict(os.environ), threading.Event()
+
+    def start(after: threading.Event | None, *, lasts_s: float) -> None:
+        if after is not None:
+            after.wait()
+        with children._environment():
+            first_is_in.set()
+            time.sleep(lasts_s)
+
+    threads = [
+        threading.Thread(target=start, args=(None,), kwargs={"lasts_s": 0.1}),
+        threading.Thread(target=start, args=(first_is_in,), kwargs={"lasts_s": 0.2}),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert dict(os.environ) == before
+
+
 def test_an_answer_that_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
     with pytest.raises(ChildError, match="pickle"):
         child.call(threading.Lock)
