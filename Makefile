@@ -18,7 +18,7 @@ LOCKED := $(VENV)/.locked-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow verdicts bench bench-fidelity lint check lock audit build clean check-python
+.PHONY: help demo test test-slow verdicts bench bench-fidelity docs lint check lock audit build clean check-python
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -48,6 +48,9 @@ bench-fidelity: $(INSTALLED)  ## predicted against measured (docs/cost-model.md)
 # For example: make campaign-broken-runs CAMPAIGN="--sample 20"
 campaign-%: $(INSTALLED)
 	PYTHONPATH=tests:tests/benchmarks $(BIN)/python tests/campaigns/$(subst -,_,$*).py $(CAMPAIGN)
+
+docs: $(INSTALLED)  ## write the tables of docs/contracts.md from the JSON Schemas
+	$(BIN)/python tests/contracts_page.py
 
 lint: $(INSTALLED)  ## check style, types and import contracts
 	$(BIN)/ruff check .

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -257,37 +256,3 @@ def test_a_wrong_placement_file_is_refused(
     placement_file[field] = wrong
     with pytest.raises(jsonschema.ValidationError):
         _validate(placement_file, "placement")
-
-
-# What many fields are made of has a table of its own.
-_DESCRIBED_ONCE = {"#/$defs/sum"}
-
-
-def _fields(schema: dict[str, Any], definitions: dict[str, Any], prefix: str) -> Iterator[str]:
-    for name, content in schema["properties"].items():
-        yield prefix + name
-        if content.get("$ref") in _DESCRIBED_ONCE:
-            continue
-        inner = definitions[content["$ref"].rsplit("/", 1)[1]] if "$ref" in content else content
-        if "properties" in inner:
-            yield from _fields(inner, definitions, f"{prefix}{name}.")
-        elif "properties" in inner.get("items", {}):
-            yield from _fields(inner["items"], definitions, f"{prefix}{name}[].")
-
-
-@pytest.mark.parametrize("name", SCHEMA_NAMES)
-def test_the_documentation_has_a_row_for_every_field(name: str) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "contracts.md").read_text(encoding="utf-8")
-    schema = load_schema(name)
-    definitions = schema.get("$defs", {})
-    shared = _fields(definitions["sum"], {}, "sum.") if "sum" in definitions else ()
-    for field in (*_fields(schema, definitions, ""), *shared):
-        assert f"\n| `{field}` |" in page, field
-
-
-def test_the_examples_of_the_documentation_fit_the_schemas() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "contracts.md").read_text(encoding="utf-8")
-    examples = [block.split("```", 1)[0] for block in page.split("```json\n")[1:]]
-    assert len(examples) == len(SCHEMA_NAMES)
-    for name, example in zip(SCHEMA_NAMES, examples, strict=True):
-        _validate(json.loads(example), name)
