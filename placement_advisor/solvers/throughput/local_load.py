@@ -1,12 +1,14 @@
 """A local search for a small largest load: regions of groups move from device to device.
 
 A *trial* moves a group, then one after the other groups beside it, all from the same device to the
-same other one; half of the time then others the other way, in exchange; and takes back all but the
-best beginning of that. A region moves where a single group could not, as its tensors would be cut
-on both sides; where devices are nearly even, nothing can move without an exchange. What is best is
-judged by a smooth stand-in for the largest load, the sum of the loads' 16th powers; a trial may
-worsen it by up to a *threshold*, which falls to nothing within a round. Rounds start from the
-placement that is given and from the best so far, in turns. Memory is a hard limit.
+same other one, mostly one that holds a neighbour; half of the time then others the other way, in
+exchange, mostly neighbours of what is there; and takes back all but the best beginning of that. A
+region moves where a single group could not, as its tensors would be cut on both sides; where
+devices are nearly even, nothing can move without an exchange. What is best is judged by a smooth
+stand-in for the largest load, the sum of the loads' 64th powers; a trial may worsen it by up to a
+*threshold*, which falls to nothing within a round. Each round is twice as long as the one before:
+slow ones end lowest, and quick ones are what a clock leaves. They start from the placement that is
+given and from the best so far, in turns. Memory is a hard limit.
 
 A step changes the loads of two devices, in time proportional to the tensors of the group. Loads are
 whole units and powers are products, so that equal seeds give equal answers on any machine.
@@ -34,13 +36,18 @@ if TYPE_CHECKING:
     from placement_advisor.solvers.problem import Problem
 
     Ints = NDArray[np.int64]
+    Draws = NDArray[np.uint64]  # of one element: what a random number follows from
 
 # About as many take a second of one core, on the graphs of tests/benchmarks/max_load.py.
-STEPS_PER_UNIT = 2_000_000
-# The higher one finds ways between placements that heavy tensors keep apart, the lower one balances
-# many small ops. Each gets rounds from the start and from the best. Judgement: trades depth for
-# ways to go; measured as a whole, by tests/benchmarks/max_load.py.
-_THRESHOLDS = (0.1, 0.02, 0.005)
+STEPS_PER_UNIT = 6_000_000
+# In turns; the last round, which gets half of the units, has the last. The higher one finds ways
+# between placements that heavy tensors keep apart, the lower one balances many small ops.
+# Judgement: with the power, the best of some that were tried on layer graphs with branches; 0.1 and
+# 0.02 with the 32nd power end higher.
+_THRESHOLDS = (0.04, 0.01)
+# How many of four trials look for neighbours on either side: what moves to where nothing is near
+# adds cuts. Judgement: about three end lower than none; all would leave devices out of reach.
+_OF_FOUR_AT_BORDERS = 3
 _ROUNDS = 12
 # All loads together: what differs by less counts as equal, and sums stay far from 64 bits.
 _LOAD_UNITS = 2**50
@@ -49,6 +56,12 @@ _LOAD_UNITS = 2**50
 _TRIES = 8
 _NO_LIMIT = 2**62
 _CANNOT_RUN = -1
+# Odd, its bits mixed: neighbouring seeds give states that have nothing in common. From the golden
+# ratio, as in Steele, Lea and Flood (2014), doi:10.1145/2714064.2660195.
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_OPTIONS = {"nogil": True, "error_model": "numpy"}
+# A call would hand over a dozen arrays, which takes longer than most of these functions.
+_inlined = compiled(**_OPTIONS, forceinline=True)
 
 
 class _Arrays(NamedTuple):
@@ -84,16 +97,17 @@ def locally_best(
     given = np.array([number[name] for name in start], np.int64)
     best, best_load = given, _NO_LIMIT
     spent = 0.0
-    steps = round(units * STEPS_PER_UNIT / _ROUNDS)
     for turn in range(_ROUNDS if len(problem.devices) > 1 else 0):
         if is_over():
             break
-        threshold = _THRESHOLDS[turn // 2 % len(_THRESHOLDS)]
+        share = units / 2 ** (_ROUNDS - turn)
+        steps = round(share * STEPS_PER_UNIT)
+        threshold = _THRESHOLDS[turn % len(_THRESHOLDS)]
         begin = best if turn % 2 else given
         found, load = _round(arrays, begin.copy(), steps, threshold, seed * _ROUNDS + turn)
         if load < best_load:
             best, best_load = found, load
-        spent += units / _ROUNDS
+        spent += share
     return tuple(problem.devices[device] for device in best), spent
 
 
@@ -145,19 +159,33 @@ def _flat(rows: Iterable[Sequence[int]]) -> tuple[Ints, Ints]:
     return starts, np.array(list(chain.from_iterable(rows)), np.int64)
 
 
-@compiled(nogil=True)
+@_inlined
+def _below(draws: Draws, count: int) -> int:
+    """Return a random number from 0 to below the count, and go on to the next.
+
+    Source: Marsaglia, Xorshift RNGs (2003), doi:10.18637/jss.v008.i14.
+    """
+    bits = draws[0]
+    bits ^= bits << np.uint64(13)
+    bits ^= bits >> np.uint64(7)
+    bits ^= bits << np.uint64(17)
+    draws[0] = bits
+    return int(np.int64(((bits >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32)))
+
+
+@_inlined
 def _power(ratio: float) -> float:
-    for _ in range(4):
+    for _ in range(6):
         ratio *= ratio
     return ratio
 
 
-@compiled(nogil=True)
+@compiled(**_OPTIONS)
 def _round(
     arrays: _Arrays, device: Ints, steps: int, threshold: float, seed: int
 ) -> tuple[Ints, int]:
     """Return the best placement that was met, and its largest load; ``device`` changes."""
-    np.random.seed(seed)
+    draws = np.array([np.uint64(seed) * _SPREAD | np.uint64(1)], np.uint64)
     groups, devices = len(device), len(arrays.work)
     load, held_bytes, readers_on = _state(arrays, device)
     best, best_load = device.copy(), load.max()
@@ -168,10 +196,9 @@ def _round(
     step = 0
     while step < steps:
         allowed = 1.0 + threshold * (1.0 - step / steps) ** 2
-        group = np.random.randint(groups)
+        group = _below(draws, groups)
         source = device[group]
-        target = np.random.randint(devices - 1)
-        target += target >= source
+        target = _goal(arrays, draws, device, group)
         rest = 0.0
         for other in range(devices):
             if other not in (source, target):
@@ -180,12 +207,12 @@ def _round(
         least = np.inf
         moved, kept = 0, 0
         # There, and half of the time something in exchange.
-        for way in range(1 + np.random.randint(2)):
+        for way in range(1 + _below(draws, 2)):
             begin = moved
             origin, goal = (source, target) if way == 0 else (target, source)
             if way:
-                group = _any_on(device, origin)
-            length = 1 << np.random.randint(largest_log + 1)
+                group = _in_exchange(arrays, draws, device, origin, goal)
+            length = 1 << _below(draws, largest_log + 1)
             while group >= 0 and moved - begin < length and moved < len(path):
                 step += 1
                 if (
@@ -204,7 +231,7 @@ def _round(
                         if largest < best_load:
                             best_load = largest
                             best[:] = device
-                group = _beside(arrays, device, path[begin:], moved - begin, origin)
+                group = _beside(arrays, draws, device, path[begin:], moved - begin, origin)
         step += 1
         if least > before * allowed:
             kept = 0
@@ -214,7 +241,7 @@ def _round(
     return best, best_load
 
 
-@compiled(nogil=True)
+@compiled(**_OPTIONS)
 def _state(arrays: _Arrays, device: Ints) -> tuple[Ints, Ints, Ints]:
     """Return load and bytes of each device, and how many readers of each bundle it has."""
     devices = len(arrays.work)
@@ -237,7 +264,7 @@ def _state(arrays: _Arrays, device: Ints) -> tuple[Ints, Ints, Ints]:
     return load, held_bytes, readers_on
 
 
-@compiled(nogil=True)
+@_inlined
 def _move(
     arrays: _Arrays,
     device: Ints,
@@ -281,35 +308,62 @@ def _move(
     device[group] = target
 
 
-@compiled(nogil=True)
-def _any_on(device: Ints, wanted: int) -> int:
-    """Return a group on a device, -1 if none is met."""
+@_inlined
+def _goal(arrays: _Arrays, draws: Draws, device: Ints, group: int) -> int:
+    """Return another device than the group's, mostly one that holds a neighbour."""
+    if _below(draws, 4) < _OF_FOUR_AT_BORDERS:
+        for _ in range(_TRIES):
+            near = _neighbour(arrays, draws, group)
+            if near >= 0 and device[near] != device[group]:
+                return int(device[near])
+    other = _below(draws, len(arrays.work) - 1)
+    return int(other + (other >= device[group]))
+
+
+@_inlined
+def _in_exchange(arrays: _Arrays, draws: Draws, device: Ints, origin: int, goal: int) -> int:
+    """Return a group on the origin, mostly one with a neighbour on the goal; -1 if none is met."""
+    if _below(draws, 4) < _OF_FOUR_AT_BORDERS:
+        for _ in range(4 * _TRIES):
+            group = _below(draws, len(device))
+            if device[group] == origin:
+                near = _neighbour(arrays, draws, group)
+                if near >= 0 and device[near] == goal:
+                    return int(group)
     for _ in range(_TRIES):
-        group = np.random.randint(len(device))
-        if device[group] == wanted:
+        group = _below(draws, len(device))
+        if device[group] == origin:
             return int(group)
     return -1
 
 
-@compiled(nogil=True)
-def _beside(arrays: _Arrays, device: Ints, path: Ints, moved: int, source: int) -> int:
+@_inlined
+def _beside(
+    arrays: _Arrays, draws: Draws, device: Ints, path: Ints, moved: int, source: int
+) -> int:
     """Return a group on the source beside one that moved lately, -1 if none is met."""
     for _ in range(_TRIES):
-        group = path[moved - 1 - np.random.randint(min(moved, _TRIES))]
-        sent = arrays.sent_start[group + 1] - arrays.sent_start[group]
-        received = arrays.received_start[group + 1] - arrays.received_start[group]
-        if not sent + received:
-            continue
-        pick = np.random.randint(sent + received)
-        if pick < sent:
-            bundle = arrays.sent[arrays.sent_start[group] + pick]
-        else:
-            bundle = arrays.received[arrays.received_start[group] + pick - sent]
-        first = arrays.reader_start[bundle]
-        readers = arrays.reader_start[bundle + 1] - first
-        near = arrays.reader[first + np.random.randint(readers)]
-        if pick >= sent and np.random.randint(2):
-            near = arrays.home[bundle]
-        if device[near] == source:
+        group = path[moved - 1 - _below(draws, min(moved, _TRIES))]
+        near = _neighbour(arrays, draws, group)
+        if near >= 0 and device[near] == source:
             return int(near)
     return -1
+
+
+@_inlined
+def _neighbour(arrays: _Arrays, draws: Draws, group: int) -> int:
+    """Return a group that reads or makes what the group sends or gets, -1 if there is nothing."""
+    sent = arrays.sent_start[group + 1] - arrays.sent_start[group]
+    received = arrays.received_start[group + 1] - arrays.received_start[group]
+    if not sent + received:
+        return -1
+    pick = _below(draws, sent + received)
+    if pick < sent:
+        bundle = arrays.sent[arrays.sent_start[group] + pick]
+    else:
+        bundle = arrays.received[arrays.received_start[group] + pick - sent]
+        if _below(draws, 2):
+            return int(arrays.home[bundle])
+    first = arrays.reader_start[bundle]
+    readers = arrays.reader_start[bundle + 1] - first
+    return int(arrays.reader[first + _below(draws, readers)])
