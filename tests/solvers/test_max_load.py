@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from bert_graphs import bert_document
 from hypothesis import HealthCheck, given, settings
+from inception_graphs import inception_document
 from load_problems import brute_force, chain, fits, is_contiguous, load_problems
 
 from placement_advisor.solvers.conflict import find_conflict
@@ -141,6 +142,19 @@ def test_the_covering_bound_counts_the_copies_that_every_device_has_to_make() ->
     problem = chain(1.0, 1.0, 1.0, 1.0)
     bound, _ = covering_bound(problem, 2.0, 3.0, units=4.0, is_over=never)
     assert bound == pytest.approx(3.0, rel=1e-3)
+
+
+def test_a_short_search_over_layers_with_branches_ends_near_a_long_one() -> None:
+    problem = read_fiddle(inception_document(10, seed=11))
+    found = max_load(problem, EFFORT, contiguous=False)
+    assert found.objective_value is not None
+    assert found.objective_value <= 52.9102 * 1.0015  # what 100 units of local search find
+
+
+def test_the_covering_bound_comes_near_a_load_that_it_cannot_prove() -> None:
+    problem = read_fiddle(inception_document(10, seed=11))
+    bound, _ = covering_bound(problem, 0.0, 52.9465, units=5.0, is_over=never)
+    assert 52.9102 * 0.98 <= bound <= 52.9102
 
 
 @solving

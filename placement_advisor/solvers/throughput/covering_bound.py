@@ -50,6 +50,9 @@ _STEP = 0.5
 # spent on placements.
 _FINEST = 1e-3
 _JUST_BELOW = 1 - 1e-7
+# In proportion to the load: where the second limit lies, and how much further each next one, until
+# one is excluded. Judgement: what is known is mostly near the best, so the bound is near it too.
+_FIRST_BELOW, _FURTHER = 0.01, 4.0
 MAX_GROUPS = 2_000
 
 
@@ -72,19 +75,23 @@ def covering_bound(
 
     The search ends with the units or when ``is_over`` says so.
     """
-    spending = _Spending(units=units, is_over=is_over)
     prices = _first_prices(problem)
     limit = high * _JUST_BELOW
-    while limit > low and not spending.is_used_up():
+    below = _FIRST_BELOW
+    spent = 0.0
+    while limit > low and spent < units and not is_over():
+        spending = _Spending(units=(units - spent) / 2, is_over=is_over)
         shown, prices = _excludes(problem, limit, prices, spending)
+        spent += spending.spent
         if shown:
             low = limit
         else:
             high = limit
         if high - low < _FINEST * high:
             break
-        limit = (low + high) / 2
-    return low, spending.spent
+        limit = max((low + high) / 2, high * (1 - below))
+        below *= _FURTHER
+    return low, spent
 
 
 def _first_prices(problem: Problem) -> list[float]:
