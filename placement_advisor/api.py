@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from placement_advisor import defaults
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.errors import AdvisorError, PlacementError
+from placement_advisor.errors import AdvisorError
 from placement_advisor.files.limits import MAX_NS
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.graph.roles import COST_FREE_ROLES
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.solvers.bounds.arguments import LowerBound
-    from placement_advisor.solvers.effort import Effort
 
 Table: TypeAlias = CostTable | Mapping[str, int]
 Costs: TypeAlias = Table | Mapping[str, CostTable] | Mapping[str, Mapping[str, int]] | None
@@ -141,45 +140,23 @@ def search(
     tables = _tables(graph, costs, cluster)
     hard = Effort(units=effort, seed=seed, time_limit_s=time_limit_s)
     if objective == Objective.THROUGHPUT:
-        return _search_throughput(graph, tables, cluster, hard, contiguous=contiguous)
-    from placement_advisor.candidates.step_search import search_step
+        from placement_advisor.solvers.search_problem import search_problem
+        from placement_advisor.solvers.throughput.graph_problem import throughput_problem
 
-    found = search_step(graph, tables, cluster, hard, pinned)
-    return SearchResult(
-        placement=found.placement,
-        objective_value_ns=found.step_ns,
-        lower_bound_ns=found.lower_bound_ns,
-        is_proven=found.is_proven,
-        stopped_by=found.stopped_by.value,
-    )
+        problem = throughput_problem(graph, tables, cluster)
+        found = search_problem(problem, Objective.THROUGHPUT, hard, contiguous=contiguous)
+        rationale = "the least work for the fullest device that was found"
+    else:
+        from placement_advisor.candidates.step_search import search_step
 
-
-def _search_throughput(
-    graph: OpGraph,
-    tables: Mapping[str, CostTable],
-    cluster: Cluster,
-    effort: Effort,
-    *,
-    contiguous: bool,
-) -> SearchResult:
-    from placement_advisor.solvers.conflict import find_conflict
-    from placement_advisor.solvers.throughput.graph_problem import throughput_problem
-    from placement_advisor.solvers.throughput.max_load import max_load
-
-    problem = throughput_problem(graph, tables, cluster)
-    conflict = find_conflict(problem)
-    if conflict is not None:
-        named = ", ".join(map(repr, conflict.ops))
-        raise PlacementError(f"no placement is possible: {named}: {conflict.reason}")
-    found = max_load(problem, effort, contiguous=contiguous)
-    if found.device_of is None or found.objective_value is None:
-        raise PlacementError("no placement was found", hint="search longer, or not contiguous")
+        found = search_step(graph, tables, cluster, hard, pinned)
+        rationale = "searched"
     return SearchResult(
         placement=Placement(
             label="searched",
             family="searched",
-            device_of=dict(zip(problem.ops, found.device_of, strict=True)),
-            rationale="the least work for the fullest device that was found",
+            device_of=found.device_of,
+            rationale=rationale,
         ),
         objective_value_ns=found.objective_value,
         lower_bound_ns=found.lower_bound,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise, permutations, product
 
 import pytest
@@ -141,6 +142,15 @@ def test_throughput_halves_two_equal_ops() -> None:
 
     assert (found.objective_value_ns, found.is_proven) == (100, True)
     assert set(found.placement.device_of.values()) == {"a", "b"}
+
+
+def test_a_pipeline_that_no_device_has_room_for_is_refused() -> None:
+    graph = OpGraph([op("large", 8)._replace(parameter_bytes=92)], [])
+    small = replace(TWO, devices=tuple(replace(each, memory_bytes=99) for each in TWO.devices))
+    with pytest.raises(
+        pa.PlacementError, match=r"large: it needs 100 bytes; the devices .* have 99"
+    ):
+        pa.search(graph, {"large": 1}, small, objective="throughput")
 
 
 def test_a_cycle_is_named() -> None:

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.split_steps import SplitStep, split_steps
 from placement_advisor.candidates import searched
-from placement_advisor.candidates.families import FAMILIES, propose
-from placement_advisor.graph.placement import Placement
+from placement_advisor.candidates.families import FAMILIES, placements_of, propose
 from placement_advisor.simulator.engine import Simulator
-from placement_advisor.simulator.peak import shortages
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 from placement_advisor.testbed.trial import BASELINE
 
@@ -21,9 +19,8 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.prices import Prices
     from placement_advisor.candidates.not_applicable import NotApplicable
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.solvers.effort import Effort
-
-    Answers = dict[str, Placement | NotApplicable]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +40,7 @@ class Proposals:
     @property
     def placements(self) -> dict[str, Placement]:
         """The candidates that there are, by label, the single device first."""
-        return _placements(self.answers)
+        return placements_of(self.answers)
 
     @property
     def of_whole_batch(self) -> dict[str, Placement]:
@@ -59,7 +56,8 @@ def propose_all(
     simulator = Simulator(graph, prices.costs, prices.cluster)
     answers = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
     if SEARCHED in families:
-        answers |= _searched(graph, prices, simulator, _placements(answers), effort)
+        dearer = prices.doubt.copies
+        answers |= searched.propose(answers, prices.costs, simulator, effort, dearer=dearer)
     splits: dict[str, SplitStep] = {}
     for of, split in priced.splits.items():
         for family, step in split_steps(graph, prices, of, split).items():
@@ -77,39 +75,3 @@ def propose_all(
         },
         splits=splits,
     )
-
-
-def _searched(
-    graph: OpGraph,
-    prices: Prices,
-    simulator: Simulator,
-    known: Mapping[str, Placement],
-    effort: Effort,
-) -> Answers:
-    """Return what a search finds that begins with what rules have laid out."""
-    cluster, costs = prices.cluster, prices.costs
-    layer_of = searched.layers_of(graph)
-    if shortages(simulator.schedule(known[BASELINE]).peak_memory, cluster.devices):
-        smallest = searched.propose_smallest(
-            graph,
-            costs,
-            cluster,
-            lambda part: tuple(_placements(propose(tuple(FAMILIES), graph, costs, part)).values()),
-            layer_of,
-            effort,
-        )
-        return {SEARCHED: smallest}
-    best, cautious = searched.propose_both(
-        graph,
-        cluster,
-        simulator,
-        tuple(known.values()),
-        layer_of,
-        effort,
-        prices.doubt.copies,
-    )
-    return {SEARCHED: best, searched.CAUTIOUS: cautious}
-
-
-def _placements(answers: Mapping[str, Placement | NotApplicable]) -> dict[str, Placement]:
-    return {label: each for label, each in answers.items() if isinstance(each, Placement)}

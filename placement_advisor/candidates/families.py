@@ -91,6 +91,15 @@ def propose(
     return _each_once(found)
 
 
+def placements_of(
+    answers: Mapping[str, Placement | NotApplicable],
+) -> dict[str, Placement]:
+    """Return the answers of families that apply."""
+    return {
+        label: answer for label, answer in answers.items() if not isinstance(answer, NotApplicable)
+    }
+
+
 def _each_once(
     found: Mapping[str, Placement | NotApplicable],
 ) -> dict[str, Placement | NotApplicable]:

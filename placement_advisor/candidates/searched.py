@@ -1,6 +1,6 @@
 """The best placement that a search finds, starting from what all families propose.
 
-See `solvers.latency` for how it looks, and what it takes for a placement that fits.
+See `solvers.step.latency` for how it looks, and what it takes for a placement that fits.
 """
 
 from __future__ import annotations
@@ -9,93 +9,115 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
+from placement_advisor.candidates.families import FAMILIES, placements_of
+from placement_advisor.candidates.families import propose as propose_by_rule
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.peak import shortages
 from placement_advisor.solvers.step.latency import FAMILY, least_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence, Set
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.machine.devices import Cluster
     from placement_advisor.solvers.effort import Effort
+    from placement_advisor.solvers.step.latency import LeastStep
+
+    Answers = dict[str, Placement | NotApplicable]
 
 CAUTIOUS = f"{FAMILY}-cautious"
 
 
 def propose(
-    graph: OpGraph,
-    cluster: Cluster,
+    answers: Mapping[str, Placement | NotApplicable],
+    costs: Mapping[str, CostTable],
     simulator: Simulator,
-    starts: Sequence[Placement],
-    layer_of: Mapping[str, str],
     effort: Effort,
-) -> Placement | NotApplicable:
-    """Return the best placement found; not applicable if that is one of the starts.
+    *,
+    dearer: float | None = None,
+) -> Answers:
+    """Return the best placement that is found from what families have answered, by label.
 
-    ``simulator`` is one of this graph on this cluster, ``layer_of`` what `layers_of` says of it.
-    """
-    found = least_step(graph, cluster, simulator, starts, layer_of, effort)
-    looked = f"{counted(found.tried, 'placement')} simulated"
-    twin = next((s for s in starts if s.device_of == found.placement.device_of), None)
-    if twin is not None:
-        reason = f"of {looked} none was better than {twin.label}"
-        return NotApplicable(family=FAMILY, reason=reason)
-    began = f"which began with {counted(len(starts), 'other candidate')}"
-    return replace(found.placement, rationale=f"the shortest step of {looked}, {began}")
-
-
-def propose_both(
-    graph: OpGraph,
-    cluster: Cluster,
-    simulator: Simulator,
-    starts: Sequence[Placement],
-    layer_of: Mapping[str, str],
-    effort: Effort,
-    dearer: float,
-) -> tuple[Placement | NotApplicable, Placement | NotApplicable]:
-    """Return what `propose` finds as copies are, and a cautious answer, where they are dearer.
+    ``simulator`` is one with these costs, the first answer the placement on a single device. Where
+    that does not hold the step, the best on as few devices as hold it is looked for, taken in
+    order. Not applicable if one of the answers is the best, or none was found that fits.
 
     A search makes the most of all costs, and so of what is wrong with them: what it finds where
-    copies cost ``dearer`` times as much is more likely to be as good as it looks.
+    copies cost ``dearer`` times as much is more likely to be as good as it looks. That is a second,
+    cautious answer, if it is asked for and one device holds the step.
     """
-    best = propose(graph, cluster, simulator, starts, layer_of, effort)
+    starts = tuple(placements_of(answers).values())
+    peaks = simulator.schedule(starts[0]).peak_memory
+    if shortages(peaks, simulator.cluster.devices):
+        families = [name for name in answers if name in FAMILIES]
+        return {FAMILY: _on_fewest_devices(families, costs, simulator, effort)}
+    best = _best(simulator, starts, effort)
+    if dearer is None:
+        return {FAMILY: best}
     starts = (*starts, best) if isinstance(best, Placement) else starts
-    dear = cluster.scaled(copies=dearer, launches=1)
-    cautious = propose(graph, dear, simulator.on(dear), starts, layer_of, effort)
+    dear = simulator.on(simulator.cluster.scaled(copies=dearer, launches=1))
+    cautious = _best(dear, starts, effort)
     where = f"where copies cost {dearer:g} times as much, "
     if isinstance(cautious, NotApplicable):
-        return best, replace(cautious, reason=where + cautious.reason)
+        return {FAMILY: best, CAUTIOUS: replace(cautious, reason=where + cautious.reason)}
     cautious = replace(cautious, label=CAUTIOUS, rationale=where + cautious.rationale)
     if simulator.step_ns(cautious) < min(map(simulator.step_ns, starts)):
         # The first search had not found it.
         reason = f"the same placement as {FAMILY}"
-        return replace(cautious, label=FAMILY), NotApplicable(family=FAMILY, reason=reason)
-    return best, cautious
+        same = NotApplicable(family=FAMILY, reason=reason)
+        return {FAMILY: replace(cautious, label=FAMILY), CAUTIOUS: same}
+    return {FAMILY: best, CAUTIOUS: cautious}
 
 
-def propose_smallest(
-    graph: OpGraph,
-    costs: Mapping[str, CostTable],
-    cluster: Cluster,
-    starts_on: Callable[[Cluster], Sequence[Placement]],
-    layer_of: Mapping[str, str],
+def search_from(
+    starts: Sequence[Placement],
+    simulator: Simulator,
     effort: Effort,
+    fixed: Set[str] = frozenset(),
+) -> LeastStep:
+    """Return the best placement found from the starts; ``fixed`` ops stay where these have them."""
+    return least_step(simulator, starts, layers_of(simulator.graph), effort, fixed)
+
+
+def layers_of(graph: OpGraph) -> dict[str, str]:
+    """Return the layer that each op goes with, as in placements by layer."""
+    view = layer_view(graph)
+    layers = view.forward_layers()
+    own = {layer: layer for layer in layers}
+    return place_by_layer(graph, own, {}, "", member=view.membership)
+
+
+def _best(
+    simulator: Simulator, starts: Sequence[Placement], effort: Effort
+) -> Placement | NotApplicable:
+    """Return the best placement found; not applicable if that is one of the starts."""
+    found = search_from(starts, simulator, effort)
+    looked = f"{counted(found.tried, 'placement')} simulated"
+    unbeaten = next((s for s in starts if s.device_of == found.placement.device_of), None)
+    if unbeaten is not None:
+        reason = f"of {looked} none was better than {unbeaten.label}"
+        return NotApplicable(family=FAMILY, reason=reason, unbeaten=unbeaten)
+    began = f"which began with {counted(len(starts), 'other candidate')}"
+    return replace(found.placement, rationale=f"the shortest step of {looked}, {began}")
+
+
+def _on_fewest_devices(
+    families: Sequence[str], costs: Mapping[str, CostTable], simulator: Simulator, effort: Effort
 ) -> Placement | NotApplicable:
     """Return the best placement that fits on as few devices as possible, taken in order.
 
-    For a step that one device does not hold. ``starts_on`` gives the other candidates for some of
-    the devices. Not applicable if none was found that fits.
+    What the families propose for these is where the search starts.
     """
+    graph, cluster = simulator.graph, simulator.cluster
     names, tried = cluster.device_names(), 0
     for count in range(2, len(names) + 1):
         part = cluster.with_devices(names[:count])
-        simulator = Simulator(graph, costs, part)
-        found = least_step(graph, part, simulator, starts_on(part), layer_of, effort)
+        starts = placements_of(propose_by_rule(families, graph, costs, part))
+        found = search_from(tuple(starts.values()), Simulator(graph, costs, part), effort)
         tried += found.tried
         if not found.excess_bytes:
             looked = f"{counted(tried, 'placement')} simulated"
@@ -106,11 +128,3 @@ def propose_smallest(
             )
     reason = f"none of {counted(tried, 'placement')} simulated fits into the memory of the devices"
     return NotApplicable(family=FAMILY, reason=reason)
-
-
-def layers_of(graph: OpGraph) -> dict[str, str]:
-    """Return the layer that each op goes with, as in placements by layer."""
-    view = layer_view(graph)
-    layers = view.forward_layers()
-    own = {layer: layer for layer in layers}
-    return place_by_layer(graph, own, {}, "", member=view.membership)

@@ -1,22 +1,22 @@
 """The best placement of an op graph for one step, with what no placement can beat.
 
-All families of candidates are where the search starts; `solvers.latency` says how it goes on, and
+All families of candidates are where the search starts; `solvers.step.latency` says how it goes, and
 `bounds` what the bound rests on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.candidates.families import FAMILIES, propose
-from placement_advisor.candidates.searched import layers_of
+from placement_advisor.candidates.families import FAMILIES, placements_of, propose
+from placement_advisor.candidates.searched import search_from
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.graph.placement import placed_ops
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.solvers.bounds.bound import bound_step
 from placement_advisor.solvers.effort import Stop
-from placement_advisor.solvers.step.latency import least_step
+from placement_advisor.solvers.search_result import Found
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
@@ -24,34 +24,9 @@ if TYPE_CHECKING:
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.solvers.bounds.arguments import LowerBound
     from placement_advisor.solvers.effort import Effort
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFound:
-    """The best placement that was found and its simulated step, with a bound on that of any.
-
-    ``units`` of effort were spent. The search stopped by proof if no placement takes less: the
-    bound says so, or all were tried.
-    """
-
-    placement: Placement
-    step_ns: int
-    bound: LowerBound
-    units: float
-    stopped_by: Stop
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether no placement takes less."""
-        return self.stopped_by is Stop.PROOF
-
-    @property
-    def lower_bound_ns(self) -> int:
-        """What no placement beats."""
-        return self.step_ns if self.is_proven else self.bound.step_ns
 
 
 def search_step(
@@ -60,11 +35,12 @@ def search_step(
     cluster: Cluster,
     effort: Effort,
     pinned: Mapping[str, str] | None = None,
-) -> StepFound:
+) -> Found:
     """Return the placement with the shortest step that was found; equal arguments, equal answers.
 
     ``pinned`` has ops that have to be on a device or host; the bound is that of any placement, with
-    them or not.
+    them or not. It is met by proof if no placement takes less: the bound says so, or all were
+    tried.
 
     Raises:
         PlacementError: ops that have to stay together are pinned apart, one is pinned to what there
@@ -75,24 +51,24 @@ def search_step(
     _check_kernels(graph, cluster)
     home_of = _homes(graph, cluster, pinned)
     simulator = Simulator(graph, costs, cluster)
-    proposals = propose(tuple(FAMILIES), graph, costs, cluster)
-    starts = [_pin(p, home_of) for p in proposals.values() if isinstance(p, Placement)]
-    found = least_step(
-        graph, cluster, simulator, starts, layers_of(graph), effort, fixed=frozenset(home_of)
-    )
+    proposals = placements_of(propose(tuple(FAMILIES), graph, costs, cluster))
+    starts = [_pin(placement, home_of) for placement in proposals.values()]
+    found = search_from(starts, simulator, effort, fixed=frozenset(home_of))
     if found.excess_bytes:
         raise PlacementError(
             "no placement was found that fits into the memory of the devices: the best lacks "
             f"{format_bytes(found.excess_bytes)}",
             hint="give them more memory, take more of them, or search longer",
         )
-    bound = bound_step(graph, costs, cluster, simulator)
-    return StepFound(
-        placement=found.placement,
-        step_ns=found.step_ns,
-        bound=bound,
+    bound_ns = bound_step(graph, costs, cluster, simulator).step_ns
+    is_proven = found.stopped_by is Stop.PROOF or found.step_ns <= bound_ns
+    return Found(
+        device_of=found.placement.device_of,
+        objective_value=found.step_ns,
+        lower_bound=found.step_ns if is_proven else bound_ns,
+        is_proven=is_proven,
+        stopped_by=Stop.PROOF if is_proven else found.stopped_by,
         units=found.units,
-        stopped_by=Stop.PROOF if found.step_ns <= bound.step_ns else found.stopped_by,
     )
 
 

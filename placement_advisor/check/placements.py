@@ -23,7 +23,6 @@ from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER, Placement, placed_ops, read_placement_file
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
 from placement_advisor.simulator.engine import Simulator
-from placement_advisor.simulator.peak import shortages
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 
@@ -153,21 +152,14 @@ def _as_written(
 def _searched(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) -> Placement:
     """Return the best placement by prediction, of those that fit."""
     names = tuple(name for name in FAMILIES if name not in BAD_ON_PURPOSE)
+    answers = propose(names, graph, costs, cluster)
     simulator = Simulator(graph, costs, cluster)
-
-    def proposed(part: Cluster) -> list[Placement]:
-        return [p for p in propose(names, graph, costs, part).values() if isinstance(p, Placement)]
-
-    starts = proposed(cluster)
-    layer_of = searched.layers_of(graph)
-    if shortages(simulator.schedule(starts[0]).peak_memory, cluster.devices):
-        found = searched.propose_smallest(graph, costs, cluster, proposed, layer_of, _EFFORT)
-        if isinstance(found, NotApplicable):
-            raise DoesNotFitError(found.reason)
+    found = searched.propose(answers, costs, simulator, _EFFORT)[SEARCHED]
+    if isinstance(found, Placement):
         return found
-    found = searched.propose(graph, cluster, simulator, starts, layer_of, _EFFORT)
-    candidates = [*starts, found] if isinstance(found, Placement) else starts
-    return min(candidates, key=simulator.step_ns)
+    if found.unbeaten is None:
+        raise DoesNotFitError(found.reason)
+    return found.unbeaten
 
 
 def _from_file(

@@ -16,7 +16,6 @@ from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, PlacementError
 from placement_advisor.files.foreign_json import MisfitError, content, parse
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.solvers.conflict import find_conflict
 from placement_advisor.solvers.fiddle_file import is_fiddle, read_fiddle
 from placement_advisor.solvers.search_result import Objective, Searched
 from placement_advisor.solvers.throughput.graph_problem import throughput_problem, with_hosts
@@ -28,12 +27,11 @@ if TYPE_CHECKING:
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.solvers.effort import Effort, Stop
+    from placement_advisor.solvers.effort import Effort
     from placement_advisor.solvers.problem import Problem
+    from placement_advisor.solvers.search_result import Found
 
 DEFAULT_DEVICES = 2
-# A conflict is named to be found, and an error is one line.
-_MOST_NAMED = 8
 _GZIP = b"\x1f\x8b"
 
 
@@ -58,11 +56,9 @@ def search_file(
         problem = asked.problem
         if asked.step is not None and objective is Objective.LATENCY:
             problem = with_hosts(problem, asked.step.costs, asked.step.cluster)
-        _check(graph_file, problem, objective, is_step=asked.step is not None)
-        found = _searched(asked, objective, effort, contiguous=contiguous)
-    device_of, value = found.device_of, found.objective_value
-    if device_of is None or value is None:
-        raise _nothing_found(graph_file, is_proven=found.is_proven, contiguous=contiguous)
+        if not problem.ops:
+            raise AdvisorError(f"{graph_file}: nothing in it can be placed")
+        found = _found(graph_file, asked, objective, effort, contiguous=contiguous)
     return Searched(
         graph_file=str(graph_file),
         machine=asked.machine,
@@ -70,13 +66,8 @@ def search_file(
         contiguous=contiguous,
         in_ns=asked.step is not None,
         problem=problem,
-        device_of=device_of,
-        objective_value=value,
-        lower_bound=found.lower_bound,
-        is_proven=found.is_proven,
-        stopped_by=found.stopped_by,
+        found=found,
         effort=effort,
-        units=found.units,
         seconds=clock.timings_ns()["search"] / NS_PER_S,
     )
 
@@ -134,87 +125,17 @@ def _read(graph_file: Path, devices: int | None, hardware: str | None) -> _Asked
 _WHAT_IS_READ = "GRAPH is a file of `advisor trace`, or JSON in the format of msr-fiddle"
 
 
-def _check(graph_file: Path, problem: Problem, objective: Objective, *, is_step: bool) -> None:
-    if not problem.ops:
-        raise AdvisorError(f"{graph_file}: nothing in it can be placed")
-    if is_step and objective is Objective.LATENCY:
-        return  # What a step holds at a time is known when it is simulated.
-    conflict = find_conflict(problem)
-    if conflict is not None:
-        named = ", ".join(conflict.ops[:_MOST_NAMED])
-        if len(conflict.ops) > _MOST_NAMED:
-            named += f", … ({len(conflict.ops)} ops)"
-        raise PlacementError(
-            f"{graph_file}: no placement is possible: {named}: {conflict.reason}",
-            hint="give them devices that run them and have the memory",
-        )
+def _found(
+    graph_file: Path, asked: _Asked, objective: Objective, effort: Effort, *, contiguous: bool
+) -> Found:
+    if asked.step is not None and objective is Objective.LATENCY:
+        from placement_advisor.candidates.step_search import search_step
 
+        # What a step holds at a time is known when it is simulated.
+        return search_step(asked.step.graph, asked.step.costs, asked.step.cluster, effort)
+    from placement_advisor.solvers.search_problem import search_problem
 
-def _nothing_found(graph_file: Path, *, is_proven: bool, contiguous: bool) -> AdvisorError:
-    if is_proven:
-        kind = "contiguous placement" if contiguous else "placement"
-        hint = "try --no-contiguous" if contiguous else "give them devices with more memory"
-        return PlacementError(f"{graph_file}: no {kind} is possible (proved)", hint=hint)
-    return AdvisorError(
-        f"{graph_file}: no placement was found, and it is not proved that there is none",
-        hint="search longer: --effort, --time-limit",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What a search answers, whatever its objective; ``device_of`` by op, None if nothing."""
-
-    device_of: tuple[str, ...] | None
-    objective_value: float | None
-    lower_bound: float
-    is_proven: bool
-    stopped_by: Stop
-    units: float | None
-
-
-def _searched(asked: _Asked, objective: Objective, effort: Effort, *, contiguous: bool) -> _Found:
-    problem = asked.problem
-    if objective is Objective.LATENCY:
-        if asked.step is not None:
-            return _least_step(asked.step, problem, effort)
-        return _least_makespan(problem, effort)
-    from placement_advisor.solvers.throughput.max_load import max_load
-
-    found = max_load(problem, effort, contiguous=contiguous)
-    return _Found(
-        device_of=found.device_of,
-        objective_value=found.objective_value,
-        lower_bound=found.lower_bound,
-        is_proven=found.is_proven,
-        stopped_by=found.stopped_by,
-        units=found.units,
-    )
-
-
-def _least_step(step: _Step, problem: Problem, effort: Effort) -> _Found:
-    from placement_advisor.candidates.step_search import search_step
-
-    found = search_step(step.graph, step.costs, step.cluster, effort)
-    return _Found(
-        device_of=tuple(found.placement.device_of[op] for op in problem.ops),
-        objective_value=found.step_ns,
-        lower_bound=found.lower_bound_ns,
-        is_proven=found.is_proven,
-        stopped_by=found.stopped_by,
-        units=found.units,
-    )
-
-
-def _least_makespan(problem: Problem, effort: Effort) -> _Found:
-    from placement_advisor.solvers.makespan.makespan import least_makespan
-
-    found = least_makespan(problem, effort)
-    return _Found(
-        device_of=found.device_of,
-        objective_value=found.objective_value,
-        lower_bound=found.lower_bound,
-        is_proven=found.is_proven,
-        stopped_by=found.stopped_by,
-        units=None,
-    )
+    try:
+        return search_problem(asked.problem, objective, effort, contiguous=contiguous)
+    except PlacementError as error:
+        raise PlacementError(f"{graph_file}: {error.message}", hint=error.hint) from None

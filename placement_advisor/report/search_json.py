@@ -34,24 +34,27 @@ def search_as_json(searched: Searched) -> dict[str, Any]:
         "objective": searched.objective.value,
         "contiguous": searched.contiguous if is_pipeline else None,
         "time_unit": "ns" if in_ns else "file",
-        "objective_value": _time(searched.objective_value, in_ns=in_ns),
-        "lower_bound": math.floor(searched.lower_bound) if in_ns else searched.lower_bound,
-        "proven": searched.is_proven,
-        "stopped_by": searched.stopped_by.value,
+        "objective_value": _time(searched.found.objective_value, in_ns=in_ns),
+        "lower_bound": math.floor(searched.found.lower_bound)
+        if in_ns
+        else searched.found.lower_bound,
+        "proven": searched.found.is_proven,
+        "stopped_by": searched.found.stopped_by.value,
         "seconds": searched.seconds,
         "seed": effort.seed,
         "effort_units": None if math.isinf(effort.units) else effort.units,
-        "effort_units_spent": searched.units,
+        "effort_units_spent": searched.found.units,
         "time_limit_s": effort.time_limit_s,
         "devices": list(_devices(searched)),
-        "device_of": dict(zip(problem.ops, searched.device_of, strict=True)),
+        "device_of": {op: searched.found.device_of[op] for op in problem.ops},
     }
 
 
 def _devices(searched: Searched) -> Iterator[dict[str, Any]]:
     problem, in_ns = searched.problem, searched.in_ns
     is_pipeline = searched.objective is Objective.THROUGHPUT
-    loads = device_loads(problem, searched.device_of)
+    device_of = [searched.found.device_of[op] for op in problem.ops]
+    loads = device_loads(problem, device_of)
     for name in problem.devices:
         load = loads[name]
         yield {
@@ -59,7 +62,7 @@ def _devices(searched: Searched) -> Iterator[dict[str, Any]]:
             "load": _time(load.total, in_ns=in_ns) if is_pipeline else None,
             "work": _time(load.work, in_ns=in_ns),
             "copies": _time(load.copies, in_ns=in_ns) if is_pipeline else None,
-            "ops": searched.device_of.count(name),
+            "ops": device_of.count(name),
             "held_bytes": load.held_bytes,
             "capacity_bytes": problem.pool_of[name].capacity_bytes,
         }

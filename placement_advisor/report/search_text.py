@@ -35,25 +35,25 @@ def _verdict(searched: Searched) -> str:
     if searched.objective is Objective.THROUGHPUT:
         kind = "contiguous" if searched.contiguous else "any"
         what = f"the fullest device of a pipeline ({kind} placement) works"
-    value = f"{_time(searched, searched.objective_value)} simulated"
-    if searched.is_proven:
+    value = f"{_time(searched, searched.found.objective_value)} simulated"
+    if searched.found.is_proven:
         proved = "proved for assumed costs" if searched.in_ns else "proved"
         return f"{what} {value}: {proved}, no such placement is better"
-    gap = 1 - searched.lower_bound / searched.objective_value
+    gap = 1 - searched.found.lower_bound / searched.found.objective_value
     return f"{what} {value}: the best found; at most {gap * 100:.1f} % less may be possible"
 
 
 def _facts(searched: Searched) -> Iterator[str]:
-    used = len(set(searched.device_of))
+    used = len(set(searched.found.device_of.values()))
     yield fact("graph", one_line(f"{searched.graph_file}: {len(searched.problem.ops)} ops"))
     yield fact("machine", one_line(f"{searched.machine}; {used} used"))
     costs = "assumed: a roofline" if searched.in_ns else "the file's, in its own unit of time"
     yield fact("costs", costs)
-    bound = _time(searched, searched.lower_bound)
+    bound = _time(searched, searched.found.lower_bound)
     yield fact("bound", f"{bound}: no such placement of these ops takes less, under these costs")
-    if searched.stopped_by is not Stop.PROOF:
-        yield fact("stopped", _WHY_STOPPED[searched.stopped_by])
-    spent = "" if searched.units is None else f", {searched.units:.1f} units of effort"
+    if searched.found.stopped_by is not Stop.PROOF:
+        yield fact("stopped", _WHY_STOPPED[searched.found.stopped_by])
+    spent = "" if searched.found.units is None else f", {searched.found.units:.1f} units of effort"
     yield fact("search", f"{searched.seconds:.1f} s{spent}, seed {searched.effort.seed}")
 
 
@@ -63,8 +63,9 @@ def _devices(searched: Searched) -> Iterator[str]:
     is_pipeline = searched.objective is Objective.THROUGHPUT
     head = ("compute", "memory", "ops", "device")
     rows = [("load", "copies", *head) if is_pipeline else head]
-    for name, load in device_loads(problem, searched.device_of).items():
-        ops = searched.device_of.count(name)
+    device_of = [searched.found.device_of[op] for op in problem.ops]
+    for name, load in device_loads(problem, device_of).items():
+        ops = device_of.count(name)
         row = (_time(searched, load.work), format_bytes(load.held_bytes), str(ops), one_line(name))
         sums = (_time(searched, load.total), _time(searched, load.copies))
         rows.append((*sums, *row) if is_pipeline else row)

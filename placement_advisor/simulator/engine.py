@@ -116,6 +116,11 @@ class Simulator:
         return other
 
     @property
+    def graph(self) -> OpGraph:
+        """What is simulated."""
+        return self._graph
+
+    @property
     def cluster(self) -> Cluster:
         """What the graph is on."""
         return self._cluster

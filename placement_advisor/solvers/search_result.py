@@ -1,4 +1,4 @@
-"""What a search of a graph file answers, for reports."""
+"""What searches answer, and what one of a graph file does, for reports."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from placement_advisor.solvers.effort import Effort, Stop
     from placement_advisor.solvers.problem import Problem
 
@@ -19,11 +21,26 @@ class Objective(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Searched:
-    """The best placement that was found, and what is known of any.
+class Found:
+    """The best placement that a search found, and what is known of any.
 
-    Times are in ns if ``in_ns``, else in the unit of the file. ``device_of`` has the device of each
-    op of the problem in order. ``units`` is the effort that was spent, None if not known.
+    No placement has less than ``lower_bound``, and ``is_proven`` says that this one has no more.
+    ``units`` is the effort that was spent, None if not known.
+    """
+
+    device_of: Mapping[str, str]
+    objective_value: float
+    lower_bound: float
+    is_proven: bool
+    stopped_by: Stop
+    units: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """What was asked of a graph file, and what was found.
+
+    Times are in ns if ``in_ns``, else in the unit of the file.
     """
 
     graph_file: str
@@ -32,11 +49,6 @@ class Searched:
     contiguous: bool
     in_ns: bool
     problem: Problem
-    device_of: tuple[str, ...]
-    objective_value: float
-    lower_bound: float
-    is_proven: bool
-    stopped_by: Stop
+    found: Found
     effort: Effort
-    units: float | None
     seconds: float

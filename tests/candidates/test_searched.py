@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from hypothesis import assume, given, settings
 from placed_steps import PlacedStep, diamond, edge, op, pair, place, placed_steps, price
 
+from placement_advisor.candidates.families import propose as propose_by_rule
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.candidates.searched import layers_of, propose, propose_both, propose_smallest
+from placement_advisor.candidates.searched import layers_of, propose
 from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.solvers.effort import Effort
 
-if TYPE_CHECKING:
-    from placement_advisor.machine.devices import Cluster
-
 SOME = Effort(units=0.05)
 
 
+def both(
+    step: PlacedStep, *starts: Placement, dearer: float, effort: Effort = SOME
+) -> tuple[Placement | NotApplicable, Placement | NotApplicable]:
+    answers = {start.label: start for start in starts}
+    found = propose(answers, step.all_costs(), step.simulator(), effort, dearer=dearer)
+    assert list(found) == ["searched", "searched-cautious"]
+    return found["searched"], found["searched-cautious"]
+
+
 def asked(step: PlacedStep, *starts: Placement) -> Placement | NotApplicable:
-    layer_of = layers_of(step.graph)
-    return propose(step.graph, step.cluster, step.simulator(), starts, layer_of, SOME)
-
-
-def cautious(step: PlacedStep, *starts: Placement, dearer: float) -> Placement | NotApplicable:
-    layer_of = layers_of(step.graph)
-    simulator = step.simulator()
-    return propose_both(step.graph, step.cluster, simulator, starts, layer_of, SOME, dearer)[1]
+    answers = {start.label: start for start in starts}
+    found = propose(answers, step.all_costs(), step.simulator(), SOME)
+    assert list(found) == ["searched"]
+    return found["searched"]
 
 
 def three_ops(edges: int) -> PlacedStep:
@@ -56,14 +58,16 @@ def test_what_is_found_says_how_many_placements_it_beat():
 
 def test_nothing_better_is_no_candidate_and_names_what_was_not_beaten():
     step = three_ops(edges=2)
-    found = asked(step, replace(step.placement, label="single"))
+    single = replace(step.placement, label="single")
+    found = asked(step, single)
     assert isinstance(found, NotApplicable)
     assert found.reason.endswith("none was better than single")
+    assert found.unbeaten == single
 
 
 def test_what_is_found_where_copies_are_dearer_says_so():
     step = three_ops(edges=0)
-    found = cautious(step, replace(step.placement, label="single"), dearer=1.5)
+    found = both(step, replace(step.placement, label="single"), dearer=1.5)[1]
     assert isinstance(found, NotApplicable)
     assert found.reason.startswith("where copies cost 1.5 times as much, of ")
     assert found.reason.endswith("none was better than searched")
@@ -73,7 +77,7 @@ def test_a_split_that_dearer_copies_spoil_is_not_found_there():
     step = diamond(latency_ns=1, bytes_per_ns=100.0)
     single = replace(step.on_one_device().placement, label="single")
     assert isinstance(asked(step, single), Placement)
-    found = cautious(step, single, dearer=100)
+    found = both(step, single, dearer=100)[1]
     assert isinstance(found, NotApplicable)
     assert found.reason.endswith("none was better than single")
 
@@ -85,15 +89,7 @@ def test_of_both_the_cautious_one_is_never_the_shorter(step: PlacedStep):
     simulator = step.simulator()
     start = step.on_one_device().placement
 
-    best, second = propose_both(
-        step.graph,
-        step.cluster,
-        simulator,
-        [start],
-        layers_of(step.graph),
-        Effort(units=0.002),
-        dearer=3,
-    )
+    best, second = both(step, start, dearer=3, effort=Effort(units=0.002))
 
     if isinstance(best, Placement):
         assert best.label == "searched"
@@ -125,11 +121,11 @@ def smallest(graph: OpGraph, *, memory_bytes: int, devices: int) -> Placement | 
     )
     costs = price({each.name: 10 for each in graph.ops if each.role is Role.FORWARD})
 
-    def alone(part: Cluster) -> list[Placement]:
-        return [place({each.name: part.devices[0].name for each in graph.ops})]
-
     tables = costs.everywhere(cluster)
-    return propose_smallest(graph, tables, cluster, alone, layers_of(graph), SOME)
+    answers = propose_by_rule(["single"], graph, tables, cluster)
+    found = propose(answers, tables, Simulator(graph, tables, cluster), SOME, dearer=2)
+    assert list(found) == ["searched"]
+    return found["searched"]
 
 
 def test_what_one_device_does_not_hold_goes_to_as_few_as_hold_it():
@@ -149,6 +145,7 @@ def test_what_no_devices_hold_is_said_not_to_fit():
     found = smallest(weights(60, 60), memory_bytes=50, devices=2)
     assert isinstance(found, NotApplicable)
     assert "fits into the memory" in found.reason
+    assert found.unbeaten is None
 
 
 def test_layers_keep_their_variables():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +12,7 @@ from record_cases import layer
 
 from placement_advisor.candidates.families import SPLITS
 from placement_advisor.check.placements import AS_WRITTEN, DoesNotFitError, Freedom, Layout, lay_out
+from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Op, Role
@@ -294,3 +295,24 @@ def test_scopes_of_more_devices_than_there_are_do_not_fit(project: Project) -> N
 def test_the_same_step_is_searched_the_same_way(project: Project) -> None:
     found = [project.lay_out(configured="auto").placement.device_of for _ in range(2)]
     assert found[0] == found[1]
+
+
+def test_a_step_that_one_device_does_not_hold_is_searched_on_more(project: Project) -> None:
+    variables = [
+        Op(name=name, kind="VarHandleOp", role=Role.VARIABLE, layer=name, variable=name,
+           parameter_bytes=60) for name in "abc"
+    ]  # fmt: skip
+    graph = OpGraph(variables, [])
+    workers = assumed_cluster(4)
+
+    def searched_with(memory_bytes: int) -> set[str]:
+        devices = tuple(replace(each, memory_bytes=memory_bytes) for each in workers.devices)
+        cluster = replace(workers, devices=devices)
+        costs = roofline_by_place(graph, cluster)
+        found = lay_out("auto", project.root, graph, {}, costs, cluster, {})
+        return set(device_of(found).values())
+
+    assert searched_with(130) == {"worker:0", "worker:1"}
+    assert searched_with(70) == {"worker:0", "worker:1", "worker:2"}
+    with pytest.raises(DoesNotFitError, match="fits into the memory of the devices"):
+        searched_with(50)

@@ -22,14 +22,7 @@ SOME = Effort(units=0.1)
 
 
 def search(step: PlacedStep, *starts: Placement, effort: Effort = SOME) -> LeastStep:
-    return least_step(
-        step.graph,
-        step.cluster,
-        step.simulator(),
-        starts or (step.on_one_device().placement,),
-        {},
-        effort,
-    )
+    return least_step(step.simulator(), starts or (step.on_one_device().placement,), {}, effort)
 
 
 def two_chains(op_ns: int = 100) -> PlacedStep:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.graph.op_graph import Op, OpGraph
-    from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.engine import Simulator
     from placement_advisor.solvers.effort import Effort, Stop
 
@@ -67,8 +66,6 @@ class LeastStep:
 
 
 def least_step(
-    graph: OpGraph,
-    cluster: Cluster,
     simulator: Simulator,
     starts: Sequence[Placement],
     layer_of: Mapping[str, str],
@@ -77,20 +74,20 @@ def least_step(
 ) -> LeastStep:
     """Return the best placement found from the starts; equal arguments give equal answers.
 
-    ``simulator`` is one of this graph on this cluster. ``layer_of`` has the ops that stay together
-    at first, by any name for what they belong to. Ops that are ``fixed`` stay where every start
-    has them.
+    ``layer_of`` has the ops that stay together at first, by any name for what they belong to. Ops
+    that are ``fixed`` stay where every start has them.
 
     Raises:
         PlacementError: a start does not fit the graph and the cluster.
         ValueError: there is no start.
     """
+    graph, cluster = simulator.graph, simulator.cluster
     names = cluster.place_names()
     for start in starts:
         start.check(graph, names)
     number = {name: i for i, name in enumerate(names)}
     time_ns = dict(zip((op.name for op in simulator.ops), simulator.most_ns(), strict=True))
-    costs = _Costs(cluster, simulator)
+    costs = _Costs(simulator)
     numbers = [_numbers(simulator, start, number) for start in starts]
     keys: tuple[Mapping[str, Hashable], ...] = (
         layer_of,
@@ -145,10 +142,10 @@ def _placement(simulator: Simulator, device: Ints, names: Sequence[str]) -> Plac
 class _Costs:
     """Simulates steps, and tells what does not fit."""
 
-    def __init__(self, cluster: Cluster, simulator: Simulator) -> None:
+    def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
-        self._names = cluster.place_names()
-        self._places = cluster.places()
+        self._names = simulator.cluster.place_names()
+        self._places = simulator.cluster.places()
         limits = [place.memory_bytes for place in self._places]
         self._limit = np.array([np.inf if limit is None else limit for limit in limits])
         self._resident = np.array([float(op.parameter_bytes) for op in simulator.ops])
