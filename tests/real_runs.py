@@ -6,7 +6,7 @@ from placement_advisor.machine.system import can_have_private_network
 from placement_advisor.machine.this_machine import usable_cores
 
 needs_private_network = pytest.mark.skipif(
-    not can_have_private_network(), reason="this system lets us make no private network"
+    not can_have_private_network(), reason="this system allows no private network"
 )
 needs_workers = pytest.mark.skipif(
     len(usable_cores()) < 2 or not can_have_private_network(),

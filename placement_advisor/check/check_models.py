@@ -120,7 +120,9 @@ def check_models(config: CheckConfig, options: CheckOptions, watcher: Watcher) -
         if put is not None:
             missing = [result.model for result in results if result.after is None]
             if missing:
-                watcher.note(f"{lock_file} stays as it was: {', '.join(missing)} could not be told")
+                watcher.note(
+                    f"{lock_file} stays as it was: {', '.join(missing)} could not be checked"
+                )
             else:
                 kept = locked if options.only else {}
                 text = lock_text(kept | {r.model: r.after for r in results if r.after is not None})

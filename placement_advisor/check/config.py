@@ -128,7 +128,7 @@ def _config(path: Path, data: bytes, value: object) -> CheckConfig:
         place = Place(path.name, line_of(data, f"{_TABLE}.models[{i}]") or 1)
         models.append(within(f"models[{i}]", partial(_model, place), row))
         if models[-1].path in {model.path for model in models[:-1]}:
-            raise MisfitError(f"{shown(models[-1].path)} stands there twice", f"models[{i}].path")
+            raise MisfitError(f"{shown(models[-1].path)} is listed twice", f"models[{i}].path")
     return CheckConfig(
         root=path.parent,
         hardware=hardware,
@@ -178,13 +178,13 @@ def _words(value: object) -> str:
     """Return a text that can name a file, and be told."""
     words = text(value)
     if not words or not words.isprintable():
-        raise MisfitError(f"{shown(words)} is not a name in printed signs")
+        raise MisfitError(f"{shown(words)} is not a name of printable characters")
     return words
 
 
 def _mode(value: object) -> str:
     if value not in MODES:
-        raise MisfitError(f"{shown(value)} is none of {', '.join(MODES)}")
+        raise MisfitError(f"{shown(value)} is not one of {', '.join(MODES)}")
     return str(value)
 
 

@@ -246,5 +246,5 @@ def _count(value: object) -> int:
 
 def _member(kinds: type[StrEnum], value: object) -> StrEnum:
     if not isinstance(value, str) or value not in list(kinds):
-        raise MisfitError(f"{shown(value)} is none of {', '.join(kinds)}")
+        raise MisfitError(f"{shown(value)} is not one of {', '.join(kinds)}")
     return kinds(value)

@@ -215,7 +215,7 @@ def _as_named_today(
             raise DoesNotFitError(
                 f"{file.path.name} places {name!r} apart from its layer, and the model has no such "
                 "op any more",
-                hint="take it out of the file, or write that anew with advisor analyze",
+                hint="remove it from the file, or write the file anew with advisor analyze",
             )
     return replace(
         file,

@@ -69,7 +69,7 @@ def analyze(
         str | None,
         typer.Option(
             metavar="A,B,C",
-            help="Families to try, of towers, towers-forward-only, pipeline, parameters-on-host, "
+            help="Candidates to try: towers, towers-forward-only, pipeline, parameters-on-host, "
             "alternating, alternating-ops, searched, batch, mirrored, batch-towers. Default: all "
             "are predicted, the best of them run. `single` always runs.",
         ),
@@ -78,16 +78,16 @@ def analyze(
         str | None,
         typer.Option(
             metavar="A:B",
-            help="Samples per device where the batch is split, such as 3:2. Default: as many each.",
+            help="Samples per device where the batch is split, such as 3:2. Default: even.",
         ),
     ] = None,
     effort: Annotated[
         float,
         typer.Option(
-            min=0, help="Of the search for a better placement: units of about a second each."
+            min=0, help="How long to search for a better placement, in units of about a second."
         ),
     ] = defaults.EFFORT,
-    seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random search.")] = 0,
     batch_size: BatchSize = None,
     mode: ModeChoice = None,
     outputs: Outputs = None,
@@ -95,10 +95,13 @@ def analyze(
         int, typer.Option(min=1, help="Timed steps per candidate and round.")
     ] = defaults.STEPS,
     rounds: Annotated[
-        int, typer.Option(min=1, help="Interleaved timing rounds; more are added if in doubt.")
+        int,
+        typer.Option(
+            min=1, help="Rounds, in which each candidate is timed once; more are added if in doubt."
+        ),
     ] = defaults.ROUNDS,
     run: Annotated[
-        bool, typer.Option("--run/--no-run", help="--no-run executes no step: simulated only.")
+        bool, typer.Option("--run/--no-run", help="With --no-run no step runs: all is simulated.")
     ] = True,
     open_ports: OpenPorts = False,
     output: Annotated[
@@ -121,7 +124,8 @@ def analyze(
     if hardware is not None and (devices is not None or testbed is not None):
         option = "--devices" if devices is not None else "--testbed"
         raise AdvisorError(
-            f"{option} and --hardware exclude each other", hint="--hardware says how many there are"
+            f"{option} and --hardware cannot be used together",
+            hint="--hardware says how many there are",
         )
     if costs is not None and hardware is None:
         raise AdvisorError(

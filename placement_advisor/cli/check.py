@@ -43,12 +43,17 @@ def check(
         list[str] | None,
         typer.Argument(
             metavar="[MODEL]...",
-            help="Models of [tool.advisor] in pyproject.toml, with or without :NAME. Default: all.",
+            # The help is Rich's markup, where a bracket would begin a style.
+            help="Models of \\[tool.advisor] in pyproject.toml, with or without :NAME. "
+            "Default: all.",
         ),
     ] = None,
     update: Annotated[
         bool,
-        typer.Option("--update", help="Accept what there is: write placements.lock.json anew."),
+        typer.Option(
+            "--update",
+            help="Accept the placements as they are now: write placements.lock.json anew.",
+        ),
     ] = False,
     graphs_only: Annotated[
         bool,
@@ -73,7 +78,9 @@ def check(
             "Default: text.",
         ),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Inconclusive is a failure.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Count an inconclusive check as failed.")
+    ] = False,
     jobs: Annotated[
         int | None,
         typer.Option(min=1, help="Models that are traced at once. Default: as many as cores."),
@@ -81,13 +88,14 @@ def check(
     config: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Default: pyproject.toml, in this folder or the next above."
+            metavar="FILE",
+            help="Settings to read. Default: pyproject.toml in this folder or the nearest above.",
         ),
     ] = None,
     quiet: Quiet = False,
     time_limit: TimeLimit = TIME_LIMIT_S,
 ) -> None:
-    """Check that placements are as good as they were: predicted, against placements.lock.json.
+    """Fail if a placement is predicted to be worse than placements.lock.json has it.
 
     Exit codes: 0 passed, 1 a check failed, 2 could not run.
     """

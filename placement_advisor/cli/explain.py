@@ -10,7 +10,7 @@ import typer
 
 def explain(
     code: Annotated[
-        str | None, typer.Argument(metavar="[CODE]", help="Of a finding, such as PA101.")
+        str | None, typer.Argument(metavar="[CODE]", help="Code of a finding, such as PA101.")
     ] = None,
 ) -> None:
     """Tell what a finding means, when it is found and what to do; without a code, list all."""

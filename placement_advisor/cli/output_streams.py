@@ -65,7 +65,7 @@ class _Output(io.FileIO):
         except OSError as error:
             self._takes_more = False
             raise AdvisorError(
-                f"standard output takes no more: {error.strerror}",
+                f"standard output cannot be written: {error.strerror}",
                 hint="make room, or send the output elsewhere",
             ) from None
 

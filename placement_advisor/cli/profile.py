@@ -35,18 +35,18 @@ def profile(
         Path | None,
         typer.Option(help="What `advisor trace` wrote of the step: layers and sizes of tensors."),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TEXT,
+    form: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write it here instead of to stdout.")
     ] = None,
     xprof: Annotated[
         bool,
-        typer.Option("--xprof/--no-xprof", help="Say beside it what XProf's overview says."),
+        typer.Option("--xprof/--no-xprof", help="Show the figures of XProf's overview as well."),
     ] = True,
     quiet: Quiet = False,
 ) -> None:
-    """Say what a recorded profile's time went to: compute, copies and between whom, idle."""
+    """Say where the time of a recorded profile went: compute, copies, idle."""
     from contextlib import ExitStack
 
     from placement_advisor.cli.profile_file import profile_file

@@ -56,19 +56,21 @@ def search(
     time_limit: Annotated[
         float | None, typer.Option(min=0, metavar="S", help="Stop after so many seconds.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**20, help="Where chance begins.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**20, help="Seed of the random search.")] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON on stdout.")
     ] = False,
 ) -> None:
-    """Search the best placement of a graph file, and say how good any could be."""
+    """Search for the best placement of a graph file, with a bound that none can beat."""
     from placement_advisor.cli.search_file import search_file
     from placement_advisor.errors import AdvisorError
     from placement_advisor.solvers.effort import Effort
     from placement_advisor.solvers.search_result import Objective
 
     if devices is not None and hardware is not None:
-        raise AdvisorError("--devices and --hardware exclude each other", hint="give one of them")
+        raise AdvisorError(
+            "--devices and --hardware cannot be used together", hint="give one of them"
+        )
     if objective == "latency" and contiguous is not None:
         raise AdvisorError(
             "--contiguous and --no-contiguous are about pipelines",

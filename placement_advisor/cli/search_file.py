@@ -106,7 +106,9 @@ def _read(graph_file: Path, devices: int | None, hardware: str | None) -> _Asked
         machine = f"the file's own: {', '.join(problem.devices)}"
         return _Asked(problem=problem, machine=machine, step=None)
     if document is not None:
-        raise AdvisorError(f"{graph_file}: neither format that is read", hint=_WHAT_IS_READ)
+        raise AdvisorError(
+            f"{graph_file}: not in a format that this command reads", hint=_WHAT_IS_READ
+        )
     graph = OpGraph.load(graph_file)
     machine = hardware or "CPU workers, one core each"
     cluster = (

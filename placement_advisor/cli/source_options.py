@@ -31,23 +31,32 @@ BatchSize = Annotated[
     int | None,
     typer.Option(min=1, help="Samples per step. Default: as in the example inputs, else 32."),
 ]
-ModeChoice = Annotated[Mode | None, typer.Option(help="Default: train if the model is compiled.")]
+ModeChoice = Annotated[
+    Mode | None,
+    typer.Option(help="Training step or inference. Default: train if the model is compiled."),
+]
 Outputs = Annotated[
     str | None,
-    typer.Option(metavar="A,B,C", help="Ops or tensors that a frozen graph is asked for."),
+    typer.Option(
+        metavar="A,B,C", help="What a frozen graph should compute: names of ops or tensors."
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 OpenPorts = Annotated[
     bool,
     typer.Option(
         "--open-ports",
-        help="Where no private network can be had, run workers all the same: TensorFlow lets "
-        "anyone who reaches them by network read and write your files.",
+        help="Run workers even where the system gives them no private network. Anyone who reaches "
+        "them over the network can then read and write your files.",
     ),
 ]
 TimeLimit = Annotated[
     float,
-    typer.Option(min=1, metavar="SECONDS", help="For loading and for tracing the model file."),
+    typer.Option(
+        min=1,
+        metavar="SECONDS",
+        help="Allowed for loading the model file, and again for tracing it.",
+    ),
 ]
 
 

@@ -20,13 +20,13 @@ def verify(
     ],
     graph: Annotated[
         Path,
-        typer.Argument(metavar="GRAPH", help="What it is about: graph.json.gz, beside it."),
+        typer.Argument(metavar="GRAPH", help="The graph of that proof: graph.json.gz beside it."),
     ],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what is shown as JSON on stdout.")
     ] = False,
 ) -> None:
-    """Check that a certificate shows what no placement of a graph's ops can beat."""
+    """Check the proof of a bound that no placement of a graph's ops can beat."""
     from placement_advisor.cli.verify_file import verify_file
     from placement_advisor.report.certificate_text import certificate_as_json, render_certificate
     from placement_advisor.solvers.certificate import RefusedError

@@ -28,7 +28,7 @@ def view(
         str, typer.Option(help="Address to listen on. By default only this machine can connect.")
     ] = "127.0.0.1",
 ) -> None:
-    """Show analyses in TensorBoard, also those that are still running, until Ctrl-C."""
+    """Show analyses in TensorBoard, running ones included, until Ctrl-C."""
     from placement_advisor.report.tensorboard.process import tensorboard
     from placement_advisor.report.tensorboard.runs import find_runs
 

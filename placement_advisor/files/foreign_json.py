@@ -81,10 +81,10 @@ def parse(data: bytes) -> object:
     except RecursionError:
         raise MisfitError("too deeply nested") from None
     except UnicodeDecodeError as error:
-        raise MisfitError(f"no UTF-8 text at byte {error.start}") from None
+        raise MisfitError(f"not UTF-8 text at byte {error.start}") from None
     except json.JSONDecodeError as error:
         raise MisfitError(
-            f"no JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+            f"not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
     except ValueError:  # Python refuses to convert a number of thousands of digits.
         raise MisfitError("a number with too many digits") from None
@@ -136,14 +136,16 @@ def text(value: object, *, most_chars: int = MAX_TEXT_CHARS) -> str:
         MisfitError: it is none, too long, or holds half a character.
     """
     if not isinstance(value, str):
-        raise MisfitError(f"{shown(value)} is not a text")
+        raise MisfitError(f"{shown(value)} is not a string")
     if len(value) > most_chars:
         raise MisfitError(f"{shown(value)} has more than {most_chars:,} characters")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise MisfitError(f"{shown(value)} is not a text: it holds half a character") from None
+            raise MisfitError(
+                f"{shown(value)} is not a string: it holds half a character"
+            ) from None
     return value
 
 
@@ -194,4 +196,4 @@ def shown(value: object) -> str:
 
 
 def _no_number(name: str) -> object:
-    raise MisfitError(f"{name} is not a number of JSON")
+    raise MisfitError(f"{name} is not a JSON number")

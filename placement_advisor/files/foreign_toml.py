@@ -35,7 +35,7 @@ def parse(data: bytes, max_line_chars: int = MAX_LINE_CHARS) -> dict[str, Any]:
     """Return what the text says.
 
     Raises:
-        MisfitError: no TOML, or too large; its place is the line if there is one.
+        MisfitError: not valid TOML, or too large; its place is the line if there is one.
     """
     if len(data) > MAX_BYTES:
         raise MisfitError(f"more than {MAX_BYTES // 10**6} MB")
@@ -43,7 +43,7 @@ def parse(data: bytes, max_line_chars: int = MAX_LINE_CHARS) -> dict[str, Any]:
         source = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise MisfitError("no UTF-8 text", f"line {line}") from None
+        raise MisfitError("not UTF-8 text", f"line {line}") from None
     for number, line_text in enumerate(source.split("\n"), 1):
         if len(line_text) > max_line_chars:
             raise MisfitError(f"more than {max_line_chars:,} characters", f"line {number}")
@@ -53,7 +53,7 @@ def parse(data: bytes, max_line_chars: int = MAX_LINE_CHARS) -> dict[str, Any]:
         found = _DECODE_ERROR.fullmatch(str(error))
         problem, line_found = found.groups() if found else (str(error), None)
         last = source.count("\n") + 1
-        raise MisfitError(f"no TOML: {problem}", f"line {line_found or last}") from None
+        raise MisfitError(f"not valid TOML: {problem}", f"line {line_found or last}") from None
     except RecursionError:
         raise MisfitError("too deeply nested") from None
     except ValueError:  # Python refuses to convert a number of thousands of digits.

@@ -32,7 +32,7 @@ def output_file(
         what = "a folder" if path.is_dir() else "no plain file"
         raise AdvisorError(f"{path}: cannot be written: it is {what}", hint=hint)
     if read is not None and path.exists() and read.exists() and path.samefile(read):
-        raise AdvisorError(f"{path}: is read, so it cannot be written", hint=hint)
+        raise AdvisorError(f"{path}: is an input of this command and is not overwritten", hint=hint)
     with contextlib.ExitStack() as stack:
         try:
             staging = stack.enter_context(own_folder(path.parent))

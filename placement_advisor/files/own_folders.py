@@ -61,7 +61,7 @@ def check_owned(folder: Path) -> None:
     if os.fstat(_owned[folder]).st_nlink == 0:
         raise AdvisorError(
             f"{folder.parent}: was removed while it was written to",
-            hint="start again, and let it be until the command ends",
+            hint="start again, and leave the folder alone until the command ends",
         )
 
 

@@ -161,7 +161,7 @@ def _unpacked(path: Path) -> bytes:
     if not unpacking.eof:
         raise MisfitError("cut off before its end")
     if unpacking.unused_data:
-        raise MisfitError("goes on behind its end")
+        raise MisfitError("has data after its end")
     return unpacked
 
 
@@ -279,7 +279,7 @@ def _member(kinds: type[StrEnum]) -> Callable[[object], StrEnum]:
 
     def read(value: object) -> StrEnum:
         if not isinstance(value, str) or value not in by_value:
-            raise MisfitError(f"{shown(value)} is none of {', '.join(by_value)}")
+            raise MisfitError(f"{shown(value)} is not one of {', '.join(by_value)}")
         return by_value[value]
 
     return read

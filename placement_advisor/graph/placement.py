@@ -170,7 +170,7 @@ class PlacementFile:
             raise PlacementError(
                 f"{self.path}: {where}: layers and ops have other names here, and `structure` does "
                 f"not say which one {shown(unknown)} is",
-                hint="analyse the model again to write a placement under its names of today",
+                hint="analyse the model again to write a placement with its present names",
             )
         return {names[name]: device for name, device in devices.items()}
 

@@ -114,7 +114,7 @@ def _written(value: object) -> str:
         return f"{{ {', '.join(_assignments(value))} }}"
     if isinstance(value, tuple):
         return str([list(point) for point in value])
-    # The repr() of numpy's floats is no TOML.
+    # The repr() of numpy's floats is not valid TOML.
     return repr(float(value)) if isinstance(value, float) else str(value)
 
 
@@ -173,7 +173,7 @@ def _places(devices: tuple[Device, ...], hosts: tuple[Device, ...]) -> dict[str,
     for table, rows in (("devices", devices), ("hosts", hosts)):
         for i, device in enumerate(rows):
             if device.name in places:
-                raise MisfitError(f"{shown(device.name)} is given before", f"{table}[{i}].name")
+                raise MisfitError(f"{shown(device.name)} is defined twice", f"{table}[{i}].name")
             places[device.name] = f"{table}[{i}]"
     cpus = [device.name for device in (*devices, *hosts) if device.kind == "CPU"]
     for i, device in enumerate(devices):
@@ -190,7 +190,7 @@ def _links(places: Mapping[str, str], value: object) -> tuple[Link, ...]:
         for link in within(f"[{i}]", partial(_links_of_table, places), row):
             ends = (link.source, link.target)
             if ends in links:
-                raise MisfitError(f"{_arrow(*ends)} is given before", f"[{i}]")
+                raise MisfitError(f"{_arrow(*ends)} is defined twice", f"[{i}]")
             links[ends] = link
     return tuple(links.values())
 
@@ -236,14 +236,16 @@ def _arrow(source: str, target: str) -> str:
 def _one_of(what: str, known: Collection[str], value: object) -> str:
     word = text(value)
     if word not in known:
-        raise MisfitError(f"{shown(word)} is no {what}; {there_are(known, word)}")
+        raise MisfitError(f"{shown(word)} is not a {what}; {there_are(known, word)}")
     return word
 
 
 def _name(value: object) -> str:
     name = text(value)
     if not name.isprintable() or not 1 <= len(name) <= MAX_NAME_CHARS:
-        raise MisfitError(f"{shown(name)} is not a name of 1 to {MAX_NAME_CHARS} printed signs")
+        raise MisfitError(
+            f"{shown(name)} is not a name of 1 to {MAX_NAME_CHARS} printable characters"
+        )
     return name
 
 
@@ -267,7 +269,7 @@ def _curve(value: object) -> tuple[tuple[int, int], ...]:
 def _point(value: object) -> tuple[int, int]:
     point = as_list(value)
     if len(point) != len(_POINT):
-        raise MisfitError(f"{shown(value)} is no pair of bytes and ns")
+        raise MisfitError(f"{shown(value)} is not a pair of bytes and ns")
     size_bytes, time_ns = (read(number) for read, number in zip(_POINT, point, strict=True))
     return size_bytes, time_ns
 

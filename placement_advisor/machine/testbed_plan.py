@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 # What else can be done, in the words of `with_network`.
 ONE_PROCESS = "--testbed logical-cpus takes one process, which listens on nothing"
 _PORTS_ARE_OPEN = (
-    "this system lets us make no private network: until this run ends, TensorFlow's workers listen "
-    "on every interface without authentication, and whoever reaches them can read and write your "
-    "files (--open-ports)"
+    "this system allows no private network: until this run ends, TensorFlow's workers "
+    "listen on every interface without authentication, and whoever reaches them can read and write "
+    "your files (--open-ports)"
 )
 
 
@@ -130,7 +130,7 @@ def with_network(
         return plan
     if not open_ports:
         raise TestbedError(
-            "this system lets us make no private network, and without one TensorFlow's workers "
+            "this system allows no private network, and without one TensorFlow's workers "
             "listen on every interface without authentication: whoever reaches them can read and "
             "write your files",
             hint=f"{instead}; --open-ports accepts it until the run ends; `advisor doctor` says "

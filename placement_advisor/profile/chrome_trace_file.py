@@ -78,7 +78,7 @@ def read_chrome_trace(path: Path) -> Trace:
         start = list_start(data, "traceEvents") if len(data) else None
         if start is None:
             raise AdvisorError(
-                f"{path} is no Chrome trace: it has no list of traceEvents",
+                f"{path} is not a Chrome trace: it has no list of traceEvents",
                 hint="give what TensorBoard's trace viewer or PyTorch's profiler saved",
             )
         found = _Found(path)

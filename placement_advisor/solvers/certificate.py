@@ -127,7 +127,7 @@ def read_certificate(path: Path) -> Certificate:
             ),
         )
     except MisfitError as misfit:
-        raise AdvisorError(f"{path}: no certificate: {misfit}", hint=_HINT) from None
+        raise AdvisorError(f"{path}: not a certificate: {misfit}", hint=_HINT) from None
 
 
 def _digest(document: Mapping[str, Any]) -> str:

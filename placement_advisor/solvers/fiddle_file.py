@@ -68,7 +68,7 @@ def read_fiddle(document: object) -> Problem:
     number = {node.id: i for i, node in enumerate(nodes)}
     if len(number) < len(nodes):
         twice = next(i for i, node in enumerate(nodes) if number[node.id] != i)
-        raise MisfitError(f"{nodes[twice].id} is given again later", f"nodes[{twice}].id")
+        raise MisfitError(f"{nodes[twice].id} is defined twice", f"nodes[{twice}].id")
     edges = within("edges", partial(_rows, partial(_edge, number)), field(table, "edges"))
     _check_order(nodes, edges)
     return Problem(

@@ -225,8 +225,8 @@ def test_a_file_for_more_devices_than_there_are_is_refused(project: Project) -> 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "no JSON at line 1"),
-        (b"\xff\x00", "no UTF-8"),
+        (b"", "not valid JSON: line 1"),
+        (b"\xff\x00", "not UTF-8"),
         (b"[]", "is not an object"),
         (b'{"schema_version": 2}', "2 is newer than the 1"),
         (b'{"schema_version": 1}', "no field 'label'"),

@@ -143,7 +143,7 @@ def test_equal_records_give_equal_bytes(found: dict[str, Record], order: Any) ->
         ({"step_us": True}, "step_us", "True is not a count"),
         ({"step_us": 1.0}, "step_us", "1.0 is not a count"),
         ({"copies_per_step": 2**63}, "copies_per_step", "is not a count"),
-        ({"graph": 5}, "graph", "5 is not a text"),
+        ({"graph": 5}, "graph", "5 is not a string"),
         ({"layers": []}, "layers", "[] is not an object"),
         ({"layers": {"x": 3}}, "layers.'x'", "3 is not an object"),
         ({"layers": {"x": {"made_of": "1", "busy_us": 1}}}, "layers.'x'", "no device"),
@@ -153,14 +153,14 @@ def test_equal_records_give_equal_bytes(found: dict[str, Record], order: Any) ->
         ({"layers": {"x": {"forwards": "a"}}}, "layers.'x'", "unknown field 'forwards'"),
         ({"cuts": [{"tensor": "a"}]}, "cuts[0]", "no field 'bytes'"),
         ({"cuts": [{"tensor": "a", "bytes": 1, "from": "a", "to": 5}]}, "cuts[0].to",
-         "5 is not a text"),
+         "5 is not a string"),
         ({"cuts": [{"tensor": "a", "bytes": 1, "from": "a", "to": "b", "times": 10**15}]},
          "cuts[0].times", "is not a number of copies"),
         ({"on_host": {"x": "y"}}, "on_host.'x'", "'y' is not a list"),
         ({"peak_memory_bytes": {"GPU:0": {"variables": "1 GB"}}},
          "peak_memory_bytes.'GPU:0'.'variables'", "'1 GB' is not a count"),
-        ({"verdict": "fine"}, "verdict", "'fine' is none of split, single, cannot-tell"),
-        ({"verdict": ["split"]}, "verdict", "['split'] is none of"),
+        ({"verdict": "fine"}, "verdict", "'fine' is not one of split, single, cannot-tell"),
+        ({"verdict": ["split"]}, "verdict", "['split'] is not one of"),
         ({"placed": None}, "", "no field 'placed'"),
         ({"cost": 3}, "", "unknown field 'cost'"),
     ],
@@ -222,7 +222,7 @@ def test_markers_within_names_are_no_conflict(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_are_refused(refused: Callable[..., AdvisorError]) -> None:
-    assert refused(bytes(range(256))).message == "no UTF-8 text at byte 128"
+    assert refused(bytes(range(256))).message == "not UTF-8 text at byte 128"
 
 
 def test_half_a_character_in_a_name_is_refused(refused: Callable[..., AdvisorError]) -> None:
@@ -239,7 +239,7 @@ def test_a_file_cut_off_anywhere_is_refused(refused: Callable[..., AdvisorError]
     whole = TEXT.rstrip()
     for end in range(len(whole)):
         error = refused(whole[:end])
-        assert error.message.startswith("no JSON at line "), end
+        assert error.message.startswith("not valid JSON: line "), end
 
 
 _values = st.recursive(

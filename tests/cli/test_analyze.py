@@ -210,7 +210,7 @@ def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(
     analysed = broken_run("", "", 0, lambda testbed: None, "--open-ports")
     assert analysed.ran.code == 0, analysed.ran.err
     first, *_ = analysed.ran.err.splitlines()
-    assert first.startswith("advisor: warning: this system lets us make no private network: until")
+    assert first.startswith("advisor: warning: this system allows no private network: until")
     assert "until this run ends" in " ".join((analysed.folder / "report.md").read_text().split())
     # The other test's control: here the workers do listen on the machine's own network.
     running = [call for call in analysed.calls if call.function == "run_steps"]

@@ -128,7 +128,7 @@ def test_a_picture_that_cannot_be_written_is_refused(
     assert "nowhere/m.png: cannot be written: nowhere: No such file or directory" in error
     assert "choose another file with --png" in error
     error = refusal(advisor("graph", "m.graph.json.gz", "--png", "m.graph.json.gz"))
-    assert "is read, so it cannot be written" in error
+    assert "is an input of this command and is not overwritten" in error
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_file_that_is_no_graph_or_cannot_be_written_is_refused(
     error = refusal(advisor("graph", *words, "nowhere/m.out"))
     assert "nowhere/m.out: cannot be written: nowhere: No such file or directory" in error
     assert "choose another file with -o" in error
-    assert "is read, so it cannot be" in refusal(advisor("graph", *words, "m.graph.json.gz"))
+    assert "is an input of this command" in refusal(advisor("graph", *words, "m.graph.json.gz"))
     assert not (here / "m.out").exists()
 
 
@@ -209,7 +209,7 @@ def test_a_format_that_nobody_takes_ends_as_a_summary_does(form: GraphFormat, he
     assert (ran.code, len(ran.out), ran.err) == (READER_GONE, 9, "")
     ran = in_shell(f"{launch} > /dev/full")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("advisor: error: standard output takes no more: No space left")
+    assert ran.err.startswith("advisor: error: standard output cannot be written: No space left")
 
 
 def in_shell(line: str) -> Ran:

@@ -56,7 +56,7 @@ def test_whatever_starts_workers_refuses_with_the_ways_out(
         assert command.processes_left() == []
     assert ran.code == 2, ran.err
     error, hint = ran.err.splitlines()
-    assert error.startswith("advisor: error: this system lets us make no private network, and with")
+    assert error.startswith("advisor: error: this system allows no private network, and with")
     assert hint.startswith(f"advisor: hint: {instead}")
     assert "--open-ports accepts it" in hint
     assert sorted(project.rglob("*")) == before
@@ -70,7 +70,7 @@ def test_ports_that_are_accepted_are_open_for_as_long_as_the_command_runs(
     words = ("analyze", "two_towers.py", "--open-ports", *FEW)
     with Command(*words, temp=tmp_path / "temp", cwd=project, before=refuse_namespaces) as command:
         command.wait_for_line("timing rounds", timeout_s=600)
-        assert "warning: this system lets us make no private network" in command.err.split("\n")[0]
+        assert "warning: this system allows no private network" in command.err.split("\n")[0]
         open_to = {
             found.laddr
             for process in command.processes()

@@ -100,7 +100,7 @@ def test_seed_and_effort_are_told() -> None:
             "chain.json names its own devices",
         ),
         (three_in_a_row(), ("--hardware", "2xT4"), "chain.json names its own devices"),
-        ({"a": 1}, (), "chain.json: neither format that is read"),
+        ({"a": 1}, (), "chain.json: not in a format that this command reads"),
         (
             document([node(1), node(2)], [edge(1, 2), edge(2, 1)]),
             (),
@@ -147,7 +147,7 @@ def test_a_pipeline_that_memory_forbids_is_refused_where_other_placements_are_po
 def test_options_that_contradict_each_other_are_refused() -> None:
     save(three_in_a_row())
     assert "are about pipelines" in refused("chain.json", "--no-contiguous")
-    assert "exclude each other" in refused(
+    assert "cannot be used together" in refused(
         "m.graph.json.gz", "--devices", "2", "--hardware", "2xT4"
     )
 
@@ -155,6 +155,6 @@ def test_options_that_contradict_each_other_are_refused() -> None:
 def test_files_that_are_damaged_are_refused(here: Path) -> None:
     assert "cannot be read" in refused("nowhere.json")
     (here / "half.json").write_text('{"maxFPGAs": 2, ')
-    assert "no JSON at line 1" in refused("half.json")
+    assert "not valid JSON: line 1" in refused("half.json")
     (here / "half.gz").write_bytes(b"\x1f\x8b\x08")
     assert "cut off before its end" in refused("half.gz", *THROUGHPUT)

@@ -46,7 +46,7 @@ def test_a_full_disk_under_standard_output_is_one_error(folder: Path) -> None:
     ran = in_shell(folder, f"$ADVISOR graph {GRAPH} > /dev/full")
     assert ran.returncode == 2
     assert ran.stderr == (
-        "advisor: error: standard output takes no more: No space left on device\n"
+        "advisor: error: standard output cannot be written: No space left on device\n"
         "advisor: hint: make room, or send the output elsewhere\n"
     )
 

@@ -132,7 +132,7 @@ def refused(
         ("notes.txt/g.gz", "notes.txt/g.gz: cannot be written: notes.txt: Not a directory"),
         ("folder", "folder: cannot be written: it is a folder"),
         ("/proc/g.gz", "/proc/g.gz: cannot be written: /proc: "),
-        ("model.py", "model.py: is read, so it cannot be written"),
+        ("model.py", "model.py: is an input of this command and is not overwritten"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused_before_any_work(

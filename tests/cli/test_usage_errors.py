@@ -76,7 +76,7 @@ def test_an_unknown_candidate_is_answered_with_the_known(refused: Callable[..., 
 
 def test_the_help_of_candidates_names_every_family() -> None:
     option = get_type_hints(analyze, include_extras=True)["candidates"].__metadata__[0]
-    listed = option.help.partition("of ")[2].partition(".")[0].split(", ")
+    listed = option.help.partition("try: ")[2].partition(".")[0].split(", ")
     assert listed == [name for name in NAMES if name != "single"]
 
 
@@ -146,3 +146,7 @@ def test_ratios_that_are_not_numbers_are_refused(refused: Callable[..., str]) ->
 def test_a_ratio_for_each_device_is_needed(refused: Callable[..., str]) -> None:
     words = ("--ratios", "3:2:1", "--devices", "2", "--no-run")
     assert "--ratios: 3 ratios for 2 devices" in refused("model.py", *words)
+
+
+def test_the_help_of_check_names_the_table_of_its_settings(advisor: Callable[..., Ran]) -> None:
+    assert "[tool.advisor]" in advisor("check", "--help").out

@@ -87,13 +87,13 @@ def misfit(data: bytes) -> str:
 
 
 def test_what_is_no_toml_is_refused_with_its_line():
-    assert misfit(b"a = 1\nb = = 2\n").startswith("line 2: no TOML: ")
-    assert misfit(b"a = 1\nb = [\n").startswith("line 3: no TOML: ")
-    assert misfit(b"a = 1\n\nb = '\xff'") == "line 3: no UTF-8 text"
+    assert misfit(b"a = 1\nb = = 2\n").startswith("line 2: not valid TOML: ")
+    assert misfit(b"a = 1\nb = [\n").startswith("line 3: not valid TOML: ")
+    assert misfit(b"a = 1\n\nb = '\xff'") == "line 3: not UTF-8 text"
 
 
 def test_dates_that_cannot_be_are_refused():
-    assert misfit(b"a = 2024-02-31\n").startswith("line 1: no TOML: ")
+    assert misfit(b"a = 2024-02-31\n").startswith("line 1: not valid TOML: ")
 
 
 def test_deep_nesting_is_refused():

@@ -135,7 +135,9 @@ def test_a_certificate_with_a_time_that_is_not_counted_is_none(tmp_path: Path, e
     document["sha256"] = _digest(document)
     (tmp_path / "bound.json").write_text(json.dumps(document))
 
-    with pytest.raises(AdvisorError, match=r"no certificate: .* is not a whole number from 0 to"):
+    with pytest.raises(
+        AdvisorError, match=r"not a certificate: .* is not a whole number from 0 to"
+    ):
         read_certificate(tmp_path / "bound.json")
 
 

@@ -73,7 +73,9 @@ def test_what_is_read_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("model")
     (tmp_path / "link").symlink_to("model.py")
     for name in ("model.py", "link"):
-        with pytest.raises(AdvisorError, match="is read, so it cannot be written"):
+        with pytest.raises(
+            AdvisorError, match="is an input of this command and is not overwritten"
+        ):
             write(tmp_path / name, "new", read=tmp_path / "model.py")
     assert (tmp_path / "model.py").read_text() == "model"
 

@@ -93,9 +93,9 @@ def test_a_plain_graph_is_enough_and_what_is_not_ours_is_left_out() -> None:
     [
         ("c", {}, "node 'c': no field 'kind'"),
         ("c", {"kind": "K", "flops": -1}, "node 'c'.flops: -1 is not a count"),
-        ("c", {"kind": "K", "role": "sideways"}, "node 'c'.role: 'sideways' is none of input, "),
+        ("c", {"kind": "K", "role": "sideways"}, "node 'c'.role: 'sideways' is not one of input, "),
         ("c", {"kind": "K", "output_bytes": [0.5]}, "node 'c'.output_bytes[0]: 0.5 is not "),
-        (3, {"kind": "K"}, "node 3.name: 3 is not a text"),
+        (3, {"kind": "K"}, "node 3.name: 3 is not a string"),
     ],
 )
 def test_a_node_that_is_no_op_is_named(

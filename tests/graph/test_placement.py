@@ -219,16 +219,16 @@ def placement_document(graph: OpGraph) -> dict[str, Any]:
     [
         ("schema_version", 9, "schema_version: 9 is newer than the 1 that this advisor reads"),
         ("schema_version", None, "schema_version: None is not a version"),
-        ("label", 5, "label: 5 is not a text"),
-        ("graph_fingerprint", [], "graph_fingerprint: [] is not a text"),
+        ("label", 5, "label: 5 is not a string"),
+        ("graph_fingerprint", [], "graph_fingerprint: [] is not a string"),
         ("by_layer", [], "by_layer: [] is not an object"),
-        ("by_layer", {"a": 0}, "by_layer.'a': 0 is not a text"),
+        ("by_layer", {"a": 0}, "by_layer.'a': 0 is not a string"),
         ("by_layer", {}, "by_layer: no device for layer 'a'"),
-        ("by_op", {"op0": None}, "by_op.'op0': None is not a text"),
+        ("by_op", {"op0": None}, "by_op.'op0': None is not a string"),
         ("by_op", {"op0": "GPU:9"}, "by_op.'op0': 'GPU:9' is not one of the devices"),
         ("devices", [], "devices: [] is not a list of different devices"),
         ("devices", ["worker:0"] * 2, "devices: ['worker:0', 'worker:0'] is not a list of diff"),
-        ("devices", [5], "devices[0]: 5 is not a text"),
+        ("devices", [5], "devices[0]: 5 is not a string"),
         ("structure", 3, "structure: 3 is not an object"),
         ("structure", {"fingerprint": "f"}, "structure: no field 'layers'"),
         (
@@ -257,12 +257,12 @@ def test_what_is_wrong_in_a_file_is_named_with_its_place(
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "no JSON at line 1, column 1: Expecting value"),
+        (b"", "not valid JSON: line 1, column 1: Expecting value"),
         (b"[]", "[] is not an object"),
         (b"{}", "no field 'schema_version'"),
         (b'{"schema_version": 1}', "no field 'label'"),
         (b"[" * 100_000, "too deeply nested"),
-        (b"\xff", "no UTF-8 text at byte 0"),
+        (b"\xff", "not UTF-8 text at byte 0"),
     ],
 )
 def test_what_is_no_placement_file_says_so(tmp_path: Path, content: bytes, problem: str) -> None:

@@ -137,7 +137,7 @@ def test_a_peak_that_is_none_is_refused_with_its_line(value):
         ("[[0, 9]]", "curve: 1 copies; a curve needs 2"),
         ("[[0, 9], [8, 7]]", "curve[1]: needs more bytes than the copy before, and no fewer ns"),
         ("[[8, 7], [8, 9]]", "curve[1]: needs more bytes"),
-        ("[[0, 9], [8]]", "curve[1]: [8] is no pair of bytes and ns"),
+        ("[[0, 9], [8]]", "curve[1]: [8] is not a pair of bytes and ns"),
         ("[[0, 9], [-8, 9]]", "curve[1]: -8 is not a number of bytes from 0 to 10^15"),
         ("[[0, 9], [8, nan]]", "curve[1]: nan is not a whole number of ns"),
         ("[0, 9]", "curve[0]: 0 is not a list"),
@@ -161,8 +161,8 @@ def test_a_latency_that_is_none_is_refused_with_its_line(value):
         ('preset = "GTX1080Ti"', 'preset = "GTX1080TI"', "line 4: devices[0].preset: unknown"),
         ("memory_bytes = 8_589", "memory_bytes = -8_589", "line 12: devices[1].memory_bytes: -8"),
         ('kind = "GPU"\n', "", "line 7: devices[1]: no kind"),
-        ('kind = "GPU"', "kind = 3", "line 9: devices[1].kind: 3 is not a text"),
-        ('name = "GPU:1"', 'name = "GPU:0"', "line 8: devices[1].name: 'GPU:0' is given before"),
+        ('kind = "GPU"', "kind = 3", "line 9: devices[1].kind: 3 is not a string"),
+        ('name = "GPU:1"', 'name = "GPU:0"', "line 8: devices[1].name: 'GPU:0' is defined twice"),
         ('name = "GPU:1"', 'name = ""', "line 8: devices[1].name: '' is not a name"),
         ('name = "GPU:1"', 'name = "a\\nb"', "line 8: devices[1].name: 'a\\nb' is not a name"),
         ('name = "GPU:1"\n', "", "line 7: devices[1]: no name"),
@@ -182,14 +182,22 @@ def test_a_latency_that_is_none_is_refused_with_its_line(value):
         ('preset = "PCIe3"\nchannel', 'preset = "PCI"\nchannel', "line 27: links[1].preset: unk"),
         ("per_copy_ns = 100", "per_copy_ns = -1", "line 23: links[0].sender.per_copy_ns: -1 is"),
         ("ns_per_byte = 0.5", "ns_per_byte = nan", "line 23: links[0].sender.ns_per_byte: nan is"),
-        ('basis = "measured"', 'basis = "guessed"', "line 40: links[3].basis: 'guessed' is no ba"),
+        (
+            'basis = "measured"',
+            'basis = "guessed"',
+            "line 40: links[3].basis: 'guessed' is not a ba",
+        ),
         ("[dispatch]", "[dispatcher]", "line 42: dispatcher: unknown key; there are dispatch,"),
         (
             "step_overhead_ns",
             "step_ns",
             "line 43: dispatch.step_ns: unknown key; there are step_ov",
         ),
-        ("step_overhead_ns = 100_000", "step_overhead_ns = ", "line 43: no TOML: Invalid value"),
+        (
+            "step_overhead_ns = 100_000",
+            "step_overhead_ns = ",
+            "line 43: not valid TOML: Invalid value",
+        ),
         ("[[hosts]]", "[hosts]", "line 14: hosts: {"),
         ("# A desk:", "schema_version = 2 #", "line 1: schema_version: 2 is newer than the 1"),
         ("# A desk:", "schema_version = 0 #", "line 1: schema_version: 0 is not a version"),
@@ -202,7 +210,7 @@ def test_what_is_wrong_is_refused_with_its_line(old, new, expected):
 
 def test_an_unknown_kind_is_answered_with_those_there_are():
     message = refusal('kind = "GPU"', 'kind = "GPUs"')
-    assert message == "desk.toml, line 9: devices[1].kind: 'GPUs' is no kind; there are GPU, CPU"
+    assert message == "desk.toml, line 9: devices[1].kind: 'GPUs' is not a kind; there are GPU, CPU"
 
 
 @pytest.mark.parametrize("host", ["CPU:1", "GPU:0", "GPU:1"])
@@ -242,7 +250,7 @@ def test_a_file_is_loaded_and_named_in_errors(tmp_path: Path):
     path.write_text(TEXT, encoding="utf-8")
     assert load_cluster(path) == read(TEXT)
     path.write_bytes(b"\xff")
-    with pytest.raises(AdvisorError, match=r"desk\.toml, line 1: no UTF-8 text$"):
+    with pytest.raises(AdvisorError, match=r"desk\.toml, line 1: not UTF-8 text$"):
         load_cluster(path)
     for absent in (tmp_path / "no.toml", tmp_path):
         with pytest.raises(AdvisorError, match=str(absent)):

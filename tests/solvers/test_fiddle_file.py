@@ -53,7 +53,7 @@ def test_a_size_is_rounded_up_and_a_capacity_down() -> None:
     [
         (three_in_a_row(maxFPGAs=0), "maxFPGAs: there is no device"),
         (document([], []), "nodes: 0 nodes; there may be 1 to 20000"),
-        (document([node(1), node(1)], []), "nodes[0].id: 1 is given again later"),
+        (document([node(1), node(1)], []), "nodes[0].id: 1 is defined twice"),
         (document([node(1)], [edge(1, 5)]), "edges[0].destId: there is no node 5"),
         (
             document([node(1), node(2), node(3)], [edge(1, 2), edge(2, 3), edge(3, 1)]),

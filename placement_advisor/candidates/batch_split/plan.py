@@ -221,7 +221,7 @@ def _check_alike(whole: OpGraph, share: OpGraph) -> None:
         differing = next((edge[1] for edge in sorted(wires[0] ^ wires[1])), None)
     if differing is not None:
         raise BatchSplitError(
-            f"the step is another graph at another batch size: see op {differing!r}"
+            f"at another batch size the step is a different graph: see op {differing!r}"
         )
 
 

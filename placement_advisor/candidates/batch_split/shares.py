@@ -23,7 +23,7 @@ def shares_of(batch: int, ratios: Sequence[float]) -> tuple[int, ...]:
         if not (isfinite(ratio) and ratio > 0):
             raise BatchSplitError(
                 f"{ratio:g} of {_text(ratios)} is not a positive number",
-                hint="leave a device out that is to get no samples",
+                hint="leave out a device that should get no samples",
             )
     if batch < len(ratios):
         raise BatchSplitError(

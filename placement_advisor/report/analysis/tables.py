@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile
     from placement_advisor.simulator.schedule import Schedule
 
-# The candidate that all others are compared with.
 # The user's step unmodified: a row of its own, not a candidate.
 AS_IS = "as-is"
 NO_FINDINGS = "none: no rule has anything to say of this step"

@@ -65,6 +65,6 @@ def join(pid: int) -> None:
 
 def _refused(code: int | None) -> TestbedError:
     return TestbedError(
-        f"this system lets us make no private network: {os.strerror(code or 0)}",
+        f"this system allows no private network: {os.strerror(code or 0)}",
         hint="`advisor doctor` says how to allow one",
     )

@@ -358,7 +358,7 @@ def test_a_certificate_must_say_whose_costs_it_holds_under(
 
     change(files[0], reissue)
 
-    with pytest.raises(AdvisorError, match="no certificate: costs_from"):
+    with pytest.raises(AdvisorError, match="not a certificate: costs_from"):
         read_certificate(files[0])
 
 
@@ -377,7 +377,7 @@ def test_a_file_that_was_changed_is_refused(files: tuple[Path, Path], key: str) 
 @pytest.mark.parametrize(
     ("edit", "problem"),
     [
-        (lambda d: d.update(cluster=5), "cluster: 5 is not a text"),
+        (lambda d: d.update(cluster=5), "cluster: 5 is not a string"),
         (lambda d: d["op_ns_of"].update(a=1), "op_ns_of.a: there is no table 1"),
         (lambda d: d["op_ns"][0].update(root=0.5), "op_ns[0].'root': 0.5 is not"),
         (lambda d: d["claim"].update(alone_ns=[]), "claim.alone_ns: [] is not an object"),
@@ -415,7 +415,7 @@ def test_a_file_that_is_no_certificate_is_an_error(files: tuple[Path, Path]) -> 
     ran = run_here("verify", str(files[1]), str(files[1]))
 
     assert ran.code == 2
-    assert "no certificate" in ran.err
+    assert "not a certificate" in ran.err
 
 
 @pytest.mark.parametrize(("key", "code"), [("cluster", 1), ("costs_from", 1), ("sha256", 2)])
@@ -433,10 +433,10 @@ def test_a_cluster_with_half_a_character_is_named(files: tuple[Path, Path]) -> N
         document["sha256"] = _digest(document)
 
     change(files[0], damage)
-    with pytest.raises(AdvisorError, match=r"no certificate: cluster: .*half a character"):
+    with pytest.raises(AdvisorError, match=r"not a certificate: cluster: .*half a character"):
         read_certificate(files[0])
 
 
 def test_a_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(AdvisorError, match=r"gone\.json: no certificate: cannot be read"):
+    with pytest.raises(AdvisorError, match=r"gone\.json: not a certificate: cannot be read"):
         read_certificate(tmp_path / "gone.json")
