@@ -116,7 +116,7 @@ def balance(
         memory=memory,
         most=tuple(most),
         best=by_lines,
-        even=split_step([speed.line for speed in speeds], even, None),
+        even=split_step([speed.line for speed in speeds], even),
         others=other_batches(speeds, batch, most),
         best_batch=best_batch([speed.line for speed in speeds], most),
         advised=advised,

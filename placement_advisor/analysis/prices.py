@@ -88,11 +88,7 @@ class Elsewhere:
         table, coverage = recorded_costs(
             traced.graph, self.recorded, costs[first], members=traced.members
         )
-        links = {
-            ends: found.link
-            for ends, found in recorded_links(self.recorded).items()
-            if found.link is not None
-        }
+        links = recorded_links(self.recorded)
         known = [(link.source, link.target) for link in self.cluster.links]
         cluster = replace(
             self.cluster,

@@ -71,7 +71,7 @@ def layer_graph(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster
     return LayerGraph(
         view=view,
         layers=layers,
-        edges={(e.source, e.target): e.forward_bytes for e in view.edges if e.forward_tensors},
+        edges=view.edges,
         output_bytes={layer.name: layer.output_bytes for layer in view.layers[: len(layers)]},
         busy_ns={device: sums[id(work_ns)][0] for device, work_ns in busy.items()},
         update_ns={device: sums[id(work_ns)][1] for device, work_ns in busy.items()},

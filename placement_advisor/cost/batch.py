@@ -74,29 +74,21 @@ class BatchTime:
 class SplitStep:
     """One synchronous step over several cards.
 
-    ``slowest_ns`` is the time of the card that the others wait for, ``synchronisation_ns`` what
-    it takes to agree after that, None if unknown.
+    ``slowest_ns`` is the time of the card that the others wait for. What it takes to agree after
+    that is not known.
     """
 
     batches: tuple[int, ...]
     slowest_ns: int
-    synchronisation_ns: int | None
-
-    @property
-    def step_ns(self) -> int | None:
-        """Time of the step, None if the cost of synchronising is unknown."""
-        if self.synchronisation_ns is None:
-            return None
-        return self.slowest_ns + self.synchronisation_ns
 
     @property
     def most_samples_per_s(self) -> float:
-        """Samples per second of all cards; an upper bound if synchronising costs an unknown time.
+        """Samples per second of all cards, an upper bound: synchronising costs an unknown time.
 
         Raises:
             ZeroDivisionError: a step that takes no time.
         """
-        return sum(self.batches) * NS_PER_S / (self.slowest_ns + (self.synchronisation_ns or 0))
+        return sum(self.batches) * NS_PER_S / self.slowest_ns
 
 
 def fit_batch_time(points: Sequence[Throughput]) -> BatchTime:
@@ -119,35 +111,14 @@ def fit_batch_time(points: Sequence[Throughput]) -> BatchTime:
     return BatchTime(fixed_ns=round(fixed_ns), per_sample_ns=per_sample_ns)
 
 
-def scaled_batch_time(reference: BatchTime, point: Throughput) -> BatchTime:
-    """Return the line of a card with one measurement: the reference's, as much slower throughout.
-
-    Raises:
-        AdvisorError: the reference takes no time at that batch size.
-    """
-    reference_ns = reference.fixed_ns + reference.per_sample_ns * point.batch
-    if reference_ns <= 0:
-        raise AdvisorError("the reference card takes no time: there is nothing to scale")
-    ratio = point.step_ns / reference_ns
-    return BatchTime(
-        fixed_ns=round(reference.fixed_ns * ratio), per_sample_ns=reference.per_sample_ns * ratio
-    )
-
-
-def split_step(
-    cards: Sequence[BatchTime], batches: Sequence[int], synchronisation_ns: int | None
-) -> SplitStep:
+def split_step(cards: Sequence[BatchTime], batches: Sequence[int]) -> SplitStep:
     """Return the step in which each card computes its share of the batch.
 
     Raises:
         ValueError: not one share per card, or a negative share.
     """
     times = [card.step_ns(share) for card, share in zip(cards, batches, strict=True)]
-    return SplitStep(
-        batches=tuple(batches),
-        slowest_ns=max(times, default=0),
-        synchronisation_ns=synchronisation_ns,
-    )
+    return SplitStep(batches=tuple(batches), slowest_ns=max(times, default=0))
 
 
 def best_split(

@@ -150,7 +150,7 @@ def best_by_lines(
         AdvisorError: the batch does not fit.
     """
     lines = [device.line for device in devices]
-    return split_step(lines, best_split(lines, batch, most), None)
+    return split_step(lines, best_split(lines, batch, most))
 
 
 def other_batches(

@@ -77,7 +77,6 @@ def best_batch(cards: Sequence[BatchTime], most: Sequence[int | None]) -> SplitS
         split_step(
             cards,
             [c.largest_batch(step_ns, limit) for c, limit in zip(cards, limits, strict=True)],
-            None,
         )
         for step_ns in full_ns
     ]

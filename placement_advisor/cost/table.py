@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -72,11 +71,3 @@ class CostTable:
             KeyError: the op has no cost.
         """
         return self.costs[op].time_ns
-
-    def basis_shares(self) -> dict[CostBasis, float]:
-        """Return the share of the total time by basis."""
-        totals: Counter[CostBasis] = Counter()
-        for cost in self.costs.values():
-            totals[cost.basis] += cost.time_ns
-        whole = sum(totals.values()) or 1
-        return {basis: totals[basis] / whole for basis in CostBasis}

@@ -33,18 +33,14 @@ _Tensors: TypeAlias = "dict[tuple[str, int], int | None]"
 class LayerSummary:
     """What one layer holds.
 
-    ``parameter_bytes`` are those of its variables, optimizer slots included. ``flops`` and
-    ``bytes_accessed`` have a part for each op that computes, backward and update ops included.
+    ``flops`` have a part for each op that computes, backward and update ops included.
     ``output_bytes`` are those of the forward tensors that other layers read, each once; None
     where the size of any is unknown.
     """
 
     name: str
     ops_by_role: Mapping[Role, int]
-    kinds: Mapping[str, int]
-    parameter_bytes: int
     flops: Total
-    bytes_accessed: Total
     output_bytes: int | None
 
     @property
@@ -54,34 +50,17 @@ class LayerSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerEdge:
-    """What ``source`` sends to ``target`` in one step, each tensor once.
-
-    Forward tensors are those that a forward op of the target reads. Backward tensors are those
-    that only its backward and update ops read: gradients, and activations that they need again.
-    Bytes are None where the size of any of those tensors is unknown.
-    """
-
-    source: str
-    target: str
-    forward_tensors: int
-    forward_bytes: int | None
-    backward_tensors: int
-    backward_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerView:
     """The graph by layer.
 
     Layers of forward ops come first, in the order of their last op; then those without any, in
-    the order of their first. ``outside`` sums up the ops of no layer (inputs, the learning rate);
-    its name is empty. ``membership`` is that of the forward ops, at the depth of the view.
+    the order of their first. ``edges`` has for each source and target the bytes of the forward
+    tensors that forward ops of the target read, each once; None where the size of any is unknown.
+    ``membership`` is that of the forward ops, at the depth of the view.
     """
 
     layers: tuple[LayerSummary, ...]
-    edges: tuple[LayerEdge, ...]
-    outside: LayerSummary
+    edges: Mapping[tuple[str, str], int | None]
     membership: Membership
 
     def forward_layers(self) -> tuple[str, ...]:
@@ -93,9 +72,8 @@ class LayerView:
         layers = self.forward_layers()
         place = {layer: i for i, layer in enumerate(layers)}
         found: dict[str, list[str]] = {layer: [] for layer in layers}
-        for edge in self.edges:
-            if edge.forward_tensors:
-                found[edge.target].append(edge.source)
+        for source, target in self.edges:
+            found[target].append(source)
         return {layer: tuple(sorted(some, key=place.__getitem__)) for layer, some in found.items()}
 
 
@@ -115,7 +93,6 @@ def layer_view(graph: OpGraph, depth: int | None = None) -> LayerView:
     return LayerView(
         layers=tuple(_summary(name, ops_of[name], leaving[name]) for name in names),
         edges=edges,
-        outside=_summary("", ops_of[None], {}),
         membership=member,
     )
 
@@ -181,10 +158,9 @@ def _ordered(graph: OpGraph, layer_of: Mapping[str, str]) -> list[str]:
 
 def _tensors(
     graph: OpGraph, layer_of: Mapping[str, str], member: Membership
-) -> tuple[tuple[LayerEdge, ...], dict[str, _Tensors]]:
+) -> tuple[dict[tuple[str, str], int | None], dict[str, _Tensors]]:
     """Return what layers send to one another, and the forward tensors that leave each."""
-    forward: dict[tuple[str, str], _Tensors] = defaultdict(dict)
-    backward: dict[tuple[str, str], _Tensors] = defaultdict(dict)
+    sent: dict[tuple[str, str], _Tensors] = defaultdict(dict)
     leaving: dict[str, _Tensors] = defaultdict(dict)
     for edge in graph.edges:
         source, target = layer_of.get(edge.producer), layer_of.get(edge.consumer)
@@ -192,40 +168,16 @@ def _tensors(
             continue
         if edge.is_control or edge.producer in member.free:
             continue
-        role, reader = graph.op(edge.producer).role, graph.op(edge.consumer).role
-        if role not in COMPUTING_ROLES or reader not in COMPUTING_ROLES:
-            continue
-        tensor = edge.producer, edge.port
-        if role is reader is Role.FORWARD:
-            forward[source, target][tensor] = leaving[source][tensor] = edge.size_bytes
-        else:
-            backward[source, target][tensor] = edge.size_bytes
-    found = []
-    for source, target in dict.fromkeys([*forward, *backward]):
-        there = forward[source, target]
-        back = [size for t, size in backward[source, target].items() if t not in there]
-        if there or back:
-            found.append(
-                LayerEdge(
-                    source=source,
-                    target=target,
-                    forward_tensors=len(there),
-                    forward_bytes=total_bytes(there.values()),
-                    backward_tensors=len(back),
-                    backward_bytes=total_bytes(back),
-                )
-            )
-    return tuple(found), leaving
+        if graph.op(edge.producer).role is graph.op(edge.consumer).role is Role.FORWARD:
+            tensor = edge.producer, edge.port
+            sent[source, target][tensor] = leaving[source][tensor] = edge.size_bytes
+    return {ends: total_bytes(tensors.values()) for ends, tensors in sent.items()}, leaving
 
 
 def _summary(name: str, ops: list[Op], leaving: _Tensors) -> LayerSummary:
-    computing = [op for op in ops if op.role in COMPUTING_ROLES]
     return LayerSummary(
         name=name,
         ops_by_role=dict(Counter(op.role for op in ops)),
-        kinds=dict(Counter(op.kind for op in ops)),
-        parameter_bytes=sum(op.parameter_bytes for op in ops),
-        flops=Total.of(op.flops for op in computing),
-        bytes_accessed=Total.of(op.bytes_accessed for op in computing),
+        flops=Total.of(op.flops for op in ops if op.role in COMPUTING_ROLES),
         output_bytes=total_bytes(leaving.values()),
     )

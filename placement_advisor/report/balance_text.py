@@ -117,7 +117,7 @@ def _splits(balance: Balance) -> list[str]:
     for samples in slowest_first or [balance.even.batches, balance.best.batches]:
         step_ns = balance.tried.get(samples)
         rate = "–" if step_ns is None else f"{balance.batch / step_ns * NS_PER_S:,.0f}"
-        by_lines = format_ns(split_step(lines, samples, None).slowest_ns)
+        by_lines = format_ns(split_step(lines, samples).slowest_ns)
         measured = "–" if step_ns is None else format_ns(step_ns)
         rows.append([notes.get(samples, ""), *map(str, samples), measured, rate, by_lines])
     return right_aligned(rows)

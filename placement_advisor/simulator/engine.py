@@ -66,13 +66,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-def simulate(
-    graph: OpGraph, placement: Placement, costs: Mapping[str, CostTable], cluster: Cluster
-) -> Schedule:
-    """Return the schedule of one step; see `Simulator`."""
-    return Simulator(graph, costs, cluster).schedule(placement)
-
-
 class Simulator:
     """A graph on a cluster, ready to be simulated under any placement."""
 

@@ -65,11 +65,6 @@ class Transfer:
         return self.start_ns - self.queued_ns
 
     @property
-    def arrival_ns(self) -> int:
-        """When it is at the target, which has not received it yet."""
-        return self.end_ns - self.receive_work_ns - self.held_ns
-
-    @property
     def send_work(self) -> Interval:
         """When the source works on it."""
         return self.set_out_ns, self.set_out_ns + self.send_work_ns

@@ -35,16 +35,6 @@ class DeviceTime:
     waits_for_device_ns: int
     after_last_ns: int
 
-    @property
-    def idle_ns(self) -> int:
-        """Time in which the device does nothing."""
-        return (
-            self.before_first_ns
-            + self.waits_for_copy_ns
-            + self.waits_for_device_ns
-            + self.after_last_ns
-        )
-
 
 def device_times(schedule: Schedule) -> tuple[DeviceTime, ...]:
     """Return the parts of every device and host, in the schedule's order."""

@@ -23,14 +23,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from kind_fits import KindFit, fit_by_kind, leading
 from machine_facts import machine_facts
+from op_formulas import has_formula
 from worker_profiles import Executed, Profiled, profiled
 
-from placement_advisor.cost.fit import KindFit, fit_by_kind, leading
 from placement_advisor.cost.roofline import roofline_costs
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
-from placement_advisor.graph.op_work.registry import has_formula
 from placement_advisor.machine.devices import Device
 from placement_advisor.processes.children import preload
 

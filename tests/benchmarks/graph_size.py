@@ -21,7 +21,6 @@ from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.structure.branches import parallel_branches
 from placement_advisor.graph.structure.joins import counting_layers, towers
-from placement_advisor.graph.structure.optimizer_ops import updates_by_variable
 from placement_advisor.graph.structure.repeats import repeated_blocks
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ def measure(ops: int, edges: int) -> None:
     timed("towers", lambda: towers(view, counting_layers(graph, view)))
     timed("parallel branches", lambda: parallel_branches(view))
     timed("repeated blocks", lambda: repeated_blocks(graph, view))
-    timed("updates by variable", lambda: updates_by_variable(graph))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@ each alone in its workers, which have the allocator of accelerators: it reports 
 
 Compared is the peak of the simulated schedule with what the step asked for: what it held at its
 worst moment (median of the profiled steps) above what lay there between steps, plus the state that
-the placement puts there, which is known. *Taken* is the same in whole pieces of memory, found by
-the allocator, with all that lay there: up to twice as much for a small tensor.
+the placement puts there, which is known.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload
-from placement_advisor.profile.timeline.allocator_memory import MeasuredMemory, measured_memory
+from placement_advisor.profile.timeline.allocator_memory import measured_memory
 from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
 from placement_advisor.profile.xspace.xplane import read_planes
 from placement_advisor.simulator.engine import Simulator
@@ -65,17 +64,12 @@ class Row:
     candidate: str
     device: str
     predicted: PeakMemory
-    measured: MeasuredMemory
+    measured: tuple[int, ...]
 
     @property
     def asked_bytes(self) -> int:
         """What the step held at its worst moment, as asked for."""
-        return self.predicted.resident_bytes + self.measured.median_asked_bytes
-
-    @property
-    def taken_bytes(self) -> int:
-        """The same in whole pieces of memory."""
-        return self.measured.level_bytes + self.measured.median_taken_bytes
+        return self.predicted.resident_bytes + round(np.median(self.measured))
 
     @property
     def error(self) -> float:
@@ -86,7 +80,7 @@ class Row:
     def is_in_range(self) -> bool:
         """Whether some step held as much, or steps held more and less."""
         step_bytes = self.predicted.size_bytes - self.predicted.resident_bytes
-        asked = self.measured.asked_bytes
+        asked = self.measured
         return min(asked) * (1 - _EQUAL) <= step_bytes <= max(asked) * (1 + _EQUAL)
 
 
@@ -101,7 +95,7 @@ def main() -> None:
     preload()
     print(
         f"{'model':<28}{'candidate':<13}{'device':<10}{'predicted':>10}"
-        f"{'asked for':>10}{'from':>10}{'to':>10}{'error':>8}{'taken':>10}  at the peak"
+        f"{'asked for':>10}{'from':>10}{'to':>10}{'error':>8}  at the peak"
     )
     rows = []
     for name in options.samples or names:
@@ -151,7 +145,7 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
         if entry.failure is not None:
             raise SystemExit(f"{model}, {placement.label}: {entry.failure.message}")
         for device, measured in _measured(entry).items():
-            if measured is not None:
+            if measured:
                 yield Row(
                     model=model,
                     candidate=placement.label,
@@ -171,7 +165,7 @@ def _placements(traced: Traced, costs: CostTable, cluster: Cluster) -> Iterator[
             yield proposal
 
 
-def _measured(entry: Entry) -> dict[str, MeasuredMemory | None]:
+def _measured(entry: Entry) -> dict[str, tuple[int, ...]]:
     files = entry.files
     assert isinstance(files, ProfileFiles)
     windows = step_windows(read_planes(files.client), files.client)
@@ -183,13 +177,11 @@ def _measured(entry: Entry) -> dict[str, MeasuredMemory | None]:
 
 def _print(row: Row) -> None:
     resident_bytes = row.predicted.resident_bytes
-    asked = [row.asked_bytes, *(f(row.measured.asked_bytes) + resident_bytes for f in (min, max))]
+    asked = [row.asked_bytes, *(f(row.measured) + resident_bytes for f in (min, max))]
     sizes = "".join(f"{format_bytes(size):>10}" for size in (row.predicted.size_bytes, *asked))
     predicted = ", ".join(each.name for each in row.predicted.contributors[:2])
-    measured = ", ".join(each.op or "(arrived)" for each in row.measured.holders[:2])
     print(
-        f"{row.model:<28}{row.candidate:<13}{row.device:<10}{sizes}{row.error:>+8.1%}"
-        f"{format_bytes(row.taken_bytes):>10}  {predicted} | {measured}",
+        f"{row.model:<28}{row.candidate:<13}{row.device:<10}{sizes}{row.error:>+8.1%}  {predicted}",
         flush=True,
     )
 
@@ -199,13 +191,12 @@ def _print_summary(rows: list[Row]) -> None:
         return
     errors = np.abs([row.error for row in rows])
     in_range = np.mean([row.is_in_range or abs(row.error) <= _TARGET for row in rows])
-    taken = np.median([row.taken_bytes / row.asked_bytes for row in rows])
     print(
         f"\n{len(rows)} peaks of {len({row.model for row in rows})} models: "
         f"{np.mean(errors <= _TARGET):.0%} within {_TARGET:.0%} of what the median step asked for, "
         f"{in_range:.0%} so or between the least and the most that a step asked for\n"
         f"error median {np.median(errors):.1%}, 90th percentile {np.quantile(errors, 0.9):.1%}, "
-        f"largest {errors.max():.1%}; pieces taken are {taken:.2f} of what was asked for (median)"
+        f"largest {errors.max():.1%}"
     )
 
 

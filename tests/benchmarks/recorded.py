@@ -30,12 +30,6 @@ def main() -> None:
 
 
 def _show(recorded: Recorded) -> None:
-    print(
-        f"{recorded.step_count} steps by {recorded.step_source}, "
-        f"{recorded.warm_up_steps} more as warm-up"
-    )
-    for device in recorded.devices:
-        print(device)
     on_device = [op for op in recorded.ops if op.on_device]
     ops_ns = sum(sum(op.step_ns) for op in on_device)
     print(
@@ -43,8 +37,7 @@ def _show(recorded: Recorded) -> None:
         f"{format_ns(ops_ns)} in ops, {format_ns(recorded.anonymous_ns)} in no op"
     )
     for op in sorted(on_device, key=lambda op: -op.median_ns)[:_MAX_OPS]:
-        spread = "?" if op.spread_ns is None else format_ns(op.spread_ns)
-        print(f"  {format_ns(op.median_ns)} ± {spread}  {op.name}:{op.kind}  × {len(op.step_ns)}")
+        print(f"  {format_ns(op.median_ns)}  {op.name}:{op.kind}  × {len(op.step_ns)}")
     for (source, target), link in recorded_links(recorded).items():
         sizes = sorted(size for size, _ in recorded.copies[source, target])
         print(

@@ -20,7 +20,6 @@ from placement_advisor.cost.batch import (
     Throughput,
     best_split,
     fit_batch_time,
-    scaled_batch_time,
     split_step,
 )
 
@@ -50,9 +49,9 @@ def main() -> None:
     errors = []
     for row in published["both"]:
         batches = row["batches"]
-        predicted = split_step(cards, batches, None).most_samples_per_s
+        predicted = split_step(cards, batches).most_samples_per_s
         best = best_split(cards, sum(batches))
-        at_best = split_step(cards, best, None).most_samples_per_s
+        at_best = split_step(cards, best).most_samples_per_s
         label = " + ".join(map(str, batches))
         if "total" in row:
             errors.append(predicted / row["total"] - 1)
@@ -67,10 +66,15 @@ def main() -> None:
 def _cards(points: list[list[Throughput]]) -> list[BatchTime]:
     """Return each card's line; the card with most points is the reference of those with one."""
     reference = fit_batch_time(max(points, key=len))
-    return [
-        scaled_batch_time(reference, *own) if len(own) == 1 else fit_batch_time(own)
-        for own in points
-    ]
+    return [_scaled(reference, *own) if len(own) == 1 else fit_batch_time(own) for own in points]
+
+
+def _scaled(reference: BatchTime, point: Throughput) -> BatchTime:
+    """Return the line of a card with one measurement, the reference as much slower throughout."""
+    ratio = point.step_ns / (reference.fixed_ns + reference.per_sample_ns * point.batch)
+    return BatchTime(
+        fixed_ns=round(reference.fixed_ns * ratio), per_sample_ns=reference.per_sample_ns * ratio
+    )
 
 
 if __name__ == "__main__":

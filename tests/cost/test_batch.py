@@ -11,7 +11,6 @@ from placement_advisor.cost.batch import (
     Throughput,
     best_split,
     fit_batch_time,
-    scaled_batch_time,
     split_step,
 )
 from placement_advisor.errors import AdvisorError
@@ -54,28 +53,13 @@ def test_a_fit_weighs_relative_errors() -> None:
     assert card.step_ns(10) / 20e6 == pytest.approx(card.step_ns(990) / 1e9, rel=1e-6)
 
 
-def test_a_card_with_one_point_is_slower_throughout() -> None:
-    reference = BatchTime(fixed_ns=100 * MS, per_sample_ns=1.0 * MS)
-    # The reference takes 200 ms for 100 samples, this card 400 ms.
-    card = scaled_batch_time(reference, Throughput(batch=100, samples_per_s=250))
-    assert card.fixed_ns == pytest.approx(200 * MS)
-    assert card.per_sample_ns == pytest.approx(2 * MS)
-
-
 def test_a_synchronous_step_waits_for_the_slowest_card() -> None:
     fast = BatchTime(fixed_ns=10 * MS, per_sample_ns=1.0 * MS)
     slow = BatchTime(fixed_ns=10 * MS, per_sample_ns=2.0 * MS)
-    # 10 + 40 against 10 + 2 · 20 ms; then 10 ms more for 60 samples.
-    step = split_step([fast, slow], [40, 20], synchronisation_ns=10 * MS)
+    # 10 + 40 against 10 + 2 · 20 ms.
+    step = split_step([fast, slow], [40, 20])
     assert step.slowest_ns == 50 * MS
-    assert step.step_ns == 60 * MS
-    assert step.most_samples_per_s == pytest.approx(1000)
-
-
-def test_an_unknown_cost_of_synchronising_is_not_zero() -> None:
-    step = split_step([BatchTime(fixed_ns=0, per_sample_ns=1.0 * MS)], [10], None)
-    assert step.step_ns is None
-    assert step.slowest_ns == 10 * MS
+    assert step.most_samples_per_s == pytest.approx(1200)
 
 
 def test_the_best_split_equalises_times_by_hand() -> None:
@@ -134,14 +118,6 @@ def test_no_fit_has_a_negative_part(points: list[Throughput]) -> None:
     assert fitted.per_sample_ns >= 0
 
 
-@given(cards, st.integers(1, 4096), st.floats(1, 1e6))
-def test_a_scaled_card_meets_its_one_point(reference: BatchTime, batch: int, rate: float) -> None:
-    point = Throughput(batch=batch, samples_per_s=rate)
-    assert scaled_batch_time(reference, point).step_ns(batch) == pytest.approx(
-        point.step_ns, rel=1e-9, abs=2
-    )
-
-
 @given(st.lists(cards, min_size=1, max_size=3), st.integers(0, 12), st.data())
 def test_no_split_that_fits_is_faster_than_the_best(
     several: list[BatchTime], batch: int, data: st.DataObject
@@ -160,6 +136,6 @@ def test_no_split_that_fits_is_faster_than_the_best(
         return
     found = best_split(several, batch, most)
     assert found in splits
-    assert split_step(several, found, 0).slowest_ns == min(
-        split_step(several, split, 0).slowest_ns for split in splits
+    assert split_step(several, found).slowest_ns == min(
+        split_step(several, split).slowest_ns for split in splits
     )

@@ -13,7 +13,7 @@ from placement_advisor.errors import TestbedError
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device, Dispatch
-from placement_advisor.simulator.engine import simulate
+from placement_advisor.simulator.engine import Simulator
 
 
 def graph_of(*ops: tuple[str, str]) -> OpGraph:
@@ -93,16 +93,12 @@ def test_with_its_dispatch_overhead_the_simulated_single_step_is_the_measured_on
         links=(),
         dispatch=Dispatch(step_overhead_ns=500),
     )
-    schedule = simulate(
-        graph,
-        Placement(
-            label="single",
-            family="single",
-            device_of=dict.fromkeys("xy", "a") | {"unseen": "a"},
-            rationale="",
-        ),
-        table.everywhere(cluster),
-        cluster,
+    placement = Placement(
+        label="single",
+        family="single",
+        device_of=dict.fromkeys("xy", "a") | {"unseen": "a"},
+        rationale="",
     )
+    schedule = Simulator(graph, table.everywhere(cluster), cluster).schedule(placement)
     # Shared out in whole ns, so up to half a ns per op is lost or gained.
     assert abs(schedule.step_ns - 2_000) <= len(graph)

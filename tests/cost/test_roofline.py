@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from op_formulas import has_formula
 
 from placement_advisor.cost.ceilings import CPU_PEAK_SHARES, INDEXED_SHARE, SCALAR_SHARE
 from placement_advisor.cost.roofline import (
@@ -13,7 +14,6 @@ from placement_advisor.cost.roofline import (
 )
 from placement_advisor.cost.table import CostBasis, OpCost
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
-from placement_advisor.graph.op_work.registry import has_formula
 from placement_advisor.graph.op_work.signature import WorkBasis
 from placement_advisor.machine.devices import Cluster, Device
 

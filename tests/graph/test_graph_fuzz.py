@@ -19,7 +19,6 @@ from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.structure.branches import parallel_branches
 from placement_advisor.graph.structure.joins import counting_layers, towers
-from placement_advisor.graph.structure.optimizer_ops import updates_by_variable
 from placement_advisor.graph.structure.repeats import repeated_blocks
 
 if TYPE_CHECKING:
@@ -80,7 +79,6 @@ def check(path: Path, content: bytes) -> None:
     towers(view, counting_layers(graph, view))
     parallel_branches(view)
     repeated_blocks(graph, view)
-    updates_by_variable(graph)
 
 
 @st.composite

@@ -21,7 +21,6 @@ EPOCH_NS = 1_795_257_210_000_000_000
 CLIENT, WORKER_0, WORKER_1 = "client", "worker:0", "worker:1"
 
 A_TO_WORKER_1 = Crossing(
-    tensor_name="edge_1_a",
     send_node="a_S1",
     recv_node="a_S2",
     producer="a",
@@ -271,7 +270,6 @@ def test_planned_copies_of_which_none_was_seen_are_an_error(profiles):
 
 def crossing(name: str, *, port: int = 0, size_bytes: int | None = 64) -> Crossing:
     return Crossing(
-        tensor_name=f"edge_{name}",
         send_node=f"{name}_send",
         recv_node=f"{name}_recv",
         producer=name,

@@ -33,7 +33,7 @@ def balance(tried_ms: dict[tuple[int, int], float], advised: tuple[int, int]) ->
         memory=BatchMemory(fixed_bytes=200_000_000, per_sample_bytes=5_000_000),
         most=(None, None),
         best=best_by_lines(devices, 32, (None, None)),
-        even=split_step([device.line for device in devices], shares_of(32, (1, 1)), None),
+        even=split_step([device.line for device in devices], shares_of(32, (1, 1))),
         others=other_batches(devices, 32, (None, None)),
         best_batch=None,
         advised=advised,

@@ -20,6 +20,7 @@ from placed_steps import (
     placed_steps,
     price,
 )
+from schedules import check_schedule
 
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
@@ -439,7 +440,7 @@ def test_an_op_costs_what_it_costs_where_it_runs() -> None:
 
 @given(placed_steps(hosts=True))
 def test_any_schedule_obeys_data_flow_and_never_overlaps_on_a_device(step: PlacedStep) -> None:
-    step.simulate().check(step.graph, step.placement, step.cluster)
+    check_schedule(step.simulate(), step.graph, step.placement, step.cluster)
 
 
 @given(placed_steps(hosts=True))

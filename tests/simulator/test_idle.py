@@ -32,7 +32,6 @@ def test_the_parts_of_a_diamond_by_hand() -> None:
         waits_for_device_ns=0,
         after_last_ns=390 - 260,
     )
-    assert (a.idle_ns, b.idle_ns) == (240, 290)
 
 
 def test_copy_work_is_neither_compute_nor_idle() -> None:
@@ -47,7 +46,7 @@ def test_copy_work_is_neither_compute_nor_idle() -> None:
 def test_a_device_that_does_nothing_is_idle_before_its_first_work() -> None:
     step = replace(diamond(), cluster=pair(count=3))
     *_, c = device_times(step.simulate())
-    assert (c.before_first_ns, c.idle_ns) == (390, 390)
+    assert (c.before_first_ns, c.after_last_ns) == (390, 0)
 
 
 def test_waiting_for_a_wire_is_waiting_for_a_copy() -> None:
@@ -71,13 +70,14 @@ def test_the_parts_of_any_device_add_up_to_the_step_time(step: PlacedStep) -> No
     times = device_times(schedule)
     assert [time.device for time in times] == [place.name for place in step.cluster.places()]
     for time in times:
-        assert time.compute_ns + time.copy_work_ns + time.idle_ns == schedule.step_ns
-        assert min(
+        idle_ns = (
             time.before_first_ns,
             time.waits_for_copy_ns,
             time.waits_for_device_ns,
             time.after_last_ns,
-        ) >= 0  # fmt: skip
+        )
+        assert time.compute_ns + time.copy_work_ns + sum(idle_ns) == schedule.step_ns
+        assert min(idle_ns) >= 0
 
 
 @given(placed_steps(hosts=True))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from placed_steps import HALF_EACH, diamond
+from schedules import check_schedule
 
 if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
@@ -23,12 +24,12 @@ def schedule() -> Schedule:
 def refuse(schedule: Schedule, message: str) -> None:
     step = diamond()
     with pytest.raises(ValueError, match=message):
-        schedule.check(step.graph, step.placement, step.cluster)
+        check_schedule(schedule, step.graph, step.placement, step.cluster)
 
 
 def test_a_true_schedule_passes(schedule: Schedule) -> None:
     step = diamond()
-    schedule.check(step.graph, step.placement, step.cluster)
+    check_schedule(schedule, step.graph, step.placement, step.cluster)
 
 
 def test_an_op_that_never_ran_is_found(schedule: Schedule) -> None:
@@ -51,15 +52,15 @@ def test_an_op_that_overlaps_another_is_found(schedule: Schedule) -> None:
 def test_copy_work_that_overlaps_an_op_or_other_copy_work_is_found() -> None:
     step = diamond(work=HALF_EACH)
     schedule = step.simulate()
-    schedule.check(step.graph, step.placement, step.cluster)
+    check_schedule(schedule, step.graph, step.placement, step.cluster)
     # left runs from 105, when src is sent.
     early = changed(schedule, "left", start_ns=104)
     with pytest.raises(ValueError, match="'left' overlaps another op or copy on 'a'"):
-        early.check(step.graph, step.placement, step.cluster)
+        check_schedule(early, step.graph, step.placement, step.cluster)
     forth, back = schedule.transfers
     long = replace(schedule, transfers=(forth, replace(back, receive_work_ns=200, held_ns=-145)))
     with pytest.raises(ValueError, match="'receiving right' overlaps"):
-        long.check(step.graph, step.placement, step.cluster)
+        check_schedule(long, step.graph, step.placement, step.cluster)
 
 
 def test_a_tensor_that_was_there_before_it_crossed_is_found(schedule: Schedule) -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from delay_problems import problem, problems
 from hypothesis import given
+from timetable_faults import faults
 
-from placement_advisor.solvers.makespan.delays import faults
 from placement_advisor.solvers.makespan.etf import etf
 from placement_advisor.solvers.makespan.heft import heft
 from placement_advisor.solvers.makespan.msct import favourite_children, msct

@@ -101,7 +101,6 @@ def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child: Chi
     between = {"source": "worker:0", "target": "worker:1"}
     assert crossings == (
         Crossing(
-            tensor_name="edge_1_write",
             send_node="send_signal",
             recv_node="receive_signal",
             producer="write",
@@ -110,7 +109,6 @@ def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child: Chi
             **between,
         ),
         Crossing(
-            tensor_name="edge_2_split",
             send_node="send_part",
             recv_node="receive_part",
             producer="split",

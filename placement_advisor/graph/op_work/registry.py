@@ -80,16 +80,6 @@ def work_of(signature: Signature) -> Work:
     )
 
 
-def has_formula(kind: str) -> bool:
-    """Return whether the kind, or the one that it stands in for, has a formula of its own."""
-    return _formula(kind) is not None
-
-
-def kinds() -> tuple[str, ...]:
-    """Return all kinds that have a formula, without prefixes, in alphabetic order."""
-    return tuple(sorted(_FORMULAS))
-
-
 def _formula(kind: str) -> Formula | None:
     formula = _FORMULAS.get(kind)
     if formula is not None or not kind.startswith("_"):

@@ -2,6 +2,5 @@
 
 - `joins.towers`: parts that meet only at a join;
 - `branches.parallel_branches`: what runs side by side between a fork and its meeting point;
-- `repeats.repeated_blocks`: the same group of layers again and again;
-- `updates.updates_by_variable`: optimizer ops by the variable that they change.
+- `repeats.repeated_blocks`: the same group of layers again and again.
 """

@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 _DIGEST_BYTES = 8
 
 
-def fingerprint(graph: OpGraph, device_of: Mapping[str, str] | None = None) -> str:
-    """Return the fingerprint of a graph, or of a placed one; devices do not count by name either.
-
-    Of a placed graph it depends on which edges cross devices and which ops share one.
-    """
-    return fingerprints(graph, device_of or {})[device_of is not None]
-
-
 def fingerprints(
     graph: OpGraph, device_of: Mapping[str, str], sort_of: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[str, str]:

@@ -13,24 +13,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from statistics import median, quantiles
+from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.profile_files import CLIENT_FILE, profile_files
 from placement_advisor.profile.recorded.recorded_events import Process, Run, copies, runs
-from placement_advisor.profile.recorded.recorded_steps import StepSource, recorded_steps
+from placement_advisor.profile.recorded.recorded_steps import recorded_steps
 from placement_advisor.profile.timeline.gpu_streams import gpu_planes
 from placement_advisor.profile.xspace.xplane import space_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from placement_advisor.profile.recorded.recorded_events import Sample
     from placement_advisor.profile.xspace.space_file import SpaceFile
-
-_HZ_PER_KHZ = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,41 +48,18 @@ class RecordedOp:
         """Median over the steps in which it ran."""
         return int(median(self.step_ns))
 
-    @property
-    def spread_ns(self) -> int | None:
-        """Distance between the quartiles, None for a single step."""
-        if len(self.step_ns) == 1:
-            return None
-        low, _, high = quantiles(self.step_ns, n=4, method="inclusive")
-        return round(high - low)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedDevice:
-    """A GPU, or a host that computes itself, with what the profile says about the hardware."""
-
-    name: str
-    memory_bandwidth_bytes_per_s: int | None = None
-    memory_bytes: int | None = None
-    core_count: int | None = None
-    clock_hz: int | None = None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """A recorded profile.
 
-    ``devices`` are ``GPU:0``, ``GPU:1`` and so on over all files, or the ``CPU:n`` of a file
-    without GPUs. ``copies`` are those of the whole profile as (bytes, ns), by source and target,
-    the host of a file being its ``CPU:n``. ``warm_up_steps`` were dropped, ``step_count`` were
-    kept. ``anonymous_ns`` is what kernels that belong to no op took in all of these.
+    Devices are ``GPU:0``, ``GPU:1`` and so on over all files, or the ``CPU:n`` of a file without
+    GPUs. ``copies`` are those of the whole profile as (bytes, ns), by source and target, the host
+    of a file being its ``CPU:n``. ``anonymous_ns`` is what kernels that belong to no op took in
+    all steps but those of warm-up.
     """
 
     path: str
-    step_source: StepSource
-    step_count: int
-    warm_up_steps: int
-    devices: tuple[RecordedDevice, ...]
     ops: tuple[RecordedOp, ...]
     anonymous_ns: int
     copies: Mapping[tuple[str, str], tuple[Sample, ...]]
@@ -112,10 +87,6 @@ def read_recorded(path: Path) -> Recorded:
             samples[source, target].append(sample)
     return Recorded(
         path=str(path),
-        step_source=processes[0].steps.source,
-        step_count=_step_count(seen),
-        warm_up_steps=max(process.steps.warm_up_steps for process in processes),
-        devices=tuple(_devices(processes, {run.device for run in seen})),
         ops=tuple(_ops(seen)),
         anonymous_ns=sum(run.time_ns for run in seen if run.op is None),
         copies={ends: tuple(found) for ends, found in sorted(samples.items())},
@@ -137,13 +108,6 @@ def _processes(files: Sequence[SpaceFile], *, shares_core: bool) -> Iterator[Pro
         gpu_count += len(planes)
 
 
-def _step_count(seen: Iterable[Run]) -> int:
-    by_device: defaultdict[str, set[int]] = defaultdict(set)
-    for run in seen:
-        by_device[run.device].add(run.step)
-    return max(map(len, by_device.values()))
-
-
 def _ops(seen: Iterable[Run]) -> Iterator[RecordedOp]:
     times: defaultdict[tuple[str, str], dict[bool, defaultdict[tuple[str, int], int]]]
     times = defaultdict(lambda: {True: defaultdict(int), False: defaultdict(int)})
@@ -159,23 +123,3 @@ def _ops(seen: Iterable[Run]) -> Iterator[RecordedOp]:
             on_device=on_device,
             step_ns=tuple(by_place[on_device].values()),
         )
-
-
-def _devices(processes: Iterable[Process], busy: Collection[str]) -> Iterator[RecordedDevice]:
-    for process in processes:
-        for number, name in process.gpus.items():
-            stats = process.gpu_planes[number].stats
-            clock_khz = _positive(stats.get("clock_rate"))
-            yield RecordedDevice(
-                name=name,
-                memory_bandwidth_bytes_per_s=_positive(stats.get("memory_bandwidth")),
-                memory_bytes=_positive(stats.get("memory_size")),
-                core_count=_positive(stats.get("core_count")),
-                clock_hz=None if clock_khz is None else clock_khz * _HZ_PER_KHZ,
-            )
-        if not process.gpus and process.host in busy:
-            yield RecordedDevice(name=process.host)
-
-
-def _positive(stat: object) -> int | None:
-    return stat if isinstance(stat, int) and stat > 0 else None

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.links import fit_link, residuals
+from placement_advisor.cost.links import fit_link
 from placement_advisor.cost.measured_costs import with_members
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import AdvisorError
@@ -69,18 +69,6 @@ class Coverage:
     graph_only: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedLink:
-    """What the copies from one place to another say; ``link`` is None where they say too little.
-
-    ``residuals`` has (fit - recorded) / recorded of each copy.
-    """
-
-    link: Link | None
-    sample_count: int
-    residuals: tuple[float, ...]
-
-
 def recorded_costs(
     graph: OpGraph,
     recorded: Recorded,
@@ -124,27 +112,24 @@ def recorded_costs(
     return costs, coverage
 
 
-def recorded_links(recorded: Recorded) -> dict[tuple[str, str], RecordedLink]:
-    """Return what was recorded of each link on which there were copies; the basis is measured.
+def recorded_links(recorded: Recorded) -> dict[tuple[str, str], Link]:
+    """Return the links of which the copies on them say enough.
 
-    Copies to a GPU that has no plane in the profile are left out.
+    The basis is measured. Copies to a GPU that has no plane in the profile are left out.
     """
     return {
-        (source, target): _recorded_link(source, target, samples)
-        for (source, target), samples in recorded.copies.items()
-        if target != UNKNOWN_END
+        ends: fit_link(*ends, samples)
+        for ends, samples in recorded.copies.items()
+        if ends[1] != UNKNOWN_END and _say_enough(samples)
     }
 
 
-def _recorded_link(source: str, target: str, samples: Sequence[Sample]) -> RecordedLink:
+def _say_enough(samples: Sequence[Sample]) -> bool:
     by_size: dict[int, list[int]] = {}
     for size_bytes, time_ns in samples:
         by_size.setdefault(size_bytes, []).append(time_ns)
     smallest_ns, largest_ns = median(by_size[min(by_size)]), median(by_size[max(by_size)])
-    if len(by_size) < LEAST_SIZES or largest_ns < LEAST_SLOWDOWN * smallest_ns:
-        return RecordedLink(link=None, sample_count=len(samples), residuals=())
-    link = fit_link(source, target, samples)
-    return RecordedLink(link=link, sample_count=len(samples), residuals=residuals(link, samples))
+    return len(by_size) >= LEAST_SIZES and largest_ns >= LEAST_SLOWDOWN * smallest_ns
 
 
 def _counts(op: RecordedOp, name: str, graph: OpGraph) -> bool:

@@ -13,7 +13,6 @@ there are others.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from placement_advisor.profile.timeline.gpu_streams import gpu_planes
@@ -35,30 +34,16 @@ STEPS_LINE = "Steps"
 STEP_KEY = CORRELATION
 
 
-class StepSource(StrEnum):
-    """What told the steps of a profile apart."""
-
-    MARKS = "step marks"
-    STEP_LINES = "lines 'Steps'"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSteps:
     """The steps of one process without the warm-up; a step is known by its start.
 
-    ``by_gpu`` is by number, None where marks of the host count. ``warm_up_steps`` were dropped
-    of each.
+    ``by_gpu`` is by number, None where marks of the host count.
     """
 
     by_host: StepWindows
     by_gpu: Mapping[int, StepWindows] | None
-    warm_up_steps: int
     marks: Marks
-
-    @property
-    def source(self) -> StepSource:
-        """What told the steps apart."""
-        return StepSource.MARKS if self.by_gpu is None else StepSource.STEP_LINES
 
     def of_host_event(self, event: Event) -> int | None:
         """Return the step in which the event started, None if in none."""
@@ -99,11 +84,9 @@ def _steps(file: SpaceFile, marks: Marks, spans: Spans) -> RecordedSteps:
             for number, plane in gpu_planes(file).items()
         }
     by_host = windows.covered_by(file.planes)
-    found = [by_host, *(by_gpu or {}).values()]
     return RecordedSteps(
         by_host=_after_warm_up(by_host),
         by_gpu=by_gpu and {gpu: _after_warm_up(windows) for gpu, windows in by_gpu.items()},
-        warm_up_steps=int(any(len(windows.steps) > 1 for windows in found)),
         marks=marks,
     )
 

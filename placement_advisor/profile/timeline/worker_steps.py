@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -60,12 +61,10 @@ COLLECTIVE_KINDS = frozenset(
 class Crossing:
     """One planned copy, from the partition graphs that were executed.
 
-    ``tensor_name`` is the rendezvous edge name (the fourth part of a ``_Send`` key), ``send_node``
-    and ``recv_node`` the nodes that TensorFlow put in. Port -1 is a control edge, which carries
-    no bytes.
+    ``send_node`` and ``recv_node`` are the nodes that TensorFlow put in. Port -1 is a control edge,
+    which carries no bytes.
     """
 
-    tensor_name: str
     send_node: str
     recv_node: str
     producer: str
@@ -124,7 +123,7 @@ def read_worker_steps(
         device: measured_memory(lines, windows[device].shared_with(covered))
         for device, lines in threads.items()
     }
-    held_bytes = {device: of.median_asked_bytes for device, of in memory.items() if of is not None}
+    held_bytes = {device: round(median(steps)) for device, steps in memory.items() if steps}
     return replace(summary, step_memory_bytes=held_bytes)
 
 

@@ -7,7 +7,6 @@ over uneven pools weighs them against each other.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,46 +33,24 @@ _MAX_INTERVAL_ENDS = 64
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelayBound:
-    """A makespan that no placement can beat, and the reason in words."""
-
-    value: float
-    reason: str
-
-
-def delay_bounds(problem: Problem) -> tuple[DelayBound, ...]:
-    """Return all bounds that apply, the best first."""
+def delay_bounds(problem: Problem) -> tuple[float, ...]:
+    """Return makespans that no placement can beat, the best bound first."""
     flow = Flow.of(problem)
     work = _least_work(problem)
     bounds = [
-        DelayBound(
-            value=_critical_path(work, flow),
-            reason="the longest chain of ops, if every copy cost nothing",
-        ),
-        DelayBound(
-            value=_work_over_devices(problem),
-            reason="all work, if it could be divided evenly over the devices",
-        ),
-        DelayBound(
-            value=_interval_bound(work, flow, len(problem.devices)),
-            reason="the work that has to be done within a part of the longest chain's time",
-        ),
+        _critical_path(work, flow),
+        _work_over_devices(problem),
+        _interval_bound(work, flow, len(problem.devices)),
     ]
     if 0 < len(work) <= _MAX_OPS_IN_PAIRS:
         copy_time = np.array(problem.copy_time) * (not can_copy_freely(problem))
         found = windows(work, copy_time, flow, surely_together(problem))
-        bounds.append(
-            DelayBound(
-                value=float((found.head + work + found.tail).max()),
-                reason="the longest chain of ops, whose inputs either cross devices or are made"
-                " one after the other",
-            )
-        )
+        # The longest chain, whose inputs either cross devices or are made one after the other.
+        bounds.append(float((found.head + work + found.tail).max()))
     unit = whole_unit(problem)
     if unit is not None:
-        bounds = [replace(bound, value=_rounded_up(bound.value, unit)) for bound in bounds]
-    return tuple(sorted(bounds, key=lambda bound: -bound.value))
+        bounds = [_rounded_up(bound, unit) for bound in bounds]
+    return tuple(sorted(bounds, reverse=True))
 
 
 def _rounded_up(value: float, unit: float) -> float:

@@ -60,7 +60,7 @@ def least_makespan(problem: Problem, effort: Effort) -> Makespan:
     """Return the best timetable that was found within the effort."""
     if not problem.ops:
         return _result(Timetable(device_of=(), start=(), end=()), 0.0, Stop.PROOF)
-    bound = delay_bounds(problem)[0].value
+    bound = delay_bounds(problem)[0]
     if math.isinf(bound):
         return _result(None, bound, Stop.PROOF)
     best = min(list_timetables(problem), key=lambda found: found.makespan, default=None)

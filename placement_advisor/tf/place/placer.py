@@ -185,7 +185,6 @@ def crossings(
             sends[tensor] = (node.name, producer, number, node.attr["send_device"].s.decode())
     return tuple(
         Crossing(
-            tensor_name=tensor,
             send_node=send_node,
             recv_node=receives[tensor][0],
             producer=producer,

@@ -11,7 +11,7 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
-from placement_advisor.simulator.engine import simulate
+from placement_advisor.simulator.engine import Simulator
 
 LATENCY_NS, BYTES_PER_NS = 7_000, 2
 replicas = pytest.mark.parametrize("count", [2, 3, 4, 8])
@@ -74,9 +74,8 @@ def simulated_ns(ops: list[RingOp], count: int) -> int:
     )
     device_of = {op.name: names[int(op.name.split("/")[0])] for op in all_ops}
     placement = Placement(label="ring", family="ring", device_of=device_of, rationale="")
-    return simulate(
-        OpGraph(all_ops, edges), placement, dict.fromkeys(names, costs), cluster
-    ).step_ns
+    simulator = Simulator(OpGraph(all_ops, edges), dict.fromkeys(names, costs), cluster)
+    return simulator.schedule(placement).step_ns
 
 
 @replicas

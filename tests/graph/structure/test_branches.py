@@ -92,9 +92,9 @@ def test_no_tensor_goes_from_one_branch_to_another_or_past_the_join(graph: OpGra
         assert len(branch_of) == sum(map(len, region.branches))
         assert not {region.fork, region.join} & set(branch_of)
         assert len(region.branches) + region.direct >= 2
-        for e in view.edges:
-            if e.forward_tensors and e.source in branch_of:
-                assert branch_of.get(e.target, region.join) in (
-                    branch_of[e.source],
-                    region.join if e.target == region.join else None,
+        for source, target in view.edges:
+            if source in branch_of:
+                assert branch_of.get(target, region.join) in (
+                    branch_of[source],
+                    region.join if target == region.join else None,
                 )

@@ -13,7 +13,6 @@ from op_graphs import chain, edge, graphs, large, op, sized
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.graph.structure.fingerprint import (
-    fingerprint,
     fingerprints,
     layer_fingerprints,
 )
@@ -28,6 +27,11 @@ if TYPE_CHECKING:
 LARGE_WITHIN_S = 60.0
 CHAIN = chain("a", "b", "c", "d")
 HERE = dict.fromkeys("abcd", "GPU:0")
+
+
+def fingerprint(graph: OpGraph, device_of: Mapping[str, str] | None = None) -> str:
+    """Return the fingerprint of a graph, or of a placed one."""
+    return fingerprints(graph, device_of or {})[device_of is not None]
 
 
 def with_ops(graph: OpGraph, **changed: Op) -> OpGraph:

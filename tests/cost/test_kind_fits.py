@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from kind_fits import KindFit, fit_by_kind, leading
 
-from placement_advisor.cost.fit import KindFit, fit_by_kind, leading
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_graph import Op, OpGraph
 

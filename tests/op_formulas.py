@@ -1,0 +1,14 @@
+"""Which kinds of ops have a formula for their work."""
+
+from __future__ import annotations
+
+from placement_advisor.graph.op_work.registry import work_of
+from placement_advisor.graph.op_work.signature import Signature, WorkBasis
+
+
+def has_formula(kind: str) -> bool:
+    """Return whether the kind, or the one that it stands in for, has a formula of its own."""
+    bare = Signature(
+        kind=kind, inputs=(), outputs=(), attribute=lambda _: None, constant_input=lambda _: None
+    )
+    return work_of(bare).basis is WorkBasis.FORMULA
