@@ -121,7 +121,7 @@ def _told(
             memory=memory,
             most=_NO_LIMITS,
             best=best_by_lines(speeds, batch, _NO_LIMITS),
-            even=split_step([speed.line for speed in speeds], shares_of(batch, (1, 1)), None),
+            even=split_step([speed.line for speed in speeds], shares_of(batch, (1, 1))),
             others=(),
             best_batch=None,
             advised=advised,

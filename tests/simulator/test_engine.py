@@ -81,7 +81,7 @@ def test_receiving_waits_for_the_op_that_the_receiver_runs() -> None:
     assert schedule.step_ns == 1_000 + 55 + 10
     (copy,) = schedule.transfers
     # x ended at 10; sent until 65, when the other half of the copy's 110 ns began to wait.
-    assert (copy.send_work, copy.arrival_ns) == ((10, 65), 65)
+    assert (copy.send_work, copy.receive_work[0] - copy.held_ns) == ((10, 65), 65)
     assert (copy.held_ns, copy.receive_work) == (1_000 - 65, (1_000, 1_055))
 
 
