@@ -1,0 +1,52 @@
+"""What pages point at is there: files, headings, modules."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+# Results of campaigns are of the code of their time.
+PRESENT = [page for page in PAGES if page.parent.name != "campaigns"]
+MODULES = [
+    path.as_posix()
+    for folder in ("placement_advisor", "tests", "sample_models")
+    for path in (ROOT / folder).rglob("*.py")
+]
+# What the advisor writes for users, and what may lie in their folders.
+NO_MODULES = {"how_to_split.py", "json.py", "model.py", "models/ranker.py"}
+_FENCED = re.compile(r"```.*?```", re.DOTALL)
+_LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)")
+
+
+def prose(page: Path) -> str:
+    return _FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for name, anchor in _LINK.findall(prose(page)):
+        target = page.parent / name if name else page
+        assert target.exists(), name
+        assert not anchor or anchor in anchors(target), f"{name}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PRESENT, ids=lambda page: str(page.relative_to(ROOT)))
+def test_modules_that_are_named_exist(page: Path) -> None:
+    named = set(re.findall(r"`([\w/]+\.py)\b", prose(page))) - NO_MODULES
+    assert not {name for name in named if not any(path.endswith(f"/{name}") for path in MODULES)}
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("docs/*.md")], ids=lambda page: page.name)
+def test_a_page_says_first_for_whom_it_is(page: Path) -> None:
+    first, second = page.read_text(encoding="utf-8").split("\n\n")[:2]
+    assert first.startswith("# ")
+    assert second.startswith("*For who")
