@@ -219,7 +219,8 @@ class _Search:
 
     def _is_worth_a_try(self, cost: Cost, new: Cost, progress: float, groups: int) -> bool:
         heat = _HOT * (_COLD / _HOT) ** progress / groups
-        loss = (new.step_ns - cost.step_ns) / max(1, cost.step_ns)
+        # None where the step is shorter, but a look in full has found that it does not fit.
+        loss = max(0, new.step_ns - cost.step_ns) / max(1, cost.step_ns)
         return bool(self._random.random() < math.exp(-loss / heat))
 
     def _change(self, grouping: Grouping, at: Ints, chain: Ints) -> Ints:
