@@ -216,7 +216,7 @@ def test_ten_thousand_layers_take_seconds() -> None:
         of_layers({f"{name}{i}": layer(str(i % 5_000), ONE) for i in range(10_000)})
         for name in "ab"
     )
-    began = time.monotonic()
+    began = time.process_time()
     found = difference(before, after, ALIKE)
-    assert time.monotonic() - began < LARGE_WITHIN_S
+    assert time.process_time() - began < LARGE_WITHIN_S
     assert len(found.renamed) == 10_000

@@ -575,13 +575,11 @@ def test_ctrl_c_while_models_are_traced_ends_everything(locked: Project, tmp_pat
     words = ("check", "--update", "--jobs", "2", "--format", "json=report.json")
     with Command(*words, temp=tmp_path / "temp", cwd=locked.root) as command:
         command.wait_for_line("loading")
-        assert wait_until(lambda: len(command.processes()) >= 4, 60.0)
+        assert wait_until(lambda: len(command.processes()) >= 4)
         time.sleep(0.3)
-        began = time.monotonic()
         os.killpg(command.process.pid, signal.SIGINT)
         ran = command.wait(timeout_s=ENDS_WITHIN_S)
         assert command.processes_left() == []
-        assert time.monotonic() - began < ENDS_WITHIN_S
     assert ran.code == 130
     assert ran.err.splitlines()[-1] == "advisor: interrupted"
     assert "Traceback" not in ran.err

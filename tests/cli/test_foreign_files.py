@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Whoever opens a pipe without care waits for ever.
-LIMIT_S = 20
+LIMIT_S = 120
 GRAPH = "m.graph.json.gz"
 PROJECT = """
 [tool.advisor]

@@ -53,7 +53,6 @@ def run(*words: str) -> Ran:
         env={**os.environ, "PYTHONPATH": str(_ROOT)},
         capture_output=True,
         text=True,
-        timeout=100,
     )
     return Ran(code=ran.returncode, out=ran.stdout, err=ran.stderr)
 
@@ -218,6 +217,5 @@ def in_shell(line: str) -> Ran:
         env={**os.environ, "PYTHONPATH": str(_ROOT)},
         capture_output=True,
         text=True,
-        timeout=100,
     )
     return Ran(code=ran.returncode, out=ran.stdout, err=ran.stderr)

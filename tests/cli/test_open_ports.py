@@ -52,7 +52,7 @@ def test_whatever_starts_workers_refuses_with_the_ways_out(
     with Command(
         *words.split(), temp=tmp_path / "temp", cwd=project, before=refuse_namespaces
     ) as command:
-        ran = command.wait(timeout_s=30)
+        ran = command.wait()
         assert command.processes_left() == []
     assert ran.code == 2, ran.err
     error, hint = ran.err.splitlines()
@@ -69,7 +69,7 @@ def test_ports_that_are_accepted_are_open_for_as_long_as_the_command_runs(
 ) -> None:
     words = ("analyze", "two_towers.py", "--open-ports", *FEW)
     with Command(*words, temp=tmp_path / "temp", cwd=project, before=refuse_namespaces) as command:
-        command.wait_for_line("timing rounds", timeout_s=600)
+        command.wait_for_line("timing rounds")
         assert "warning: this system allows no private network" in command.err.split("\n")[0]
         open_to = {
             found.laddr
@@ -82,7 +82,7 @@ def test_ports_that_are_accepted_are_open_for_as_long_as_the_command_runs(
         for address in open_to:
             with socket.create_connection(("127.0.0.1", address.port)):
                 pass
-        ran = command.wait(timeout_s=600)
+        ran = command.wait()
         assert command.processes_left() == []
     assert ran.code == 0, ran.err
     for address in open_to:

@@ -33,17 +33,15 @@ def interrupt_as_a_terminal_does(command: Command) -> None:
     os.killpg(command.process.pid, signal.SIGINT)
 
 
-def assert_all_is_gone(command: Command, tmp_path: Path, *, began: float) -> None:
+def assert_all_is_gone(command: Command, tmp_path: Path) -> None:
     assert command.processes_left() == []
-    assert time.monotonic() - began < ENDS_WITHIN_S
     assert not (tmp_path / "out").exists()
 
 
 def assert_interrupted(command: Command, tmp_path: Path) -> None:
-    began = time.monotonic()
     interrupt_as_a_terminal_does(command)
     ran = command.wait(timeout_s=ENDS_WITHIN_S)
-    assert_all_is_gone(command, tmp_path, began=began)
+    assert_all_is_gone(command, tmp_path)
     assert ran.code == 130
     assert ran.out == ""
     assert ran.err.splitlines()[-1] == "advisor: interrupted"
@@ -104,9 +102,9 @@ def test_nothing_is_left_of_what_the_users_code_has_started(
     model, output, temp = tmp_path / "model.py", tmp_path / "out", tmp_path / "temp"
     model.write_text(BUSY)
     with Command("analyze", str(model), "-o", str(output), temp=temp) as command:
-        assert wait_until(lambda: command.names().count("sleep") == 2, 60.0), command.err
+        assert wait_until(lambda: command.names().count("sleep") == 2), command.err
         command.process.send_signal(number)
-        ran = command.wait(timeout_s=20)
+        ran = command.wait()
         assert command.processes_left() == []
     assert ran.code == (-signal.SIGKILL if number == signal.SIGKILL else 130)
     assert list(temp.iterdir()) == []
@@ -117,10 +115,9 @@ def test_a_terminal_that_is_closed_ends_everything(two_towers: Path, tmp_path: P
     output = str(tmp_path / "out")
     with Command("analyze", str(two_towers), "-o", output, temp=tmp_path / "temp") as command:
         command.wait_for_line("importing TensorFlow")
-        began = time.monotonic()
         command.process.send_signal(signal.SIGHUP)
         assert command.wait(timeout_s=ENDS_WITHIN_S).code == 130
-        assert_all_is_gone(command, tmp_path, began=began)
+        assert_all_is_gone(command, tmp_path)
     assert list((tmp_path / "temp").iterdir()) == []
 
 

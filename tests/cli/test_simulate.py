@@ -71,7 +71,6 @@ def test_a_step_is_simulated_without_tensorflow(here: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(_ROOT)},
         capture_output=True,
         text=True,
-        timeout=100,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.startswith(

@@ -6,13 +6,12 @@ import json
 import os
 import socket
 import sys
-import time
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
-from command_runs import ENDS_WITHIN_S, Command, run_here, wait_until
+from command_runs import Command, run_here, wait_until
 
 from placement_advisor.files.log_files import OVERVIEW
 from placement_advisor.report.tensorboard import process
@@ -20,8 +19,6 @@ from placement_advisor.report.tensorboard import process
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-STARTS_WITHIN_S = 120.0
 
 
 @pytest.fixture
@@ -115,7 +112,7 @@ def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(
 ) -> None:
     with Command("view", "--port", "0", temp=tmp_path / "temp", cwd=tmp_path) as command:
         command.wait_for_line("starting TensorBoard")
-        wait_until(lambda: bool(command.out) or command.process.poll() is not None, STARTS_WITHIN_S)
+        wait_until(lambda: bool(command.out) or command.process.poll() is not None)
         address, _, rest = command.out.partition("#placement")
         assert rest == " shows advisor-out (Ctrl-C ends it)\n"
         assert address.startswith("http://127.0.0.1:")
@@ -126,19 +123,17 @@ def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(
         assert asked_for(address, f"rebound.example:{port}") == 403
         assert asked_for(address, f"localhost:{port}") == 200
 
-        began = time.monotonic()
         command.process.send_signal(2)
-        ran = command.wait(timeout_s=10)
+        ran = command.wait()
         assert ran.code == 0
         assert command.processes_left() == []
-        assert time.monotonic() - began < 5 * ENDS_WITHIN_S
         with pytest.raises(urllib.error.URLError):
             urllib.request.urlopen(address)
 
 
 def test_a_command_that_is_killed_takes_tensorboard_with_it(analysis: Path, tmp_path: Path) -> None:
     with Command("view", "--port", "0", temp=tmp_path / "temp", cwd=tmp_path) as command:
-        wait_until(lambda: len(command.processes()) > 1, STARTS_WITHIN_S)
+        wait_until(lambda: len(command.processes()) > 1)
         command.process.kill()
         command.wait()
         assert command.processes_left() == []

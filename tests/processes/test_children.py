@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from command_runs import Command, Ran, wait_until
+from command_runs import HANGS_AFTER_S, Command, Ran, wait_until
 
 from placement_advisor.candidates import families
 from placement_advisor.errors import AdvisorError
@@ -173,7 +173,7 @@ def test_a_call_that_needs_another_child_ends_when_that_one_dies(
 def test_a_child_that_lives_has_no_failure(child: Child) -> None:
     assert child.failure() is None
     os.kill(child.pid, signal.SIGKILL)
-    failure = child.failure(within_s=5)
+    failure = child.failure(within_s=HANGS_AFTER_S)
     assert failure is not None
     assert failure.message == "loader was killed by SIGKILL"
 
@@ -182,7 +182,7 @@ def test_closing_a_child_ends_what_it_started(child: Child) -> None:
     started = child.call(os.spawnlp, os.P_NOWAIT, "sleep", "sleep", "600")
     assert psutil.pid_exists(started)
     child.close()
-    assert wait_until(lambda: not psutil.pid_exists(started), 2.0)
+    assert wait_until(lambda: not psutil.pid_exists(started))
 
 
 def test_a_child_that_prints_without_end_costs_neither_memory_nor_disk(
@@ -255,7 +255,7 @@ def test_closing_a_child_ends_what_it_has_detached(child: Child, tmp_path: Path)
     child.call(time.sleep, 0.1)
     assert psutil.pid_exists(detached)
     child.close()
-    assert wait_until(lambda: not psutil.pid_exists(detached), 2.0)
+    assert wait_until(lambda: not psutil.pid_exists(detached))
 
 
 def test_what_a_child_that_dies_has_detached_ends_with_it_and_nothing_of_others(
@@ -265,7 +265,7 @@ def test_what_a_child_that_dies_has_detached_ends_with_it_and_nothing_of_others(
     child, other = fork("loader"), fork("other")
     detached, of_other = detached_by(child, tmp_path), detached_by(other, tmp_path / "other")
     assert isinstance(child.call(os._exit, 3), CallFailure)
-    assert wait_until(lambda: not psutil.pid_exists(detached), 2.0)
+    assert wait_until(lambda: not psutil.pid_exists(detached))
     assert other.call(math.factorial, 3) == 6
     assert psutil.pid_exists(of_other)
 
@@ -321,7 +321,7 @@ def test_a_command_that_is_killed_leaves_no_process_and_no_file(
 ) -> None:
     killed = command("sleep")
     # It, the guard, the fork server, the tracker of resources, the child and its two.
-    assert wait_until(lambda: len(killed.processes()) == 7, 2.0)
+    assert wait_until(lambda: len(killed.processes()) == 7)
     killed.process.kill()
     assert killed.processes_left() == []
     assert list((tmp_path / "temp").iterdir()) == []

@@ -166,7 +166,6 @@ def test_single_and_alternating_are_simulated(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # Three minutes on a machine shared with many.
 @needs_workers
 def test_mobilenet_really_runs_and_computes_the_same_when_split(
     advisor: Callable[..., Ran], tmp_path: Path

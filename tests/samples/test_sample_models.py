@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[2] / "sample_models"
 SAMPLES = sorted(path.stem for path in FOLDER.glob("*.py"))
 DEVICES = ("worker:0", "worker:1")
-TIME_LIMIT_S = 200.0
+TIME_LIMIT_S = 600.0
 FLOAT_BYTES = 4
 # State that is no weight, by the last part of its name: of random layers, optimizers and metrics.
 NOT_WEIGHTS = ("seed_generator_state", "iteration", "total", "count")
@@ -310,7 +310,6 @@ EACH_REPLICA_ITS_OWN = frozenset({"resnet50", "transformer"})
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 class TestASampleForReal:
     @each_sample
     @needs_workers
@@ -318,7 +317,7 @@ class TestASampleForReal:
         folder = tmp_path / "out"
         words = ("analyze", str(FOLDER / f"{name}.py"), "-o", str(folder))
         with Command(*words, temp=tmp_path / "temp") as command:
-            ran = command.wait(timeout_s=500)
+            ran = command.wait()
         assert ran.code == 0, ran.err
         assert ran.out.startswith(
             ("split: ", "stay single: ", "stay single, proved ", "cannot tell: ")
@@ -356,7 +355,7 @@ class TestASampleForReal:
         file = tmp_path / "graph.json.gz"
         words = ("trace", str(FOLDER / f"{name}.py"), "-o", str(file))
         with Command(*words, temp=tmp_path / "temp") as command:
-            ran = command.wait(timeout_s=500)
+            ran = command.wait()
         assert ran.code == 0, ran.err
         graph = OpGraph.load(file)
         assert graph.edge_bytes_known_share >= EXPECTED[name].known_bytes

@@ -23,7 +23,7 @@ TRIP_FLOPS = PRODUCT_FLOPS + 2
 @pytest.fixture
 def composites(child: Child) -> Callable[..., dict[str, Any]]:
     def found(step: str) -> dict[str, Any]:
-        answer: dict[str, Any] = child.call(traced_bodies.composites, step, time_limit_s=120.0)
+        answer: dict[str, Any] = child.call(traced_bodies.composites, step, time_limit_s=600.0)
         return answer
 
     return found

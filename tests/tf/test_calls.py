@@ -74,7 +74,7 @@ def test_what_is_called_is_a_plain_function_whose_answer_has_a_type() -> None:
 
 
 def test_what_tensorflow_refuses_leaves_the_child_alive(child: Child) -> None:
-    answer = child.call(runner_access.time_collectives, "UnavailableError", time_limit_s=120.0)
+    answer = child.call(runner_access.time_collectives, "UnavailableError", time_limit_s=600.0)
     assert isinstance(answer, CallFailure)
     assert (answer.cause, answer.child_ended) == (FailureCause.CRASHED, False)
     assert child.failure() is None

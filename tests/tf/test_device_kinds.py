@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 registered_kernels = RemoteModule("registered_kernels")
-_LIMIT_S = 60.0
+_LIMIT_S = 600.0
 _BOTH = ["CPU", "GPU"]
 
 

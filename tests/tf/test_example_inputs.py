@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 loaded_workload = RemoteModule("loaded_workload")
-_LIMIT_S = 120.0
+_LIMIT_S = 600.0
 IMPORTS = "import tensorflow as tf\ntable = tf.Variable(tf.ones((11, 2)))\n"
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 loaded_workload = RemoteModule("loaded_workload")
-_LIMIT_S = 120.0
+_LIMIT_S = 600.0
 
 
 @pytest.fixture

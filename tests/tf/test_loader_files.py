@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 loaded_workload = RemoteModule("loaded_workload")
 saved_files = RemoteModule("saved_files")
-_LIMIT_S = 120.0
+_LIMIT_S = 600.0
 
 
 @pytest.fixture(scope="module")

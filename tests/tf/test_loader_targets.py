@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 loaded_workload = RemoteModule("loaded_workload")
-_LIMIT_S = 120.0
+_LIMIT_S = 600.0
 IMPORTS = "import keras\nimport numpy as np\nimport placement_advisor\nimport tensorflow as tf\n"
 
 

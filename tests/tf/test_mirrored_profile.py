@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
-_LIMIT_S = 120.0
+_LIMIT_S = 600.0
 SAYS_ITS_BATCH = """
 import tensorflow as tf
 

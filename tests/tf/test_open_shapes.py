@@ -24,7 +24,7 @@ BATCH = 32
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
     with children.Child("writer") as writer:
-        writer.call(loop_files.write, str(folder), time_limit_s=120.0)
+        writer.call(loop_files.write, str(folder), time_limit_s=600.0)
     return folder
 
 

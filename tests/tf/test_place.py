@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 placed_live = RemoteModule("placed_live")
-_LIMIT_S = 120.0
+_LIMIT_S = 600.0
 # TensorFlow's remapper is off for placed steps alone: fused kernels round differently.
 TOLERANCE = 2e-5
 # Grappler leaves out ops that compute nothing (identities, shapes that are known); variables and

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 graph_defs = RemoteModule("graph_defs")
-_LIMIT_S = 60.0
+_LIMIT_S = 600.0
 
 
 def test_each_device_has_its_own_copy_of_the_constants_that_it_reads(child: Child) -> None:

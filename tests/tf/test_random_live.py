@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 random_live = RemoteModule("random_live")
 pytestmark = pytest.mark.slow
-_LIMIT_S = 300.0
+_LIMIT_S = 600.0
 # Own train_step, raw, two optimizers, subclassed, a GAN among them.
 SEEDS = (1, 11, 32, 22)
 

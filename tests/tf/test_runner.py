@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 graph_defs = RemoteModule("graph_defs")
 runner_access = RemoteModule("runner_access")
 _DEVICES = {f"cpu:{i}": f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)}
-_LIMIT_S = 120.0
+_LIMIT_S = 600.0
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.children import Child
 
-_LIMIT_S = 120.0
+_LIMIT_S = 600.0
 STEP = """\
 import numpy as np
 import tensorflow as tf

@@ -264,9 +264,9 @@ def test_a_move_to_a_device_of_its_own_counts(graph: OpGraph, data: DataObject) 
 def test_a_hundred_thousand_ops_take_seconds() -> None:
     graph = OpGraph(*large(100_000, 210_000))
     device_of = {each.name: f"GPU:{i % 2}" for i, each in enumerate(placed_ops(graph))}
-    began = time.monotonic()
+    began = time.process_time()
     fingerprint(graph, device_of)
-    assert time.monotonic() - began < LARGE_WITHIN_S
+    assert time.process_time() - began < LARGE_WITHIN_S
 
 
 def _kept(graph: OpGraph) -> set[str]:

@@ -89,9 +89,9 @@ def test_ops_in_other_layers_are_another_graph() -> None:
 
 def test_a_hundred_thousand_ops_take_seconds() -> None:
     graph = OpGraph(*large(100_000, 210_000))
-    began = time.monotonic()
+    began = time.process_time()
     numbering(graph)
-    assert time.monotonic() - began < LARGE_WITHIN_S
+    assert time.process_time() - began < LARGE_WITHIN_S
 
 
 def _described(graph: OpGraph) -> list[object]:

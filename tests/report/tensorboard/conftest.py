@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    FrameLocator,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 from placement_advisor.report.tensorboard.process import tensorboard
 
@@ -21,6 +28,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 SCREENSHOTS = ROOT / "screenshots"
+# Only what never comes takes longer, also where other work runs beside.
+SHOWN_WITHIN_MS = 120_000
 # Set where a browser has to be there, as in CI.
 _NEEDED = "ADVISOR_TEST_BROWSER"
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -91,6 +100,7 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         options = ["--no-sandbox", "--disable-dev-shm-usage", "--no-proxy-server", _OFFLINE]
         opened = playwright.chromium.launch(executable_path=program, args=options)
+        expect.set_options(timeout=SHOWN_WITHIN_MS)
         yield opened
         opened.close()
 
@@ -103,6 +113,7 @@ def open_tab(browser: Browser) -> Iterator[Callable[[Path], Tab]]:
         def opened(logdir: Path) -> Tab:
             address, _ = stack.enter_context(tensorboard(logdir, "127.0.0.1", 0))
             page = browser.new_page(viewport={"width": 1_280, "height": 900})
+            page.set_default_timeout(SHOWN_WITHIN_MS)
             stack.callback(page.close)
             tab = Tab(page=page, address=address)
             page.on("console", lambda said: _keep(tab, said))

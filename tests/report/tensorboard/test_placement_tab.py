@@ -279,12 +279,12 @@ def test_a_running_analysis_is_followed_to_its_end(
         expect(headline).to_have_text("Running: timing, round 3 done")
         write_sample(staging / "tensorboard", layers)
     expect(headline).to_have_text("stay single: stack")
-    expect(live.frame.locator("#run option:checked")).to_have_text("mine", timeout=15_000)
+    expect(live.frame.locator("#run option:checked")).to_have_text("mine")
     live.frame.get_by_label("alternating").check()
     expect(live.frame.get_by_text("arrows cross to another device")).to_be_visible()
     # Another analysis in the place of the first: the details of its candidates are new as well.
     write_sample(tmp_path / "mine" / "tensorboard", ["other", "layers"], name="second")
-    expect(headline).to_have_text("stay single: second", timeout=15_000)
+    expect(headline).to_have_text("stay single: second")
     expect(live.frame.get_by_text("No forward tensor crosses")).to_be_visible()
     assert [text for text in live.complaints if "404" not in text] == []
 
@@ -300,17 +300,17 @@ def test_what_cannot_be_loaded_is_said_and_asked_for_again(
     expect(notice).to_have_text("TensorBoard does not answer. What it told last stays.")
     expect(tab.frame.get_by_text("Nothing of it was simulated or measured.").first).to_be_visible()
     tab.page.unroute("**/details?*")
-    expect(tab.frame.get_by_text("arrows cross to another device")).to_be_visible(timeout=15_000)
+    expect(tab.frame.get_by_text("arrows cross to another device")).to_be_visible()
     expect(notice).to_be_hidden()
 
     tab.page.route("**/runs?*", lambda route: route.abort())
-    expect(notice).to_be_visible(timeout=15_000)
+    expect(notice).to_be_visible()
     expect(headline).to_have_text("stay single: stack")
     tab.page.unroute("**/runs?*")
-    expect(notice).to_be_hidden(timeout=15_000)
+    expect(notice).to_be_hidden()
 
     (tmp_path / "mine").rename(tmp_path.with_name("elsewhere"))
-    expect(headline).to_have_text("There is no analysis in the log directory yet.", timeout=15_000)
+    expect(headline).to_have_text("There is no analysis in the log directory yet.")
     expect(tab.frame.get_by_role("heading", name="Timeline")).to_be_hidden()
     assert [text for text in tab.complaints if "ERR_FAILED" not in text] == []
 
