@@ -49,15 +49,17 @@ def profile(
     """Say where the time of a recorded profile went: compute, copies, idle."""
     from contextlib import ExitStack
 
-    from placement_advisor.cli.profile_file import profile_file
     from placement_advisor.files.output_file import holding, output_file
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.profile.formats import read_profile
 
     with ExitStack() as stack:
         put = None
         if output is not None:
             put = stack.enter_context(output_file(output, option="-o", read=path))
         watcher = stack.enter_context(progress(quiet=quiet))
-        read = profile_file(path, graph=graph, ask_xprof=xprof, watcher=watcher)
+        ops = None if graph is None else OpGraph.load(graph)
+        read = read_profile(path, graph=ops, ask_xprof=xprof, working=watcher.working)
         if as_json or form is Format.JSON:
             from placement_advisor.report.profile.profile_json import profile_as_json
 

@@ -22,9 +22,10 @@ from pathlib import Path
 
 from silent import Silent
 
-from placement_advisor.cli.profile_file import profile_file
+from placement_advisor.profile.formats import read_profile
 from placement_advisor.profile.xspace.xplane_schema import new_space
 
+_SILENT = Silent().working
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
 _GPUS = 4
 _EVENTS_OF_A_LINE = 200_000
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=1.0)
     asked = parser.parse_args()
     if asked.what == "read":
-        profile_file(asked.paths[0], graph=None, ask_xprof=False, watcher=Silent())
+        read_profile(asked.paths[0], graph=None, ask_xprof=False, working=_SILENT)
     elif asked.what == "xprof":
         _ask_xprof(asked.paths)
     elif asked.what == "explained":
@@ -204,7 +205,7 @@ def _explained(samples: list[Path]) -> None:
                 run = (candidate["measured"] or {}).get("profile")
                 if run is None:
                     continue
-                read = profile_file(output / run, graph=None, ask_xprof=False, watcher=Silent())
+                read = read_profile(output / run, graph=None, ask_xprof=False, working=_SILENT)
                 shares = read.totals.explained_shares
                 told = ", ".join(f"{device} {share:.1%}" for device, share in shares.items())
                 print(f"{sample.stem} {candidate['name']}: {told}", flush=True)

@@ -14,17 +14,17 @@ from typing import Any
 from campaign import run_campaign
 from damaged_files import LIMIT_S, MOST_BYTES, Reader, examined, readers
 
-from placement_advisor.cli.profile_file import profile_file
+from placement_advisor.profile.formats import read_profile
 
 sys.path.append(str(Path(__file__).parents[1] / "profile"))
-from test_damaged_profiles import NVPROF, Silent, sound, trace_text
+from test_damaged_profiles import NVPROF, silent, sound, trace_text
 
 FILES = 20_000
 FILES_OF_A_CASE = 500
 
 
 def _read_profile(path: Path) -> None:
-    profile_file(path, graph=None, ask_xprof=False, watcher=Silent())
+    read_profile(path, graph=None, ask_xprof=False, working=silent)
 
 
 def _profiles() -> dict[str, Reader]:

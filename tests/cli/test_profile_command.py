@@ -245,7 +245,7 @@ def test_no_tensorflow_is_imported() -> None:
 
     code = (
         "import sys; from placement_advisor.cli.app import app; "
-        "import placement_advisor.cli.profile_file; print('tensorflow' in sys.modules)"
+        "import placement_advisor.profile.formats; print('tensorflow' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"

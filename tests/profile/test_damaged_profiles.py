@@ -15,8 +15,8 @@ import pytest
 from damaged_files import damaged
 from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, write
 
-from placement_advisor.cli.profile_file import profile_file
 from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.formats import read_profile
 from placement_advisor.profile.totals import ProfileTotals, totals_of
 from placement_advisor.profile.xspace.xplane import Plane
 from placement_advisor.profile.xspace.xplane_schema import TASK_PLANE
@@ -29,11 +29,8 @@ LIMIT_S = 10.0
 MOST_BYTES = 100_000_000
 
 
-class Silent:
-    """A watcher that says nothing."""
-
-    def working(self, *what: object) -> None:
-        """Say nothing."""
+def silent(*_: object) -> None:
+    pass
 
 
 def sound(path: Path) -> bytes:
@@ -120,11 +117,7 @@ READER = """
 import json, resource, sys, time
 from pathlib import Path
 from placement_advisor.errors import AdvisorError
-from placement_advisor.cli.profile_file import profile_file
-
-class Silent:
-    def working(self, *words):
-        pass
+from placement_advisor.profile.formats import read_profile
 
 def most():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -133,7 +126,7 @@ before = None
 for path in sys.argv[1:]:
     start, said = time.process_time(), ""
     try:
-        profile_file(Path(path), graph=None, ask_xprof=False, watcher=Silent())
+        read_profile(Path(path), graph=None, ask_xprof=False, working=lambda *words: None)
     except AdvisorError as error:
         said = f"{error.message} {error.hint}"
     before = before or most()
@@ -163,7 +156,7 @@ def read_apart(folder: Path, name: str, content: bytes) -> tuple[str, int]:
 
 def refusal(path: Path) -> AdvisorError | None:
     try:
-        profile_file(path, graph=None, ask_xprof=False, watcher=Silent())
+        read_profile(path, graph=None, ask_xprof=False, working=silent)
     except AdvisorError as error:
         return error
     return None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.profile_files import profile_files
+from placement_advisor.profile.xspace.run_files import profile_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,10 +17,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.profile_files import CLIENT_FILE, profile_files
 from placement_advisor.profile.recorded.recorded_events import Process, Run, copies, runs
 from placement_advisor.profile.recorded.recorded_steps import recorded_steps
 from placement_advisor.profile.timeline.gpu_streams import gpu_planes
+from placement_advisor.profile.xspace.run_files import CLIENT_FILE, profile_files
 from placement_advisor.profile.xspace.xplane import space_file
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 The step is found, traced and made flat as `advisor analyze` does it, so that the placement fits op
 by op; then its graph gets its devices and becomes a function of the user's own process. Its state
-moves to where the placement says; see `live_state`.
+moves to where the placement says; see `variable_devices`.
 
 Runs in the user's process, unlike everything else that imports TensorFlow.
 """
@@ -23,9 +23,9 @@ from placement_advisor.graph.placement import Placement, placed_ops, read_placem
 from placement_advisor.tf.load import examples
 from placement_advisor.tf.load.function_step import function_step, workload_step
 from placement_advisor.tf.load.keras_step import keras_step
-from placement_advisor.tf.own_step.live_state import moved_handles
 from placement_advisor.tf.own_step.placed_function import placed_function
 from placement_advisor.tf.own_step.real_devices import is_real, real_devices, short_name
+from placement_advisor.tf.own_step.variable_devices import moved_handles
 from placement_advisor.tf.place import placer
 from placement_advisor.tf.split.split_step import split_step
 from placement_advisor.tf.trace.tracer import owned_variables, trace_step

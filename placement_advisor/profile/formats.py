@@ -1,48 +1,51 @@
-"""Wires `advisor profile`: a recorded profile -> what it says, and what XProf says of it."""
+"""The formats of recorded profiles, and which of them a path is in."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.profile.blame import with_graph
 from placement_advisor.profile.chrome_trace_file import read_chrome_trace
 from placement_advisor.profile.nvprof import nvprof_totals, summary_lines
-from placement_advisor.profile.profile_files import profile_files
 from placement_advisor.profile.timeline.read_trace import read_trace
 from placement_advisor.profile.totals import ReadProfile, totals_of
 from placement_advisor.profile.xprof_overview import xprof_overview
+from placement_advisor.profile.xspace.run_files import profile_files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.graph.op_graph import OpGraph
 
 _BYTES_PER_MB = 1_000_000
 _CHROME_TRACES = (".json", ".json.gz")
 
 
-def profile_file(
-    path: Path, *, graph: Path | None, ask_xprof: bool, watcher: Watcher
+def read_profile(
+    path: Path,
+    *,
+    graph: OpGraph | None,
+    ask_xprof: bool,
+    working: Callable[[str, int, int], None],
 ) -> ReadProfile:
     """Read a recorded profile: XSpace files, a Chrome trace, or what nvprof printed.
 
-    A ``graph`` file of the step says more of its tensors.
+    The ``graph`` of the step says more of its tensors. ``working`` is told what is done, how much
+    of it, and of how much.
 
     Raises:
-        AdvisorError: there is none, it is corrupt, or it shows no device at work; or the graph file
-            cannot be read.
+        AdvisorError: there is none, it is corrupt, or it shows no device at work.
     """
-    ops = None if graph is None else OpGraph.load(graph)
-    read = _read(path, ask_xprof, watcher)
-    return read if ops is None else replace(read, totals=with_graph(read.totals, ops))
+    read = _read(path, ask_xprof, working)
+    return read if graph is None else replace(read, totals=with_graph(read.totals, graph))
 
 
-def _read(path: Path, ask_xprof: bool, watcher: Watcher) -> ReadProfile:
+def _read(path: Path, ask_xprof: bool, working: Callable[[str, int, int], None]) -> ReadProfile:
 
     def read(done_bytes: int, total_bytes: int) -> None:
-        watcher.working(
+        working(
             "reading the profile, MB", done_bytes // _BYTES_PER_MB, total_bytes // _BYTES_PER_MB
         )
 
@@ -56,7 +59,7 @@ def _read(path: Path, ask_xprof: bool, watcher: Watcher) -> ReadProfile:
     totals = totals_of(read_trace(path, files, read))
     overview = None
     if ask_xprof:
-        watcher.working("asking XProf", 0, 1)
+        working("asking XProf", 0, 1)
         overview = xprof_overview(files)
         if overview is None:
             totals = replace(totals, notes=(*totals.notes, "XProf's overview shows no steps of it"))

@@ -1,4 +1,4 @@
-"""Where the files of a recorded profile are."""
+"""Which files a recorded run has: XSpaces, one for each process."""
 
 from __future__ import annotations
 
