@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from placement_advisor.measurement.compare import WORTHWHILE_RATIO
+from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostSource
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.measurement.compare import Comparison
     from placement_advisor.measurement.failure import Failure
     from placement_advisor.measurement.input_timing import InputTiming
     from placement_advisor.measurement.measurement import BrokenLaw, Interval, Measurement
+    from placement_advisor.measurement.verdict import Comparison
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio

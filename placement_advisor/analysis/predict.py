@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.analysis_result import Bound
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.candidates.searched import search_from
-from placement_advisor.measurement.compare import WORTHWHILE_RATIO
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.laws import of_schedule
+from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
 from placement_advisor.simulator.break_even import break_even
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from placement_advisor.clock import Clock
     from placement_advisor.cost.batch import Throughput
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.measurement.compare import Comparison
     from placement_advisor.measurement.failure import Failure
     from placement_advisor.measurement.input_timing import InputTiming
     from placement_advisor.measurement.measurement import Measurement
+    from placement_advisor.measurement.verdict import Comparison
     from placement_advisor.processes.children import Child
     from placement_advisor.testbed.testbed import ProfileFiles
     from placement_advisor.testbed.trial import Trial, Watcher

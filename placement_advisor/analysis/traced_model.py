@@ -10,7 +10,7 @@ from placement_advisor.clock import Clock
 from placement_advisor.errors import ModelError
 from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.processes.user_code import is_user_code
+from placement_advisor.processes.user_lines import is_user_code
 from placement_advisor.tf.calls import tracer
 
 if TYPE_CHECKING:

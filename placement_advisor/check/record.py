@@ -19,7 +19,7 @@ from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.bookkeeping import VARIABLE_READ_KINDS
 from placement_advisor.graph.placement import NO_LAYER, placed_ops
 from placement_advisor.graph.structure.fingerprint import fingerprints, layer_fingerprints
-from placement_advisor.measurement.compare import WORTHWHILE_RATIO
+from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -21,8 +21,8 @@ from placement_advisor.units import format_ns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from placement_advisor.measurement.compare import Comparison
     from placement_advisor.measurement.measurement import Measurement
+    from placement_advisor.measurement.verdict import Comparison
     from placement_advisor.simulator.schedule import Schedule
 
 # How much longer a device may compute in the profiled steps than the timed ones last: the profiler

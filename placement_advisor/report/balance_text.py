@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.batch import split_step
-from placement_advisor.measurement.compare import WORTHWHILE_RATIO
+from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
 from placement_advisor.report.analysis.tables import one_line, right_aligned
 from placement_advisor.units import NS_PER_S, format_bytes, format_ns
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Protocol
 from placement_advisor.candidates import single
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.measurement.compare import Comparison, compare, is_in_doubt
 from placement_advisor.measurement.equal_changes import TOLERANCE
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Measurement
 from placement_advisor.measurement.sequential import least_samples
+from placement_advisor.measurement.verdict import Comparison, compare, is_in_doubt
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.timeline.worker_steps import read_worker_steps

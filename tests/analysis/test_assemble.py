@@ -11,9 +11,9 @@ from foreseen import forecast
 
 from placement_advisor.analysis.assemble import candidates_of
 from placement_advisor.analysis.run import Outcome, Results, to_be_run
-from placement_advisor.measurement.compare import Comparison
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Interval
+from placement_advisor.measurement.verdict import Comparison
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.predict import Forecast

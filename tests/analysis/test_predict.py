@@ -10,9 +10,9 @@ from foreseen import DOUBT, EFFORT, forecast
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.predict import _corrections, bound_of, break_even_of
 from placement_advisor.cost.table import CostSource
-from placement_advisor.measurement.compare import Comparison
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Interval
+from placement_advisor.measurement.verdict import Comparison
 from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 
 

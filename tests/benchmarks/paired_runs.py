@@ -16,7 +16,7 @@ from placement_advisor.analysis.price import MEASURED_DOUBT
 from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.measurement.compare import compare, paired_ratios
+from placement_advisor.measurement.verdict import compare, paired_ratios
 from placement_advisor.report.analysis_folder import AnalysisFolder
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.sensitivity import Sensitivity

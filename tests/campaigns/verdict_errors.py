@@ -37,7 +37,7 @@ from campaign import run_campaign
 
 from placement_advisor.defaults import ROUNDS
 from placement_advisor.graph.placement import Placement
-from placement_advisor.measurement.compare import WORTHWHILE_RATIO, Verdict, overall
+from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, Verdict, overall
 from placement_advisor.testbed.trial import BASELINE, MAX_ROUNDS, Entry, Trial
 from placement_advisor.tf.answers import Prepared
 

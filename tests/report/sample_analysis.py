@@ -18,7 +18,6 @@ from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
-from placement_advisor.measurement.compare import compare
 from placement_advisor.measurement.equal_changes import Verification
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import (
@@ -30,6 +29,7 @@ from placement_advisor.measurement.measurement import (
     StepProfile,
     TransferTotal,
 )
+from placement_advisor.measurement.verdict import compare
 from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.peak import PeakMemory

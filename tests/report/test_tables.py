@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from simulated_steps import towers
 
-from placement_advisor.measurement.compare import Comparison
 from placement_advisor.measurement.measurement import Activity, Interval, Measurement, StepProfile
+from placement_advisor.measurement.verdict import Comparison
 from placement_advisor.report.analysis.tables import (
     NOTHING,
     StepFigures,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import single
 from placement_advisor.cost.table import CostSource
-from placement_advisor.measurement.compare import WORTHWHILE_RATIO, WORTHWHILE_SPEEDUP, Verdict
 from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, WORTHWHILE_SPEEDUP, Verdict
 from placement_advisor.solvers.bounds.bound_in_words import argument_text
 from placement_advisor.units import format_bytes, format_ns, format_share
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Bound, Candidate
-    from placement_advisor.measurement.compare import Comparison
     from placement_advisor.measurement.measurement import Interval, StepProfile
+    from placement_advisor.measurement.verdict import Comparison
     from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 
 # A reason names as many; a large model has hundreds.

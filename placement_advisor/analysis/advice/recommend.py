@@ -37,14 +37,14 @@ from placement_advisor.analysis.advice.reasons import (
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
 from placement_advisor.candidates import single
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
-from placement_advisor.measurement.compare import (
+from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.measurement.verdict import (
     WORTHWHILE_RATIO,
     Comparison,
     Verdict,
     compare,
     overall,
 )
-from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import ModelError
-from placement_advisor.processes.user_code import is_ours, is_user_code
+from placement_advisor.processes.user_lines import is_ours, is_user_code
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.processes.user_code import is_user_code
+from placement_advisor.processes.user_lines import is_user_code
 from placement_advisor.tf.answers import SourceLine
 
 if TYPE_CHECKING:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from placement_advisor.measurement.compare import (
+from placement_advisor.measurement.measurement import Interval
+from placement_advisor.measurement.sequential import least_samples
+from placement_advisor.measurement.verdict import (
     WORTHWHILE_RATIO,
     Comparison,
     Verdict,
@@ -10,8 +12,6 @@ from placement_advisor.measurement.compare import (
     is_in_doubt,
     overall,
 )
-from placement_advisor.measurement.measurement import Interval
-from placement_advisor.measurement.sequential import least_samples
 
 Rounds = list[tuple[int, ...]]
 
