@@ -119,8 +119,8 @@ def read_config(path: Path) -> CheckConfig:
 
 def _config(path: Path, data: bytes, value: object) -> CheckConfig:
     table = _known(value, ("hardware", "models"))
-    hardware = within("hardware", _words, required(table, "hardware"))
-    rows = within("models", as_list, required(table, "models"))
+    hardware = required(table, "hardware", _words)
+    rows = required(table, "models", as_list)
     if not rows:
         raise MisfitError("no model", "models")
     models = []
@@ -149,7 +149,7 @@ def _model(place: Place, value: object) -> ModelConfig:
         "max_step_regression": partial(_parsed, parse_share),
     }
     table = _known(value, readers)
-    required(table, "path")
+    required(table, "path", _words)
     found = {key: within(key, readers[key], item) for key, item in table.items()}
     limits = {
         name: found.pop(key)

@@ -31,6 +31,8 @@ from placement_advisor.files.foreign_json import (
     content,
     field,
     integer,
+    list_of,
+    object_of,
     parse,
     shown,
     text,
@@ -69,10 +71,7 @@ def read_lock(path: Path) -> dict[str, Record]:
         document = as_object(parse(data))
         check_version(document, SCHEMA_VERSION)
         as_object(document, ("schema_version", "models"))
-        models = within("models", as_object, field(document, "models"))
-        return {
-            name: within(f"models.{shown(name)}", _record, value) for name, value in models.items()
-        }
+        return field(document, "models", partial(object_of, _record))
     except MisfitError as misfit:
         # What a newer advisor wrote is for a newer one to read.
         hint = None if "is newer" in misfit.problem else _HINT
@@ -159,7 +158,7 @@ def _record(value: object) -> Record:
 
     def read(key: str, reader: Callable[[object], Any]) -> Any:
         taken.add(key)
-        return within(key, reader, field(table, key))
+        return field(table, key, reader)
 
     found = Record(
         versions=Versions(
@@ -171,22 +170,18 @@ def _record(value: object) -> Record:
         placement=read("placement", text),
         graph=read("graph", text),
         placed=read("placed", text),
-        layers=read("layers", partial(_each, _layer)),
-        on_host=read("on_host", partial(_each, _texts)),
+        layers=read("layers", partial(object_of, _layer)),
+        on_host=read("on_host", partial(object_of, partial(list_of, text))),
         cuts=read("cuts", lambda rows: tuple(_rows(rows))),
         copies=read("copies_per_step", _count),
         bytes_across=read("bytes_across_per_step", _count),
         step_us=read("step_us", _count),
         single_step_us=read("single_step_us", _count),
-        memory_bytes=read("peak_memory_bytes", partial(_each, partial(_each, _count))),
+        memory_bytes=read("peak_memory_bytes", partial(object_of, partial(object_of, _count))),
         standing=read("verdict", partial(_member, Standing)),
     )
     as_object(table, taken)
     return found
-
-
-def _each(reader: Callable[[object], Any], value: object) -> dict[str, Any]:
-    return {key: within(shown(key), reader, item) for key, item in as_object(value).items()}
 
 
 def _layer(value: object) -> LayerRecord:
@@ -196,14 +191,14 @@ def _layer(value: object) -> LayerRecord:
         raise MisfitError("no device")
     return LayerRecord(
         devices=devices,
-        fingerprint=within("made_of", text, field(table, "made_of")),
-        busy_us=within("busy_us", _count, field(table, "busy_us")),
+        fingerprint=field(table, "made_of", text),
+        busy_us=field(table, "busy_us", _count),
     )
 
 
 def _devices(value: object) -> tuple[str, ...]:
     """Return devices of a part of a layer: one as a text, several as a list."""
-    devices = _texts(value) if isinstance(value, list) else (text(value),)
+    devices = list_of(text, value) if isinstance(value, list) else (text(value),)
     if not devices:
         raise MisfitError("no device")
     return devices
@@ -221,23 +216,18 @@ def _rows(value: object) -> list[Cut]:
 def _cuts(value: object) -> list[Cut]:
     """Return the cuts of a row; equal ones stand in one."""
     table = as_object(value, ("tensor", "from", "to", "bytes", "times"))
-    size = field(table, "bytes")
     times = within("times", _times, table.get("times", 1))
     cut = Cut(
-        tensor=within("tensor", text, field(table, "tensor")),
-        source=within("from", text, field(table, "from")),
-        target=within("to", text, field(table, "to")),
-        size_bytes=None if size is None else within("bytes", _count, size),
+        tensor=field(table, "tensor", text),
+        source=field(table, "from", text),
+        target=field(table, "to", text),
+        size_bytes=field(table, "bytes", lambda size: None if size is None else _count(size)),
     )
     return [cut] * times
 
 
 def _times(value: object) -> int:
     return integer(value, "a number of copies", low=1, high=MAX_CUTS)
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(within(f"[{i}]", text, item) for i, item in enumerate(as_list(value)))
 
 
 def _count(value: object) -> int:

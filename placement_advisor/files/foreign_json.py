@@ -107,15 +107,15 @@ def as_object(value: object, keys: Collection[str] | None = None) -> dict[str, o
     return value
 
 
-def field(document: dict[str, object], key: str) -> object:
-    """Return a field of an object.
+def field(document: dict[str, object], key: str, read: Callable[[object], T]) -> T:
+    """Return what ``read`` makes of a field of an object.
 
     Raises:
-        MisfitError: it is missing.
+        MisfitError: it is missing, or whatever ``read`` finds.
     """
     if key not in document:
         raise MisfitError(f"no field {key!r}")
-    return document[key]
+    return within(key, read, document[key])
 
 
 def as_list(value: object) -> list[object]:
@@ -127,6 +127,24 @@ def as_list(value: object) -> list[object]:
     if not isinstance(value, list):
         raise MisfitError(f"{shown(value)} is not a list")
     return value
+
+
+def list_of(read: Callable[[object], T], value: object) -> tuple[T, ...]:
+    """Return what ``read`` makes of each value of a list.
+
+    Raises:
+        MisfitError: it is none, or whatever ``read`` finds.
+    """
+    return tuple(within(f"[{i}]", read, row) for i, row in enumerate(as_list(value)))
+
+
+def object_of(read: Callable[[object], T], value: object) -> dict[str, T]:
+    """Return what ``read`` makes of each value of an object, by its key.
+
+    Raises:
+        MisfitError: it is none, or whatever ``read`` finds.
+    """
+    return {key: within(shown(key), read, member) for key, member in as_object(value).items()}
 
 
 def text(value: object, *, most_chars: int = MAX_TEXT_CHARS) -> str:
@@ -166,11 +184,7 @@ def check_version(document: dict[str, object], newest: int) -> None:
     Raises:
         MisfitError: it is not.
     """
-    version = within(
-        "schema_version",
-        lambda value: integer(value, "a version", low=1),
-        field(document, "schema_version"),
-    )
+    version = field(document, "schema_version", lambda value: integer(value, "a version", low=1))
     if version > newest:
         raise MisfitError(
             f"{version} is newer than the {newest} that this advisor reads; update it",

@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import json
 import zlib
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -25,6 +26,7 @@ from placement_advisor.files.foreign_json import (
     content,
     field,
     integer,
+    object_of,
     parse,
     shown,
     text,
@@ -111,7 +113,7 @@ def read_graph(path: Path) -> GraphFile:
         edges = _read_each(document, "edges", _Edges(ops))
         asked = document.get("requested_device_of")
         if asked is not None:
-            asked = within("requested_device_of", _texts, asked)
+            asked = within("requested_device_of", partial(object_of, text), asked)
         return GraphFile(ops, edges, asked)
     except MisfitError as misfit:
         raise AdvisorError(
@@ -167,7 +169,7 @@ def _unpacked(path: Path) -> bytes:
 
 def _read_each(document: dict[str, object], key: str, read_row: Callable[[object], T]) -> list[T]:
     """Return the rows of a list, each as ``read_row`` reads it."""
-    return list(within(key, lambda rows: _tuple(rows, read_row), field(document, key)))
+    return list(field(document, key, lambda rows: _tuple(rows, read_row)))
 
 
 class OpReader:
@@ -206,7 +208,8 @@ class OpReader:
         except MisfitError as misfit:
             raise misfit.inside(key) if key else misfit from None
         for key in ("name", "kind"):
-            field(values, key)
+            if key not in values:
+                raise MisfitError(f"no field {key!r}")
         op = Op(**values)
         for i, port in enumerate(op.host_outputs):
             if port >= len(op.output_bytes):
@@ -246,10 +249,6 @@ class _Edges:
 
 def _no_port(op: Op, port: int) -> str:
     return f"op {shown(op.name)} has {len(op.output_bytes)} outputs, none of them number {port}"
-
-
-def _texts(value: object) -> dict[str, str]:
-    return {key: within(shown(key), text, item) for key, item in as_object(value).items()}
 
 
 def _count(value: object) -> int:

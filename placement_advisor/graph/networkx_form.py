@@ -97,6 +97,6 @@ _read_port = partial(integer, what="a port", low=CONTROL_PORT)
 
 def _read_edge(row: Any) -> Edge:
     source, target, values = row
-    port = within("port", _read_port, field(values, "port"))
+    port = field(values, "port", _read_port)
     size_bytes = within("size_bytes", optional_size, values.get("size_bytes"))
     return Edge(source, target, port, size_bytes)

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.errors import PlacementError
 from placement_advisor.files.foreign_json import (
     MisfitError,
-    as_list,
     as_object,
     check_version,
     content,
     field,
+    list_of,
+    object_of,
     parse,
     shown,
     text,
@@ -241,13 +242,12 @@ def read_placement_file(path: Path) -> PlacementFile:
         document = as_object(parse(content(path)))
         check_version(document, SCHEMA_VERSION)
         label, family, rationale, fingerprint = (
-            within(key, text, field(document, key))
+            field(document, key, text)
             for key in ("label", "family", "rationale", "graph_fingerprint")
         )
-        devices = within("devices", _names, field(document, "devices"))
+        devices = field(document, "devices", _names)
         by_layer, by_op = (
-            within(key, partial(_devices, devices), field(document, key))
-            for key in ("by_layer", "by_op")
+            field(document, key, partial(_devices, devices)) for key in ("by_layer", "by_op")
         )
         structure = None
         if "structure" in document:
@@ -271,7 +271,7 @@ def read_placement_file(path: Path) -> PlacementFile:
 
 def _names(value: object) -> tuple[str, ...]:
     """Return a list of different names, at least one."""
-    names = tuple(within(f"[{i}]", text, name) for i, name in enumerate(as_list(value)))
+    names = list_of(text, value)
     if not names or len(set(names)) < len(names):
         raise MisfitError(f"{shown(value)} is not a list of different devices")
     return names
@@ -286,9 +286,7 @@ def _devices(known: tuple[str, ...], value: object) -> dict[str, str]:
             raise MisfitError(f"{shown(device)} is not one of the devices")
         return device
 
-    return {
-        name: within(shown(name), known_device, device) for name, device in as_object(value).items()
-    }
+    return object_of(known_device, value)
 
 
 def placed_ops(graph: OpGraph) -> tuple[Op, ...]:

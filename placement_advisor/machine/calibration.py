@@ -12,6 +12,7 @@ import math
 import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import permutations
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -25,10 +26,11 @@ from placement_advisor.files.foreign_json import (
     content,
     field,
     integer,
+    list_of,
+    object_of,
     parse,
     shown,
     text,
-    within,
 )
 from placement_advisor.files.limits import MAX_BYTES, MAX_NS
 
@@ -251,7 +253,7 @@ def kept_calibrations() -> tuple[KeptCalibration, ...]:
             kept.append(
                 KeptCalibration(
                     fingerprint=path.stem,
-                    testbed=text(field(document, "testbed")),
+                    testbed=field(document, "testbed", text),
                     written_ns=path.stat().st_mtime_ns,
                     calibration=_calibration(document),
                 )
@@ -270,37 +272,42 @@ def _document(path: Path) -> dict[str, object]:
 
 
 def _calibration(document: dict[str, object]) -> Calibration:
-    links = [as_object(link) for link in as_list(field(document, "links"))]
-    both_ways = [as_object(pair) for pair in as_list(field(document, "both_ways"))]
-    reference_ns = as_object(field(document, "reference_ns"))
-    reference_p90 = as_object(field(document, "reference_p90"))
-    timings = {
-        (text(field(link, "source")), text(field(link, "target"))): tuple(
-            _copy(as_object(copy)) for copy in as_list(field(link, "copies"))
-        )
-        for link in links
-    }
-    if set(timings) != set(permutations(reference_ns, 2)) or set(reference_p90) != set(
-        reference_ns
-    ):
+    links = dict(field(document, "links", partial(list_of, _link)))
+    reference_ns = field(document, "reference_ns", partial(object_of, _time))
+    reference_p90 = field(document, "reference_p90", partial(object_of, _ratio))
+    if set(links) != set(permutations(reference_ns, 2)) or set(reference_p90) != set(reference_ns):
         raise MisfitError("the figures are of different devices")
     return Calibration(
-        links=timings,
-        both_ways={_between(field(pair, "between")): _both_ways(pair) for pair in both_ways},
-        reference_ns={name: _time(time_ns) for name, time_ns in reference_ns.items()},
-        reference_p90={name: _ratio(ratio) for name, ratio in reference_p90.items()},
-        **{name: within(name, _time, field(document, name)) for name in _FIGURES},
+        links=links,
+        both_ways=dict(field(document, "both_ways", partial(list_of, _both_ways))),
+        reference_ns=reference_ns,
+        reference_p90=reference_p90,
+        **{name: field(document, name, _time) for name in _FIGURES},
     )
 
 
-def _copy(copy: dict[str, object]) -> CopyTiming:
-    core_ns = [field(copy, end) for end in ("send_ns", "receive_ns")]
-    send_ns, receive_ns = (None if time_ns is None else _time(time_ns) for time_ns in core_ns)
+def _link(value: object) -> tuple[tuple[str, str], tuple[CopyTiming, ...]]:
+    link = as_object(value)
+    ends = field(link, "source", text), field(link, "target", text)
+    return ends, field(link, "copies", partial(list_of, _copy))
+
+
+def _copy(value: object) -> CopyTiming:
+    copy = as_object(value)
     return CopyTiming(
-        size_bytes=_size(field(copy, "size_bytes")),
-        copy_ns=_difference(field(copy, "copy_ns")),
-        send_ns=send_ns,
-        receive_ns=receive_ns,
+        size_bytes=field(copy, "size_bytes", _size),
+        copy_ns=field(copy, "copy_ns", _difference),
+        send_ns=field(copy, "send_ns", _core_time),
+        receive_ns=field(copy, "receive_ns", _core_time),
+    )
+
+
+def _both_ways(value: object) -> tuple[tuple[str, str], BothWaysTiming]:
+    pair = as_object(value)
+    return field(pair, "between", _between), BothWaysTiming(
+        size_bytes=field(pair, "size_bytes", _size),
+        one_way_ns=field(pair, "one_way_ns", _difference),
+        both_ways_ns=field(pair, "both_ways_ns", _difference),
     )
 
 
@@ -311,12 +318,8 @@ def _between(value: object) -> tuple[str, str]:
     raise MisfitError(f"{shown(value)} is not a pair of devices")
 
 
-def _both_ways(pair: dict[str, object]) -> BothWaysTiming:
-    return BothWaysTiming(
-        size_bytes=_size(field(pair, "size_bytes")),
-        one_way_ns=_difference(field(pair, "one_way_ns")),
-        both_ways_ns=_difference(field(pair, "both_ways_ns")),
-    )
+def _core_time(value: object) -> int | None:
+    return None if value is None else _time(value)
 
 
 def _difference(value: object) -> int:

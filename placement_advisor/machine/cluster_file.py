@@ -21,6 +21,7 @@ from placement_advisor.files.foreign_json import (
     check_version,
     content,
     integer,
+    list_of,
     shown,
     text,
     within,
@@ -147,10 +148,6 @@ def _fields(readers: Readers, value: object) -> dict[str, Any]:
     return {key: within(key, readers[key], item) for key, item in table.items()}
 
 
-def _rows(read: Callable[[object], T], value: object) -> tuple[T, ...]:
-    return tuple(within(f"[{i}]", read, row) for i, row in enumerate(as_list(value)))
-
-
 def _needed(table: dict[str, Any], *keys: str) -> None:
     for key in keys:
         if key not in table:
@@ -209,7 +206,7 @@ def _check_pairs(places: Mapping[str, str], links: tuple[Link, ...]) -> None:
 
 def _links_of_table(places: Mapping[str, str], value: object) -> list[Link]:
     end = partial(_one_of, "device or host of this file", places)
-    readers: Readers = {"between": partial(_rows, end), "source": end, "target": end, **_LINK}
+    readers: Readers = {"between": partial(list_of, end), "source": end, "target": end, **_LINK}
     table = _fields(readers, value)
     if "between" not in table:
         _needed(table, "source", "target")
@@ -257,7 +254,7 @@ def _number(what: str, low: float, high: float, value: object) -> float:
 
 
 def _curve(value: object) -> tuple[tuple[int, int], ...]:
-    points = _rows(_point, value)
+    points = list_of(_point, value)
     if len(points) < _MIN_COPIES:
         raise MisfitError(f"{len(points)} copies; a curve needs {_MIN_COPIES}")
     for i, (before, point) in enumerate(pairwise(points), start=1):
@@ -321,8 +318,8 @@ _LINK: Readers = {
 _DISPATCH: Readers = {field.name: _ns for field in fields(Dispatch)}
 _FILE: Readers = {
     "schema_version": partial(integer, what="a version", low=1),
-    "devices": partial(_rows, partial(_device, _DEVICE)),
-    "hosts": partial(_rows, partial(_device, _HOST)),
+    "devices": partial(list_of, partial(_device, _DEVICE)),
+    "hosts": partial(list_of, partial(_device, _HOST)),
     "links": as_list,
     "dispatch": lambda value: Dispatch(**_fields(_DISPATCH, value)),
 }

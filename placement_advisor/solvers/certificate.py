@@ -24,10 +24,11 @@ from placement_advisor.files.foreign_json import (
     content,
     field,
     integer,
+    list_of,
+    object_of,
     parse,
     shown,
     text,
-    within,
 )
 from placement_advisor.files.limits import MAX_NS
 from placement_advisor.machine.cluster_file import cluster_as_toml, read_cluster
@@ -104,30 +105,30 @@ def read_certificate(path: Path) -> Certificate:
     try:
         document = as_object(parse(content(path)))
         check_version(document, SCHEMA_VERSION)
-        digest = within(_DIGEST, text, field(document, _DIGEST))
+        digest = field(document, _DIGEST, text)
         if digest != _digest({k: v for k, v in document.items() if k != _DIGEST}):
             raise RefusedError("it was changed after it had been written: its digest differs")
-        fingerprint = within("graph_fingerprint", text, field(document, "graph_fingerprint"))
-        toml = within(
-            "cluster", partial(text, most_chars=foreign_toml.MAX_BYTES), field(document, "cluster")
-        )
-        claim = within("claim", as_object, field(document, "claim"))
-        arguments = within("arguments", as_list, field(document, "arguments"))
+        fingerprint = field(document, "graph_fingerprint", text)
+        toml = field(document, "cluster", partial(text, most_chars=foreign_toml.MAX_BYTES))
+        split_ns, alone_ns = field(document, "claim", _claim)
         return Certificate(
             graph_fingerprint=fingerprint,
             cluster=read_cluster(toml.encode(), f"{path}: cluster"),
             costs=_costs(document),
-            source=within("costs_from", _source, field(document, "costs_from")),
+            source=field(document, "costs_from", _source),
             bound=LowerBound(
-                split_ns=within("claim.split_ns", _ns, field(claim, "split_ns")),
-                alone_ns=within("claim.alone_ns", _amounts, field(claim, "alone_ns")),
-                arguments=tuple(
-                    within(f"arguments[{i}]", _argument, each) for i, each in enumerate(arguments)
-                ),
+                split_ns=split_ns,
+                alone_ns=alone_ns,
+                arguments=field(document, "arguments", partial(list_of, _argument)),
             ),
         )
     except MisfitError as misfit:
         raise AdvisorError(f"{path}: not a certificate: {misfit}", hint=_HINT) from None
+
+
+def _claim(value: object) -> tuple[int, dict[str, int]]:
+    claim = as_object(value)
+    return field(claim, "split_ns", _ns), field(claim, "alone_ns", _amounts)
 
 
 def _digest(document: Mapping[str, Any]) -> str:
@@ -150,18 +151,17 @@ def _costs_as_json(costs: Mapping[str, CostTable], cluster: Cluster) -> dict[str
 
 
 def _costs(document: dict[str, object]) -> dict[str, CostTable]:
-    rows = within("op_ns", as_list, field(document, "op_ns"))
     tables = [
         CostTable(
             costs={
                 # A certificate tells what was assumed, and not where it came from.
                 name: OpCost(time_ns=time_ns, basis=CostBasis.GUESSED)
-                for name, time_ns in within(f"op_ns[{i}]", _amounts, row).items()
+                for name, time_ns in row.items()
             }
         )
-        for i, row in enumerate(rows)
+        for row in field(document, "op_ns", partial(list_of, _amounts))
     ]
-    of = within("op_ns_of", _amounts, field(document, "op_ns_of"))
+    of = field(document, "op_ns_of", _amounts)
     for place, number in of.items():
         if number >= len(tables):
             raise MisfitError(f"there is no table {number}", f"op_ns_of.{place}")
@@ -189,23 +189,21 @@ def _argument_as_json(argument: Argument) -> dict[str, Any]:
 
 def _argument(value: object) -> Argument:
     table = as_object(value)
-    kind = within("kind", text, field(table, "kind"))
-    value_ns = within("value_ns", _ns, field(table, "value_ns"))
+    kind = field(table, "kind", text)
+    value_ns = field(table, "value_ns", _ns)
     if kind == "path":
-        ops = within("ops", as_list, field(table, "ops"))
-        return PathArgument(value_ns=value_ns, ops=tuple(within("ops", text, op) for op in ops))
+        return PathArgument(value_ns=value_ns, ops=field(table, "ops", partial(list_of, text)))
     if kind == "work":
-        weights = within("weights", _amounts, field(table, "weights"))
-        return WorkArgument(value_ns=value_ns, weights=weights)
+        return WorkArgument(value_ns=value_ns, weights=field(table, "weights", _amounts))
     if kind == "cut":
-        root = within("root", text, field(table, "root"))
-        rows = within("flow", as_list, field(table, "flow"))
-        flow = dict(within(f"flow[{i}]", _arc, row) for i, row in enumerate(rows))
-        if len(flow) < len(rows):
+        root = field(table, "root", text)
+        arcs = field(table, "flow", partial(list_of, _arc))
+        flow = dict(arcs)
+        if len(flow) < len(arcs):
             raise MisfitError("an arc is given twice", "flow")
         return CutArgument(value_ns=value_ns, root=root, flow=flow)
     if kind == "all":
-        placements = within("placements", _ns, field(table, "placements"))
+        placements = field(table, "placements", _ns)
         return AllArgument(value_ns=value_ns, placements=placements)
     raise MisfitError(f"{shown(kind)} is not path, work, cut or all", "kind")
 
@@ -218,7 +216,4 @@ def _arc(value: object) -> tuple[tuple[str, str], int]:
 
 
 _ns = partial(integer, what="a whole number from 0 to 2^60", high=MAX_NS)
-
-
-def _amounts(value: object) -> dict[str, int]:
-    return {name: within(shown(name), _ns, amount) for name, amount in as_object(value).items()}
+_amounts = partial(object_of, _ns)

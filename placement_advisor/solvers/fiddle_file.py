@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from placement_advisor.files.foreign_json import (
     MisfitError,
-    as_list,
     as_object,
     field,
     integer,
+    list_of,
     shown,
     within,
 )
@@ -27,9 +27,7 @@ from placement_advisor.graph.digraph import find_cycle, topological_order
 from placement_advisor.solvers.problem import Pool, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-T = TypeVar("T")
+    from collections.abc import Sequence
 
 # Files come from graphs of some thousand nodes; a proof for ten times as many takes hours.
 MAX_NODES = 20_000
@@ -54,22 +52,20 @@ def read_fiddle(document: object) -> Problem:
     """
     table = as_object(document)
     accelerators, cpus = (
-        within(
-            key, partial(integer, what="a number of devices", high=MAX_DEVICES), field(table, key)
-        )
+        field(table, key, partial(integer, what="a number of devices", high=MAX_DEVICES))
         for key in ("maxFPGAs", "maxCPUs")
     )
     if not accelerators + cpus:
         raise MisfitError("there is no device", "maxFPGAs")
-    capacity = within("maxSizePerFPGA", _size, field(table, "maxSizePerFPGA"))
-    nodes = within("nodes", partial(_rows, _node), field(table, "nodes"))
+    capacity = field(table, "maxSizePerFPGA", _size)
+    nodes = field(table, "nodes", partial(list_of, _node))
     if not 1 <= len(nodes) <= MAX_NODES:
         raise MisfitError(f"{len(nodes)} nodes; there may be 1 to {MAX_NODES}", "nodes")
     number = {node.id: i for i, node in enumerate(nodes)}
     if len(number) < len(nodes):
         twice = next(i for i, node in enumerate(nodes) if number[node.id] != i)
         raise MisfitError(f"{nodes[twice].id} is defined twice", f"nodes[{twice}].id")
-    edges = within("edges", partial(_rows, partial(_edge, number)), field(table, "edges"))
+    edges = field(table, "edges", partial(list_of, partial(_edge, number)))
     _check_order(nodes, edges)
     return Problem(
         ops=tuple(str(node.id) for node in nodes),
@@ -107,10 +103,6 @@ class _Node:
     color: int | None
 
 
-def _rows(read: Callable[[object], T], value: object) -> list[T]:
-    return [within(f"[{i}]", read, row) for i, row in enumerate(as_list(value))]
-
-
 def _number(value: object, *, high: float) -> float:
     if type(value) not in (int, float) or not 0 <= value <= high:  # type: ignore[operator]
         raise MisfitError(f"{shown(value)} is not a number from 0 to {high:g}")
@@ -130,13 +122,11 @@ _id = partial(integer, what="a whole number", low=-(2**62))
 
 def _node(value: object) -> _Node:
     table = as_object(value)
-    work, cpu_work = (
-        within(key, _time, field(table, key)) for key in ("fpgaLatency", "cpuLatency")
-    )
-    size = within("size", _size, field(table, "size"))
-    can_accelerate = within("supportedOnFpga", _flag, field(table, "supportedOnFpga"))
+    work, cpu_work = (field(table, key, _time) for key in ("fpgaLatency", "cpuLatency"))
+    size = field(table, "size", _size)
+    can_accelerate = field(table, "supportedOnFpga", _flag)
     return _Node(
-        id=within("id", _id, field(table, "id")),
+        id=field(table, "id", _id),
         accelerator_work=work if can_accelerate else None,
         cpu_work=cpu_work,
         size_bytes=math.ceil(size),
@@ -150,14 +140,14 @@ def _edge(number: dict[int, int], value: object) -> tuple[int, int, float]:
     table = as_object(value)
     ends = []
     for key in ("sourceId", "destId"):
-        end = within(key, _id, field(table, key))
+        end = field(table, key, _id)
         if end not in number:
             raise MisfitError(f"there is no node {end}", key)
         ends.append(number[end])
-    return ends[0], ends[1], within("cost", _time, field(table, "cost"))
+    return ends[0], ends[1], field(table, "cost", _time)
 
 
-def _check_order(nodes: list[_Node], edges: list[tuple[int, int, float]]) -> None:
+def _check_order(nodes: Sequence[_Node], edges: Sequence[tuple[int, int, float]]) -> None:
     sources, targets = [edge[0] for edge in edges], [edge[1] for edge in edges]
     if topological_order(len(nodes), sources, targets) is None:
         cycle = find_cycle(len(nodes), sources, targets)
@@ -165,7 +155,7 @@ def _check_order(nodes: list[_Node], edges: list[tuple[int, int, float]]) -> Non
         raise MisfitError(f"a cycle of {len(cycle)} nodes: {named}", "edges")
 
 
-def _copy_time(count: int, edges: list[tuple[int, int, float]]) -> tuple[float, ...]:
+def _copy_time(count: int, edges: Sequence[tuple[int, int, float]]) -> tuple[float, ...]:
     """Return what the output of each node costs: one tensor, whoever reads it."""
     costs: dict[int, float] = {}
     for i, (producer, _, cost) in enumerate(edges):
@@ -177,7 +167,7 @@ def _copy_time(count: int, edges: list[tuple[int, int, float]]) -> tuple[float, 
     return tuple(costs.get(node, 0.0) for node in range(count))
 
 
-def _groups(nodes: list[_Node]) -> tuple[tuple[int, ...], ...]:
+def _groups(nodes: Sequence[_Node]) -> tuple[tuple[int, ...], ...]:
     """Return the nodes of each colour together, others alone, in the order of their first."""
     groups: list[list[int]] = []
     of_color: dict[int, list[int]] = {}

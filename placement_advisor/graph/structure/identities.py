@@ -7,6 +7,7 @@ layers one by one in a graph that has changed elsewhere: by what they are made o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement_advisor.files.foreign_json import (
@@ -14,9 +15,8 @@ from placement_advisor.files.foreign_json import (
     as_object,
     field,
     integer,
-    shown,
+    object_of,
     text,
-    within,
 )
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
 from placement_advisor.graph.structure.numbering import numbering
@@ -78,9 +78,9 @@ def read_identities(value: object) -> Identities:
         MisfitError: it is something else, or gives two names one number.
     """
     table = as_object(value, ("fingerprint", "layers"))
-    layers = within("layers", _layers, field(table, "layers"))
+    layers = field(table, "layers", partial(object_of, _layer))
     return Identities(
-        fingerprint=within("fingerprint", text, field(table, "fingerprint")),
+        fingerprint=field(table, "fingerprint", text),
         layers=_different({name: layer.number for name, layer in layers.items()}),
         made_of={name: layer.made_of for name, layer in layers.items()},
         ops=_different({op: n for layer in layers.values() for op, n in layer.ops.items()}),
@@ -94,21 +94,13 @@ class _Layer(NamedTuple):
     ops: dict[str, int]
 
 
-def _layers(value: object) -> dict[str, _Layer]:
-    return {name: within(shown(name), _layer, row) for name, row in as_object(value).items()}
-
-
 def _layer(value: object) -> _Layer:
     table = as_object(value, ("number", "made_of", "ops"))
     return _Layer(
-        number=within("number", _number, field(table, "number")),
-        made_of=within("made_of", text, field(table, "made_of")),
-        ops=within("ops", _numbers, field(table, "ops")),
+        number=field(table, "number", _number),
+        made_of=field(table, "made_of", text),
+        ops=field(table, "ops", partial(object_of, _number)),
     )
-
-
-def _numbers(value: object) -> dict[str, int]:
-    return {name: within(shown(name), _number, number) for name, number in as_object(value).items()}
 
 
 def _number(value: object) -> int:
