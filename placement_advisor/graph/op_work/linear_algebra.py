@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_work.signature import Signature
 
 
-def _per_matrix(count: Callable[[int, int], float], index: int = 0) -> Rule:
-    """Count for each matrix of an input, given its rows and columns."""
+def _per_matrix(count: Callable[[int, int], float]) -> Rule:
+    """Count for each matrix of the first input, given its rows and columns."""
 
     def rule(signature: Signature) -> int:
-        *batch, rows, columns = shape_of(signature.inputs[index])
+        *batch, rows, columns = shape_of(signature.inputs[0])
         return round(prod(batch) * count(rows, columns))
 
     return rule
