@@ -35,13 +35,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Step time of ``candidate`` over step time of ``baseline``; below 1 is faster.
+    """Step time of a candidate over step time of ``baseline``; below 1 is faster.
 
     ``SLOWER`` means: not faster by enough to be worth it.
     """
 
     baseline: str
-    candidate: str
     ratio: Interval
     rounds: int
 
@@ -63,7 +62,6 @@ class Comparison:
 
 def compare(
     baseline: str,
-    candidate: str,
     baseline_rounds: Sequence[Sequence[int]],
     candidate_rounds: Sequence[Sequence[int]],
     *,
@@ -78,7 +76,7 @@ def compare(
     interval = median_interval(ratios, among=among)
     if interval is None:
         return None
-    return Comparison(baseline=baseline, candidate=candidate, ratio=interval, rounds=len(ratios))
+    return Comparison(baseline=baseline, ratio=interval, rounds=len(ratios))
 
 
 def paired_ratios(

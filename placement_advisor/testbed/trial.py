@@ -251,7 +251,7 @@ class Trial:
         """Compare every candidate that has run with the baseline."""
         theirs = self.entries[BASELINE].rounds
         compared = {
-            label: compare(BASELINE, label, theirs, entry.rounds, among=self._competitors)
+            label: compare(BASELINE, theirs, entry.rounds, among=self._competitors)
             for label, entry in self.entries.items()
             if label != BASELINE
         }

@@ -41,7 +41,6 @@ def outcome(
         if ratio is None
         else Comparison(
             baseline="single",
-            candidate=SPLIT,
             ratio=Interval(median=ratio, low=ratio, high=ratio),
             rounds=9,
         ),

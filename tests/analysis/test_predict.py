@@ -21,7 +21,6 @@ def candidate(
 ) -> Candidate:
     comparison = measured and Comparison(
         baseline="single",
-        candidate=name,
         ratio=Interval(median=measured, low=measured, high=measured),
         rounds=9,
     )

@@ -77,7 +77,6 @@ def candidate(name, *, ms=None, ratio=None, rounds=20, predicted=None, failure=N
     """A candidate; ``ratio`` is (median, low, high) of its step time over single's."""
     comparison = ratio and Comparison(
         baseline="single",
-        candidate=name,
         ratio=Interval(median=ratio[0], low=ratio[1], high=ratio[2]),
         rounds=rounds,
     )

@@ -172,9 +172,7 @@ def _pair(
     def ratio(rounds: slice) -> float:
         return median(paired_ratios(alone.rounds[rounds], entry.rounds[rounds]))
 
-    comparison = compare(
-        BASELINE, predicted.label, alone.rounds[:done], entry.rounds[:done], among=1
-    )
+    comparison = compare(BASELINE, alone.rounds[:done], entry.rounds[:done], among=1)
     assert comparison is not None
     whole = comparison.ratio
     return Pair(

@@ -91,7 +91,7 @@ rounds = st.lists(st.integers(1, 1_000), min_size=1, max_size=4)
 @given(st.lists(st.tuples(rounds, rounds), min_size=least_samples(), max_size=20))
 def test_whatever_is_compared_has_a_ratio_that_agrees_with_its_rounds(pairs):
     single, split = run(pair[0] for pair in pairs), run(pair[1] for pair in pairs)
-    comparison = compare("single", "split", single.rounds, split.rounds, among=1)
+    comparison = compare("single", single.rounds, split.rounds, among=1)
     assert comparison is not None
     assert of_comparison(comparison, single, split) == ()
 
@@ -101,7 +101,7 @@ def test_ratios_that_their_rounds_do_not_have_are_found_out():
 
     def found(**ratio: float) -> list[Law]:
         interval = Interval(**ratio)
-        compared = Comparison(baseline="single", candidate="split", ratio=interval, rounds=3)
+        compared = Comparison(baseline="single", ratio=interval, rounds=3)
         return laws(of_comparison(compared, single, split))
 
     assert found(median=2.0, low=1.75, high=2.1) == []

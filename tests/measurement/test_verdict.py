@@ -17,14 +17,14 @@ Rounds = list[tuple[int, ...]]
 
 
 def comparison_of(single: Rounds, towers: Rounds) -> Comparison:
-    result = compare("single", "towers", single, towers, among=1)
+    result = compare("single", single, towers, among=1)
     assert result is not None
     return result
 
 
 def between(low: float, high: float) -> Comparison:
     ratio = Interval(median=(low + high) / 2, low=low, high=high)
-    return Comparison(baseline="single", candidate="towers", ratio=ratio, rounds=15)
+    return Comparison(baseline="single", ratio=ratio, rounds=15)
 
 
 def test_a_ratio_is_candidate_over_baseline_by_hand() -> None:
@@ -55,10 +55,10 @@ def test_too_few_rounds_are_not_compared_however_clear_they_are() -> None:
     for among in (1, 7):
         least = least_samples(among)
         slow, fast = [(100,)] * least, [(10,)] * least
-        enough = compare("single", "towers", slow, fast, among=among)
+        enough = compare("single", slow, fast, among=among)
         assert enough is not None
         assert enough.verdict is Verdict.FASTER
-        assert compare("single", "towers", slow[1:], fast[1:], among=among) is None
+        assert compare("single", slow[1:], fast[1:], among=among) is None
 
 
 def test_a_failed_round_of_either_side_is_left_out() -> None:
@@ -76,7 +76,7 @@ def test_a_run_that_ended_early_is_compared_over_the_rounds_it_has() -> None:
     ("single", "towers"), [([], []), ([(100,)], []), ([(100,)], [()]), ([()], [(100,)])]
 )
 def test_runs_that_share_no_complete_round_are_not_compared(single: Rounds, towers: Rounds) -> None:
-    assert compare("single", "towers", single, towers, among=1) is None
+    assert compare("single", single, towers, among=1) is None
 
 
 @pytest.mark.parametrize(

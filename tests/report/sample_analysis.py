@@ -283,7 +283,7 @@ def sample() -> Analysis:
                 _TOWER_RUNS,
                 "2 towers meet only at dot; one per device",
                 towers_run,
-                compare("single", "towers", single_run.rounds, towers_run.rounds, among=1),
+                compare("single", single_run.rounds, towers_run.rounds, among=1),
                 None,
             ),
             (

@@ -264,7 +264,7 @@ def _with_as_is(
     """Compare a split with the unmodified step, of which as many steps ran in each round."""
     each = len(as_is) // len(run.rounds)
     turns = [as_is[i * each : (i + 1) * each] for i in range(len(run.rounds))]
-    return compare(_AS_IS, split.name, turns, run.rounds, among=among)
+    return compare(_AS_IS, turns, run.rounds, among=among)
 
 
 def _rule_simulated(
