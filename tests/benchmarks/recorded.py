@@ -1,4 +1,4 @@
-"""What is read from a profile that was recorded elsewhere: steps, devices, ops, copies, links.
+"""What is read from a profile that was recorded elsewhere: ops, copies, links.
 
     python tests/benchmarks/recorded.py LOGDIR
 
@@ -11,11 +11,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
+from placement_advisor.cost.links import residuals
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.recorded.recorded import Recorded, read_recorded
-from placement_advisor.profile.recorded.recorded_costs import RecordedLink, recorded_links
+from placement_advisor.profile.recorded.recorded_costs import recorded_links
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.machine.devices import Link
+    from placement_advisor.profile.recorded.recorded_events import Sample
 
 _MAX_OPS = 10
 
@@ -38,21 +46,21 @@ def _show(recorded: Recorded) -> None:
     )
     for op in sorted(on_device, key=lambda op: -op.median_ns)[:_MAX_OPS]:
         print(f"  {format_ns(op.median_ns)}  {op.name}:{op.kind}  × {len(op.step_ns)}")
-    for (source, target), link in recorded_links(recorded).items():
-        sizes = sorted(size for size, _ in recorded.copies[source, target])
+    links = recorded_links(recorded)
+    for (source, target), copies in recorded.copies.items():
+        sizes = sorted(size for size, _ in copies)
         print(
-            f"{source} → {target}: {link.sample_count} copies of {format_bytes(sizes[0])} to "
-            f"{format_bytes(sizes[-1])}; {_fit(link)}"
+            f"{source} → {target}: {len(copies)} copies of {format_bytes(sizes[0])} to "
+            f"{format_bytes(sizes[-1])}; {_fit(links.get((source, target)), copies)}"
         )
 
 
-def _fit(found: RecordedLink) -> str:
-    if found.link is None:
+def _fit(link: Link | None, copies: Sequence[Sample]) -> str:
+    if link is None:
         return "too few sizes, or too small ones, for a link"
-    latency = format_ns(found.link.latency_ns)
-    bandwidth = format_bandwidth(found.link.bandwidth_bytes_per_s)
-    error = median(map(abs, found.residuals))
-    return f"{latency} + size at {bandwidth}, error {error:.0%}"
+    error = median(map(abs, residuals(link, copies)))
+    bandwidth = format_bandwidth(link.bandwidth_bytes_per_s)
+    return f"{format_ns(link.latency_ns)} + size at {bandwidth}, error {error:.0%}"
 
 
 if __name__ == "__main__":
