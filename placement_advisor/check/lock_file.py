@@ -218,10 +218,10 @@ def _cuts(value: object) -> list[Cut]:
     table = as_object(value, ("tensor", "from", "to", "bytes", "times"))
     times = within("times", _times, table.get("times", 1))
     cut = Cut(
+        size_bytes=field(table, "bytes", lambda size: None if size is None else _count(size)),
         tensor=field(table, "tensor", text),
         source=field(table, "from", text),
         target=field(table, "to", text),
-        size_bytes=field(table, "bytes", lambda size: None if size is None else _count(size)),
     )
     return [cut] * times
 
