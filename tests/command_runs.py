@@ -25,9 +25,10 @@ import psutil
 
 import placement_advisor
 from placement_advisor.cli.app import main
+from placement_advisor.testbed import trial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _ROOT = Path(placement_advisor.__file__).parents[1]
 _MARK = "ADVISOR_TEST_RUN"
@@ -36,6 +37,8 @@ LAUNCH = "import sys; sys.argv[0] = 'advisor'; from placement_advisor.cli.app im
 HANGS_AFTER_S = 600.0
 # The import of TensorFlow takes longer: what waits for it has not ended at once.
 ENDS_WITHIN_S = 10.0
+# As few as tell a clear loss among three candidates; a verdict in doubt would take 90.
+FEW_ROUNDS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,13 @@ def run_here(*words: str) -> Ran:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     return Ran(code=code, out=out.getvalue(), err=err.getvalue())
+
+
+@contextlib.contextmanager
+def few_rounds() -> Iterator[None]:
+    """Have runs in this process add no rounds beyond a few, also where the verdict is in doubt."""
+    with mock.patch.object(trial, "MAX_ROUNDS", FEW_ROUNDS):
+        yield
 
 
 def children_left() -> list[psutil.Process]:

@@ -50,9 +50,12 @@ class Analysed:
 
 @pytest.fixture(scope="module")
 def analysed(
-    fork_server: None, two_towers: Path, tmp_path_factory: pytest.TempPathFactory
+    fork_server: None,
+    empty_cache: None,
+    two_towers: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Analysed:
-    """One complete run."""
+    """One complete run, which calibrates first."""
     folder = tmp_path_factory.mktemp("analysed")
     watch = Watch(output=folder)
     with pytest.MonkeyPatch.context() as patch:

@@ -25,8 +25,8 @@ import tensorflow as tf
 keras.utils.set_random_seed(3)
 model = keras.Sequential([keras.Input((64,)), {layer}, keras.layers.Dense(10)])
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["acc"])
-x = np.random.default_rng(1).normal(size=(90, 64)).astype("float32")
-y = np.arange(90) % 10
+x = np.random.default_rng(1).normal(size=(900, 64)).astype("float32")
+y = np.arange(900) % 10
 dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(30)
 """
 DENSE = 'keras.layers.Dense(256, activation="relu")'

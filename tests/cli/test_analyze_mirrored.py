@@ -39,8 +39,8 @@ model = keras.Sequential(
     ]
 )
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["acc"])
-x = np.random.default_rng(1).integers(50, size=(96, 8)).astype("int32")
-y = np.arange(96) % 10
+x = np.random.default_rng(1).integers(50, size=(960, 8)).astype("int32")
+y = np.arange(960) % 10
 dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
 """
 MEAN_OF_ITS_OWN = """
@@ -88,7 +88,7 @@ model = keras.Sequential(
     ]
 )
 model.compile(keras.optimizers.Adam(1e-5), "mse")
-x, y = tf.random.stateless_normal((96, 6), (1, 2)), tf.random.stateless_normal((96, 1), (3, 4))
+x, y = tf.random.stateless_normal((960, 6), (1, 2)), tf.random.stateless_normal((960, 1), (3, 4))
 dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
 """
 SCALED = " / tf.distribute.get_strategy().num_replicas_in_sync"

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from command_runs import few_rounds
 from real_models import MODELS, load_and_trace, saved
 from real_runs import needs_workers
 
@@ -171,7 +172,8 @@ def test_mobilenet_really_runs_and_computes_the_same_when_split(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:
     quick = ("--testbed", "workers", "--rounds", "3", "--steps", "1")
-    candidates = _candidates(advisor, "mobilenet_v2_96", tmp_path / "out", *quick)
+    with few_rounds():
+        candidates = _candidates(advisor, "mobilenet_v2_96", tmp_path / "out", *quick)
     for candidate in candidates:
         measured = candidate["measured"]
         assert len(measured["step_ns"]["samples"]) >= 3

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from command_runs import Command
+from command_runs import Command, Ran, few_rounds
 from real_runs import needs_workers
 
 from placement_advisor.candidates.families import SPLITS, propose
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[2] / "sample_models"
 SAMPLES = sorted(path.stem for path in FOLDER.glob("*.py"))
 DEVICES = ("worker:0", "worker:1")
+FEW = ("--rounds", "5", "--steps", "2", "--effort", "0.1")
 TIME_LIMIT_S = 600.0
 FLOAT_BYTES = 4
 # State that is no weight, by the last part of its name: of random layers, optimizers and metrics.
@@ -313,16 +314,14 @@ EACH_REPLICA_ITS_OWN = frozenset({"resnet50", "transformer"})
 class TestASampleForReal:
     @each_sample
     @needs_workers
-    def test_is_analysed(self, name: str, tmp_path: Path) -> None:
+    def test_is_analysed(self, advisor: Callable[..., Ran], name: str, tmp_path: Path) -> None:
         folder = tmp_path / "out"
-        words = ("analyze", str(FOLDER / f"{name}.py"), "-o", str(folder))
-        with Command(*words, temp=tmp_path / "temp") as command:
-            ran = command.wait()
+        with few_rounds():
+            ran = advisor("analyze", str(FOLDER / f"{name}.py"), "-o", str(folder), *FEW)
         assert ran.code == 0, ran.err
         assert ran.out.startswith(
             ("split: ", "stay single: ", "stay single, proved ", "cannot tell: ")
         )
-        assert command.processes_left() == []
 
         analysis: dict[str, Any] = json.loads((folder / "analysis.json").read_text())
         jsonschema.validate(analysis, load_schema("analysis"))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from command_runs import few_rounds, run_here
 from playwright.sync_api import (
     Browser,
     ConsoleMessage,
@@ -136,15 +135,12 @@ def _keep_outside(tab: Tab, url: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log directory of a real analysis of the demo's model, all candidates, few steps."""
+def demo(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log directory of a real analysis of the demo's model, three candidates, few steps."""
     output = tmp_path_factory.mktemp("demo") / "deepconn"
-    command = [str(Path(sys.executable).with_name("advisor")), "analyze"]
-    few = ["--rounds", "5", "--steps", "1", "--effort", "0.5"]
-    subprocess.run(
-        [*command, "sample_models/deepconn.py", *few, "-o", str(output), "--quiet"],
-        cwd=ROOT,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    few = ("--rounds", "5", "--steps", "1", "--candidates", "towers,batch")
+    model = str(ROOT / "sample_models" / "deepconn.py")
+    with few_rounds():
+        ran = run_here("analyze", model, *few, "-o", str(output), "--quiet")
+    assert ran.code == 0, ran.err
     return output / "tensorboard"

@@ -8,6 +8,7 @@ from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.cost.calibration_summary import CalibrationSummary, with_peaks
 from placement_advisor.machine.calibration import BothWaysTiming, Calibration, CopyTiming
 from placement_advisor.machine.devices import Device
+from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
 
 W0, W1 = "worker:0", "worker:1"
 DEVICES = (Device(name=W0, kind="CPU"), Device(name=W1, kind="CPU"))
@@ -52,6 +53,20 @@ IN_ONE_PROCESS = replace(
     remote_ns=0,
     quantum_ns=0,
 )
+
+
+def of(plan: TestbedPlan) -> Calibration:
+    """Return one of those two for the devices of a testbed of two."""
+    found = WORKERS if plan.kind is TestbedKind.WORKERS else IN_ONE_PROCESS
+    first, second = (device.name for device in plan.devices)
+    names = {W0: first, W1: second}
+    return replace(
+        found,
+        links={(names[a], names[b]): copies for (a, b), copies in found.links.items()},
+        both_ways={(names[a], names[b]): timing for (a, b), timing in found.both_ways.items()},
+        reference_ns={names[a]: time_ns for a, time_ns in found.reference_ns.items()},
+        reference_p90={names[a]: ratio for a, ratio in found.reference_p90.items()},
+    )
 
 
 def summary_of(
