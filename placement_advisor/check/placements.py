@@ -19,6 +19,7 @@ from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, NAME
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.check.record import PART_OF
 from placement_advisor.errors import AdvisorError, PlacementError
+from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER, Placement, placed_ops, read_placement_file
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
@@ -264,6 +265,4 @@ def _former_names(
 
 
 def _some(names: list[str]) -> str:
-    shown = ", ".join(name or "ops of no layer" for name in names[:_MAX_NAMED])
-    more = len(names) - _MAX_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown
+    return first_names([name or "ops of no layer" for name in names], _MAX_NAMED)

@@ -34,7 +34,17 @@ def listed(names: Sequence[str], most: int | None = None) -> str:
     """Return the names as one phrase, cut where they are more than ``most``."""
     if most is None or len(names) <= most:
         return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return first_names(names, most)
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """Return the first names, and how many there are beyond them.
+
+    >>> first_names(["a", "b", "c"], 2), first_names(["a", "b"], 2)
+    ('a, b and 1 more', 'a, b')
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(slots=True)

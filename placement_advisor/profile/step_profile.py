@@ -23,7 +23,7 @@ from placement_advisor.measurement.measurement import (
     StepProfile,
     TransferTotal,
 )
-from placement_advisor.simulator.intervals import length, length_outside, merged, shares
+from placement_advisor.simulator.intervals import by_key, length, length_outside, merged, shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -106,19 +106,15 @@ def _medians(of_steps: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _exposed_by_device(step: RecordedStep, busy: Mapping[str, list[Interval]]) -> dict[str, int]:
-    in_flight: defaultdict[str, list[Interval]] = defaultdict(list)
-    for copy in step.copies:
-        in_flight[copy.waiting].append((copy.start_ns, copy.end_ns))
+    in_flight = by_key((copy.waiting, (copy.start_ns, copy.end_ns)) for copy in step.copies)
     return {
         device: length_outside(in_flight[device], computing) for device, computing in busy.items()
     }
 
 
 def _under_way_ns(step: RecordedStep) -> dict[tuple[str, str], int]:
-    in_flight: defaultdict[tuple[str, str], list[Interval]] = defaultdict(list)
-    for copy in step.copies:
-        in_flight[copy.source, copy.target].append((copy.start_ns, copy.end_ns))
-    return {pair: length(merged(spans)) for pair, spans in in_flight.items()}
+    spans = by_key(((c.source, c.target), (c.start_ns, c.end_ns)) for c in step.copies)
+    return {pair: length(merged(of_pair)) for pair, of_pair in spans.items()}
 
 
 def _busy(step: RecordedStep, devices: Iterable[str]) -> dict[str, list[Interval]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import floor
 from typing import TYPE_CHECKING
 
+from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.report.analysis.tables import one_line
 from placement_advisor.units import format_bytes, format_flops
 
@@ -224,8 +225,7 @@ def _clean(text: str) -> str:
 
 def names(given: Sequence[str]) -> str:
     """Return the first names, and how many there are beyond them."""
-    more = f" and {len(given) - _NAMES} more" if len(given) > _NAMES else ""
-    return ", ".join(given[:_NAMES]) + more
+    return first_names(given, _NAMES)
 
 
 def fact(label: str, text: str) -> str:

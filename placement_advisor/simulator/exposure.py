@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.simulator.intervals import length, length_outside, merged
+from placement_advisor.simulator.intervals import by_key, length, length_outside, merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,14 +74,8 @@ def hidden_ns(runs: Iterable[OpRun], copies: Iterable[SeenCopy], device: str) ->
 
 
 def _computing(runs: Iterable[OpRun]) -> defaultdict[str, list[Interval]]:
-    computing: defaultdict[str, list[Interval]] = defaultdict(list)
-    for run in runs:
-        computing[run.device].append((run.start_ns, run.end_ns))
-    return computing
+    return by_key((run.device, (run.start_ns, run.end_ns)) for run in runs)
 
 
 def _in_flight(copies: Iterable[SeenCopy]) -> defaultdict[str, list[Interval]]:
-    in_flight: defaultdict[str, list[Interval]] = defaultdict(list)
-    for copy in copies:
-        in_flight[copy.target].append((copy.start_ns, copy.end_ns))
-    return in_flight
+    return by_key((copy.target, (copy.start_ns, copy.end_ns)) for copy in copies)

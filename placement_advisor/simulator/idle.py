@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.simulator.intervals import length, length_outside, merged
+from placement_advisor.simulator.intervals import by_key, length, length_outside, merged
 
 if TYPE_CHECKING:
     from placement_advisor.simulator.intervals import Interval
@@ -38,11 +38,9 @@ class DeviceTime:
 
 def device_times(schedule: Schedule) -> tuple[DeviceTime, ...]:
     """Return the parts of every device and host, in the schedule's order."""
-    runs: defaultdict[str, list[Interval]] = defaultdict(list)
+    runs = by_key((run.device, (run.start_ns, run.end_ns)) for run in schedule.runs)
     copy_work: defaultdict[str, list[Interval]] = defaultdict(list)
     coming: defaultdict[str, list[Interval]] = defaultdict(list)
-    for run in schedule.runs:
-        runs[run.device].append((run.start_ns, run.end_ns))
     for copy in schedule.transfers:
         if copy.send_work_ns:
             copy_work[copy.source].append(copy.send_work)

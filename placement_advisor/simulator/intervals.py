@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
 Interval = tuple[int, int]
+Key = TypeVar("Key", bound="Hashable")
+
+
+def by_key(intervals: Iterable[tuple[Key, Interval]]) -> defaultdict[Key, list[Interval]]:
+    """Return the intervals of each key, in the order given."""
+    found: defaultdict[Key, list[Interval]] = defaultdict(list)
+    for key, interval in intervals:
+        found[key].append(interval)
+    return found
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:

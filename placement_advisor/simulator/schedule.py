@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.simulator.events import carried
 from placement_advisor.simulator.exposure import SeenCopy, seen_copies
-from placement_advisor.simulator.intervals import length, merged
+from placement_advisor.simulator.intervals import by_key, length, merged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.graph.partial_sums import Total
     from placement_advisor.simulator.events import OpRun, Transfer
-    from placement_advisor.simulator.intervals import Interval
     from placement_advisor.simulator.peak import PeakMemory
 
 
@@ -58,10 +56,8 @@ class Schedule:
     @property
     def under_way_ns(self) -> dict[tuple[str, str], int]:
         """Time in which a copy is under way, by source and target."""
-        pairs: defaultdict[tuple[str, str], list[Interval]] = defaultdict(list)
-        for copy in self.copies:
-            pairs[copy.source, copy.target].append((copy.start_ns, copy.end_ns))
-        return {pair: length(merged(spans)) for pair, spans in pairs.items()}
+        spans = by_key(((c.source, c.target), (c.start_ns, c.end_ns)) for c in self.copies)
+        return {pair: length(merged(of_pair)) for pair, of_pair in spans.items()}
 
     @property
     def transfer_ns(self) -> int:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from placement_advisor.candidates import single
 from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.equal_changes import TOLERANCE
 from placement_advisor.measurement.failure import Failure, FailureKind
@@ -353,12 +354,11 @@ class Trial:
         assert entry.prepared is not None
         alone = entry.prepared.unexchanged
         if alone:
-            named = ", ".join(map(repr, alone[:_NAMED_VARIABLES]))
-            more = f" and {len(alone) - _NAMED_VARIABLES} more" * (len(alone) > _NAMED_VARIABLES)
+            named = first_names([repr(name) for name in alone], _NAMED_VARIABLES)
             entry.failure = Failure(
                 kind=FailureKind.WRONG_RESULT,
                 message=(
-                    f"each device updates {named}{more} from its own samples alone: nothing is "
+                    f"each device updates {named} from its own samples alone: nothing is "
                     f"exchanged, every replica trains a model of its own{self._line(alone[0])}; "
                     f"{_EXCHANGE}"
                 ),

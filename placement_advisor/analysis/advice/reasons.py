@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import single
 from placement_advisor.cost.table import CostSource
+from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, WORTHWHILE_SPEEDUP, Verdict
 from placement_advisor.solvers.bounds.bound_in_words import argument_text
@@ -217,10 +218,9 @@ def unverified_reason(candidate: Candidate) -> str | None:
     assert candidate.measured is not None
     assert candidate.measured.verification is not None
     names = candidate.measured.verification.unverified
-    shown = ", ".join(map(repr, names[:_NAMED_VARIABLES]))
-    more = f" and {len(names) - _NAMED_VARIABLES} more" * (len(names) > _NAMED_VARIABLES)
+    shown = first_names([repr(name) for name in names], _NAMED_VARIABLES)
     return (
-        f"{candidate.name}: unverified: a mistake in what it adds to {shown}{more} would not have "
+        f"{candidate.name}: unverified: a mistake in what it adds to {shown} would not have "
         "shown; it is not recommended, and the answer does not cover it"
     )
 

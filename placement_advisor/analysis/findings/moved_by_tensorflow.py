@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
+from placement_advisor.graph.name_patterns import first_names
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.findings.evidence import Evidence
@@ -34,7 +35,8 @@ def _seen(evidence: Evidence) -> tuple[Finding, ...]:
         Finding(
             code=CODE,
             name=NAME,
-            finding=f"{candidate.name}: TensorFlow moved {len(moved)} ops ({_some(moved)})",
+            finding=f"{candidate.name}: TensorFlow moved {len(moved)} ops "
+            f"({first_names(moved, MAX_NAMED)})",
             action="put these ops where TensorFlow runs them, or give them kernels where they are "
             "wanted: until then the measurement is one of another placement",
             where={"op": moved[0].partition(": ")[0], "candidate": candidate.name},
@@ -95,8 +97,3 @@ def _fused(evidence: Evidence) -> tuple[Finding, ...]:
             saving_ns=None,
         ),
     )
-
-
-def _some(names: tuple[str, ...]) -> str:
-    more = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

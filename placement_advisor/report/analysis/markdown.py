@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.report.analysis import markdown_evidence as evidence
 from placement_advisor.report.analysis.break_even_text import (
     BREAK_EVEN_NOTE,
@@ -185,9 +186,7 @@ def _placement(candidate: Candidate) -> str:
     lines = [f"**{escape(candidate.name)}**: {escape(candidate.rationale)}.", ""]
     for device, count in ops_by_device(candidate).items():
         names = layers.get(device, [])
-        text = ", ".join(escape(name) for name in names[:MAX_LAYERS])
-        if len(names) > MAX_LAYERS:
-            text += f" and {len(names) - MAX_LAYERS} more"
+        text = first_names([escape(name) for name in names], MAX_LAYERS)
         if candidate.by_layer is None:
             lines.append(f"- {escape(device)}, {count} ops")
         else:

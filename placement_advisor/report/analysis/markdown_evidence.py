@@ -8,6 +8,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.measurement import SizeBasis
 from placement_advisor.report.analysis.markdown_syntax import escape, table
 from placement_advisor.report.analysis.tables import (
@@ -233,5 +234,4 @@ def _verified(found: Verification | None) -> str:
 def _moved(ops: Sequence[str]) -> str:
     if not ops:
         return "none"
-    shown = ", ".join(escape(op) for op in ops[:MAX_MOVED_OPS])
-    return shown if len(ops) <= MAX_MOVED_OPS else f"{shown} and {len(ops) - MAX_MOVED_OPS} more"
+    return first_names([escape(op) for op in ops], MAX_MOVED_OPS)

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
 from placement_advisor.errors import ModelError
+from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.tf.load import examples
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size
 
@@ -143,10 +144,9 @@ def _outputs(path: Path, graph: Any, asked: tuple[str, ...]) -> list[str]:
     leaves = [op for op in graph.get_operations() if _is_leaf(op)]
     if len(leaves) == 1:
         return [tensor.name for tensor in leaves[0].outputs]
-    listed = ", ".join(op.name for op in leaves[:_LISTED]) or "none"
-    more = f" and {len(leaves) - _LISTED} more" if len(leaves) > _LISTED else ""
+    listed = first_names([op.name for op in leaves], _LISTED) or "none"
     raise ModelError(
-        f"{path}: which outputs? {len(leaves)} ops are read by no other: {listed}{more}",
+        f"{path}: which outputs? {len(leaves)} ops are read by no other: {listed}",
         hint="name those that you ask the graph for: --outputs a,b",
     )
 

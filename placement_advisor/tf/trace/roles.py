@@ -85,8 +85,11 @@ def roles(
             from_backward.add(op.name)
         else:
             found[op.name] = _FORWARD
-    _what_feeds_a_second_forward_pass(operations, readers, found)
-    _sums_of_gradients(operations, readers, found)
+    _what_feeds(_FORWARD, operations, readers, found)  # A second forward pass.
+    # What feeds a gradient is one, also under no gradient's name. So are the sum of a tensor's
+    # gradients, if it is used twice, and all that a custom gradient computes (the swish activation
+    # has one).
+    _what_feeds(_BACKWARD, operations, readers, found)
     for _ in range(2):  # What feeds an update can be what reads another variable.
         _what_writes_for_updates(operations, readers, found)
         _what_feeds_updates_alone(operations, readers, found)
@@ -105,29 +108,15 @@ def _differentiated(operations: list[Node]) -> set[str]:
     return names
 
 
-def _what_feeds_a_second_forward_pass(
-    operations: list[Node], readers: dict[str, list[Node]], found: dict[str, Role]
+def _what_feeds(
+    role: Role, operations: list[Node], readers: dict[str, list[Node]], found: dict[str, Role]
 ) -> None:
+    """Give this role to what was taken for an update and is read by an op of the role."""
     for op in reversed(operations):
         if found[op.name] is _UPDATE and any(
-            found[reader.name] is _FORWARD for reader in readers[op.name]
+            found[reader.name] is role for reader in readers[op.name]
         ):
-            found[op.name] = _FORWARD
-
-
-def _sums_of_gradients(
-    operations: list[Node], readers: dict[str, list[Node]], found: dict[str, Role]
-) -> None:
-    """What feeds a gradient is one, also under no gradient's name.
-
-    So are the sum of a tensor's gradients, if it is used twice, and all that a custom gradient
-    computes (the swish activation has one).
-    """
-    for op in reversed(operations):
-        if found[op.name] is _UPDATE and any(
-            found[reader.name] is _BACKWARD for reader in readers[op.name]
-        ):
-            found[op.name] = _BACKWARD
+            found[op.name] = role
 
 
 def _what_feeds_updates_alone(
