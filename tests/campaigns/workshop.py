@@ -152,6 +152,8 @@ class Workshop:
         # Tests' helpers as well: they hold on to what they have imported of the package.
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None) or ""
+            if name == "__main__":  # The campaign itself; whatever runs has one.
+                continue
             if name.split(".")[0] == PACKAGE or any(map(Path(file).is_relative_to, ours)):
                 del sys.modules[name]
         before = set(sys.modules)
