@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from placement_advisor.solvers.throughput.loads import Bundle
 
 # None of what follows makes a bound wrong, only weak or late: rounding is towards the safe side.
-# Set by hand, measured as a whole by tests/benchmarks/max_load.py.
+# Set by hand, measured as a whole by tests/benchmarks/load_effort.py.
 
 # Of the limit, and of what all groups are worth. Judgement: far finer than ``_FINEST``.
 _LOAD_UNITS = 10**8

@@ -6,8 +6,8 @@ exchange, mostly neighbours of what is there; and takes back all but the best be
 region moves where a single group could not, as its tensors would be cut on both sides; where
 devices are nearly even, nothing can move without an exchange. What is best is judged by a smooth
 stand-in for the largest load, the sum of the loads' 64th powers; a trial may worsen it by up to a
-*threshold*, which falls to nothing within a round. Each round is twice as long as the one before:
-slow ones end lowest, and quick ones are what a clock leaves. They start from the placement that is
+*threshold*, which falls to nothing within a round. Each round is longer than the one before: slow
+ones end lowest, and quick ones are what a clock leaves. They start from the placement that is
 given and from the best so far, in turns. Memory is a hard limit.
 
 A step changes the loads of two devices, in time proportional to the tensors of the group. Loads are
@@ -38,17 +38,21 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Draws = NDArray[np.uint64]  # of one element: what a random number follows from
 
-# About as many take a second of one core, on the graphs of tests/benchmarks/max_load.py.
+# About as many take a second of one core, on the graphs of tests/benchmarks/load_effort.py.
 STEPS_PER_UNIT = 6_000_000
-# In turns; the last round, which gets half of the units, has the last. The higher one finds ways
-# between placements that heavy tensors keep apart, the lower one balances many small ops.
+# In turns; the last and longest round has the last. The higher one finds ways between placements
+# that heavy tensors keep apart, the lower one balances many small ops.
 # Judgement: with the power, the best of some that were tried on layer graphs with branches; 0.1 and
 # 0.02 with the 32nd power end higher.
 _THRESHOLDS = (0.04, 0.01)
 # How many of four trials look for neighbours on either side: what moves to where nothing is near
 # adds cuts. Judgement: about three end lower than none; all would leave devices out of reach.
 _OF_FOUR_AT_BORDERS = 3
-_ROUNDS = 12
+_ROUNDS = 24
+# How much longer each round is than the one before. Judgement: slow rounds balance better, but
+# which way heavy tensors go is luck, and many rounds try more of it; where each was twice as long,
+# two seeds of four missed the best for bert_l-6_training.
+_GROWTH = 2**0.5
 # All loads together: what differs by less counts as equal, and sums stay far from 64 bits.
 _LOAD_UNITS = 2**50
 # How often a group that fits is looked for at random, before a trial does without. Judgement: where
@@ -100,7 +104,7 @@ def locally_best(
     for turn in range(_ROUNDS if len(problem.devices) > 1 else 0):
         if is_over():
             break
-        share = units / 2 ** (_ROUNDS - turn)
+        share = units * (_GROWTH - 1) * _GROWTH**turn / (_GROWTH**_ROUNDS - 1)
         steps = round(share * STEPS_PER_UNIT)
         threshold = _THRESHOLDS[turn % len(_THRESHOLDS)]
         begin = best if turn % 2 else given

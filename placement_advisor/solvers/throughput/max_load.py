@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _QUICK_SHARE = 0.04
 _LOCAL_SHARE = 0.4
 _COVER_SHARE = 0.25
-# An end where there is no limit; the first round of the local search then takes a quarter second.
+# An end where there is no limit; the local search then begins with a tenth of a second.
 _MOST_LOCAL_UNITS = 1_000.0
 _MOST_COVER_UNITS = 10.0
 
