@@ -71,6 +71,21 @@ class Tab:
         assert content is not None
         return content.evaluate(script, argument)
 
+    def computed_ms(self, act: Callable[[], object]) -> float:
+        """Do something; return for how long the page's main thread then computed."""
+        session = self.page.context.new_cdp_session(self.page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+        def so_far_s() -> float:
+            metrics = session.send("Performance.getMetrics")["metrics"]
+            return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+
+        begin_s = so_far_s()
+        act()
+        computed_s = so_far_s() - begin_s
+        session.detach()
+        return computed_s * 1_000
+
     def choose_run(self, name: str) -> None:
         """Open an analysis, unless it is open, and wait until all of it is there."""
         select = self.frame.get_by_label("Analysis")
