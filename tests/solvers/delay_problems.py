@@ -98,7 +98,7 @@ def least_by_trying(task: Problem) -> float:
     free = dict.fromkeys(task.devices, 0.0)
     held = dict.fromkeys(task.devices, 0)
 
-    def go(last: tuple[float, int], makespan: float) -> None:
+    def go(last: tuple[float, bool, int], makespan: float) -> None:
         nonlocal best
         # No op that is left may start before the last: what is left is work for all devices.
         left = sum(least_work[op] for op in range(count) if op not in end)
@@ -134,20 +134,21 @@ def least_by_trying(task: Problem) -> float:
                     for feeder in flow.feeders[op]:
                         arrival = end[feeder] + delay(task, feeder, where[feeder], device)
                         start = max(start, arrival)
-                    rank = flow.order.index(op)
-                    if (start, rank) < last or start + below[op] >= best:
+                    # Of ops that start together those of no time come first: they hold up nothing.
+                    turn = (start, work > 0, flow.order.index(op))
+                    if turn < last or start + below[op] >= best:
                         continue
                     settled = group in home
                     old_free = free[device]
                     home[group] = where[op] = device
                     held[device] += size
                     end[op] = free[device] = start + work
-                    go((start, rank), max(makespan, end[op]))
+                    go(turn, max(makespan, end[op]))
                     del end[op], where[op]
                     free[device] = old_free
                     held[device] -= size
                     if not settled:
                         del home[group]
 
-    go((0.0, -1), 0.0)
+    go((0.0, False, -1), 0.0)
     return best

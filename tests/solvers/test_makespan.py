@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from delay_problems import least_by_trying, problem, problems
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from small_dags import drawn_dag, least_makespan_of
 from timetable_faults import faults
 
@@ -129,7 +129,20 @@ def test_a_graph_too_large_for_a_proof_gets_a_timetable_and_a_bound():
     assert found.lower_bound <= found.objective_value
 
 
+# An op of no time that another device waits for, behind a long one in the order of the ops.
+HURRIED = Problem(
+    ops=("long", "brief", "reader"),
+    edges=((1, 2),),
+    copy_time=(0.0,) * 3,
+    size_bytes=(0,) * 3,
+    backward=frozenset(),
+    groups=((0, 1), (2,)),
+    pools=(Pool(devices=("CPU:0", "CPU:1"), work=(1.0, 0.0, 1.0), pays_for_copies=False),),
+)
+
+
 @settings(deadline=None, max_examples=60)
+@example(HURRIED)
 @given(problems())
 def test_the_least_makespan_is_that_of_trying_everything(task):
     found = least_makespan(task, EFFORT)
