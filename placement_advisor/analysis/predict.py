@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Bound
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
-from placement_advisor.candidates.searched import search_from
+from placement_advisor.candidates.searched import layers_of
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.laws import of_schedule
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
@@ -18,6 +18,7 @@ from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.solvers.bounds.bound import bound_step
 from placement_advisor.solvers.bounds.doubted import least_ratio_if_wrong
 from placement_advisor.solvers.certificate import Certificate
+from placement_advisor.solvers.step.latency import least_step
 from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
@@ -156,10 +157,10 @@ def _prediction(proposals: Proposals, sensitivity: Sensitivity, label: str) -> P
 def _for_faster_links(proposals: Proposals, effort: Effort) -> Iterator[Placement]:
     """Yield what a search finds where copies cost less than here: splits that may win then."""
     effort = replace(effort, units=min(effort.units, _UNITS_FOR_FASTER))
-    starts = tuple(proposals.of_whole_batch.values())
+    starts, layer_of = tuple(proposals.of_whole_batch.values()), layers_of(proposals.graph)
     for factor in _FASTER:
         cluster = proposals.prices.cluster.scaled(copies=factor, launches=1)
-        found = search_from(starts, proposals.simulator.on(cluster), effort)
+        found = least_step(proposals.simulator.on(cluster), starts, layer_of, effort)
         if not found.excess_bytes and len(set(found.placement.device_of.values())) > 1:
             yield replace(found.placement, label="searched for faster links")
 

@@ -20,12 +20,11 @@ from placement_advisor.simulator.peak import shortages
 from placement_advisor.solvers.step.latency import FAMILY, least_step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Mapping, Sequence
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.solvers.effort import Effort
-    from placement_advisor.solvers.step.latency import LeastStep
 
     Answers = dict[str, Placement | NotApplicable]
 
@@ -55,12 +54,13 @@ def propose(
     if shortages(peaks, simulator.cluster.devices):
         families = [name for name in answers if name in FAMILIES]
         return {FAMILY: _on_fewest_devices(families, costs, simulator, effort)}
-    best = _best(simulator, starts, effort)
+    layer_of = layers_of(simulator.graph)
+    best = _best(simulator, starts, layer_of, effort)
     if dearer is None:
         return {FAMILY: best}
     starts = (*starts, best) if isinstance(best, Placement) else starts
     dear = simulator.on(simulator.cluster.scaled(copies=dearer, launches=1))
-    cautious = _best(dear, starts, effort)
+    cautious = _best(dear, starts, layer_of, effort)
     where = f"where copies cost {dearer:g} times as much, "
     if isinstance(cautious, NotApplicable):
         return {FAMILY: best, CAUTIOUS: replace(cautious, reason=where + cautious.reason)}
@@ -73,16 +73,6 @@ def propose(
     return {FAMILY: best, CAUTIOUS: cautious}
 
 
-def search_from(
-    starts: Sequence[Placement],
-    simulator: Simulator,
-    effort: Effort,
-    fixed: Set[str] = frozenset(),
-) -> LeastStep:
-    """Return the best placement found from the starts; ``fixed`` ops stay where these have them."""
-    return least_step(simulator, starts, layers_of(simulator.graph), effort, fixed)
-
-
 def layers_of(graph: OpGraph) -> dict[str, str]:
     """Return the layer that each op goes with, as in placements by layer."""
     view = layer_view(graph)
@@ -92,10 +82,13 @@ def layers_of(graph: OpGraph) -> dict[str, str]:
 
 
 def _best(
-    simulator: Simulator, starts: Sequence[Placement], effort: Effort
+    simulator: Simulator,
+    starts: Sequence[Placement],
+    layer_of: Mapping[str, str],
+    effort: Effort,
 ) -> Placement | NotApplicable:
     """Return the best placement found; not applicable if that is one of the starts."""
-    found = search_from(starts, simulator, effort)
+    found = least_step(simulator, starts, layer_of, effort)
     looked = f"{counted(found.tried, 'placement')} simulated"
     unbeaten = next((s for s in starts if s.device_of == found.placement.device_of), None)
     if unbeaten is not None:
@@ -113,11 +106,13 @@ def _on_fewest_devices(
     What the families propose for these is where the search starts.
     """
     graph, cluster = simulator.graph, simulator.cluster
+    layer_of = layers_of(graph)
     names, tried = cluster.device_names(), 0
     for count in range(2, len(names) + 1):
         part = cluster.with_devices(names[:count])
         starts = placements_of(propose_by_rule(families, graph, costs, part))
-        found = search_from(tuple(starts.values()), Simulator(graph, costs, part), effort)
+        on_part = Simulator(graph, costs, part)
+        found = least_step(on_part, tuple(starts.values()), layer_of, effort)
         tried += found.tried
         if not found.excess_bytes:
             looked = f"{counted(tried, 'placement')} simulated"

@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.families import FAMILIES, placements_of, propose
-from placement_advisor.candidates.searched import search_from
+from placement_advisor.candidates.searched import layers_of
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.simulator.engine import Simulator
 from placement_advisor.solvers.bounds.bound import bound_step
 from placement_advisor.solvers.effort import Stop
 from placement_advisor.solvers.search_result import Found
+from placement_advisor.solvers.step.latency import least_step
 from placement_advisor.units import format_bytes
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def search_step(
     simulator = Simulator(graph, costs, cluster)
     proposals = placements_of(propose(tuple(FAMILIES), graph, costs, cluster))
     starts = [_pin(placement, home_of) for placement in proposals.values()]
-    found = search_from(starts, simulator, effort, fixed=frozenset(home_of))
+    fixed = frozenset(home_of)
+    found = least_step(simulator, starts, layers_of(simulator.graph), effort, fixed)
     if found.excess_bytes:
         raise PlacementError(
             "no placement was found that fits into the memory of the devices: the best lacks "

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from command_runs import Ran, children_left, run_here
 from real_runs import needs_workers
+from sample_calibration import WORKERS
 
 from placement_advisor.analysis import calibrate
 from placement_advisor.cost.calibrated import calibrated_cluster
@@ -18,7 +19,6 @@ from placement_advisor.cost.calibration_summary import with_peaks
 from placement_advisor.machine import testbed_plan
 from placement_advisor.machine.calibration import (
     BothWaysTiming,
-    Calibration,
     CopyTiming,
     stored_calibration,
 )
@@ -36,16 +36,10 @@ COPIES = tuple(
     CopyTiming(size_bytes=size, copy_ns=200_000 + size, send_ns=50_000, receive_ns=60_000)
     for size in (1_000, 1_000_000)
 )
-FIGURES = Calibration(
+FIGURES = replace(
+    WORKERS,
     links={(W0, W1): COPIES, (W1, W0): COPIES},
     both_ways={(W0, W1): BothWaysTiming(size_bytes=1_000, one_way_ns=400, both_ways_ns=600)},
-    step_overhead_ns=350_000,
-    partition_overhead_ns=80_000,
-    remote_ns=400_000,
-    quantum_ns=4_000_000,
-    op_ns=1_100,
-    reference_ns={W0: 250_000, W1: 260_000},
-    reference_p90={W0: 1.02, W1: 1.05},
 )
 
 
