@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from placement_advisor.solvers.flat_rows import flat_rows
 
+if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.solvers.makespan.delays import Flow
@@ -51,9 +50,9 @@ class DelayArrays:
         limits = [problem.pools[pool].capacity_bytes for pool in pools]
         sizes = [sum(problem.size_bytes[op] for op in group) for group in problem.groups]
         work = [[np.inf if time is None else time for time in pool.work] for pool in problem.pools]
-        member_start, members = _flat(problem.groups)
-        feeder_start, feeders = _flat(flow.feeders)
-        consumer_start, consumers = _flat(flow.consumers)
+        member_start, members = flat_rows(problem.groups)
+        feeder_start, feeders = flat_rows(flow.feeders)
+        consumer_start, consumers = flat_rows(flow.consumers)
         return cls(
             work=np.array(work, np.float64).reshape(len(problem.pools), len(problem.ops)),
             copy_time=np.array(problem.copy_time, np.float64),
@@ -71,8 +70,3 @@ class DelayArrays:
             consumer_start=consumer_start,
             consumers=consumers,
         )
-
-
-def _flat(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    starts = np.array([0, *accumulate(map(len, rows))], np.int64)
-    return starts, np.array(list(chain.from_iterable(rows)), np.int64)

@@ -10,15 +10,15 @@ Source: the linearised program (DPL) of Tarnawski et al. (2020), see `problem`.
 from __future__ import annotations
 
 import math
-from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from placement_advisor.compiled import compiled
+from placement_advisor.solvers.flat_rows import flat_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -47,8 +47,8 @@ def best_along(problem: Problem, order: Sequence[int]) -> tuple[str, ...] | None
     for op, readers in problem.readers.items():
         for group in readers:
             read_by[group].add(op)
-    group_start, ops = _flat(problem.groups)
-    read_start, read = _flat([sorted(read_by[group]) for group in range(len(problem.groups))])
+    group_start, ops = flat_rows(problem.groups)
+    read_start, read = flat_rows([sorted(read_by[group]) for group in range(len(problem.groups))])
     pools = problem.pools
     loads = _stretch_loads(
         np.array(order, np.int64),
@@ -73,12 +73,6 @@ def best_along(problem: Problem, order: Sequence[int]) -> tuple[str, ...] | None
         for group in order[first:last]:
             device_of[group] = device
     return tuple(device_of)
-
-
-def _flat(rows: Iterable[Sequence[int]]) -> tuple[Ints, Ints]:
-    rows = list(rows)
-    starts = np.array([0, *accumulate(map(len, rows))], np.int64)
-    return starts, np.array(list(chain.from_iterable(rows)), np.int64)
 
 
 @compiled(nogil=True)

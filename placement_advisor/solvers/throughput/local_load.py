@@ -20,16 +20,16 @@ keep their best beginning: Kernighan and Lin (1970), doi:10.1002/j.1538-7305.197
 from __future__ import annotations
 
 import math
-from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from placement_advisor.compiled import compiled
+from placement_advisor.solvers.flat_rows import flat_rows
 from placement_advisor.solvers.throughput.loads import bundles, group_work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -151,16 +151,10 @@ def _arrays(problem: Problem) -> _Arrays:
         np.array([pool.pays_for_copies for pool, _ in pools]),
         np.array([round(bundle.copy_time / unit) for bundle in crossing], np.int64),
         np.array([bundle.home for bundle in crossing], np.int64),
-        *_flat(sent),
-        *_flat(received),
-        *_flat([bundle.readers for bundle in crossing]),
+        *flat_rows(sent),
+        *flat_rows(received),
+        *flat_rows([bundle.readers for bundle in crossing]),
     )
-
-
-def _flat(rows: Iterable[Sequence[int]]) -> tuple[Ints, Ints]:
-    rows = list(rows)
-    starts = np.array([0, *accumulate(map(len, rows))], np.int64)
-    return starts, np.array(list(chain.from_iterable(rows)), np.int64)
 
 
 @_inlined
