@@ -27,39 +27,56 @@ EXPLAINED = Path(__file__).with_name("mutants_explained.toml")
 _REASONS = ("equal: ", "weaker: ")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Subject:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
     """Modules, by patterns within the package, and the tests that are to notice mistakes there."""
 
     modules: tuple[str, ...]
+    # Those that are fast and notice most come first.
     tests: tuple[str, ...]
+
+    def files(self) -> list[str]:
+        """Return the modules, within the package."""
+        folder = ROOT / PACKAGE
+        paths = (path for pattern in self.modules for path in folder.glob(pattern))
+        return sorted(path.relative_to(folder).as_posix() for path in paths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is asked about: of all mutants of its areas so many are drawn."""
+
+    areas: tuple[Area, ...]
     count: int
     seed: int
 
     @cached_property
-    def every_mutant(self) -> Mapping[str, Mutant]:
-        """All mutants of the modules, by name."""
-        folder = ROOT / PACKAGE
-        paths = sorted(path for pattern in self.modules for path in folder.glob(pattern))
-        names = (path.relative_to(folder).as_posix() for path in paths)
-        return {mutant.name: mutant for name in names for mutant in mutants(name)}
+    def _area_of(self) -> Mapping[str, Area]:
+        return {module: area for area in self.areas for module in area.files()}
 
     @cached_property
     def mutants(self) -> Mapping[str, Mutant]:
         """Those that are drawn, by name."""
-        every = self.every_mutant
+        every = {mutant.name: mutant for module in self._area_of for mutant in mutants(module)}
         return {name: every[name] for name in drawn(list(every), self.count, self.seed)}
+
+    def tests_of(self, mutant: Mutant) -> tuple[str, ...]:
+        """Return the tests of the mutant's area."""
+        return self._area_of[mutant.module].tests
 
 
 PROOF = Subject(
-    modules=("solvers/bounds/*.py", "solvers/certificate.py", "solvers/verify.py"),
-    # Those that are fast and notice most come first.
-    tests=(
-        "tests/solvers/bounds/test_bound.py",
-        "tests/solvers/bounds/test_certificate.py",
-        "tests/solvers/bounds/test_doubted.py",
-        "tests/solvers/bounds/test_work_weights.py",
-        "tests/solvers/bounds/test_brute_force.py",
+    areas=(
+        Area(
+            modules=("solvers/bounds/*.py", "solvers/certificate.py", "solvers/verify.py"),
+            tests=(
+                "tests/solvers/bounds/test_bound.py",
+                "tests/solvers/bounds/test_certificate.py",
+                "tests/solvers/bounds/test_doubted.py",
+                "tests/solvers/bounds/test_work_weights.py",
+                "tests/solvers/bounds/test_brute_force.py",
+            ),
+        ),
     ),
     count=200,
     seed=19,
@@ -76,19 +93,21 @@ def explanations() -> dict[str, str]:
 
 
 class Examination:
-    """Runs the tests of a subject on its mutants, in a workshop of its own."""
+    """Runs the tests of a subject on its mutants, in a workshop for each area."""
 
     def __init__(self, subject: Subject, folder: Path) -> None:
         self._subject, self._folder = subject, folder
-
-    @cached_property
-    def _workshop(self) -> Workshop:
-        return Workshop(self._folder, self._subject.tests)
+        self._workshops: dict[tuple[str, ...], Workshop] = {}
 
     def __call__(self, name: str) -> dict[str, Any]:
         """Return the outcome of a mutant, with its difference if it survives."""
         mutant = self._subject.mutants[name]
-        outcome = self._workshop.outcome(mutant)
+        tests = self._subject.tests_of(mutant)
+        if tests not in self._workshops:
+            folder = self._folder / str(len(self._workshops))
+            folder.mkdir()
+            self._workshops[tests] = Workshop(folder, tests)
+        outcome = self._workshops[tests].outcome(mutant)
         survives = {} if outcome.killed_by else {"difference": mutant.difference}
         return {**asdict(outcome), **survives}
 
@@ -122,8 +141,8 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Run the campaign; end with an error if a survivor is not explained."""
+def run_on_mutants(name: str, subject: Subject) -> None:
+    """Run a campaign on a subject's mutants; end with an error if a survivor is not explained."""
     found: list[dict[str, Any]] = []
 
     def judged(results: list[dict[str, Any]]) -> str:
@@ -131,10 +150,10 @@ def main() -> None:
         return table(results)
 
     with tempfile.TemporaryDirectory() as folder:
-        run_campaign("mutants", list(PROOF.mutants), Examination(PROOF, Path(folder)), judged)
+        run_campaign(name, list(subject.mutants), Examination(subject, Path(folder)), judged)
     if found:
         sys.exit(f"{len(found)} survivors are not explained in {EXPLAINED.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
-    main()
+    run_on_mutants("mutants", PROOF)

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    return Workshop(tmp_path_factory.mktemp("workshop"), PROOF.tests)
+    return Workshop(tmp_path_factory.mktemp("workshop"), PROOF.areas[0].tests)
 
 
 @pytest.mark.parametrize(("module", "right", "wrong"), _ONCE_UNNOTICED)

@@ -59,12 +59,9 @@ def shared_work(step: Step) -> WorkArgument:
 
 def work_value_ns(step: Step, weights: Mapping[str, int]) -> int:
     """Return what these weights of places say that a step on several devices takes at least."""
-    whole = sum(weights.values())
-    if not whole:
-        return 0
     done = sum(min(weights[p] * time_ns for p, time_ns in row.items()) for row in step.time_ns)
     done += sum(weight * idle_ns(step, place) for place, weight in weights.items())
-    return -(-done // whole)
+    return -(-done // sum(weights.values()))
 
 
 def idle_ns(step: Step, place: str) -> int:

@@ -26,15 +26,21 @@ from placed_steps import (
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import CopyWork, Device, Dispatch
 from placement_advisor.solvers.bounds.all_placements import MAX_PLACEMENTS, every_placement
-from placement_advisor.solvers.bounds.arguments import AllArgument, PathArgument
+from placement_advisor.solvers.bounds.arguments import (
+    AllArgument,
+    CutArgument,
+    PathArgument,
+    WorkArgument,
+)
 from placement_advisor.solvers.bounds.bound import bound_step
+from placement_advisor.solvers.bounds.bound_in_words import argument_text
 from placement_advisor.solvers.bounds.cut import root_cut
 from placement_advisor.solvers.bounds.longest_path import longest_path
 from placement_advisor.solvers.bounds.shared_work import shared_work, work_value_ns
 from placement_advisor.solvers.bounds.step_numbers import Step
 
 if TYPE_CHECKING:
-    from placement_advisor.solvers.bounds.arguments import LowerBound
+    from placement_advisor.solvers.bounds.arguments import Argument, LowerBound
 
 
 def numbers(step: PlacedStep) -> Step:
@@ -254,3 +260,19 @@ def test_no_placement_of_a_larger_step_beats_what_an_argument_says(step: PlacedS
         for argument in found.arguments:
             assert argument.value_ns + step.cluster.dispatch.step_overhead_ns <= step_ns
     assert found.step_ns <= step_ns
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        (PathArgument(value_ns=170, ops=("a", "b")), "critical path: 2 ops need one another"),
+        (WorkArgument(value_ns=170, weights={"a": 1}), "work: all ops, shared out evenly"),
+        (CutArgument(value_ns=170, root="a", flow={}), "copies: the device that holds a is busy"),
+        (AllArgument(value_ns=170, placements=1_234), "all 1,234 placements were simulated"),
+    ],
+)
+def test_an_argument_is_told_in_words(argument: Argument, words: str) -> None:
+    text = argument_text(argument)
+
+    assert text.startswith(words)
+    assert "170 ns" in text

@@ -1,0 +1,31 @@
+"""Do tests notice a small mistake in what simulates, prices, proposes, compares and judges?"""
+
+from __future__ import annotations
+
+from mutants import Area, Subject, run_on_mutants
+
+CORE = Subject(
+    areas=(
+        Area(modules=("simulator/*.py",), tests=("tests/simulator",)),
+        Area(modules=("cost/*.py",), tests=("tests/cost",)),
+        Area(modules=("candidates/**/*.py",), tests=("tests/candidates",)),
+        Area(
+            modules=("measurement/*.py", "analysis/advice/recommend.py", "check/judge.py"),
+            tests=(
+                "tests/measurement",
+                "tests/analysis/test_recommend.py",
+                "tests/check/test_judge.py",
+            ),
+        ),
+        Area(
+            modules=("profile/step_profile.py", "profile/totals.py", "profile/timeline/*.py"),
+            tests=("tests/profile",),
+        ),
+    ),
+    count=300,
+    seed=21,
+)
+
+
+if __name__ == "__main__":
+    run_on_mutants("core_mutants", CORE)
