@@ -1,8 +1,9 @@
 """Do tests notice a small mistake? Mutants of what proves bounds: found, written down, verified.
 
 Of all mutants of these modules so many are drawn, with a fixed seed. One that no test notices is
-printed with its difference, and `docs/campaigns/mutants_explained.toml` has to say why it does no harm: it changes
-nothing that anyone could see, or it only weakens a bound. Without that the campaign fails.
+printed with its difference, and `docs/campaigns/mutants_explained.toml` has to say why it does no
+harm: it changes nothing that anyone could see, or it only weakens a bound. Without that the
+campaign fails.
 """
 
 from __future__ import annotations
