@@ -26,8 +26,9 @@ help:  ## show this list
 demo: $(INSTALLED)  ## analyze the sample model: should it be split over two devices?
 	$(BIN)/advisor analyze sample_models/deepconn.py
 
+# Two files at a time; what a file's tests share is made once, by one of the two processes.
 test: $(INSTALLED)  ## run the tests, except the slow ones
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(INSTALLED)  ## run the slow tests only
 	$(BIN)/python -m pytest -m slow

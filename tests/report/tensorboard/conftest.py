@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from command_runs import few_rounds, run_here
 from playwright.sync_api import (
     Browser,
     ConsoleMessage,
@@ -25,8 +24,7 @@ from placement_advisor.report.tensorboard.process import tensorboard
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).parents[3]
-SCREENSHOTS = ROOT / "screenshots"
+SCREENSHOTS = Path(__file__).parents[3] / "screenshots"
 # Only what never comes takes longer, also where other work runs beside.
 SHOWN_WITHIN_MS = 120_000
 # Set where a browser has to be there, as in CI.
@@ -147,15 +145,3 @@ def _keep(tab: Tab, said: ConsoleMessage) -> None:
 def _keep_outside(tab: Tab, url: str) -> None:
     if not url.startswith((tab.address, "data:", "blob:")):
         tab.outside.add(url)
-
-
-@pytest.fixture(scope="session")
-def demo(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log directory of a real analysis of the demo's model, three candidates, few steps."""
-    output = tmp_path_factory.mktemp("demo") / "deepconn"
-    few = ("--rounds", "5", "--steps", "1", "--candidates", "towers,batch")
-    model = str(ROOT / "sample_models" / "deepconn.py")
-    with few_rounds():
-        ran = run_here("analyze", model, *few, "-o", str(output), "--quiet")
-    assert ran.code == 0, ran.err
-    return output / "tensorboard"
