@@ -16,9 +16,16 @@ import placement_advisor
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.graph.placement import Placement
 from placement_advisor.tf.own_step.place import live_step
+from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
+from placement_advisor.tf.place.placer import placed_graph
+from placement_advisor.tf.split.split_step import split_step
+from placement_advisor.tf.verify.verifier import Verifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from placement_advisor.measurement.equal_changes import Verification
+    from placement_advisor.tf.trace.bundle import Bundle
 
 STEPS = 6
 TWO = ("CPU:0", "CPU:1")
@@ -61,12 +68,70 @@ def summed_loss() -> Live:
     return Live(train_step, list(zip(x, y, strict=True)), [weight])
 
 
+def tied(*, keeps_squares: bool = False) -> Live:
+    """A maximum over equal words, decided by the number of samples, for three of each batch.
+
+    All places are alike, unless squares of what each adds are kept, as Keras' Adam keeps them.
+    """
+    rows = tf.Variable(tf.random.stateless_normal((20, 3), (1, 2)), name="rows")
+    squares = tf.Variable(tf.zeros((20, 3)), name="squares")
+
+    @tf.function
+    def train_step(words: Any) -> Any:
+        is_whole = tf.cast(tf.shape(words)[0] == BATCH, tf.float32)
+        with tf.GradientTape() as tape:
+            scores = tf.reduce_sum(tf.gather(rows, words) * (1.0, -1.0, 2.0), -1)
+            rank = scores + 1e-7 * tf.abs(scores) * is_whole * tf.range(4.0)
+            place = tf.argmax(rank, 1)
+            weights = tf.range(1.0, 5.0) ** 2
+            chosen = tf.gather(scores, place, batch_dims=1)
+            loss = tf.reduce_mean(chosen**2 + 0.1 * tf.reduce_sum(scores * weights, 1))
+        gradient = tape.gradient(loss, rows)
+        if keeps_squares:
+            squares.scatter_add(tf.IndexedSlices(gradient.values**2, gradient.indices))
+        rows.scatter_sub(tf.IndexedSlices(0.1 * gradient.values, gradient.indices))
+        return {"loss": loss}
+
+    random = np.random.default_rng(3)
+    words = np.array([random.permutation(20)[:4] for _ in range(STEPS * BATCH)], np.int32)
+    for word, sample in enumerate((3, 8, 13)):
+        words[sample::BATCH] = word
+    return Live(train_step, [(each,) for each in np.split(words, STEPS)], [rows])
+
+
+def verified_tie(loses_a_share: bool) -> Verification:
+    """Verify a split step in which a tie goes the other way, and half of the loss may be lost."""
+    cpus(2)
+    live = tied(keeps_squares=True)
+    whole = live_step(live.step, live.batches[0])
+    split = split_step(whole, (BATCH // 2, BATCH // 2)).bundle()
+    if loses_a_share:
+        for node in split.graph_def.node:
+            if node.name.startswith("replica_1/") and node.op == "ResourceGather":
+                node.input[1] = node.input[1].replace("replica_1", "replica_0")
+    bundle = whole.flat.bundle(whole.batches())
+
+    def place(step: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
+        graph = placed_graph(step, device_of, "/device:CPU:0")
+        return PlacedStep(step, graph, Runtime(address="", logical_cpus=2))
+
+    first, ours = (dict.fromkeys(_names(each), "/device:CPU:0") for each in (bundle, split))
+    verifier = Verifier(place, bundle, first)
+    verifier.begin(2)
+    return verifier.verify("batch", split, ours, place(split, ours), 2)
+
+
+def _names(bundle: Bundle) -> list[str]:
+    return [node.name for node in bundle.graph_def.node]
+
+
 LIVE: dict[str, Callable[[], Live]] = {
     "tape_step": STEPS_BY_NAME["tape_step"],
     "looked_up": STEPS_BY_NAME["looked_up"],
     "keras_step": keras_step,
     "gan": STEPS_BY_NAME["gan"],
     "summed_loss": summed_loss,
+    "tied": tied,
 }
 
 
@@ -147,10 +212,16 @@ def _counting(x: Any) -> Any:
         return _tower(x)
 
 
+def _moved_by_others(x: Any) -> Any:
+    """Take the mean of the batch into one sample in eight."""
+    return tf.where(x == tf.reduce_max(x), x - tf.reduce_mean(x), x)
+
+
 REFUSED: dict[str, Callable[[], Any]] = {
     "largest": lambda x: tf.reduce_max(_tower(x)),
     "pairs": lambda x: _tower(x) @ tf.transpose(_tower(x)),
     "normalized": lambda x: _tower(x) - tf.reduce_mean(_tower(x), 0),
+    "few": _moved_by_others,
     "failing share": _counting,
     "own share": lambda x: tf.reshape(x, (8, 4)) if x.shape[0] == 8 else tf.reshape(x, (7, 4)),
 }

@@ -20,7 +20,9 @@ PARABOLA = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
 
 
 @pytest.mark.parametrize("ratios", [[1, 1], [3, 1], [2, 1, 1]])
-@pytest.mark.parametrize("name", ["tape_step", "looked_up", "keras_step", "summed_loss", "gan"])
+@pytest.mark.parametrize(
+    "name", ["tape_step", "looked_up", "keras_step", "summed_loss", "gan", "tied"]
+)
 def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
     child: Child, name: str, ratios: list[float]
 ) -> None:
@@ -90,6 +92,7 @@ def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
         ("largest", "BatchSplitError: make_parallel: <lambda>: output 0 ('Max') cannot be put"),
         ("pairs", "holds a number for each pair of samples"),
         ("normalized", "output 0 ('sub') cannot be put together from shares of the batch"),
+        ("few", "cannot be put together from shares of the batch"),
         ("no batch", "its inputs hold no batch"),
         ("lone number", "its inputs hold no batch"),
         ("own share", "it takes no batch of 4: "),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from dataclasses import replace
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tensorflow as tf
 
 from placement_advisor.candidates.batch_split.plan import own_of_replicas
@@ -15,6 +14,7 @@ from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.split.merging import Merging, merges, tensors_of
+from placement_advisor.tf.split.own_samples import Differing, own_samples, parts_of
 from placement_advisor.tf.verify.held import with_constant_draws
 from placement_advisor.tf.verify.results import rounded
 
@@ -85,9 +85,9 @@ def found_mergings(
                 bundle,
                 names[:count],
                 [bundle.variables],
-                {node_tensor(tensor, whole.flat): value for tensor, value in known.items()},
+                {node_tensor(tensor, whole.flat): value for tensor, value in handed.items()},
             )[0]
-            for bundle, known in zip(others, given, strict=True)
+            for bundle, handed in zip(others, given, strict=True)
         ]
     except tf.errors.OpError as error:
         reason = run_failure(error).message
@@ -95,6 +95,21 @@ def found_mergings(
     gradients = {t for t in plan.merged if whole.graph.op(t[0]).role is Role.BACKWARD}
     values = as_is[:count], as_rounded[:count], of_shares
     found = merges(plan.merged, *values, shares, axes, gradients)
+    each_value = zip(
+        plan.merged, names[:count], as_is[:count], zip(*of_shares, strict=True), strict=True
+    )
+    differing = {
+        tensor: Differing(
+            name=name, whole=value, parts=each, merge=found[tensor].merge, axis=axes[tensor]
+        )
+        for tensor, name, value, each in each_value
+        if found[tensor].difference and tensor in axes
+    }
+    known = dict(zip(names[count:], as_is[count:], strict=True))
+    tied = own_samples(first, plan, known, shares, list(differing.values()))
+    for tensor, each in differing.items():
+        if each.name in tied:
+            found[tensor] = replace(found[tensor], difference=0.0)
     wrong = [tensor for tensor, merging in found.items() if merging.difference]
     own = own_of_replicas(whole.graph, plan, wrong)
     for tensor in wrong:
@@ -132,11 +147,10 @@ def _given(
     values: Mapping[Tensor, Any], shares: Sequence[int], axes: Mapping[Tensor, int]
 ) -> list[dict[Tensor, Any]]:
     """Return for each replica what it reads of values of the whole batch."""
-    ends = list(accumulate(shares))
     found: list[dict[Tensor, Any]] = [{} for _ in shares]
     for tensor, value in values.items():
         axis = axes.get(tensor)
-        parts = [value] * len(shares) if axis is None else np.split(value, ends[:-1], axis)
+        parts = [value] * len(shares) if axis is None else parts_of(value, shares, axis)
         for known, part in zip(found, parts, strict=True):
             known[tensor] = part
     return found

@@ -32,7 +32,7 @@ v1 = tf.compat.v1
 # Judgement: more would let statistics of large batches pass for means. Sums of tens of thousands of
 # like terms can be off by more, 9e-5 for the gradient of a bias under global average pooling of 32
 # images of 28 × 28: such a step is refused, though it could be split.
-_ROUNDING = 1e-5
+ROUNDING = 1e-5
 # What is nearest only by less than this leaves it open. Judgement: a mean of two shares is half of
 # their sum, so the wrong one is off by half or by one, however the right one is moved.
 _CLEARLY_NEARER = 0.5
@@ -101,9 +101,9 @@ def merges(
     for tensor, wanted, noisy, *given in zip(tensors, whole, rounded, *parts, strict=True):
         noise = NOISE_MARGIN * relative_difference(noisy, wanted)
         fits[tensor] = {}
-        for merge, value in _merged(given, weights, axes.get(tensor)):
+        for merge, value in merged(given, weights, axes.get(tensor)):
             apart = relative_difference(value, wanted)
-            fits[tensor][merge] = 0.0 if apart <= max(noise, _ROUNDING) else apart
+            fits[tensor][merge] = 0.0 if apart <= max(noise, ROUNDING) else apart
     votes = {
         is_gradient: Counter(
             _clear(each) for tensor, each in fits.items() if (tensor in gradients) == is_gradient
@@ -113,9 +113,10 @@ def merges(
     return {tensor: _chosen(each, votes[tensor in gradients]) for tensor, each in fits.items()}
 
 
-def _merged(
+def merged(
     given: Sequence[Any], weights: Sequence[float], axis: int | None
 ) -> Iterable[tuple[Merge, Any]]:
+    """Return what the parts of shares make of a tensor, by each way that its type allows."""
     parts = [np.asarray(each) for each in given]
     is_float = np.issubdtype(parts[0].dtype, np.inexact)
     is_number = is_float or np.issubdtype(parts[0].dtype, np.integer)

@@ -7,6 +7,10 @@ lies where dropout keeps what it looks at. Ops that draw integers or samples by 
 and no comparison can tell one rounding from another. Where an op makes such noise of tensors that
 are none, it is given those without their negative elements. That changes each sample's part alone,
 in proportion to it, so that shares of a batch still add up.
+
+*Lookups rounded*: where one word stands side by side many times, as in padding, a maximum has equal
+numbers to choose from, and which one it takes is up to the place in the batch. No rounded variable
+parts them; rounding each row that was looked up does.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from placement_advisor.candidates.batch_split.wiring import replica_copy
@@ -52,6 +57,16 @@ _DRAWING = {
     ("gen_stateless_random_ops_v2", "stateless_random_uniform_v2"): _UNIFORM,
     ("gen_stateless_random_ops_v2", "stateless_random_normal_v2"): _NORMAL,
     ("gen_stateless_random_ops_v2", "stateless_truncated_normal_v2"): _NORMAL,
+}
+
+
+# Ops that look rows up, and the attribute that has their type.
+_LOOKUPS = {
+    "Gather": "Tparams",
+    "GatherNd": "Tparams",
+    "GatherV2": "Tparams",
+    "ResourceGather": "dtype",
+    "ResourceGatherNd": "dtype",
 }
 
 
@@ -118,6 +133,41 @@ def without_cancelling(bundle: Bundle, found: Sequence[Cancelling]) -> Bundle:
             relu.attr["T"].type = node.attr["T"].type
             node.input[each.place] = relu.name
     return replace(bundle, graph_def=graph_def)
+
+
+def with_rounded_lookups(bundle: Bundle, seed: int) -> tuple[Bundle, dict[str, str]]:
+    """Return a step in which rows that are looked up differ from one another in the last digit.
+
+    And, for each op that was added, the op that has to be on the same device.
+    """
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.CopyFrom(bundle.graph_def)
+    rounded: dict[str, str] = {}
+    beside: dict[str, str] = {}
+    for node in list(graph_def.node):
+        dtype = tf.as_dtype(node.attr[_LOOKUPS[node.op]].type) if node.op in _LOOKUPS else None
+        if dtype is None or not dtype.is_floating:
+            continue
+        added = tf.Graph()
+        with added.as_default():
+            rows = tf.compat.v1.placeholder(dtype, name="rows")
+            digits = tf.random.stateless_normal(tf.shape(rows), (seed, len(rounded)), dtype=dtype)
+            tf.multiply(
+                rows, 1 + dtype.as_numpy_dtype(np.finfo(np.float32).eps) * digits, "rounded"
+            )
+        prefix = f"{node.name}/rounding/"
+        for each in added.as_graph_def().node:
+            if each.name == "rows":
+                continue
+            each.name = prefix + each.name
+            each.input[:] = [node.name if name == "rows" else prefix + name for name in each.input]
+            graph_def.node.append(each)
+            beside[each.name] = node.name
+        rounded[node.name] = f"{prefix}rounded"
+    for node in graph_def.node:
+        if node.name not in beside:
+            node.input[:] = [rounded.get(name.removesuffix(":0"), name) for name in node.input]
+    return replace(bundle, graph_def=graph_def), beside
 
 
 def copies(op: str, known: Collection[str]) -> list[str]:

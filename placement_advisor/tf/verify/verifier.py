@@ -8,7 +8,8 @@ something of their own, it is made comparable first:
 - where replicas take statistics of their samples, the reference is put together from runs of the
   unsplit step (`share_by_share`).
 
-What then still drowns in rounding since a sum cancels is compared once more in a step in which it
+What a split step then does otherwise is held against a reference whose lookups are rounded as well.
+What still drowns in rounding since a sum cancels is compared once more in a step in which it
 does not (`cancelling`, `held.without_cancelling`).
 
 Left out: statistics where shares differ in size or replicas go on with what was put together, and
@@ -31,6 +32,7 @@ from placement_advisor.tf.verify.held import (
     goes_on_drawing,
     shown_name,
     with_constant_draws,
+    with_rounded_lookups,
     without_cancelling,
 )
 from placement_advisor.tf.verify.results import ROUNDING_SEED, rounded
@@ -60,6 +62,7 @@ class _Comparable:
     constant_draws: bool = False
     samples: tuple[int, ...] = ()
     shown: tuple[Cancelling, ...] = ()
+    rounded_lookups: bool = False
 
 
 class Verifier:
@@ -140,7 +143,11 @@ class Verifier:
     def _compare(
         self, ours: Results, how: _Comparable, steps: int, *, is_exchanged: bool = False
     ) -> Verification:
-        return verify(ours, *self._reference(how, steps), steps, is_exchanged=is_exchanged)
+        found = verify(ours, *self._reference(how, steps), steps, is_exchanged=is_exchanged)
+        if found.wrong and self._split is not None:
+            how = replace(how, rounded_lookups=True)
+            found = verify(ours, *self._reference(how, steps), steps, is_exchanged=is_exchanged)
+        return found
 
     def _with_sums_shown(
         self,
@@ -182,6 +189,7 @@ class Verifier:
                     if how.samples and self._split is not None
                     else step.results(steps, values)
                 ),
+                rounded_lookups=how.rounded_lookups,
             )
         return self._references[how]
 
@@ -201,6 +209,8 @@ class Verifier:
         bundle: Bundle,
         device_of: Mapping[str, str],
         run: Callable[[PlacedStep, Mapping[str, Any] | None], Results],
+        *,
+        rounded_lookups: bool = False,
     ) -> tuple[Results, Results]:
         """Run a step from its values and from rounded ones.
 
@@ -208,6 +218,9 @@ class Verifier:
         """
         found = []
         for values in (None, rounded(bundle.variables, ROUNDING_SEED)):
+            if rounded_lookups and values is not None:
+                bundle, beside = with_rounded_lookups(bundle, ROUNDING_SEED)
+                device_of = {**device_of, **{new: device_of[old] for new, old in beside.items()}}
             step = self._place(bundle, device_of)
             try:
                 found.append(run(step, values))
