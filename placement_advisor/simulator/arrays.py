@@ -222,8 +222,8 @@ class LinkArrays:
     def most_ns(self) -> list[int]:
         """Return what a tensor of each size takes over the slowest link, with work at both ends."""
         tables = (self.bytes_ns, self.send_ns, self.receive_ns)
-        most: list[int] = sum(table.max(axis=0, initial=0) for table in tables).tolist()
-        return [time_ns + int(self.latency_ns.max(initial=0)) for time_ns in most]
+        most: list[int] = sum(table.max(axis=0) for table in tables).tolist()
+        return [time_ns + int(self.latency_ns.max()) for time_ns in most]
 
 
 def _cost_ns(table: CostTable, name: str) -> int:

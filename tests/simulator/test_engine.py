@@ -311,6 +311,24 @@ def test_when_the_quantum_is_over_all_copy_work_that_waits_is_done() -> None:
     assert [copy.queued_ns for copy in schedule.transfers] == [0, 45]
 
 
+def test_a_device_that_was_idle_begins_its_quantum_anew() -> None:
+    step = PlacedStep(
+        graph=OpGraph(
+            [op("x"), op("far", 100), op("y", 100), op("z"), op("last")],
+            [edge("far", "y", 100), edge("far", "z", 100), edge("y", "last", 100)],
+        ),
+        placement=place({"x": "a", "far": "b", "y": "a", "z": "a", "last": "b"}),
+        costs=price({"x": 10, "far": 100, "y": 10, "z": 10, "last": 10}),
+        cluster=pair(work=HALF_EACH, dispatch=Dispatch(quantum_ns=15)),
+    )
+    links = tuple(replace(link, receiver=CopyWork()) for link in step.cluster.links)
+    schedule = replace(step, cluster=replace(step.cluster, links=links)).simulate()
+    runs = {run.op: run for run in schedule.runs}
+    # x kept it for 10 ns, long before y; so what y made waits for z.
+    assert runs["z"].start_ns == runs["y"].end_ns > 100
+    assert schedule.transfers[1].send_work[0] == runs["z"].end_ns
+
+
 def test_sending_that_takes_longer_than_the_link_makes_the_copy_longer() -> None:
     step = chain_of_three("a", "b", "b")
     slow = CopyWork(per_copy_ns=500)
