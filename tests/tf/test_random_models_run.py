@@ -42,7 +42,7 @@ def runs(child: Child, folder: Path, seed: int, needs: Collection[str] = ()) -> 
         {"subclassed", "inference", "several_inputs"},
         {"own_train_step", "experts"},
     ],
-    ids=" ".join,
+    ids=lambda needs: " ".join(sorted(needs)),
 )
 def test_a_model_of_each_kind_runs(child: Child, tmp_path: Path, needs: set[str]) -> None:
     runs(child, tmp_path, 3, needs)

@@ -73,7 +73,7 @@ def test_another_kind_is_another_graph() -> None:
         {"device_kinds": frozenset({"CPU", "GPU"})},
         {"host_outputs": (0,)},
     ],
-    ids=str,
+    ids=" ".join,
 )
 def test_another_figure_of_an_op_is_another_graph(changes: dict[str, object]) -> None:
     changed = with_ops(CHAIN, b=op("b")._replace(**changes))
