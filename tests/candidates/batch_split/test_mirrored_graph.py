@@ -67,6 +67,26 @@ def test_each_replica_computes_its_share_and_updates_cost_what_those_of_the_batc
     assert found.source["replica_1/update"] == (None, "update")
 
 
+def test_what_is_not_of_a_share_is_as_large_as_for_the_whole_batch() -> None:
+    def swapping(samples: int) -> OpGraph:
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("state", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="state"),
+                op("swap", 8 * samples, kind="Exchange")._replace(variable="state"),
+                op("product", 8 * samples),
+            ],
+            {"swap": ["state", "x"], "product": ["swap"]},
+        )
+
+    plan = plan_split(swapping(4), swapping(2), [("product", 0)])
+    merges = dict.fromkeys(plan.merged, Merge.CONCAT)
+    wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes={("swap", 0): 0})
+    found = mirrored_graph(swapping(4), [swapping(2)] * 2, wiring, [("product", 0)], [])
+    assert found.graph.op("replica_1/swap").output_bytes == (32,)
+    assert found.graph.op("replica_1/product").output_bytes == (16,)
+
+
 def test_replicas_stand_on_a_device_each() -> None:
     found = mirrored(2, 2)
     placement = found.placed(["a", "b"], label="mirrored", rationale="")

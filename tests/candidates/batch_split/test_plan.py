@@ -131,6 +131,35 @@ def test_what_a_shared_op_makes_for_each_sample_is_divided():
     assert plan.divided == (("swap", 0),)
 
 
+def test_a_table_belongs_to_replicas_only_if_they_alone_look_up_in_it():
+    def looking_up(samples: int, *others: str):
+        table = op("table", 8, kind="HashTableV2", role=Role.VARIABLE)
+        ops = [
+            op("words", 8 * samples, role=Role.INPUT),
+            op("word", 8, kind="Const", role=Role.CONSTANT),
+            table._replace(variable="table"),
+            op("ids", 8 * samples, kind="LookupTableFindV2")._replace(variable="table"),
+        ]
+        ops += [op(name, 8, kind="LookupTableFindV2") for name in others]
+        reads = {"ids": ["table", "words"]} | {name: ["table", "word"] for name in others}
+        return wired(ops, reads)
+
+    alone = plan_split(looking_up(4), looking_up(2), [("ids", 0)])
+    assert "table" in alone.replicated
+    shared = plan_split(looking_up(4, "id"), looking_up(2, "id"), [("ids", 0), ("id", 0)])
+    assert "table" not in shared.replicated
+
+
+def test_a_loop_over_samples_that_holds_a_variable_is_refused():
+    def looping(samples: int, variable: str | None = "count"):
+        loop = op("loop", 8 * samples, kind="While")._replace(variable=variable)
+        return wired([op("x", 8 * samples, role=Role.INPUT), loop], {"loop": ["x"]})
+
+    with pytest.raises(BatchSplitError, match="While 'loop' computes on samples and changes"):
+        plan_split(looping(4), looping(2), [("loop", 0)])
+    assert "loop" in plan_split(looping(4, None), looping(2, None), [("loop", 0)]).replicated
+
+
 def test_a_step_that_is_another_graph_at_another_size_is_refused():
     one = wired([op("x", 32, role=Role.INPUT), op("y", 32)], {"y": ["x"]})
     other = wired([op("x", 16, role=Role.INPUT), op("loop", 16)], {"loop": ["x"]})
