@@ -59,7 +59,7 @@ def test_an_analysis_does_not_differ_from_itself(before: AnalysisRecord) -> None
     assert [each.has_moved for each in found.candidates] == [False, False]
     text = render_difference(found)
     assert "Changed\n  nothing that an analysis records\n" in text
-    assert "within their intervals: towers" in text
+    assert "not beyond their intervals: towers" in text
 
 
 def test_a_candidate_has_moved_only_where_its_intervals_do_not_overlap(
@@ -93,7 +93,7 @@ def test_a_verdict_that_changed_without_any_interval_moving_is_said_to_be_in_dou
 ) -> None:
     now = staying(with_towers(before, 0.57, 0.60, 0.99))
     first, *_ = difference(before, now, None).why
-    assert first.startswith("no interval of a candidate that a verdict is about has moved")
+    assert first.startswith("no speed-up that a verdict is about moved beyond its interval")
 
 
 def test_the_same_verdict_needs_no_reason(before: AnalysisRecord) -> None:

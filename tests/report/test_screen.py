@@ -58,12 +58,15 @@ def ran(name: str, ratio: float, failure: FailureKind | None = None) -> Candidat
             ),
         ),
         failure=failure,
+        is_unverified=False,
     )
 
 
 def only_simulated(name: str) -> CandidateRecord:
     step = replace(ran(name, 1.0).measured, ratio=None)  # type: ignore[type-var]
-    return CandidateRecord(name=name, predicted=step, measured=None, failure=None)
+    return CandidateRecord(
+        name=name, predicted=step, measured=None, failure=None, is_unverified=False
+    )
 
 
 def with_candidates(*candidates: CandidateRecord) -> AnalysisRecord:
@@ -86,6 +89,7 @@ def crowded(long: str) -> AnalysisRecord:
     """An analysis in which everything that can be long is."""
     plain = record(sample_analysis.sample())
     many = [ran(f"{long}{number}", 1 + number / 100) for number in range(60)]
+    many = [replace(each, is_unverified=True) for each in many]
     failed = [ran(f"{long}f{number}", 2.0, FailureKind.CRASHED) for number in range(60)]
     answer = replace(
         plain.answer,
@@ -93,7 +97,7 @@ def crowded(long: str) -> AnalysisRecord:
         answer=long * 9,
         caveat=long * 9,
         how=long * 9,
-        deciding=(long * 9,) * 3,
+        deciding=(long * 9,) * 30,
     )
     return replace(
         plain,
@@ -159,6 +163,13 @@ def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line() -> No
     ] == ["towers", "single", "slow"]
     told = "not measured: 3 (1 only simulated; 1 not applicable; wrong result: broken)"
     assert told in lines
+
+
+def test_a_candidate_that_was_not_verified_is_named_as_such(analysis: Analysis) -> None:
+    document = analysis_as_json(analysis)
+    assert "not verified" not in text(record_of(document))
+    document["candidates"][1]["measured"]["verification"]["unverified"] = ["bias"]
+    assert "not verified, and so not recommended: towers\n" in text(record_of(document))
 
 
 def test_where_nothing_ran_nothing_is_called_measured(unmeasured: Analysis) -> None:

@@ -1,7 +1,7 @@
 """The few reasons that decide, each in about a line: what a split copies and computes, the bound.
 
-What makes an answer odd comes first, then where the step of the split goes, then what no placement
-can beat. An answer that is about no split has why there is none. `reasons` has all of them in full.
+What makes an answer odd comes first, then where the step of the split goes, or why there is none,
+then what no placement can beat. `reasons` has all of them in full.
 """
 
 from __future__ import annotations
@@ -38,19 +38,24 @@ def deciding_reasons(
     """
     alone = next((c for c in candidates if c.family == single.FAMILY), None)
 
+    failed = [failure_reason(c) for c in candidates if not _is_not_applicable(c)]
+    unfit = [failure_reason(c) for c in candidates if _is_not_applicable(c)]
+
     def told() -> Iterator[str | None]:
         yield because
-        if split is not None and alone is not None:
+        if split is None:
+            yield from failed
+        elif alone is not None:
             yield from (_measured if basis == "measured" else _simulated)(split, alone)
         if bound is not None:
             yield (
                 f"no placement of these ops takes less than {format_ns(bound.lower.step_ns)}; "
                 f"single takes {format_ns(bound.single_ns)} (simulated)"
             )
-        # What failed first, then what does not apply.
-        yield from map(failure_reason, sorted(candidates, key=_is_not_applicable))
+        yield from failed
+        yield from unfit
 
-    return tuple(islice(filter(None, told()), MOST))
+    return tuple(islice(dict.fromkeys(filter(None, told())), MOST))
 
 
 def _measured(split: Candidate, alone: Candidate) -> Iterator[str | None]:

@@ -207,7 +207,7 @@ def _why(
             yield f"the speed-up of {each.name} moved beyond its interval{part}"
     if told and all(each.has_moved is False for each in told):
         yield (
-            "no interval of a candidate that a verdict is about has moved: what changed lies "
+            "no speed-up that a verdict is about moved beyond its interval: what changed lies "
             "within the doubt of both"
         )
     if not changes:

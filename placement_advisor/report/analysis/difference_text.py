@@ -58,10 +58,11 @@ def _changes(found: AnalysisDifference) -> Iterator[str]:
 
 
 def _candidates(found: AnalysisDifference) -> Iterator[str]:
-    """Yield the figures of `single` and of what has moved, and count what has not."""
+    """Yield the figures of what the verdicts are about and of what has moved; name the others."""
     if found.basis is None:
         return
-    shown = [each for each in found.candidates if each.name == BASELINE or each.has_moved]
+    named = {BASELINE, found.before.answer.candidate, found.after.answer.candidate}
+    shown = [each for each in found.candidates if each.name in named or each.has_moved]
     rows = [[found.basis, "step", "speed-up", "compute", "copies", "idle"]]
     for each in shown:
         rows.append([f"{one_line(each.name)}, {_THEN}", *_cells(each, each.before)])
@@ -74,7 +75,8 @@ def _candidates(found: AnalysisDifference) -> Iterator[str]:
     compared = [each for each in found.candidates if each.name != BASELINE]
     stayed = [one_line(each.name) for each in compared if each.has_moved is False]
     if stayed:
-        yield f"within their intervals: {first_names(stayed, _NAMED)}"
+        ranges = "intervals" if found.basis == "measured" else "ranges"
+        yield f"not beyond their {ranges}: {first_names(stayed, _NAMED)}"
     alone = [one_line(each.name) for each in compared if each.has_moved is None]
     if alone:
         yield f"with a speed-up in one of them alone: {first_names(alone, _NAMED)}"

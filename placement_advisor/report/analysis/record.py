@@ -43,7 +43,7 @@ E = TypeVar("E", bound="StrEnum")
 _BASES = ("measured", "simulated")
 _HINT = "`advisor analyze` writes it; one of another version is best written anew"
 _TWO = 2
-_MAX_PROSE_CHARS = 1_000_000
+_MAX_PROSE_CHARS = 100_000
 # A nanosecond against a second: no two placements of a step lie so far apart.
 _MAX_RATIO = 1e9
 
@@ -80,12 +80,16 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRecord:
-    """A candidate with what was simulated and measured, and why it has no result, if so."""
+    """A candidate with what was simulated and measured, and why it has no result, if so.
+
+    ``is_unverified``: a mistake in some of its updates would not have shown.
+    """
 
     name: str
     predicted: StepRecord | None
     measured: StepRecord | None
     failure: FailureKind | None
+    is_unverified: bool
 
     def step(self, basis: str) -> StepRecord | None:
         """Return its step by one basis; None where it has none, or it is not to be trusted."""
@@ -136,7 +140,6 @@ class TestbedRecord:
     not_run: str | None
     devices: tuple[str, ...]
     links: Mapping[str, LinkRecord]
-    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +230,6 @@ def _testbed(value: object) -> TestbedRecord:
             document, "devices", partial(list_of, lambda row: field(as_object(row), "name", text))
         ),
         links=dict(field(document, "links", partial(list_of, _link))),
-        fingerprint=field(document, "fingerprint", text),
     )
 
 
@@ -248,7 +250,13 @@ def _candidate(value: object) -> CandidateRecord:
         predicted=field(document, "predicted", _or_none(partial(_predicted, is_lawful))),
         measured=field(document, "measured", _or_none(partial(_measured, is_lawful))),
         failure=field(document, "failure", _or_none(_failure_kind)),
+        is_unverified=bool(field(document, "measured", _or_none(_unverified))),
     )
+
+
+def _unverified(value: object) -> bool:
+    found = field(as_object(value), "verification", _or_none(as_object))
+    return found is not None and bool(field(found, "unverified", as_list))
 
 
 def _predicted(is_lawful: bool, value: object) -> StepRecord:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 MOST_LINES = 30
 # The verdict is what all the rest is about.
 _MOST_OF_THE_ANSWER = 3
-_FINDINGS = 2
+_REASONS, _FINDINGS = 3, 2
 # As many candidates are worth more than the ends of long sentences.
 _FEWEST_ROWS = 4
 _GAP = "  "
@@ -172,7 +172,7 @@ def _cells(candidate: CandidateRecord, step: StepRecord | None) -> list[str]:
         format_ns(step.step_ns),
         speedup,
         NOTHING if count is None else str(count),
-        NOTHING if parts is None else format_ns(parts.longest_wait_ns),
+        format_ns(parts.longest_wait_ns) if parts is not None and count else NOTHING,
     ]
 
 
@@ -181,6 +181,9 @@ def _beside(record: AnalysisRecord, basis: str, width: int, most: int) -> Iterat
     if record.as_is_ns is not None:
         own = f"{AS_IS}: {format_ns(record.as_is_ns)}, your own step with all of the machine"
         yield from _paragraph(own, width, 1, _ASIDE_STYLE)
+    if unsure := [c.name for c in record.candidates if c.is_unverified]:
+        text = f"not verified, and so not recommended: {', '.join(unsure)}"
+        yield from _paragraph(text, width, 1, _WARNING_STYLE)
     without = [c for c in record.candidates if c.step(basis) is None]
     if not without:
         return
@@ -203,7 +206,7 @@ def _kind(candidate: CandidateRecord) -> str:
 def _why(record: AnalysisRecord, width: int, most: int) -> Iterator[Line]:
     if record.answer.deciding:
         yield Line("")
-    for reason in record.answer.deciding:
+    for reason in record.answer.deciding[:_REASONS]:
         yield from _paragraph(reason, width, most, lead="- ")
 
 
