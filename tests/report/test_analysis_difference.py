@@ -86,6 +86,7 @@ def test_the_part_that_changed_most_is_named_and_so_is_why(before: AnalysisRecor
     assert "\nnow   stay single: so be it\n" in text
     assert "towers, then  30.5 ms  1.69× (1.64–1.72)  29.1 ms  1.56 ms" in text
     assert "towers, now   50.5 ms  0.95× (0.94–0.96)  29.1 ms  21.6 ms" in text
+    assert "\nchanged most: towers copies\n" in text
 
 
 def test_a_verdict_that_changed_without_any_interval_moving_is_said_to_be_in_doubt(
@@ -136,7 +137,7 @@ def test_what_changed_is_told_by_area(before: AnalysisRecord) -> None:
     )
     assert difference(before, now, None).changes == (
         Change(area="graph", name="batch", before="32", after="64"),
-        Change(area="graph", name="graph", before="0123456789abcdef", after="f"),
+        Change(area="graph", name="fingerprint", before="0123456789abcdef", after="f"),
         Change(
             area="hardware",
             name="worker:0 → worker:1",
@@ -152,7 +153,7 @@ def test_layers_whose_ops_differ_are_named(before: AnalysisRecord) -> None:
     graphs = model("in -> a", "a -> b"), model("in -> a", "a -> b", "b -> c")
     found = difference(before, before, graphs)
     assert found.layers == ("c",)
-    assert "graph     ops of 1 layers: c" in render_difference(found)
+    assert "layers    1 with other ops: c\n" in render_difference(found)
 
 
 @pytest.mark.parametrize("ratio", [(0.58, 0.59, 0.61), (1.04, 1.05, 1.06)])

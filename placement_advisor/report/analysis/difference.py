@@ -125,7 +125,7 @@ def _graph(record: AnalysisRecord) -> dict[str, str]:
         "file": model.path,
         "mode": model.mode,
         "batch": str(model.batch_size or "unknown"),
-        "graph": model.graph_fingerprint,
+        "fingerprint": model.graph_fingerprint,
         "ops": f"{model.ops:,}",
         "parameters": format_bytes(model.parameter_bytes),
     }

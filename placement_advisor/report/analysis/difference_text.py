@@ -47,12 +47,12 @@ def render_difference(found: AnalysisDifference) -> str:
 
 
 def _changes(found: AnalysisDifference) -> Iterator[str]:
+    if found.layers:
+        names = first_names([one_line(name) for name in found.layers], _NAMED)
+        yield f"{'layers':<10}{len(found.layers)} with other ops: {names}"
     for change in found.changes:
         name, before, after = map(one_line, (change.name, change.before, change.after))
         yield f"{change.area:<10}{name}: {before} → {after}"
-    if found.layers:
-        names = first_names([one_line(name) for name in found.layers], _NAMED)
-        yield f"{'graph':<10}ops of {len(found.layers)} layers: {names}"
     if not found.changes:
         yield "nothing that an analysis records"
 
@@ -72,6 +72,8 @@ def _candidates(found: AnalysisDifference) -> Iterator[str]:
         "compute, copies that it waits for, idle: of the device that computes most, "
         f"{'profiled' if found.basis == 'measured' else 'simulated'}"
     )
+    if most := [f"{one_line(c.name)} {c.moved_most}" for c in shown if c.moved_most]:
+        yield f"changed most: {', '.join(most)}"
     compared = [each for each in found.candidates if each.name != BASELINE]
     stayed = [one_line(each.name) for each in compared if each.has_moved is False]
     if stayed:
