@@ -195,7 +195,8 @@ def _beside(record: AnalysisRecord, basis: str, width: int, most: int) -> Iterat
     failed = [c for c in without if c.failure not in (None, FailureKind.NOT_APPLICABLE)]
     for kind, same in groupby(sorted(failed, key=_kind), _kind):
         told.append(f"{kind.replace('-', ' ')}: {', '.join(c.name for c in same)}")
-    text = f"not {basis}: {len(without)} ({'; '.join(told)})"
+    what = "not measured" if basis == "measured" else "no result"
+    text = f"{what}: {len(without)} ({'; '.join(told)})"
     yield from _paragraph(text, width, most, _WARNING_STYLE if failed else _ASIDE_STYLE)
 
 
