@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,7 +51,8 @@ def print_analysis(folder: Path, *, verbose: bool) -> None:
         AdvisorError: a file of it cannot be read, or is none.
     """
     if verbose:
-        sys.stdout.write(_full_text(folder))
+        view = f"In TensorBoard: advisor view {shlex.quote(str(folder))}"
+        sys.stdout.write(f"{_full_text(folder)}{harmless(view)}\n")
         return
     from rich.console import Console
 

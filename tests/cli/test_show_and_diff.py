@@ -76,8 +76,10 @@ def test_an_analysis_that_runs_still_is_not_shown(tmp_path: Path) -> None:
 
 def test_verbose_prints_all_of_it(tmp_path: Path) -> None:
     analysis = sample_analysis.sample()
-    ran = run_here("show", "--verbose", str(written(tmp_path / "a", analysis)))
-    assert (ran.code, ran.out) == (0, full_text(analysis))
+    folder = written(tmp_path / "a", analysis)
+    ran = run_here("show", "--verbose", str(folder))
+    view = f"In TensorBoard: advisor view {folder}\n"
+    assert (ran.code, ran.out) == (0, full_text(analysis) + view)
 
 
 def test_colour_is_shown_where_it_is_asked_for(

@@ -102,7 +102,7 @@ def test_the_same_verdict_needs_no_reason(before: AnalysisRecord) -> None:
 
 
 def test_measured_and_simulated_do_not_compare(before: AnalysisRecord) -> None:
-    simulated = staying(record(sample_analysis.unmeasured()))
+    simulated = record(sample_analysis.unmeasured())
     found = difference(simulated, before, None)
     assert found.basis is None
     assert found.candidates == ()
@@ -167,6 +167,12 @@ def test_the_json_keeps_its_contract(
     assert single["before"] == single["after"]
     assert towers["moved"] is (ratio[0] > 1)
     assert towers["after"]["speedup"]["estimate"] == pytest.approx(1 / ratio[1])
+
+
+def test_graphs_that_differ_in_names_alone_are_said_to(before: AnalysisRecord) -> None:
+    graphs = model("in -> a", "in -> b"), model("in -> a", "a -> b")
+    text = render_difference(difference(before, before, graphs))
+    assert "layers    none with other ops: names, or what reads what, differ\n" in text
 
 
 def test_names_cannot_drive_a_terminal_nor_break_a_line(before: AnalysisRecord) -> None:

@@ -192,10 +192,10 @@ def _why(
 ) -> Iterator[str]:
     """Yield what the change of the verdict rests on, or why nothing can be said of it."""
     then, now = before.answer, after.answer
-    if (then.verdict, then.candidate) == (now.verdict, now.candidate):
-        return
     if then.basis != now.basis:
         yield f"then {then.basis}, now {now.basis}: figures of the two do not compare"
+        return
+    if (then.verdict, then.candidate) == (now.verdict, now.candidate):
         return
     told = [each for each in candidates if each.name in (then.candidate, now.candidate)]
     for each in told:

@@ -47,7 +47,9 @@ def render_difference(found: AnalysisDifference) -> str:
 
 
 def _changes(found: AnalysisDifference) -> Iterator[str]:
-    if found.layers:
+    if found.layers is not None and not found.layers:
+        yield f"{'layers':<10}none with other ops: names, or what reads what, differ"
+    elif found.layers:
         names = first_names([one_line(name) for name in found.layers], _NAMED)
         yield f"{'layers':<10}{len(found.layers)} with other ops: {names}"
     for change in found.changes:

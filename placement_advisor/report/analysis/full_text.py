@@ -28,6 +28,7 @@ from placement_advisor.report.analysis.tables import (
     ANALYSIS,
     AS_IS,
     CERTIFICATE,
+    FULL_TEXT,
     HOW_TO_SPLIT,
     IF_SPLIT_ANYWAY,
     NO_FINDINGS,
@@ -261,7 +262,7 @@ def _finding(finding: Finding) -> RenderableType:
 
 
 def _files(analysis: Analysis) -> Text:
-    lines = ["Files beside this one"]
+    lines = [f"Files beside {FULL_TEXT}"]
     files = [f for f in _FILES if f[0] != _BREAK_EVEN_PICTURE or analysis.break_even is not None]
     if verdict_is_split(analysis):
         files.insert(1, (HOW_TO_SPLIT, "code that places your step so"))
