@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CONTENT = (
     "analysis.json",
     "report.md",
+    "report.txt",
     "how_to_split.py",
     "bound.json",
     "graph.json.gz",

@@ -12,9 +12,12 @@ from placement_advisor.clock import Clock
 from placement_advisor.files.log_files import LOG_FOLDER, PROFILE_RUNS
 from placement_advisor.files.output_folder import output_folder
 from placement_advisor.report.analysis.analysis_json import analysis_as_json, predicted_as_json
+from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis.tables import (
+    ANALYSIS,
     CERTIFICATE,
+    FULL_TEXT,
     GRAPH,
     HOW_TO_SPLIT,
     verdict_is_split,
@@ -106,13 +109,14 @@ class AnalysisFolder:
 
 
 def write_analysis(analysis: Analysis, folder: Path) -> None:
-    """Write analysis.json."""
+    """Write the analysis for programs."""
     text = json.dumps(analysis_as_json(analysis), indent=2, ensure_ascii=False)
-    (folder / "analysis.json").write_text(text + "\n", encoding="utf-8")
+    (folder / ANALYSIS).write_text(text + "\n", encoding="utf-8")
 
 
 def write_reports(analysis: Analysis, folder: Path) -> None:
-    """Write the report, its pictures, what TensorBoard shows, and the code of a split to make."""
+    """Write the reports, pictures, what TensorBoard shows, and the code of a split to make."""
+    (folder / FULL_TEXT).write_text(full_text(analysis), encoding="utf-8")
     (folder / "report.md").write_text(render_markdown(analysis), encoding="utf-8")
     if analysis.how is not None and verdict_is_split(analysis):
         code = analysis.how.listing or analysis.how.call

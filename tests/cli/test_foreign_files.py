@@ -46,6 +46,9 @@ READS = {
     "nvprof": "profile {file}.txt",
     "costs": "analyze m.py --hardware 2xV100 --costs {file}.xplane.pb",
     "costs-of-run": "analyze m.py --hardware 2xV100 --costs run",
+    "analysis": "show analysis",
+    "full-text": "show -v analysis",
+    "compared": "diff analysis analysis",
     "model": "analyze {file}.py --no-run",
     "keras": "trace {file}.keras",
     "frozen": "trace {file}.pb",
@@ -60,7 +63,7 @@ def folder(
     monkeypatch.chdir(tmp_path)
     model("in1 -> a", "in2 -> b", "a b -> dot").save(tmp_path / GRAPH)
     (tmp_path / "m.py").touch()
-    for name in ("lock", "graph", "placement", "run"):
+    for name in ("lock", "graph", "placement", "run", "analysis"):
         (tmp_path / name).mkdir()
         words = {"graph": GRAPH, "placement": "single", name: "special.json"}
         (tmp_path / name / "pyproject.toml").write_text(PROJECT.format(**words))
@@ -69,6 +72,7 @@ def folder(
     specials = [f"special{suffix}" for suffix in (*suffixes, ".keras", ".pb")]
     specials += [f"{name}/special.json" for name in ("graph", "placement")]
     specials += ["run/special.xplane.pb", "lock/placements.lock.json"]
+    specials += ["analysis/analysis.json", "analysis/report.txt"]
     for name in specials:
         if request.param == "pipe":
             os.mkfifo(name)
@@ -91,5 +95,5 @@ def test_what_is_no_plain_file_is_refused_at_once(folder: Path, what: str) -> No
     said = ran.out + ran.err
     assert ran.code == 2, said
     assert "not a file" in said
-    assert "special" in said or "lock" in said
+    assert "special" in said or "lock" in said or "analysis/" in said
     assert "Traceback" not in said

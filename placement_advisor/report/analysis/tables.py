@@ -28,6 +28,9 @@ AS_IS = "as-is"
 NO_FINDINGS = "none: no rule has anything to say of this step"
 # What stands before findings about a split that is not recommended.
 IF_SPLIT_ANYWAY = "If you split all the same, which is not recommended"
+ANALYSIS = "analysis.json"
+# What `-v` prints.
+FULL_TEXT = "report.txt"
 CERTIFICATE = "bound.json"
 GRAPH = "graph.json.gz"
 # The file with the code of a recommended split.

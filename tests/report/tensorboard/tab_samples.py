@@ -59,6 +59,7 @@ def write_sample(
                 parameter_bytes=1_000_000,
                 edge_bytes_known_share=1.0,
                 chosen=name,
+                fingerprint="0",
             ),
             testbed=Testbed(
                 kind="workers",
@@ -153,7 +154,10 @@ def _recommendation(name: str) -> Recommendation:
         speedup=None,
         basis="measured",
         applies_to="2 CPU stand-ins",
+        answer=f"stay single: {name}",
         headline=f"stay single: {name}",
+        caveat=None,
+        deciding=(),
         reasons=(f"{name} is a chain",),
         others=(),
     )
