@@ -29,6 +29,7 @@ CONTENT = (
     "bound.json",
     "graph.json.gz",
     "timeline.png",
+    "timelines",
     "break-even.png",
     "comparison.png",
     "placements",

@@ -14,19 +14,18 @@ from placement_advisor.report.pictures.canvas import (
     BAND_COLOR,
     COMPUTE_COLOR,
     COPY_COLOR,
-    DPI,
     EXPOSED_COLOR,
     FAINT,
     FONT_SIZE,
+    HEAD_IN,
     INK,
     SMALL_FONT_SIZE,
-    WIDTH_IN,
-    add_legend,
-    add_title,
-    drawable,
+    add_head,
+    new_page,
     plain_style,
     save,
 )
+from placement_advisor.report.pictures.drawn_text import drawable
 from placement_advisor.simulator.break_even import Axis
 from placement_advisor.units import format_bandwidth, format_ns
 
@@ -60,15 +59,15 @@ _AXIS_TITLES = {
 @plain_style()
 def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
     """Write a picture with a panel for each axis that was swept."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.lines import Line2D
 
     sweeps = found.sweeps()
     splits = dict.fromkeys(point.best.split for sweep in sweeps for point in sweep.points)
     colors = {split: _SPLIT_COLORS[i % len(_SPLIT_COLORS)] for i, split in enumerate(splits)}
-    figure = Figure(figsize=(WIDTH_IN, _HEIGHT_IN), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_page(_HEIGHT_IN)
+    below_head = (0, 0, 1, 1 - HEAD_IN / _HEIGHT_IN)
+    figure.set_layout_engine(ConstrainedLayoutEngine(rect=below_head))
     row = figure.subplots(1, len(sweeps), squeeze=False, sharey=True)[0]
     for ax, sweep in zip(row, sweeps, strict=True):
         _draw(ax, sweep, found.worthwhile_ratio, colors)
@@ -76,12 +75,11 @@ def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
     basis = "simulated, corrected" if found.corrections else "simulated"
     title = f"speed-up of the best split over {drawable(found.baseline)} ({basis})"
     row[0].set_ylabel(title, fontsize=FONT_SIZE)
-    add_title(figure, analysis, "break-even, simulated")
     handles: list[Artist] = [
         Line2D([], [], label=drawable(split), color=color, marker="o", linestyle="", markersize=5)
         for split, color in colors.items()
     ]
-    add_legend(figure, handles)
+    add_head(figure, analysis, "break-even, simulated", handles)
     save(figure, path)
 
 
