@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ from made_up_steps import made_up, texts, unreadable
 
 from placement_advisor.measurement.measurement import BrokenLaw, Law
 from placement_advisor.report.analysis.fastest_first import in_own_timelines, in_timeline
+from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures.canvas import (
     COMPUTE_COLOR,
     COPY_COLOR,
@@ -107,6 +109,20 @@ def test_files_are_written_for_single_and_the_best_and_for_each_of_the_rest(
 def test_no_folder_is_made_for_no_pictures(tmp_path: Path) -> None:
     plot_timelines(made_up(candidates=4), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["timeline.png"]
+
+
+@pytest.mark.parametrize("name", ["sample", "unmeasured", "not_applicable"])
+def test_the_report_embeds_and_names_the_pictures_that_lie_beside_it(
+    name: str, tmp_path: Path
+) -> None:
+    write_reports(SAMPLES[name], tmp_path)
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    embedded = re.findall(r"!\[[^]]*\]\(([^)]*)\)", report)
+    assert embedded == ["timeline.png", "comparison.png"]
+    assert all((tmp_path / picture).exists() for picture in embedded)
+    own = [path.stem for path in (tmp_path / "timelines").glob("*")]
+    assert ("timelines/" in report) == bool(own)
+    assert own == (["alternating"] if name == "sample" else [])
 
 
 def test_what_did_not_run_or_does_not_apply_is_in_neither_picture() -> None:

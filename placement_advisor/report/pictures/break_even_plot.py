@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from placement_advisor.analysis.analysis_result import Analysis
     from placement_advisor.simulator.break_even import BreakEven, Sweep
 
-_HEIGHT_IN = 4.3
+_HEIGHT_IN = 4.6
 # A third of the speed is as far from winning as a thirtieth.
 _LEAST_SPEEDUP = 0.33
 _TICKS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0)
@@ -56,9 +57,15 @@ _AXIS_TITLES = {
 }
 
 
-@plain_style()
 def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
-    """Write a picture with a panel for each axis that was swept."""
+    """Write the picture."""
+    with plain_style():
+        save(draw_break_even(analysis, found), path)
+
+
+@plain_style()
+def draw_break_even(analysis: Analysis, found: BreakEven) -> Figure:
+    """Return a picture with a panel for each axis that was swept."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.lines import Line2D
 
@@ -73,14 +80,14 @@ def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
         _draw(ax, sweep, found.worthwhile_ratio, colors)
     _scale_speedups(row[0], sweeps)
     basis = "simulated, corrected" if found.corrections else "simulated"
-    title = f"speed-up of the best split over {drawable(found.baseline)} ({basis})"
+    title = f"speed-up of the best split\nover {drawable(found.baseline)} ({basis})"
     row[0].set_ylabel(title, fontsize=FONT_SIZE)
     handles: list[Artist] = [
         Line2D([], [], label=drawable(split), color=color, marker="o", linestyle="", markersize=5)
         for split, color in colors.items()
     ]
     add_head(figure, analysis, "break-even, simulated", handles)
-    save(figure, path)
+    return figure
 
 
 def _speedup(ratio: float) -> float:

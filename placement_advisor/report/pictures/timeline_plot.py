@@ -9,7 +9,7 @@ into the height of a picture.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.report.analysis.fastest_first import (
@@ -102,17 +102,20 @@ def draw_timeline(analysis: Analysis, candidates: Sequence[Candidate]) -> Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    panels = _panels(analysis, candidates)
-    steps = [step for panel in panels for step in panel.steps]
-    row_count = sum(len(panel.steps) * len(panel.devices) for panel in panels)
-    row_in = min(_ROW_IN, _room_in(panels) / max(1, row_count))
-    height_in = _MAX_HEIGHT_IN - _room_in(panels) + row_in * max(1, row_count)
+    found = [(candidate, steps_of(candidate)) for candidate in candidates]
+    steps = [step for _, its_steps in found for step in its_steps]
+    fixed_in = HEAD_IN + AXIS_IN + (_NAME_IN + _GAP_IN) * len(found) + _HEADING_IN * len(steps)
+    room_in = _MAX_HEIGHT_IN - fixed_in
+    most_rows = int(room_in / _LEAST_ROW_IN / max(1, len(steps)))
+    panels = [_panel(analysis, candidate, its_steps, most_rows) for candidate, its_steps in found]
+    row_count = max(1, sum(len(panel.steps) * len(panel.devices) for panel in panels))
+    row_in = min(_ROW_IN, room_in / row_count)
     devices = told_apart(
         [device for panel in panels for device in panel.devices], SMALL_FONT_SIZE, _DEVICES_IN
     )
     widest_in = max((text_width_in(name, SMALL_FONT_SIZE) for name in devices.values()), default=0)
     page = _Page(
-        figure=new_page(height_in),
+        figure=new_page(fixed_in + row_in * row_count),
         left_in=MARGIN_IN + widest_in + 0.1,
         end_ns=max((step.end_ns for step in steps), default=1),
         row_in=row_in,
@@ -144,39 +147,19 @@ class _Panel:
     device_count: int
 
 
-def _panels(analysis: Analysis, candidates: Sequence[Candidate]) -> list[_Panel]:
-    """Return a panel for each, with as many devices as the picture has room for."""
-    panels = []
-    for candidate in candidates:
-        steps = steps_of(candidate)
-        busy = rows_of(analysis.testbed.cluster.device_names(), steps)
-        panel = _Panel(
-            name=candidate.name,
-            outcome=_outcome(analysis, candidate),
-            steps=steps,
-            devices=tuple(busy),
-            device_count=len(busy),
-        )
-        panels.append((panel, busy))
-    room_in = _room_in([panel for panel, _ in panels])
-    step_count = sum(len(panel.steps) for panel, _ in panels)
-    most = int(room_in / _LEAST_ROW_IN / max(1, step_count))
-    return [
-        replace(panel, devices=_busiest(busy, most)) if panel.device_count > most else panel
-        for panel, busy in panels
-    ]
-
-
-def _busiest(busy: Mapping[str, int], most: int) -> tuple[str, ...]:
-    chosen = sorted(busy, key=lambda device: -busy[device])[:most]
-    return tuple(device for device in busy if device in chosen)
-
-
-def _room_in(panels: Sequence[_Panel]) -> float:
-    """Return what is left of the greatest height for rows."""
-    step_count = sum(len(panel.steps) for panel in panels)
-    above_rows_in = (_NAME_IN + _GAP_IN) * len(panels) + _HEADING_IN * step_count
-    return _MAX_HEIGHT_IN - HEAD_IN - AXIS_IN - above_rows_in
+def _panel(
+    analysis: Analysis, candidate: Candidate, steps: tuple[Step, ...], most_rows: int
+) -> _Panel:
+    """Return a panel of the busiest devices, as many as there may be rows, in their order."""
+    busy = rows_of(analysis.testbed.cluster.device_names(), steps)
+    busiest = sorted(busy, key=lambda device: -busy[device])[:most_rows]
+    return _Panel(
+        name=candidate.name,
+        outcome=_outcome(analysis, candidate),
+        steps=steps,
+        devices=tuple(device for device in busy if device in busiest),
+        device_count=len(busy),
+    )
 
 
 def _outcome(analysis: Analysis, candidate: Candidate) -> str:
