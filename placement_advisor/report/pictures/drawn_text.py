@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.report.analysis.tables import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 # Characters that the font of the pictures is sure to have: Latin.
 _KNOWN_BELOW = 0x250
@@ -52,19 +53,19 @@ def told_apart(
 ) -> dict[str, str]:
     """Return what to draw for each name: itself, or as much of it as there is room for.
 
-    Of a name too long, the words that fewest other names have are kept, of those the last. Names
-    that would still be drawn alike are numbered.
+    Of a name too long, those words are kept first that tell it from most others; then the last.
+    Names that would still be drawn alike are numbered.
     """
 
     def fits(text: str) -> bool:
         return text_width_in(text, size, weight) <= room_in
 
     drawn = {name: drawable(name) for name in dict.fromkeys(names)}
-    known = Counter(word for text in set(drawn.values()) for word in set(_WORD.findall(text)))
-    short = {
-        name: text if fits(text) else _shortened(_WORD.findall(text), known, fits)
-        for name, text in drawn.items()
-    }
+    words = {text: _WORD.findall(text) for text in drawn.values()}
+    short = {}
+    for name, text in drawn.items():
+        others = [set(its_words) for other, its_words in words.items() if other != text]
+        short[name] = text if fits(text) else _shortened(words[text], others, fits)
     often = Counter(short.values())
     taken = {text for text, times in often.items() if times == 1}
     for name, text in short.items():
@@ -72,26 +73,47 @@ def told_apart(
             short[name] = next(
                 numbered
                 for number in count(1)
-                if (numbered := _longest_start(text, f" #{number}", fits)) not in taken
+                if (numbered := _numbered(text, number, fits)) not in taken
             )
             taken.add(short[name])
     return short
 
 
-def _shortened(words: Sequence[str], known: Counter[str], fits: Callable[[str], bool]) -> str:
-    kept: set[int] = set()
-    for place in sorted(range(len(words)), key=lambda place: (known[words[place]], -place)):
-        if fits(_joined(words, kept | {place})):
-            kept.add(place)
-    return _joined(words, kept) if kept else _longest_start("".join(words), "…", fits)
+def _numbered(text: str, number: int, fits: Callable[[str], bool]) -> str:
+    end = f" ({number})"
+    return _longest_start(text, lambda start: fits(start + end)) + end
 
 
-def _joined(words: Sequence[str], kept: Collection[int]) -> str:
-    """Return the words that are kept, with dots for each gap."""
-    marked = (word if place in kept else "\0" for place, word in enumerate(words))
+def _shortened(
+    words: Sequence[str], others: Sequence[set[str]], fits: Callable[[str], bool]
+) -> str:
+    """Return words from between which others are left out; one that tells most may be cut."""
+    kept: dict[int, str] = {}
+
+    def fits_with(place: int, text: str) -> bool:
+        return fits(_joined(words, kept | {place: text}))
+
+    left, alike = list(range(len(words))), others
+    while left:
+        place = min(left, key=lambda place: (sum(words[place] in o for o in alike), -place))
+        left.remove(place)
+        if fits_with(place, words[place]):
+            kept[place] = words[place]
+        elif alike or not kept:
+            kept[place] = _longest_start(words[place], partial(fits_with, place))
+        alike = [other for other in alike if words[place] in other]
+    return _joined(words, kept)
+
+
+def _joined(words: Sequence[str], kept: Mapping[int, str]) -> str:
+    """Return what is kept of the words, with dots for what is not."""
+    parts = (kept.get(place, "") for place in range(len(words)))
+    marked = (
+        part if part == word else f"{part}\0" for part, word in zip(parts, words, strict=True)
+    )
     return re.sub("\0+", "…", "".join(marked))
 
 
-def _longest_start(text: str, end: str, fits: Callable[[str], bool]) -> str:
-    lengths = range(len(text), -1, -1)
-    return next((text[:n] + end for n in lengths if fits(text[:n] + end)), end)
+def _longest_start(text: str, fits: Callable[[str], bool]) -> str:
+    """Return as much of the beginning as fits."""
+    return text[: bisect_left(range(1, len(text) + 1), True, key=lambda n: not fits(text[:n]))]
