@@ -30,6 +30,7 @@ CONTENT = (
     "bound.json",
     "graph.json.gz",
     "timeline.png",
+    "timelines",
     "break-even.png",
     "comparison.png",
     "placements",

@@ -23,7 +23,8 @@ from placement_advisor.report.analysis.tables import (
     verdict_is_split,
 )
 from placement_advisor.report.pictures.break_even_plot import plot_break_even
-from placement_advisor.report.pictures.plots import plot_comparison, plot_timeline
+from placement_advisor.report.pictures.comparison_plot import plot_comparison
+from placement_advisor.report.pictures.timeline_plot import plot_timelines
 from placement_advisor.report.tensorboard.event_files import write_events
 from placement_advisor.report.tensorboard.profile_runs import write_profile_runs
 from placement_advisor.report.tensorboard.tab import Tab
@@ -121,7 +122,7 @@ def write_reports(analysis: Analysis, folder: Path) -> None:
     if analysis.how is not None and verdict_is_split(analysis):
         code = analysis.how.listing or analysis.how.call
         (folder / HOW_TO_SPLIT).write_text(code, encoding="utf-8")
-    plot_timeline(analysis, folder / "timeline.png")
+    plot_timelines(analysis, folder)
     plot_comparison(analysis, folder / "comparison.png")
     if analysis.break_even is not None:
         plot_break_even(analysis, analysis.break_even, folder / "break-even.png")

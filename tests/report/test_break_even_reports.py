@@ -11,6 +11,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 import sample_break_even
+from made_up_steps import unreadable
 from sample_break_even import CROSSING, FOUND, NOWHERE, THROUGHOUT, swept
 
 from placement_advisor.report.analysis.analysis_json import analysis_as_json, load_schema
@@ -19,7 +20,7 @@ from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.input_text import input_line
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis_folder import write_reports
-from placement_advisor.report.pictures.break_even_plot import plot_break_even
+from placement_advisor.report.pictures.break_even_plot import draw_break_even, plot_break_even
 from placement_advisor.report.pictures.canvas import COMPUTE_COLOR, COPY_COLOR
 from placement_advisor.simulator.break_even import Outcome
 
@@ -139,6 +140,7 @@ def test_the_picture_has_a_colour_for_each_split(full, tmp_path, axes):
         FOUND, **{name: by_axis.get(name) for name in ("bandwidth", "latency", "batch")}
     )
     plot_break_even(full, found, tmp_path / "picture.png")
+    assert unreadable(draw_break_even(full, found)) == []
     splits = {point.best.split for sweep in axes for point in sweep.points}
     assert pixels(tmp_path / "picture.png", COMPUTE_COLOR) > 40
     assert (pixels(tmp_path / "picture.png", COPY_COLOR) > 40) == (len(splits) > 1)

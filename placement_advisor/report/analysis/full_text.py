@@ -20,6 +20,7 @@ from rich.text import Text
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.report.analysis.break_even_text import break_even_lines, break_even_title
+from placement_advisor.report.analysis.fastest_first import in_own_timelines
 from placement_advisor.report.analysis.input_text import input_line
 from placement_advisor.report.analysis.scaling import TITLE as SCALING_TITLE
 from placement_advisor.report.analysis.scaling import scaling_lines
@@ -66,11 +67,13 @@ MAX_FINDINGS = 5
 _WIDTH = 80
 # Wider names are broken at hyphens, so that figures are not.
 _NAME_WIDTH = 15
+_OWN_TIMELINES = "timelines/"
 _BREAK_EVEN_PICTURE = "break-even.png"
 _FILES = (
     ("report.md", "all of this, with placements and copies in full"),
-    ("timeline.png", "devices and links over time"),
-    ("comparison.png", "compute against copies"),
+    ("timeline.png", "single and the best candidates over time"),
+    (_OWN_TIMELINES, "the other candidates over time"),
+    ("comparison.png", "what each candidate's step is made of"),
     (_BREAK_EVEN_PICTURE, "what would have to change for a split to win"),
     (ANALYSIS, "the same for programs: advisor show, advisor diff"),
     (CERTIFICATE, "proof of the bound: advisor verify bound.json graph.json.gz"),
@@ -263,7 +266,12 @@ def _finding(finding: Finding) -> RenderableType:
 
 def _files(analysis: Analysis) -> Text:
     lines = [f"Files beside {FULL_TEXT}"]
-    files = [f for f in _FILES if f[0] != _BREAK_EVEN_PICTURE or analysis.break_even is not None]
+    missing = set()
+    if not in_own_timelines(analysis):
+        missing.add(_OWN_TIMELINES)
+    if analysis.break_even is None:
+        missing.add(_BREAK_EVEN_PICTURE)
+    files = [file for file in _FILES if file[0] not in missing]
     if verdict_is_split(analysis):
         files.insert(1, (HOW_TO_SPLIT, "code that places your step so"))
     lines += [f"  {name:<15} {content}" for name, content in files]

@@ -16,6 +16,7 @@ from placement_advisor.report.analysis.break_even_text import (
     break_even_lines,
     break_even_title,
 )
+from placement_advisor.report.analysis.fastest_first import any_ran, in_own_timelines
 from placement_advisor.report.analysis.input_text import input_line
 from placement_advisor.report.analysis.markdown_syntax import (
     bullets,
@@ -164,11 +165,13 @@ def _peak_memory(candidate: Candidate) -> str:
 
 
 def _pictures(analysis: Analysis) -> str:
-    shown = "simulated above measured" if was_measured(analysis) else "simulated"
-    return (
-        f"![Timeline: a lane per device and link, {shown}](timeline.png)\n\n"
-        f"![Comparison: compute, copies and step time, {shown}](comparison.png)"
-    )
+    shown = "simulated above measured" if any_ran(analysis) else "simulated"
+    parts = [f"![Timeline of single and the best candidates, {shown}](timeline.png)"]
+    if others := in_own_timelines(analysis):
+        names = ", ".join(escape(candidate.name) for candidate in others)
+        parts.append(f"The others over time, in `timelines/`: {names}.")
+    parts.append(f"![Comparison: what a step is made of, {shown}](comparison.png)")
+    return "\n\n".join(parts)
 
 
 def _break_even(analysis: Analysis) -> Iterable[str]:
