@@ -56,9 +56,14 @@ class Subject:
         return {module: area for area in self.areas for module in area.files()}
 
     @cached_property
+    def every_mutant(self) -> Mapping[str, Mutant]:
+        """All mutants of the modules, by name."""
+        return {mutant.name: mutant for module in self._area_of for mutant in mutants(module)}
+
+    @cached_property
     def mutants(self) -> Mapping[str, Mutant]:
         """Those that are drawn, by name."""
-        every = {mutant.name: mutant for module in self._area_of for mutant in mutants(module)}
+        every = self.every_mutant
         return {name: every[name] for name in drawn(list(every), self.count, self.seed)}
 
     def tests_of(self, mutant: Mutant) -> tuple[str, ...]:

@@ -229,7 +229,7 @@ def test_text_is_the_report_with_no_picture_missing(board: Tab) -> None:
     go_to(board, "#text")
     page = board.page
     expect(page.get_by_role("heading", name="deepconn: placement report")).to_be_visible()
-    expect(page.get_by_text("see timeline in the board Images")).to_be_attached()
+    expect(page.get_by_text("see timeline in the tab Images")).to_be_attached()
     expect(page.locator("tf-text-loader img")).to_have_count(0)
     board.picture("text", height=1_000)
     assert board.complaints == []
