@@ -77,7 +77,8 @@ _FAILURE_STYLE = "red"
 _HEADING_STYLE = "bold"
 _BREAK_EVEN_PICTURE = "break-even.png"
 _FILES = (
-    ("report.md", "all of this, with placements and copies in full"),
+    ("report.html", "all of this for any browser, in one file to pass on"),
+    ("report.md", "the same as text, with placements and copies in full"),
     ("timeline.png", "devices and links over time"),
     ("comparison.png", "compute against copies"),
     (_BREAK_EVEN_PICTURE, "what would have to change for a split to win"),
@@ -132,7 +133,7 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
     if analysis.break_even is not None:
         lines = break_even_lines(analysis.break_even)
         yield _section(break_even_title(analysis.break_even), _bullets(lines))
-    if lines := scaling_lines(analysis):
+    if lines := scaling_lines(analysis.candidates):
         yield _section(SCALING_TITLE, _bullets(lines))
     if (line := input_line(analysis)) is not None:
         yield Text(one_line(line))
@@ -289,7 +290,7 @@ def _files(analysis: Analysis, output_dir: Path) -> Text:
     text = Text(f"Files in {output_dir}", style=_HEADING_STYLE)
     files = [f for f in _FILES if f[0] != _BREAK_EVEN_PICTURE or analysis.break_even is not None]
     if verdict_is_split(analysis):
-        files.insert(1, (HOW_TO_SPLIT, "code that places your step so"))
+        files.insert(2, (HOW_TO_SPLIT, "code that places your step so"))
     for name, content in files:
         text.append(f"\n  {name:<15} {content}", style="not bold")
     command = f"advisor view {shlex.quote(str(output_dir))}"
