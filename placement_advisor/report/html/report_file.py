@@ -15,8 +15,8 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.errors import AdvisorError
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
+from placement_advisor.report.analysis.tables import one_line
 from placement_advisor.report.html.bundle import bundle
 from placement_advisor.report.html.tab_files import read_details, read_overview
 
@@ -53,13 +53,9 @@ def report_html(folder: Path) -> str:
     """Return the file for the analysis that lies in a folder, whose content is not trusted.
 
     Raises:
-        AdvisorError: there is no analysis, or it is damaged.
+        AdvisorError: it holds none, or a damaged one.
     """
     log = folder / LOG_FOLDER
-    if not (log / OVERVIEW).exists():
-        raise AdvisorError(
-            f"{folder}: holds no analysis", hint="`advisor analyze MODEL` writes what can be shown"
-        )
     overview = read_overview(log / OVERVIEW)
     name, verdict = overview["model"]["name"], overview["verdict"]
     packed = _packed(overview)
@@ -76,8 +72,8 @@ def report_html(folder: Path) -> str:
     )
     return _PAGE.format(
         policy=policy,
-        title=html.escape(f"{name}: placement report"),
-        headline=html.escape(verdict["headline"] if verdict else name),
+        title=html.escape(one_line(f"{name}: placement report")),
+        headline=html.escape(one_line(verdict["headline"] if verdict else name)),
         style=style,
         # All of it is ASCII, and nothing in it ends the element.
         answers=json.dumps(answers).replace("<", "\\u003c"),

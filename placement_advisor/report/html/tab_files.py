@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     Read = Callable[[object], Any]
     Fields = dict[str, Any]
 
-# Code and pages; names are shorter.
+# Of code. Names and pages are shorter.
 _MOST_CHARS = 1_000_000
 _SPAN = 4
+_ENDS = 2
 
 
 def read_overview(path: Path) -> Fields:
@@ -64,7 +65,7 @@ def _checked(path: Path, read: Read) -> Fields:
     except MisfitError as misfit:
         raise AdvisorError(
             f"{path}: {misfit}",
-            hint="it is not as an analysis wrote it: analyse the model again",
+            hint="give the folder of an analysis, as `advisor analyze MODEL` leaves it",
         ) from None
     return found
 
@@ -79,6 +80,8 @@ def _overview(value: object) -> Fields:
     for flow in overview["graph"]["flows"]:
         for end in ("source", "target"):
             _below(count, f"graph.flows.{end}", flow[end])
+        if len(flow["route"]) < _ENDS:
+            raise MisfitError("a way without two ends", "graph.flows.route")
     return overview
 
 
@@ -226,7 +229,7 @@ _OVERVIEW = _object(
             hypothetical=_flag,
             saving_ns=_or_null(_count),
             saving_basis=_text,
-            page=_text,
+            page=text,
         )
     ),
     warnings=_some(_text),

@@ -16,7 +16,7 @@ from simulated_steps import towers_graph
 from tab_samples import write_sample
 
 from placement_advisor.analysis.assemble import review_of
-from placement_advisor.files.log_files import LOG_FOLDER
+from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.report.analysis.terminal import render_terminal
 from placement_advisor.report.html.report_file import report_html
 from placement_advisor.report.tensorboard.tab import Tab
@@ -225,6 +225,22 @@ def test_a_name_in_the_report_of_a_stranger_cannot_hide_signs(
     page = show(write(replace(analysis, findings=(finding,)), tmp_path))
     expect(page.section("Findings")).to_contain_text("join abc�def�ghi�")
     assert not re.search("[\u202a-\u202e\u2066-\u2069]", page.text())
+
+
+def test_candidates_of_a_stranger_are_found_under_any_name(
+    show: Callable[..., Opened], tmp_path: Path
+) -> None:
+    write_sample(tmp_path / LOG_FOLDER, ["a", "b"])
+    name = f"__proto__ {REORDERED} <b>"
+    overview = tmp_path / LOG_FOLDER / OVERVIEW
+    document = json.loads(overview.read_text())
+    document["candidates"][0]["name"] = name
+    overview.write_text(json.dumps(document))
+    single = tmp_path / LOG_FOLDER / DETAILS / "single.json"
+    single.rename(single.with_name(f"{name}.json"))
+    page = show(tmp_path)
+    page.choose("__proto__ abc�def�ghi� <b>")
+    expect(page.section("Layers").get_by_text("No forward tensor crosses")).to_be_visible()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

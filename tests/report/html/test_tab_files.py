@@ -65,6 +65,7 @@ def test_what_an_older_advisor_did_not_write_is_null(logdir: Path) -> None:
         (lambda o: o["graph"]["layers"][2].update(at=[0]), r"layers\[2\].at: \[0\] is not two"),
         (lambda o: o["graph"].update(box=[1, 10**400]), r"box\[1\]: 1000.* is not a number"),
         (lambda o: o["graph"]["flows"][0].update(target=5), "graph.flows.target: 5 is none of 5"),
+        (lambda o: o["graph"]["flows"][0].update(route=[[0, 0]]), "a way without two ends"),
         (lambda o: o["findings"][0].update(hypothetical=0), "neither true nor false"),
     ],
 )

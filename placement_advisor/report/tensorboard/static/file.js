@@ -3,7 +3,7 @@ import { parse } from './json.js';
 import { addPage, drawForPaper, redraw, refresh } from './page.js';
 import { setDark } from './theme.js';
 
-const answers = JSON.parse(document.getElementById('answers').textContent);
+const answers = parse(document.getElementById('answers').textContent);
 const details = new Map(answers.details);
 const systemIsDark = matchMedia('(prefers-color-scheme: dark)');
 

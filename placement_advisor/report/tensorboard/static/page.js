@@ -1,4 +1,4 @@
-// What is shown of an analysis, whoever tells it: TensorBoard's routes, or the file that it stands in.
+// What is shown of an analysis, whoever is asked for it: TensorBoard, or the file that it stands in.
 import { breakEven } from './break_even.js';
 import { candidateTable } from './candidates.js';
 import { copyTables } from './copies.js';
@@ -218,6 +218,7 @@ async function loadOnce(run, route, query = {}) {
   return answer;
 }
 
+/** Returns what the source answers, null if there is nothing; shows what is to be said of it. */
 async function load(route, query = {}) {
   const { content, notice } = await source(route, query);
   parts.notice.textContent = notice;
