@@ -17,7 +17,7 @@ export function scalingTable({ note, rows }) {
       'div',
       { class: 'wide' },
       table(
-        'Step and throughput, which over that of one device',
+        'Step, throughput, and how many times that of one device',
         ['', 'Candidate', 'Devices', 'Samples a step', 'Predicted (simulated)', 'Measured'],
         rows.map((row) => [
           row.name,
