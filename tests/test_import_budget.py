@@ -66,6 +66,8 @@ def test_help_and_usage_errors_import_nothing_slow(
         "view --help": 0,
         "view nowhere": 2,
         "view .": 2,
+        "report --help": 0,
+        "report nowhere": 2,
         "trace nowhere.py": 2,
         "trace model.py -o nowhere/m.graph.json.gz": 2,
         "graph nowhere.graph.json.gz": 2,

@@ -79,6 +79,8 @@ def review_of(analysis: Analysis) -> Review:
         recommendation=analysis.recommendation,
         findings=analysis.findings,
         warnings=analysis.warnings,
+        how=analysis.how,
+        break_even=analysis.break_even,
     )
 
 

@@ -20,6 +20,7 @@ from placement_advisor.cli.explain import explain
 from placement_advisor.cli.graph import graph
 from placement_advisor.cli.output_streams import ReaderGoneError, harmless, open_streams, say
 from placement_advisor.cli.profile import profile
+from placement_advisor.cli.report import report
 from placement_advisor.cli.search import search
 from placement_advisor.cli.show import show
 from placement_advisor.cli.simulate import simulate
@@ -50,6 +51,7 @@ app.command()(analyze)
 app.command()(show)
 app.command()(diff)
 app.command()(view)
+app.command()(report)
 app.command()(trace)
 app.command()(graph)
 app.command()(simulate)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # What an analysis writes; an earlier one's is replaced as a whole.
 CONTENT = (
     "analysis.json",
+    "report.html",
     "report.md",
     "report.txt",
     "how_to_split.py",

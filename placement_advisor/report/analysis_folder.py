@@ -22,6 +22,7 @@ from placement_advisor.report.analysis.tables import (
     HOW_TO_SPLIT,
     verdict_is_split,
 )
+from placement_advisor.report.html.report_file import REPORT_FILE, report_html
 from placement_advisor.report.pictures.break_even_plot import plot_break_even
 from placement_advisor.report.pictures.comparison_plot import plot_comparison
 from placement_advisor.report.pictures.timeline_plot import plot_timelines
@@ -58,6 +59,7 @@ def analyze_into_folder(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
         with clock.stage("report"):
             watcher.working("writing reports", 0, 1)
             write_reports(analysis, staging)
+            (staging / REPORT_FILE).write_text(report_html(staging), encoding="utf-8")
         timings_ns = {**analysis.timings_ns, **clock.timings_ns()}
         analysis = replace(analysis, timings_ns=timings_ns)
         write_analysis(analysis, staging)

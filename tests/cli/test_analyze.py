@@ -147,7 +147,8 @@ class TestACompleteRun:
     def test_leaves_nothing_half_written(self, analysed: Analysed) -> None:
         assert sorted(path.name for path in analysed.folder.iterdir()) == [
             "analysis.json", "bound.json", "break-even.png", "comparison.png", "graph.json.gz",
-            "placements", "predictions", "report.md", "report.txt", "tensorboard", "timeline.png",
+            "placements", "predictions", "report.html", "report.md", "report.txt", "tensorboard",
+            "timeline.png",
         ]  # fmt: skip
 
     def test_times_every_candidate_in_every_round(self, analysed: Analysed) -> None:

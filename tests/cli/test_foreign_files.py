@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from command_runs import run_here
 from layer_models import model
+
+from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +29,15 @@ path = "m.py"
 graph = "{graph}"
 placement = "{placement}"
 """
+OF_ONE_CANDIDATE = {
+    "schema_version": 1,
+    "model": {"path": "", "name": "", "mode": "", "ops": 0, "parameter_bytes": 0},
+    "devices": [],
+    "candidates": [{"name": "special", "rationale": "", "details": 1}],
+    "graph": {"box": [1, 1], "layers": [], "flows": []},
+    "findings": [],
+    "warnings": [],
+}
 READS = {
     "graph": "graph {file}.graph.json.gz",
     "placement-of-graph": f"graph {GRAPH} --placement {{file}}.json --png a.png",
@@ -39,6 +51,8 @@ READS = {
     "lock": "check --graphs-only --config lock/pyproject.toml",
     "checked-graph": "check --graphs-only --config graph/pyproject.toml",
     "checked-placement": "check --graphs-only --config placement/pyproject.toml",
+    "overview": "report {file}-overview",
+    "details": "report {file}-details",
     "profile": "profile {file}.xplane.pb",
     "run": "profile run",
     "chrome-trace": "profile {file}.json",
@@ -73,6 +87,11 @@ def folder(
     specials += [f"{name}/special.json" for name in ("graph", "placement")]
     specials += ["run/special.xplane.pb", "lock/placements.lock.json"]
     specials += ["analysis/analysis.json", "analysis/report.txt"]
+    for name, file in (("overview", OVERVIEW), ("details", f"{DETAILS}/special.json")):
+        specials.append(f"special-{name}/{LOG_FOLDER}/{file}")
+        (tmp_path / specials[-1]).parent.mkdir(parents=True)
+    overview = tmp_path / "special-details" / LOG_FOLDER / OVERVIEW
+    overview.write_text(json.dumps(OF_ONE_CANDIDATE))
     for name in specials:
         if request.param == "pipe":
             os.mkfifo(name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.measurement.measurement import Interval, bootstrap_median
 from placement_advisor.report.analysis.break_even_json import break_even_as_json
-from placement_advisor.report.analysis.scaling import ScalingRow, scaling
+from placement_advisor.report.analysis.scaling import row_as_json, scaling
 from placement_advisor.report.analysis.tables import CERTIFICATE, GRAPH
 from placement_advisor.solvers.bounds.bound_in_words import argument_text
 from placement_advisor.testbed.trial import BASELINE
@@ -105,7 +105,7 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
         "input": _input(analysis.input_timing, analysis.model.batch_size)
         if analysis.input_timing
         else None,
-        "scaling": [_scaling_row(row) for row in scaling(analysis)],
+        "scaling": [row_as_json(row) for row in scaling(analysis.candidates)],
         "findings": [_finding(finding) for finding in analysis.findings],
         "warnings": list(analysis.warnings),
         "timings_ns": {stage: analysis.timings_ns.get(stage) for stage in STAGES},
@@ -130,17 +130,6 @@ def _options(options: AnalyzeOptions) -> dict[str, Any]:
         "steps": options.steps,
         "rounds": options.rounds,
         "run": options.run,
-    }
-
-
-def _scaling_row(row: ScalingRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "candidate": row.candidate,
-        "devices": row.devices,
-        "batch": row.batch,
-        "predicted_ns": row.predicted_ns,
-        "measured_ns": row.measured_ns,
     }
 
 

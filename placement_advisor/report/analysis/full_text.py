@@ -70,7 +70,8 @@ _NAME_WIDTH = 15
 _OWN_TIMELINES = "timelines/"
 _BREAK_EVEN_PICTURE = "break-even.png"
 _FILES = (
-    ("report.md", "all of this, with placements and copies in full"),
+    ("report.html", "all of this for any browser, in one file to pass on"),
+    ("report.md", "the same as text, with placements and copies in full"),
     ("timeline.png", "single and the best candidates over time"),
     (_OWN_TIMELINES, "the other candidates over time"),
     ("comparison.png", "what each candidate's step is made of"),
@@ -120,7 +121,7 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
     if analysis.break_even is not None:
         lines = break_even_lines(analysis.break_even)
         yield _section(break_even_title(analysis.break_even), _bullets(lines))
-    if lines := scaling_lines(analysis):
+    if lines := scaling_lines(analysis.candidates):
         yield _section(SCALING_TITLE, _bullets(lines))
     if (line := input_line(analysis)) is not None:
         yield Text(one_line(line))
@@ -273,7 +274,7 @@ def _files(analysis: Analysis) -> Text:
         missing.add(_BREAK_EVEN_PICTURE)
     files = [file for file in _FILES if file[0] not in missing]
     if verdict_is_split(analysis):
-        files.insert(1, (HOW_TO_SPLIT, "code that places your step so"))
+        files.insert(2, (HOW_TO_SPLIT, "code that places your step so"))
     lines += [f"  {name:<15} {content}" for name, content in files]
     return _lines(lines)
 

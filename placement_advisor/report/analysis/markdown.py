@@ -32,10 +32,12 @@ from placement_advisor.report.analysis.tables import (
     HOW_TO_SPLIT,
     IF_SPLIT_ANYWAY,
     NO_FINDINGS,
+    NOT_RECOMMENDED,
     NOTHING,
     as_is_interval,
     candidate_figures,
     figure_lines,
+    how_title,
     hypothetical_findings,
     layers_by_device,
     ops_by_device,
@@ -76,7 +78,7 @@ def render_markdown(analysis: Analysis) -> str:
         _how(analysis),
         _pictures(analysis),
         section("Break-even", *_break_even(analysis)),
-        section(SCALING_TITLE, bullets(scaling_lines(analysis))),
+        section(SCALING_TITLE, bullets(scaling_lines(analysis.candidates))),
         escape(input_line(analysis) or ""),
         section("Placements", *(_placement(c) for c in analysis.candidates if c.placement)),
         section("Copies", *evidence.copies(analysis)),
@@ -207,10 +209,10 @@ def _how(analysis: Analysis) -> str:
     where = (
         f"That code is in `{HOW_TO_SPLIT}`, beside this report."
         if verdict_is_split(analysis)
-        else "It is the best that was tried, not a recommendation."
+        else NOT_RECOMMENDED
     )
     return section(
-        "How to split" if verdict_is_split(analysis) else "How the best split goes",
+        how_title(analysis),
         f"**{escape(how.candidate)}**: {escape(how.words)}.",
         "Your own step, placed so, on its own variables (`inputs`: those that were analysed):",
         code_block(how.call),
