@@ -28,6 +28,15 @@ def format_ns(time_ns: float | None) -> str:
     return _scaled(time_ns, _TIME_STEPS, "ns")
 
 
+def time_unit(time_ns: int) -> tuple[int, str]:
+    """Return the largest unit of which a time has one: its length in ns, and its name.
+
+    >>> time_unit(41_234_000), time_unit(950)
+    ((1000000, 'ms'), (1, 'ns'))
+    """
+    return next((step for step in _TIME_STEPS if time_ns >= step[0]), (1, "ns"))
+
+
 def format_bytes(size_bytes: float | None, *, is_floor: bool = False) -> str:
     """Return a size in decimal units with three significant digits, ``?`` if unknown.
 

@@ -17,6 +17,7 @@ from certified import certified
 from fiddle_documents import three_in_a_row
 from op_graphs import large
 from placed_steps import diamond
+from sample_analysis import sample
 
 from placement_advisor.check.config import read_config
 from placement_advisor.check.lock_file import lock_text, read_lock
@@ -25,6 +26,9 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.machine.cluster_file import cluster_as_toml, load_cluster, read_cluster
+from placement_advisor.report.analysis.analysis_json import analysis_as_json
+from placement_advisor.report.analysis.record import read_record
+from placement_advisor.report.analysis.screen import MOST_LINES, screen
 from placement_advisor.solvers.certificate import (
     RefusedError,
     _digest,
@@ -93,6 +97,9 @@ def readers() -> dict[str, Reader]:
         packed = file.read_bytes()
     placement = step.placement.as_json(step.graph, ("a", "b"))
 
+    def read_and_show(path: Path) -> None:
+        assert len(screen(read_record(path), path.parent, 80)) <= MOST_LINES
+
     def read_and_verify(path: Path) -> None:
         verify(read_certificate(path), step.graph)
 
@@ -109,6 +116,11 @@ def readers() -> dict[str, Reader]:
             sound=gzip.decompress(packed),
             read=OpGraph.load,
             seal=lambda text: gzip.compress(text, 1),
+        ),
+        "analysis": Reader(
+            suffix=".json",
+            sound=json.dumps(analysis_as_json(sample())).encode(),
+            read=read_and_show,
         ),
         "certificate": Reader(
             suffix=".json", sound=certificate, read=read_and_verify, seal=_signed

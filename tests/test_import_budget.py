@@ -1,4 +1,4 @@
-"""Usage errors answer before anything slow is imported. Tested on `sys.modules`, not the clock."""
+"""Usage errors and what only reads import nothing slow. Tested on `sys.modules`, not the clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import sample_analysis
 from command_runs import _ROOT
+
+from placement_advisor.report.analysis_folder import write_analysis
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +48,8 @@ def test_help_and_usage_errors_import_nothing_slow(
         (tmp_path / name).mkdir()
         (tmp_path / name / "settings.toml").write_text(settings.replace("HARDWARE", hardware))
         (tmp_path / name / "placements.lock.json").write_text(lock)
+    (tmp_path / "analysed").mkdir()
+    write_analysis(sample_analysis.sample(), tmp_path / "analysed")
     lines = {
         "--help": 0,
         "--version": 0,
@@ -53,9 +58,16 @@ def test_help_and_usage_errors_import_nothing_slow(
         "graph --help": 0,
         "calibrate --help": 0,
         "doctor --help": 0,
+        "show --help": 0,
+        "show nowhere": 2,
+        "show analysed": 0,
+        "diff analysed analysed": 0,
+        "diff analysed .": 2,
         "view --help": 0,
         "view nowhere": 2,
         "view .": 2,
+        "report --help": 0,
+        "report nowhere": 2,
         "trace nowhere.py": 2,
         "trace model.py -o nowhere/m.graph.json.gz": 2,
         "graph nowhere.graph.json.gz": 2,

@@ -11,6 +11,7 @@ from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.cost.table import CostSource
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -60,7 +61,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSummary:
-    """What was analysed."""
+    """What was analysed. ``fingerprint`` is that of its graph."""
 
     path: str
     name: str
@@ -71,6 +72,7 @@ class ModelSummary:
     parameter_bytes: int
     edge_bytes_known_share: float
     chosen: str
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +107,11 @@ class Recommendation:
     """The answer with its ground.
 
     ``speedup`` is single over candidate (above 1 is faster), with its interval where measured.
-    ``applies_to`` says for which devices the answer holds. ``others`` tells what was seen of the
-    candidates that the answer is not about.
+    ``applies_to`` says for which devices the answer holds. ``answer`` is the verdict in a sentence
+    that leaves them out, ``headline`` in one with all of it. ``caveat`` says where this machine
+    does better as it is than the answer. ``deciding`` are the few reasons that decide, in short;
+    ``reasons`` are all of them. ``others`` tells what was seen of the candidates that the answer is
+    not about.
     """
 
     verdict: AdviceVerdict
@@ -114,7 +119,10 @@ class Recommendation:
     speedup: Interval | None
     basis: str
     applies_to: str
+    answer: str
     headline: str
+    caveat: str | None
+    deciding: tuple[str, ...]
     reasons: tuple[str, ...]
     others: tuple[str, ...]
 
@@ -207,6 +215,7 @@ class Analysis:
 
     advisor_version: str
     tensorflow_version: str
+    options: AnalyzeOptions
     model: ModelSummary
     testbed: TestbedSummary
     as_is: tuple[int, ...] | None

@@ -79,6 +79,8 @@ def review_of(analysis: Analysis) -> Review:
         recommendation=analysis.recommendation,
         findings=analysis.findings,
         warnings=analysis.warnings,
+        how=analysis.how,
+        break_even=analysis.break_even,
     )
 
 
@@ -108,6 +110,7 @@ def assemble(
     return Analysis(
         advisor_version=__version__,
         tensorflow_version=subject.traced.tensorflow_version,
+        options=subject.options,
         model=_model(subject),
         testbed=testbed,
         as_is=as_is,
@@ -185,6 +188,7 @@ def _model(subject: Subject) -> ModelSummary:
         parameter_bytes=graph.parameter_bytes,
         edge_bytes_known_share=graph.edge_bytes_known_share,
         chosen=traced.chosen,
+        fingerprint=graph.fingerprint,
     )
 
 

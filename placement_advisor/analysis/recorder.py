@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import (
         Candidate,
         Finding,
+        HowToSplit,
         ModelSummary,
         Recommendation,
         TestbedSummary,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
+    from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.solvers.certificate import Certificate
@@ -29,7 +31,8 @@ class Review:
     """What there is to show of an analysis.
 
     ``doing`` says what it does at the moment, None once it is complete; until then there is no
-    recommendation. ``testbed`` is None until its costs are known.
+    recommendation. ``testbed`` is None until its costs are known. ``how`` and ``break_even`` are
+    those of `Analysis`.
     """
 
     model: ModelSummary
@@ -39,6 +42,8 @@ class Review:
     recommendation: Recommendation | None = None
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
+    how: HowToSplit | None = None
+    break_even: BreakEven | None = None
 
 
 class Recorder(Protocol):

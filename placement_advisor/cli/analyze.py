@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotation
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from placement_advisor import defaults
 from placement_advisor.cli.output_streams import print_json, say
 from placement_advisor.cli.progress import progress
+from placement_advisor.cli.show import Verbose, print_analysis
 from placement_advisor.cli.source_options import (
     BatchSize,
     ModeChoice,
@@ -25,9 +25,6 @@ from placement_advisor.cli.source_options import (
     split_ratios,
 )
 from placement_advisor.errors import AdvisorError
-
-if TYPE_CHECKING:
-    from placement_advisor.analysis.analysis_result import Analysis
 
 
 class TestbedChoice(StrEnum):
@@ -111,12 +108,14 @@ def analyze(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the analysis as JSON on stdout.")
     ] = False,
+    verbose: Verbose = False,
     quiet: Quiet = False,
     time_limit: TimeLimit = defaults.TIME_LIMIT_S,
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.machine.testbed_plan import TestbedKind
+    from placement_advisor.report.analysis.analysis_json import analysis_as_json
     from placement_advisor.report.analysis_folder import analyze_into_folder
     from placement_advisor.solvers.effort import Effort
 
@@ -148,27 +147,10 @@ def analyze(
     )
     with progress(quiet=quiet) as watcher:
         analysis = analyze_into_folder(options, watcher)
-    if as_json and not quiet:  # The report for people has them; the one for programs has not.
+    if not as_json:
+        print_analysis(options.output, verbose=verbose)
+        return
+    if not quiet:
         for warning in analysis.warnings:
             say(f"warning: {warning}")
-    _print(analysis, as_json=as_json, output=options.output)
-
-
-def _print(analysis: Analysis, *, as_json: bool, output: Path) -> None:
-    if as_json:
-        from placement_advisor.report.analysis.analysis_json import analysis_as_json
-
-        print_json(analysis_as_json(analysis))
-        return
-    from rich.console import Console
-
-    from placement_advisor.report.analysis.terminal import render_terminal
-
-    console = Console()
-    text = render_terminal(
-        analysis,
-        width=console.width,
-        color=console.color_system is not None,
-        output_dir=output,
-    )
-    sys.stdout.write(text)
+    print_json(analysis_as_json(analysis))

@@ -14,12 +14,15 @@ from placement_advisor.cli.analyze import analyze
 from placement_advisor.cli.balance import balance
 from placement_advisor.cli.calibrate import calibrate
 from placement_advisor.cli.check import check
+from placement_advisor.cli.diff import diff
 from placement_advisor.cli.doctor import doctor
 from placement_advisor.cli.explain import explain
 from placement_advisor.cli.graph import graph
 from placement_advisor.cli.output_streams import ReaderGoneError, harmless, open_streams, say
 from placement_advisor.cli.profile import profile
+from placement_advisor.cli.report import report
 from placement_advisor.cli.search import search
+from placement_advisor.cli.show import show
 from placement_advisor.cli.simulate import simulate
 from placement_advisor.cli.trace import trace
 from placement_advisor.cli.verify import verify
@@ -45,7 +48,10 @@ app = typer.Typer(
     "130 interrupted.",
 )
 app.command()(analyze)
+app.command()(show)
+app.command()(diff)
 app.command()(view)
+app.command()(report)
 app.command()(trace)
 app.command()(graph)
 app.command()(simulate)

@@ -82,13 +82,13 @@ def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> N
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.report.pictures.layer_boxes import layer_boxes
-    from placement_advisor.report.pictures.layer_picture import draw_layers
+    from placement_advisor.report.pictures.layer_picture import plot_layers
 
     with output_file(png, option="--png", read=file) as put:
         graph = OpGraph.load(file)
         placed = None if placement is None else Placement.load(placement, graph)
         boxes = layer_boxes(graph, file.name, depth=depth, placement=placed)
-        put(lambda path: draw_layers(boxes, path))
+        put(lambda path: plot_layers(boxes, path))
 
 
 def _export(file: Path, form: GraphFormat, output: Path | None, placement: Path | None) -> None:

@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 # What an analysis writes; an earlier one's is replaced as a whole.
 CONTENT = (
     "analysis.json",
+    "report.html",
     "report.md",
+    "report.txt",
     "how_to_split.py",
     "bound.json",
     "graph.json.gz",
     "timeline.png",
+    "timelines",
     "break-even.png",
     "comparison.png",
     "placements",

@@ -32,6 +32,11 @@ class Interval:
     low: float
     high: float
 
+    @property
+    def inverted(self) -> Interval:
+        """The interval of one over it: a speed-up from a ratio of step times, or the reverse."""
+        return Interval(median=1 / self.median, low=1 / self.high, high=1 / self.low)
+
 
 class Law(StrEnum):
     """What holds of every step; `laws` says why."""

@@ -12,11 +12,12 @@ from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.measurement.measurement import Interval
 from placement_advisor.measurement.sequential import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from placement_advisor.measurement.measurement import Interval
 
 # A split brings a second device to buy, feed and debug: under 3 % it is not worth its trouble.
 # Judgement; whoever thinks otherwise reads the interval.
@@ -47,8 +48,7 @@ class Comparison:
     @property
     def speedup(self) -> Interval:
         """Step time of the baseline over that of the candidate; above 1 is faster."""
-        ratio = self.ratio
-        return Interval(median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low)
+        return self.ratio.inverted
 
     @property
     def verdict(self) -> Verdict:

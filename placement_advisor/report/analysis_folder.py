@@ -12,15 +12,20 @@ from placement_advisor.clock import Clock
 from placement_advisor.files.log_files import LOG_FOLDER, PROFILE_RUNS
 from placement_advisor.files.output_folder import output_folder
 from placement_advisor.report.analysis.analysis_json import analysis_as_json, predicted_as_json
+from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis.tables import (
+    ANALYSIS,
     CERTIFICATE,
+    FULL_TEXT,
     GRAPH,
     HOW_TO_SPLIT,
     verdict_is_split,
 )
+from placement_advisor.report.html.report_file import REPORT_FILE, report_html
 from placement_advisor.report.pictures.break_even_plot import plot_break_even
-from placement_advisor.report.pictures.plots import plot_comparison, plot_timeline
+from placement_advisor.report.pictures.comparison_plot import plot_comparison
+from placement_advisor.report.pictures.timeline_plot import plot_timelines
 from placement_advisor.report.tensorboard.event_files import write_events
 from placement_advisor.report.tensorboard.profile_runs import write_profile_runs
 from placement_advisor.report.tensorboard.tab import Tab
@@ -54,6 +59,7 @@ def analyze_into_folder(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
         with clock.stage("report"):
             watcher.working("writing reports", 0, 1)
             write_reports(analysis, staging)
+            (staging / REPORT_FILE).write_text(report_html(staging), encoding="utf-8")
         timings_ns = {**analysis.timings_ns, **clock.timings_ns()}
         analysis = replace(analysis, timings_ns=timings_ns)
         write_analysis(analysis, staging)
@@ -106,18 +112,19 @@ class AnalysisFolder:
 
 
 def write_analysis(analysis: Analysis, folder: Path) -> None:
-    """Write analysis.json."""
+    """Write the analysis for programs."""
     text = json.dumps(analysis_as_json(analysis), indent=2, ensure_ascii=False)
-    (folder / "analysis.json").write_text(text + "\n", encoding="utf-8")
+    (folder / ANALYSIS).write_text(text + "\n", encoding="utf-8")
 
 
 def write_reports(analysis: Analysis, folder: Path) -> None:
-    """Write the report, its pictures, what TensorBoard shows, and the code of a split to make."""
+    """Write the reports, pictures, what TensorBoard shows, and the code of a split to make."""
+    (folder / FULL_TEXT).write_text(full_text(analysis), encoding="utf-8")
     (folder / "report.md").write_text(render_markdown(analysis), encoding="utf-8")
     if analysis.how is not None and verdict_is_split(analysis):
         code = analysis.how.listing or analysis.how.call
         (folder / HOW_TO_SPLIT).write_text(code, encoding="utf-8")
-    plot_timeline(analysis, folder / "timeline.png")
+    plot_timelines(analysis, folder)
     plot_comparison(analysis, folder / "comparison.png")
     if analysis.break_even is not None:
         plot_break_even(analysis, analysis.break_even, folder / "break-even.png")

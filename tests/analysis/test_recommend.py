@@ -324,6 +324,90 @@ def test_a_simulated_verdict_survives_costs_as_wrong_as_they_may_be(towers, alte
     assert any(r.startswith(says) for r in answer.reasons) == (verdict is AdviceVerdict.CANNOT_TELL)
 
 
+def profile(step_ms, compute_ms, exposed_ms, count=6):
+    """A profile of 10 steps on two devices, with copies from the first to the second."""
+    return StepProfile(
+        step_ns=(step_ms * MS,) * 10,
+        compute_ns={"w0": compute_ms[0] * MS, "w1": compute_ms[1] * MS},
+        exposed_by_device={"w0": exposed_ms[0] * MS, "w1": exposed_ms[1] * MS},
+        transfers=(
+            TransferTotal(
+                source="w0",
+                target="w1",
+                count=count,
+                size_bytes=8,
+                size_basis=SizeBasis.SHAPES,
+                time_ns=MS,
+                exposed_ns=MS,
+            ),
+        ),
+        activities=(),
+        op_ns={},
+        timeline=(),
+    )
+
+
+PROFILED = replace(SINGLE, measured=measurement(10, profile(10, (9, 0), (0, 0), count=0)))
+WAITING = replace(SLOW, measured=measurement(12, profile(16, (5, 3), (2, 4))))
+
+
+def test_what_decides_is_where_the_steps_go_and_what_none_can_beat():
+    answer = recommend([PROFILED, WAITING, CRASHED], TESTBED, None, bound(6 * MS))
+    assert answer.deciding == (
+        "towers: w1 waits 4.00 ms for copies, 25 % of its step (profiled)",
+        "towers: w0 computes for 5.00 ms a step, single for 9.00 ms (profiled)",
+        "no placement of these ops takes less than 6.00 ms; single takes 10.0 ms (simulated)",
+    )
+    assert "alternating" in recommend([PROFILED, WAITING, CRASHED], TESTBED, None).deciding[2]
+
+
+def test_a_simulated_answer_rests_on_simulated_figures_after_what_it_doubts():
+    unsure = simulated("towers", 0.6, 0.7, 1.2)
+    doubt, copies, compute = recommend(
+        [candidate("single", predicted=10), unsure], NOT_RUN, None, bound(6 * MS)
+    ).deciding
+    assert doubt.startswith("the verdict changes if copies and launches cost up to 2 times")
+    assert copies == "towers: no copies (simulated)"
+    assert compute == "towers: w0 computes for 2.00 ms a step, single for 2.00 ms (simulated)"
+
+
+def test_a_prediction_that_would_have_decided_otherwise_is_among_what_decides():
+    hopeful = replace(SLOW, predicted_ratio=simulated("", 0.6, 0.8, 0.9).predicted_ratio)
+    assert (
+        "towers was simulated at 1.25×: the answer rests on the measurement alone"
+        in recommend([SINGLE, hopeful], TESTBED, None).deciding
+    )
+
+
+def test_a_profile_that_breaks_a_law_says_nothing_among_what_decides():
+    law = BrokenLaw(law=Law.DEVICE_WITHIN_STEP, what="w0 is busy for 9 ms of 5 ms")
+    broken = replace(WAITING, broken_laws=(law,))
+    assert recommend([PROFILED, broken], TESTBED, None).deciding == (
+        "towers: w0 is busy for 9 ms of 5 ms, which cannot be: its profile says nothing",
+    )
+
+
+def test_without_a_split_what_decides_is_why_there_is_none():
+    ended = replace(SINGLE, failure=CRASHED.failure, measured=None)
+    answer = recommend([ended, ABSENT], TESTBED, None, bound(6 * MS))
+    assert [reason.split(":")[0] for reason in answer.deciding] == [
+        "single",
+        "no placement of these ops takes less than 6.00 ms; single takes 10.0 ms (simulated)",
+        "towers",
+    ]
+
+
+def test_the_answer_leaves_out_the_devices_and_the_caveat_stands_apart():
+    answer = recommend([SINGLE, FAST], TESTBED, [5 * MS] * 20)
+    assert answer.answer == "split: towers, 1.43× (95 % interval 1.39–1.47)"
+    assert answer.caveat is not None
+    assert answer.caveat.startswith("on this machine your untouched step is faster: as-is")
+    assert recommend([SINGLE, FAST], GPUS, [9 * MS] * 20).caveat is None
+    assert recommend([SINGLE, FAST], TESTBED, [12 * MS] * 20).caveat is None
+    unsure = recommend([SINGLE, UNSURE], TESTBED, None).answer
+    assert unsure.endswith("; more rounds (--rounds 180) or a quieter machine would settle it")
+
+
 SHORT = Failure(kind=FailureKind.DOES_NOT_FIT, message="on w0 the step holds 3 GB")
 UNFIT = replace(candidate("single", predicted=10), failure=SHORT)
 

@@ -96,6 +96,7 @@ HITS = (
 # Pictures are drawn only where there is something to show.
 _ALWAYS = {
     "analysis.json",
+    "report.html",
     "report.md",
     "graph.json.gz",
     "placements",

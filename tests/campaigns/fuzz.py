@@ -17,7 +17,10 @@ from damaged_files import LIMIT_S, MOST_BYTES, Reader, examined, readers
 from placement_advisor.profile.formats import read_profile
 
 sys.path.append(str(Path(__file__).parents[1] / "profile"))
+sys.path.append(str(Path(__file__).parents[1] / "report"))
+sys.path.append(str(Path(__file__).parents[1] / "report" / "html"))
 from test_damaged_profiles import NVPROF, silent, sound, trace_text
+from test_damaged_tab_files import READERS as OF_THE_TAB
 
 FILES = 20_000
 FILES_OF_A_CASE = 500
@@ -40,7 +43,7 @@ def _profiles() -> dict[str, Reader]:
     }
 
 
-READERS = {**readers(), **_profiles()}
+READERS = {**readers(), **OF_THE_TAB, **_profiles()}
 
 
 def cases() -> list[str]:

@@ -19,6 +19,7 @@ from placement_advisor.analysis import run as run_stage
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.machine import testbed_plan
 from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.report.analysis.screen import MOST_LINES
 from placement_advisor.report.tensorboard.runs import find_runs
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner
@@ -43,6 +44,10 @@ class Analysed:
     def analysis(self) -> dict[str, Any]:
         content: dict[str, Any] = json.loads((self.folder / "analysis.json").read_text())
         return content
+
+    @property
+    def full_text(self) -> str:
+        return (self.folder / "report.txt").read_text()
 
     def candidate(self, name: str) -> dict[str, Any]:
         return next(c for c in self.analysis["candidates"] if c["name"] == name)
@@ -92,8 +97,9 @@ def broken_run(
 class TestACompleteRun:
     def test_exits_with_zero_and_a_verdict(self, analysed: Analysed) -> None:
         assert analysed.ran.code == 0, analysed.ran.err
-        assert analysed.ran.out.startswith(("split: ", "stay single", "cannot tell: "))
-        assert "measured on 2 CPU stand-ins (1 core each, gRPC)" in analysed.ran.out
+        where, answer, *_ = analysed.ran.out.splitlines()
+        assert where == "Measured on 2 CPU stand-ins (1 core each, gRPC), batch 32, train:"
+        assert answer.startswith(("split: ", "stay single", "cannot tell: "))
         assert analysed.analysis["recommendation"]["basis"] == "measured"
 
     def test_says_what_it_does_on_stderr_line_by_line(self, analysed: Analysed) -> None:
@@ -110,6 +116,12 @@ class TestACompleteRun:
         assert len(first) == len(second) == 1
         assert first != second
         assert client == first
+
+    def test_prints_a_screen_that_show_prints_again(self, analysed: Analysed) -> None:
+        assert len(analysed.ran.out.splitlines()) <= MOST_LINES
+        again = run_here("show", str(analysed.folder))
+        assert (again.code, again.err, again.out) == (0, "", analysed.ran.out)
+        assert run_here("show", "-v", str(analysed.folder)).out.startswith(analysed.full_text)
 
     def test_writes_an_analysis_that_keeps_the_public_contract(self, analysed: Analysed) -> None:
         jsonschema.validate(analysed.analysis, load_schema("analysis"))
@@ -135,7 +147,8 @@ class TestACompleteRun:
     def test_leaves_nothing_half_written(self, analysed: Analysed) -> None:
         assert sorted(path.name for path in analysed.folder.iterdir()) == [
             "analysis.json", "bound.json", "break-even.png", "comparison.png", "graph.json.gz",
-            "placements", "predictions", "report.md", "tensorboard", "timeline.png",
+            "placements", "predictions", "report.html", "report.md", "report.txt", "tensorboard",
+            "timeline.png",
         ]  # fmt: skip
 
     def test_times_every_candidate_in_every_round(self, analysed: Analysed) -> None:
@@ -179,7 +192,7 @@ class TestACompleteRun:
         splits = {*NAMES[1:], "searched for faster links"}
         assert {point["candidate"] for point in found["latency"]["points"]} <= splits
         title = "Break-even (simulated, corrected): a split wins above 1.03× over single"
-        assert title in analysed.ran.out
+        assert title in analysed.full_text
 
     def test_times_the_dataset_alone(self, analysed: Analysed) -> None:
         found = analysed.analysis["input"]
@@ -187,7 +200,7 @@ class TestACompleteRun:
         assert found["samples_per_s"] == pytest.approx(
             32 * len(found["batch_ns"]) / (sum(found["batch_ns"]) / 1e9)
         )
-        assert "samples/s alone; the step (as-is) takes" in analysed.ran.out
+        assert "samples/s alone; the step (as-is) takes" in analysed.full_text
 
     def test_copies_nothing_on_one_device(self, analysed: Analysed) -> None:
         assert analysed.candidate("single")["measured"]["transfer_count"] == 0
@@ -325,7 +338,7 @@ def test_a_step_that_fails_as_it_is_costs_as_is_alone(
         "model.compile(optimizer='adam', loss='mean_squared_error')\n"
     )
     folder = tmp_path / "out"
-    ran = advisor("analyze", str(write_model(code)), "-o", str(folder), *FEW)
+    ran = advisor("analyze", str(write_model(code)), "-o", str(folder), "--verbose", *FEW)
     assert ran.code == 0, ran.err
     assert " ".join(ran.out.split()).count("as-is was not timed: loader exited with status 9") == 1
     analysis = json.loads((folder / "analysis.json").read_text())
@@ -354,7 +367,7 @@ def test_a_dataset_that_hangs_later_on_costs_a_warning_alone(
         "dataset = tf.data.Dataset.from_generator(rows, output_signature=shapes).batch(32)\n"
     )
     folder = tmp_path / "out"
-    ran = advisor("analyze", str(write_model(code)), "-o", str(folder), *FEW)
+    ran = advisor("analyze", str(write_model(code)), "-o", str(folder), "--verbose", *FEW)
     assert ran.code == 0, ran.err
     warning = "the dataset was not timed alone: loader gave no answer within 2 s"
     assert " ".join(ran.out.split()).count(warning) == 1
@@ -401,7 +414,7 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     ran = advisor("analyze", str(two_towers), "-o", str(folder), "--quiet", *QUICK, *words)
     assert ran.code == 0, ran.err
     assert ran.err == ""
-    assert "simulated for" in ran.out.splitlines()[0]
+    assert ran.out.startswith("Simulated for ")
     assert reason in " ".join(ran.out.split())
     analysis = json.loads((folder / "analysis.json").read_text())
     jsonschema.validate(analysis, load_schema("analysis"))

@@ -156,7 +156,7 @@ class TestAMirroredStep:
         ran, output = run
         assert (output / "predictions" / "mirrored.json").exists()
         assert "\nmirrored " in ran.out
-        assert "mirrored" in ran.out.split("\n")[0]  # The verdict is about it.
+        assert "mirrored" in ran.out.split("\n\n")[0]  # The verdict is about it.
 
     def test_its_processes_listen_in_a_network_of_their_own_alone(
         self, analysis: dict[str, Any], listened: set[tuple[int, int]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from command_runs import run_here
 from layer_models import model
+
+from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +29,15 @@ path = "m.py"
 graph = "{graph}"
 placement = "{placement}"
 """
+OF_ONE_CANDIDATE = {
+    "schema_version": 1,
+    "model": {"path": "", "name": "", "mode": "", "ops": 0, "parameter_bytes": 0},
+    "devices": [],
+    "candidates": [{"name": "special", "rationale": "", "details": 1}],
+    "graph": {"box": [1, 1], "layers": [], "flows": []},
+    "findings": [],
+    "warnings": [],
+}
 READS = {
     "graph": "graph {file}.graph.json.gz",
     "placement-of-graph": f"graph {GRAPH} --placement {{file}}.json --png a.png",
@@ -39,6 +51,8 @@ READS = {
     "lock": "check --graphs-only --config lock/pyproject.toml",
     "checked-graph": "check --graphs-only --config graph/pyproject.toml",
     "checked-placement": "check --graphs-only --config placement/pyproject.toml",
+    "overview": "report {file}-overview",
+    "details": "report {file}-details",
     "profile": "profile {file}.xplane.pb",
     "run": "profile run",
     "chrome-trace": "profile {file}.json",
@@ -46,6 +60,9 @@ READS = {
     "nvprof": "profile {file}.txt",
     "costs": "analyze m.py --hardware 2xV100 --costs {file}.xplane.pb",
     "costs-of-run": "analyze m.py --hardware 2xV100 --costs run",
+    "analysis": "show analysis",
+    "full-text": "show -v analysis",
+    "compared": "diff analysis analysis",
     "model": "analyze {file}.py --no-run",
     "keras": "trace {file}.keras",
     "frozen": "trace {file}.pb",
@@ -60,7 +77,7 @@ def folder(
     monkeypatch.chdir(tmp_path)
     model("in1 -> a", "in2 -> b", "a b -> dot").save(tmp_path / GRAPH)
     (tmp_path / "m.py").touch()
-    for name in ("lock", "graph", "placement", "run"):
+    for name in ("lock", "graph", "placement", "run", "analysis"):
         (tmp_path / name).mkdir()
         words = {"graph": GRAPH, "placement": "single", name: "special.json"}
         (tmp_path / name / "pyproject.toml").write_text(PROJECT.format(**words))
@@ -69,6 +86,12 @@ def folder(
     specials = [f"special{suffix}" for suffix in (*suffixes, ".keras", ".pb")]
     specials += [f"{name}/special.json" for name in ("graph", "placement")]
     specials += ["run/special.xplane.pb", "lock/placements.lock.json"]
+    specials += ["analysis/analysis.json", "analysis/report.txt"]
+    for name, file in (("overview", OVERVIEW), ("details", f"{DETAILS}/special.json")):
+        specials.append(f"special-{name}/{LOG_FOLDER}/{file}")
+        (tmp_path / specials[-1]).parent.mkdir(parents=True)
+    overview = tmp_path / "special-details" / LOG_FOLDER / OVERVIEW
+    overview.write_text(json.dumps(OF_ONE_CANDIDATE))
     for name in specials:
         if request.param == "pipe":
             os.mkfifo(name)
@@ -91,5 +114,5 @@ def test_what_is_no_plain_file_is_refused_at_once(folder: Path, what: str) -> No
     said = ran.out + ran.err
     assert ran.code == 2, said
     assert "not a file" in said
-    assert "special" in said or "lock" in said
+    assert "special" in said or "lock" in said or "analysis/" in said
     assert "Traceback" not in said

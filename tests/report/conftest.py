@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import sample_analysis
+from command_runs import few_rounds, run_here
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
+
     from placement_advisor.analysis.analysis_result import Analysis
 
 
@@ -32,3 +38,23 @@ def four_devices() -> Analysis:
 @pytest.fixture
 def not_applicable() -> Analysis:
     return sample_analysis.not_applicable()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    from browsers import open_browser
+
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def demo(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log directory of a real analysis of the demo's model, three candidates, few steps."""
+    output = tmp_path_factory.mktemp("demo") / "deepconn"
+    few = ("--rounds", "5", "--steps", "1", "--candidates", "towers,batch")
+    model = str(Path(__file__).parents[2] / "sample_models" / "deepconn.py")
+    with few_rounds():
+        ran = run_here("analyze", model, *few, "-o", str(output), "--quiet")
+    assert ran.code == 0, ran.err
+    return output / "tensorboard"

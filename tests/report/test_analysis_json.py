@@ -69,6 +69,7 @@ def test_top_level_has_the_fields_of_the_contract_in_order(content: dict[str, An
         "schema_version",
         "advisor_version",
         "tensorflow_version",
+        "options",
         "model",
         "testbed",
         "as_is",
@@ -79,6 +80,7 @@ def test_top_level_has_the_fields_of_the_contract_in_order(content: dict[str, An
         "input",
         "scaling",
         "findings",
+        "warnings",
         "timings_ns",
     ]
 
@@ -209,7 +211,7 @@ def test_schemas_are_valid_strict_and_explain_every_field(name: str) -> None:
 
 
 def test_an_unknown_schema_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="analysis, placement, trace"):
+    with pytest.raises(ValueError, match="analysis, difference, placement"):
         load_schema("baseline")
 
 

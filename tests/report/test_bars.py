@@ -1,24 +1,26 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sample_analysis
 from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.measurement.measurement import Span
-from placement_advisor.report.pictures.bars import Bar, busy_ns, candidate_lanes, merge
+from placement_advisor.report.pictures.bars import Bar, busy_ns, merge, rows_of, steps_of
 
 
 def _span(start_ns: int, end_ns: int, name: str = "op", *, is_copy: bool = False) -> Span:
     return Span(lane="GPU:0", name=name, start_ns=start_ns, end_ns=end_ns, is_copy=is_copy)
 
 
-def _bar(start_ns: int, end_ns: int, name: str = "", *, is_copy: bool = False) -> Bar:
-    return Bar(name=name, start_ns=start_ns, end_ns=end_ns, is_copy=is_copy)
+def _bar(start_ns: int, end_ns: int, name: str = "") -> Bar:
+    return Bar(name=name, start_ns=start_ns, end_ns=end_ns)
 
 
 spans = st.lists(
-    st.tuples(st.integers(0, 1_000), st.integers(0, 100), st.booleans()).map(
-        lambda drawn: _span(drawn[0], drawn[0] + drawn[1], is_copy=drawn[2])
+    st.tuples(st.integers(0, 1_000), st.integers(0, 100)).map(
+        lambda drawn: _span(drawn[0], drawn[0] + drawn[1])
     ),
     max_size=60,
 )
@@ -45,11 +47,6 @@ def test_tiny_neighbours_merge_and_large_ones_keep_their_names() -> None:
     )
 
 
-def test_copies_never_merge_with_compute() -> None:
-    merged = merge([_span(0, 1, "a"), _span(1, 2, "b", is_copy=True)], pixel_ns=10)
-    assert merged == (_bar(0, 1, "a"), _bar(1, 2, "b", is_copy=True))
-
-
 def test_busy_time_counts_overlap_once() -> None:
     # 0..50 and 30..60 make 60, 100..110 makes 10
     assert busy_ns([_span(30, 60), _span(0, 50), _span(100, 110)]) == 70
@@ -59,12 +56,7 @@ def test_busy_time_counts_overlap_once() -> None:
 def test_merging_neither_hides_nor_invents_more_than_the_gaps_of_a_pixel(drawn: list[Span]) -> None:
     bars = merge(drawn, pixel_ns=10)
     for span in drawn:
-        assert any(
-            bar.start_ns <= span.start_ns
-            and span.end_ns <= bar.end_ns
-            and bar.is_copy is span.is_copy
-            for bar in bars
-        )
+        assert any(bar.start_ns <= span.start_ns and span.end_ns <= bar.end_ns for bar in bars)
     assert len(bars) <= len(drawn)
     covered = busy_ns([_span(bar.start_ns, bar.end_ns) for bar in bars])
     assert busy_ns(drawn) <= covered <= busy_ns(drawn) + 10 * len(drawn)
@@ -72,27 +64,35 @@ def test_merging_neither_hides_nor_invents_more_than_the_gaps_of_a_pixel(drawn: 
 
 def test_thousands_of_ops_become_fewer_bars_than_pixels() -> None:
     analysis = sample_analysis.four_devices()
-    for group in candidate_lanes(analysis, analysis.candidates[0], pixels=300):
-        assert max(len(bars) for bars in group.bars.values()) <= 300
+    for step in steps_of(analysis.candidates[0]):
+        for device in analysis.testbed.cluster.device_names():
+            for spans in (step.computing(device), step.copies_to(device)):
+                assert min(1, len(spans)) <= len(merge(spans, step.end_ns / 300)) <= 300
 
 
-def test_simulated_and_measured_lanes_are_the_same_in_the_same_order() -> None:
+def test_a_device_has_what_it_computes_and_the_copies_to_it() -> None:
+    simulated, measured = steps_of(sample_analysis.sample().candidates[1])
+    assert simulated.heading == "simulated, step 30.1 ms"
+    assert measured.heading == "measured, step 31.3 ms (profiler on)"
+    for step in (simulated, measured):
+        assert [span.name for span in step.computing("worker:1")] == ["item_conv", "item_conv_grad"]
+        assert [span.name for span in step.copies_to("worker:1")] == ["lookup", "dot"]
+
+
+def test_rows_are_devices_idle_ones_too_then_hosts() -> None:
     analysis = sample_analysis.sample()
-    simulated, measured = candidate_lanes(analysis, analysis.candidates[1], pixels=1_000)
-    assert simulated.names == measured.names
-    assert simulated.names == (
-        "worker:0",
-        "worker:1",
-        "worker:0 → worker:1",
-        "worker:1 → worker:0",
+    single, towers, _ = (steps_of(candidate) for candidate in analysis.candidates)
+    names = analysis.testbed.cluster.device_names()
+    assert rows_of(names, single)["worker:1"] == 0
+    to_host = replace(
+        towers[0],
+        spans=(Span(lane="worker:0 → host", name="x", start_ns=0, end_ns=7, is_copy=True),),
     )
-    assert simulated.heading.startswith("simulated")
-    assert measured.heading.startswith("measured")
-    assert simulated.end_ns == measured.end_ns
+    assert rows_of(names, [to_host]) == {"worker:0": 0, "worker:1": 0, "host": 7}
 
 
-def test_a_device_on_which_nothing_runs_has_an_empty_lane() -> None:
-    analysis = sample_analysis.sample()
-    simulated, _ = candidate_lanes(analysis, analysis.candidates[0], pixels=1_000)
-    assert simulated.bars["worker:1"] == ()
-    assert simulated.busy_ns["worker:1"] == 0
+def test_a_step_ends_with_the_last_that_happens_in_it() -> None:
+    (simulated, _) = steps_of(sample_analysis.sample().candidates[1])
+    assert simulated.end_ns == simulated.step_ns
+    late = replace(simulated, spans=(_span(0, 40_000_000),))
+    assert late.end_ns == 40_000_000

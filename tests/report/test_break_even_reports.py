@@ -11,15 +11,16 @@ import matplotlib.image
 import numpy as np
 import pytest
 import sample_break_even
+from made_up_steps import unreadable
 from sample_break_even import CROSSING, FOUND, NOWHERE, THROUGHOUT, swept
 
 from placement_advisor.report.analysis.analysis_json import analysis_as_json, load_schema
 from placement_advisor.report.analysis.break_even_text import break_even_lines, break_even_title
+from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.input_text import input_line
 from placement_advisor.report.analysis.markdown import render_markdown
-from placement_advisor.report.analysis.terminal import render_terminal
 from placement_advisor.report.analysis_folder import write_reports
-from placement_advisor.report.pictures.break_even_plot import plot_break_even
+from placement_advisor.report.pictures.break_even_plot import draw_break_even, plot_break_even
 from placement_advisor.report.pictures.canvas import COMPUTE_COLOR, COPY_COLOR
 from placement_advisor.simulator.break_even import Outcome
 
@@ -34,18 +35,14 @@ def full() -> Analysis:
     return sample_break_even.with_break_even()
 
 
-def terminal(analysis: Analysis) -> str:
-    return render_terminal(analysis, width=80, color=False, output_dir=Path("advisor-out"))
-
-
 def pixels(path: Path, color: str) -> int:
     picture = np.asarray(matplotlib.image.imread(path))[:, :, :3]
     assert picture.shape[1] >= 1_200
     return int((np.abs(picture - matplotlib.colors.to_rgb(color)).max(axis=2) < 0.02).sum())
 
 
-def test_the_lines_of_the_terminal_are_the_golden_ones(full):
-    text = terminal(full)
+def test_the_lines_of_the_full_text_are_the_golden_ones(full):
+    text = full_text(full)
     shown = text[text.index("Break-even") : text.index("\n\nsingle: compute")]
     assert shown + "\n" == (GOLDEN / "break_even.txt").read_text(encoding="utf-8")
 
@@ -120,7 +117,7 @@ def test_without_a_batch_the_input_is_told_by_the_batch(full):
 
 def test_without_break_even_and_dataset_reports_do_not_speak_of_them(analysis):
     assert input_line(analysis) is None
-    for text in (terminal(analysis), render_markdown(analysis)):
+    for text in (full_text(analysis), render_markdown(analysis)):
         assert "reak-even" not in text
         assert "break-even.png" not in text
         assert "input:" not in text
@@ -143,6 +140,7 @@ def test_the_picture_has_a_colour_for_each_split(full, tmp_path, axes):
         FOUND, **{name: by_axis.get(name) for name in ("bandwidth", "latency", "batch")}
     )
     plot_break_even(full, found, tmp_path / "picture.png")
+    assert unreadable(draw_break_even(full, found)) == []
     splits = {point.best.split for sweep in axes for point in sweep.points}
     assert pixels(tmp_path / "picture.png", COMPUTE_COLOR) > 40
     assert (pixels(tmp_path / "picture.png", COPY_COLOR) > 40) == (len(splits) > 1)

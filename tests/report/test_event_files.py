@@ -79,7 +79,7 @@ def test_writing_them_imports_no_tensorflow(tmp_path: Path) -> None:
         f"write_events(sample(), Path({str(tmp_path)!r}), Path({str(tmp_path / 'log')!r}));"
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], check=True)
 
 
 def test_bytes_that_nobody_knows_are_no_scalar(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_models import model
+from made_up_steps import texts, unreadable
 from summary_graphs import edge, op, training_step
 
 from placement_advisor.errors import AdvisorError
@@ -24,7 +25,7 @@ from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.report.pictures.layer_boxes import MAX_BOXES, LayerBoxes, layer_boxes
 from placement_advisor.report.pictures.layer_merge import merge_to
 from placement_advisor.report.pictures.layer_parts import layer_parts
-from placement_advisor.report.pictures.layer_picture import PALETTE, draw_layers
+from placement_advisor.report.pictures.layer_picture import PALETTE, draw_layers, plot_layers
 from placement_advisor.report.pictures.layered_layout import Sizes, best_layout
 
 SIZES = Sizes(box_along=0.5, box_across=2, gap_along=0.5, gap_across=0.25, lane=0.25, gutter=0.5)
@@ -256,7 +257,7 @@ def test_two_towers_are_drawn_without_crossings() -> None:
 
 
 def pixels(boxes: LayerBoxes, path: Path) -> np.ndarray:
-    draw_layers(boxes, path)
+    plot_layers(boxes, path)
     return np.asarray(matplotlib.image.imread(path))[:, :, :3]
 
 
@@ -303,6 +304,39 @@ def test_names_that_the_font_lacks_or_that_look_like_mathematics_do_not_warn(
     assert pixels(layer_boxes(graph, "模 $"), tmp_path / "x.png").size > 0
 
 
+def test_names_that_begin_and_end_alike_are_told_apart_in_their_boxes() -> None:
+    # The numbers stand in the middle, where names were once cut.
+    names = [f"encoder/layer_{i}/attention/output/dense_projection" for i in range(4)]
+    ops = [op(name, "Relu", layer=name, output_bytes=(8,)) for name in names]
+    graph = OpGraph(ops, [edge(one, other, 8) for one, other in pairwise(names)])
+    shown = [text for text, _ in texts(draw_layers(layer_boxes(graph, "x")))]
+    assert [sum(f"layer_{i}/" in text for text in shown) for i in range(4)] == [1] * 4
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"layer_{i}" for i in range(60)],
+        [f"{'W' * 190}_{i}" for i in range(12)],
+        [f"{'block/W' * 28}_{i}/{'dense_' * 20}" for i in range(12)],
+    ],
+    ids=["many", "one word", "words"],
+)
+def test_text_of_a_layer_picture_neither_overlaps_nor_is_cut_off(names: list[str]) -> None:
+    ops = [op(name, "Relu", layer=name, flops=1, output_bytes=(8,)) for name in names]
+    graph = OpGraph(ops, [edge(one, other, 8) for one, other in pairwise(names)])
+    devices = {name: f"worker:{i % 8}{names[0]}" for i, name in enumerate(names)}
+    placement = placed(graph, **devices)
+    assert unreadable(draw_layers(layer_boxes(graph, names[0], depth=9))) == []
+    boxes = layer_boxes(graph, names[0], depth=9, placement=placement)
+    assert unreadable(draw_layers(boxes)) == []
+
+
+@pytest.mark.parametrize("graph", [training_step(), residual_blocks(35), wrapped()])
+def test_text_of_any_layer_picture_can_be_read(graph: OpGraph) -> None:
+    assert unreadable(draw_layers(layer_boxes(graph, "x"))) == []
+
+
 def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib\n"
@@ -311,7 +345,7 @@ def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never(tmp_pat
         "from placement_advisor.report.pictures.layer_boxes import layer_boxes\n"
         "boxes = layer_boxes(model('in -> a', 'a -> b'), 'x')\n"
         "assert not {'matplotlib', 'networkx', 'tensorflow'} & set(sys.modules)\n"
-        f"layer_picture.draw_layers(boxes, pathlib.Path({str(tmp_path / 'x.png')!r}))\n"
+        f"layer_picture.plot_layers(boxes, pathlib.Path({str(tmp_path / 'x.png')!r}))\n"
         "assert 'matplotlib' in sys.modules\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )

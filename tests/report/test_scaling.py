@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 from sample_analysis import sample
+from sample_scaling import MS, with_batch
 
 from placement_advisor.report.analysis.scaling import scaling, scaling_lines
 
-if TYPE_CHECKING:
-    from placement_advisor.analysis.analysis_result import Analysis
-
-MS = 1_000_000
-
-
-def with_batch() -> Analysis:
-    """Return the sample with its towers as if they were replicas of 16 samples each.
-
-    What `mirrored` has with the whole batch on every device was run as well.
-    """
-    analysis = sample()
-    towers = next(c for c in analysis.candidates if c.name == "towers")
-    batch = replace(
-        towers, name="batch", by_layer=None, samples=(16, 16), weak_predicted_ns=60 * MS
-    )
-    mirrored = replace(batch, name="mirrored", weak_measured_ns=(70 * MS, 80 * MS, 90 * MS))
-    return replace(analysis, candidates=(*analysis.candidates, batch, mirrored))
-
 
 def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_device():
-    rows = scaling(with_batch())
+    rows = scaling(with_batch().candidates)
     assert [(row.name, row.candidate, row.devices, row.batch) for row in rows] == [
         ("single", "single", 1, 32),
         ("strong scaling", "batch", 2, 32),
@@ -42,8 +21,8 @@ def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_dev
 
 
 def test_throughput_stands_beside_step_time_with_its_basis():
-    alone, strong, *_ = scaling(with_batch())
-    lines = scaling_lines(with_batch())
+    alone, strong, *_ = scaling(with_batch().candidates)
+    lines = scaling_lines(with_batch().candidates)
     # 64 samples in 60 ms; on one device 32 in the 52 ms that were simulated.
     assert lines[3] == (
         "weak scaling (batch), 2 devices, 64 samples a step: 60.0 ms, 1,067 samples/s, "
@@ -56,5 +35,5 @@ def test_throughput_stands_beside_step_time_with_its_basis():
 
 
 def test_where_the_batch_was_not_split_there_is_nothing_to_say():
-    assert scaling(sample()) == ()
-    assert scaling_lines(sample()) == []
+    assert scaling(sample().candidates) == ()
+    assert scaling_lines(sample().candidates) == []

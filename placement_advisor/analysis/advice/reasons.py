@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Bound, Candidate
     from placement_advisor.measurement.measurement import Interval, StepProfile
     from placement_advisor.measurement.verdict import Comparison
-    from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
+    from placement_advisor.simulator.sensitivity import Doubt
 
 # A reason names as many; a large model has hundreds.
 _NAMED_VARIABLES = 3
@@ -109,8 +109,8 @@ def measured_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
     if candidate.predicted is not None and candidate.measured.step_ns:
         step_ns = median(candidate.measured.step_ns)
         reasons.append(_prediction_error(candidate.name, candidate.predicted.step_ns, step_ns))
-    ratio, comparison = candidate.predicted_ratio, candidate.comparison
-    if ratio is not None and comparison is not None and _is_other_side(ratio, comparison):
+    ratio = candidate.predicted_ratio
+    if ratio is not None and is_other_side(candidate):
         reasons.append(
             f"{candidate.name}: the simulation has {speedup_of(ratio.ratio)} for it, on the other "
             f"side of {WORTHWHILE_SPEEDUP:.2f}×: its error is larger than what there is to gain or "
@@ -295,8 +295,11 @@ def _prediction_error(name: str, predicted_ns: int, measured_ns: float) -> str:
     )
 
 
-def _is_other_side(predicted: PredictedRatio, comparison: Comparison) -> bool:
+def is_other_side(candidate: Candidate) -> bool:
     """Whether the prediction would have decided otherwise than the measurement."""
+    predicted, comparison = candidate.predicted_ratio, candidate.comparison
+    if predicted is None or comparison is None:
+        return False
     is_worth_it = comparison.ratio.median < WORTHWHILE_RATIO
     return is_worth_it != (predicted.ratio < WORTHWHILE_RATIO)
 

@@ -21,6 +21,7 @@ from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.advice.deciding import deciding_reasons
 from placement_advisor.analysis.advice.reasons import (
     as_is_reason,
     bound_reason,
@@ -122,8 +123,10 @@ def recommend(
     if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
         opening = opening.replace("single", f"single, {proof_text(proof)}")
     headline = f"{opening}{ruling.says}, {ground}{ruling.settles}"
+    caveat = _as_is_caveat(as_is, ruling) if as_is and testbed.stand_in else None
     if as_is:
-        headline += f"; {_as_is_beside(as_is, ruling, stand_in=testbed.stand_in)}"
+        where = " on all cores" if testbed.stand_in else ""
+        headline += f"; {caveat or f'{_AS_IS}{where}: {format_ns(median(as_is))}'}"
 
     told = [
         testbed.not_run,
@@ -145,14 +148,17 @@ def recommend(
         shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
         if shown is not None:
             told.append(as_is_reason(as_is, shown, stand_in=testbed.stand_in))
-    caveat = "; accelerators compute and copy at other speeds" if testbed.stand_in else ""
+    elsewhere = "; accelerators compute and copy at other speeds" if testbed.stand_in else ""
     return Recommendation(
         verdict=ruling.verdict,
         candidate=ruling.split.name if ruling.split is not None else None,
         speedup=ruling.speedup,
         basis=basis,
-        applies_to=f"{testbed.description}{caveat}",
+        applies_to=f"{testbed.description}{elsewhere}",
+        answer=f"{opening}{ruling.says}{ruling.settles}",
         headline=headline,
+        caveat=caveat,
+        deciding=deciding_reasons(candidates, ruling.split, bound, ruling.because, basis),
         reasons=tuple(filter(None, told)),
         others=tuple(filter(None, others)),
     )
@@ -205,25 +211,22 @@ def _rule_measured(
     )
 
 
-def _as_is_beside(as_is: Sequence[int], ruling: _Ruling, *, stand_in: bool) -> str:
-    """Return what the unmodified step takes, and that it is faster than a split on stand-ins.
+def _as_is_caveat(as_is: Sequence[int], ruling: _Ruling) -> str | None:
+    """Return that the unmodified step is faster than a split on stand-ins; None if it is not.
 
     Elsewhere a split is recommended only if it beats it.
     """
-    theirs_ns = format_ns(median(as_is))
     run = ruling.split.measured if ruling.split is not None else None
-    if not stand_in:
-        return f"as-is: {theirs_ns}"
     if ruling.verdict is not AdviceVerdict.SPLIT or ruling.split is None or run is None:
-        return f"as-is on all cores: {theirs_ns}"
+        return None
     comparison = _with_as_is(ruling.split, run, as_is, among=1)
     if comparison is None or comparison.ratio.high < 1:
-        return f"as-is on all cores: {theirs_ns}"
+        return None
     is_faster = comparison.ratio.low > 1
     return (
         f"on this machine your untouched step is {'faster' if is_faster else 'as fast'}: as-is on "
-        f"all cores {theirs_ns}, the split {format_ns(median(run.step_ns))}; the verdict is about "
-        "serial devices, like those that the stand-ins stand for"
+        f"all cores {format_ns(median(as_is))}, the split {format_ns(median(run.step_ns))}; the "
+        "verdict is about serial devices, like those that the stand-ins stand for"
     )
 
 

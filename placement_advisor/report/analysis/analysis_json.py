@@ -1,7 +1,7 @@
 """An analysis as the public contract ``analysis.json``, and the schemas of the public contracts.
 
 Integer nanoseconds and bytes, per step. Null means: not measured, not known, or does not apply.
-Left out: text for people (headline, warnings) and the timelines.
+Left out: what is only in text for people (all reasons in one, the headline) and the timelines.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.measurement.measurement import Interval, bootstrap_median
 from placement_advisor.report.analysis.break_even_json import break_even_as_json
-from placement_advisor.report.analysis.scaling import ScalingRow, scaling
+from placement_advisor.report.analysis.scaling import row_as_json, scaling
 from placement_advisor.report.analysis.tables import CERTIFICATE, GRAPH
 from placement_advisor.solvers.bounds.bound_in_words import argument_text
 from placement_advisor.testbed.trial import BASELINE
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
         Bound,
         Candidate,
         Finding,
-        Recommendation,
     )
     from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
+    from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.measurement.equal_changes import Verification
     from placement_advisor.measurement.input_timing import InputTiming
     from placement_advisor.measurement.measurement import SizeBasis, StepProfile
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 SCHEMA_NAMES = (
     "analysis",
+    "difference",
     "placement",
     "trace",
     "simulation",
@@ -56,6 +58,7 @@ _OF_PROFILE = (
     "transfer_bytes",
     "bytes_basis",
     "exposed_ns",
+    "exposed_by_device_ns",
     "unseen_copies",
     "transfers",
     "step_memory_bytes",
@@ -82,6 +85,7 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "advisor_version": analysis.advisor_version,
         "tensorflow_version": analysis.tensorflow_version,
+        "options": _options(analysis.options),
         "model": {
             "path": model.path,
             "mode": model.mode,
@@ -90,30 +94,42 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
             "edges": model.edges,
             "parameter_bytes": model.parameter_bytes,
             "edge_bytes_known_share": model.edge_bytes_known_share,
+            "graph_fingerprint": model.fingerprint,
         },
         "testbed": _testbed(analysis.testbed),
         "as_is": {"step_ns": _steps(analysis.as_is)} if analysis.as_is else None,
         "candidates": [_candidate(candidate) for candidate in analysis.candidates],
-        "recommendation": _recommendation(analysis.recommendation),
+        "recommendation": _recommendation(analysis),
         "bound": _bound(analysis.bound) if analysis.bound else None,
         "break_even": break_even_as_json(analysis.break_even) if analysis.break_even else None,
         "input": _input(analysis.input_timing, analysis.model.batch_size)
         if analysis.input_timing
         else None,
-        "scaling": [_scaling_row(row) for row in scaling(analysis)],
+        "scaling": [row_as_json(row) for row in scaling(analysis.candidates)],
         "findings": [_finding(finding) for finding in analysis.findings],
+        "warnings": list(analysis.warnings),
         "timings_ns": {stage: analysis.timings_ns.get(stage) for stage in STAGES},
     }
 
 
-def _scaling_row(row: ScalingRow) -> dict[str, Any]:
+def _options(options: AnalyzeOptions) -> dict[str, Any]:
+    source = options.source
     return {
-        "name": row.name,
-        "candidate": row.candidate,
-        "devices": row.devices,
-        "batch": row.batch,
-        "predicted_ns": row.predicted_ns,
-        "measured_ns": row.measured_ns,
+        "name": source.name,
+        "mode": source.mode,
+        "batch_size": source.batch_size,
+        "outputs": list(source.outputs),
+        "devices": options.devices,
+        "hardware": options.hardware,
+        "costs": None if options.costs is None else str(options.costs),
+        "testbed": None if options.testbed is None else options.testbed.value,
+        "candidates": None if options.candidates is None else list(options.candidates),
+        "ratios": None if options.ratios is None else list(options.ratios),
+        "effort": options.effort.units,
+        "seed": options.effort.seed,
+        "steps": options.steps,
+        "rounds": options.rounds,
+        "run": options.run,
     }
 
 
@@ -151,6 +167,8 @@ def _testbed(testbed: Testbed) -> dict[str, Any]:
     return {
         "kind": testbed.kind,
         "stand_in": testbed.stand_in,
+        "description": testbed.description,
+        "not_run": testbed.not_run,
         "devices": [{"name": device.name} for device in testbed.cluster.devices],
         "links": [
             {
@@ -195,6 +213,7 @@ def predicted_as_json(schedule: Schedule, ratio: PredictedRatio | None) -> dict[
         "transfer_count": schedule.transfer_count,
         "transfer_bytes": schedule.carried.amount,
         "exposed_ns": schedule.exposed_ns,
+        "exposed_by_device_ns": dict(schedule.exposed_by_device),
         "peak_memory_bytes": dict(schedule.peak_memory_bytes),
     }
 
@@ -237,6 +256,7 @@ def _profiled(profile: StepProfile | None) -> Mapping[str, Any]:
         "transfer_bytes": profile.transfer_bytes,
         "bytes_basis": _basis(profile.size_basis),
         "exposed_ns": profile.exposed_ns,
+        "exposed_by_device_ns": dict(profile.exposed_by_device),
         "unseen_copies": list(profile.unseen_copies),
         "transfers": [
             {
@@ -276,13 +296,19 @@ def _steps(samples: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _recommendation(recommendation: Recommendation) -> dict[str, Any]:
+def _recommendation(analysis: Analysis) -> dict[str, Any]:
+    recommendation, how = analysis.recommendation, analysis.how
+    is_acted_on = recommendation.verdict in (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
     return {
         "verdict": recommendation.verdict.value,
         "candidate": recommendation.candidate,
         "speedup": _speedup(recommendation.speedup),
         "basis": recommendation.basis,
         "applies_to": recommendation.applies_to,
+        "answer": recommendation.answer,
+        "caveat": recommendation.caveat,
+        "how": how.words_in_short if how is not None and is_acted_on else None,
+        "deciding": list(recommendation.deciding),
         "reasons": list(recommendation.reasons),
         "others": list(recommendation.others),
     }

@@ -16,6 +16,7 @@ from placement_advisor.report.analysis.break_even_text import (
     break_even_lines,
     break_even_title,
 )
+from placement_advisor.report.analysis.fastest_first import any_ran, in_own_timelines
 from placement_advisor.report.analysis.input_text import input_line
 from placement_advisor.report.analysis.markdown_syntax import (
     bullets,
@@ -31,10 +32,12 @@ from placement_advisor.report.analysis.tables import (
     HOW_TO_SPLIT,
     IF_SPLIT_ANYWAY,
     NO_FINDINGS,
+    NOT_RECOMMENDED,
     NOTHING,
     as_is_interval,
     candidate_figures,
     figure_lines,
+    how_title,
     hypothetical_findings,
     layers_by_device,
     ops_by_device,
@@ -75,7 +78,7 @@ def render_markdown(analysis: Analysis) -> str:
         _how(analysis),
         _pictures(analysis),
         section("Break-even", *_break_even(analysis)),
-        section(SCALING_TITLE, bullets(scaling_lines(analysis))),
+        section(SCALING_TITLE, bullets(scaling_lines(analysis.candidates))),
         escape(input_line(analysis) or ""),
         section("Placements", *(_placement(c) for c in analysis.candidates if c.placement)),
         section("Copies", *evidence.copies(analysis)),
@@ -164,11 +167,13 @@ def _peak_memory(candidate: Candidate) -> str:
 
 
 def _pictures(analysis: Analysis) -> str:
-    shown = "simulated above measured" if was_measured(analysis) else "simulated"
-    return (
-        f"![Timeline: a lane per device and link, {shown}](timeline.png)\n\n"
-        f"![Comparison: compute, copies and step time, {shown}](comparison.png)"
-    )
+    shown = "simulated above measured" if any_ran(analysis) else "simulated"
+    parts = [f"![Timeline of single and the best candidates, {shown}](timeline.png)"]
+    if others := in_own_timelines(analysis):
+        names = ", ".join(escape(candidate.name) for candidate in others)
+        parts.append(f"The others over time, in `timelines/`: {names}.")
+    parts.append(f"![Comparison: what a step is made of, {shown}](comparison.png)")
+    return "\n\n".join(parts)
 
 
 def _break_even(analysis: Analysis) -> Iterable[str]:
@@ -204,10 +209,10 @@ def _how(analysis: Analysis) -> str:
     where = (
         f"That code is in `{HOW_TO_SPLIT}`, beside this report."
         if verdict_is_split(analysis)
-        else "It is the best that was tried, not a recommendation."
+        else NOT_RECOMMENDED
     )
     return section(
-        "How to split" if verdict_is_split(analysis) else "How the best split goes",
+        how_title(analysis),
         f"**{escape(how.candidate)}**: {escape(how.words)}.",
         "Your own step, placed so, on its own variables (`inputs`: those that were analysed):",
         code_block(how.call),

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import NS_PER_S, format_ns
 
 if TYPE_CHECKING:
-    from placement_advisor.analysis.analysis_result import Analysis, Candidate
+    from collections.abc import Sequence
+
+    from placement_advisor.analysis.analysis_result import Candidate
 
 TITLE = "Scaling with the batch"
+WHICH = (
+    "the same training, faster: strong scaling, which the verdict is about; more samples per "
+    "second: weak scaling, whose larger batch wants another learning rate"
+)
 _STRONG, _WEAK = "strong scaling", "weak scaling"
 
 
@@ -36,10 +42,10 @@ class ScalingRow:
         return self.batch / step_ns * NS_PER_S
 
 
-def scaling(analysis: Analysis) -> tuple[ScalingRow, ...]:
+def scaling(candidates: Sequence[Candidate]) -> tuple[ScalingRow, ...]:
     """Return the single device, strong and weak scaling; nothing where the batch was not split."""
-    alone = next((c for c in analysis.candidates if c.name == BASELINE), None)
-    splits = [c for c in analysis.candidates if c.samples is not None]
+    alone = next((c for c in candidates if c.name == BASELINE), None)
+    splits = [c for c in candidates if c.samples is not None]
     if alone is None or not splits:
         return ()
     whole = sum(splits[0].samples or ())
@@ -60,16 +66,27 @@ def scaling(analysis: Analysis) -> tuple[ScalingRow, ...]:
     )
 
 
-def scaling_lines(analysis: Analysis) -> list[str]:
+def scaling_lines(candidates: Sequence[Candidate]) -> list[str]:
     """Return a line for each row, and which of them answers which question."""
-    rows = scaling(analysis)
+    rows = scaling(candidates)
     if not rows:
         return []
     return [
         *(_line(row, rows[0]) for row in rows),
-        "the same training, faster: strong scaling, which the verdict is about; more samples per "
-        "second: weak scaling, whose larger batch wants another learning rate",
+        WHICH,
     ]
+
+
+def row_as_json(row: ScalingRow) -> dict[str, Any]:
+    """Return a row as the public contract has it."""
+    return {
+        "name": row.name,
+        "candidate": row.candidate,
+        "devices": row.devices,
+        "batch": row.batch,
+        "predicted_ns": row.predicted_ns,
+        "measured_ns": row.measured_ns,
+    }
 
 
 def _devices(candidate: Candidate) -> int:

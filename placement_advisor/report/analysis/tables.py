@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
+    from placement_advisor.analysis.recorder import Review
     from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile
     from placement_advisor.simulator.schedule import Schedule
 
@@ -28,6 +29,10 @@ AS_IS = "as-is"
 NO_FINDINGS = "none: no rule has anything to say of this step"
 # What stands before findings about a split that is not recommended.
 IF_SPLIT_ANYWAY = "If you split all the same, which is not recommended"
+ANALYSIS = "analysis.json"
+# What `-v` prints.
+FULL_TEXT = "report.txt"
+NOT_RECOMMENDED = "It is the best that was tried, not a recommendation."
 CERTIFICATE = "bound.json"
 GRAPH = "graph.json.gz"
 # The file with the code of a recommended split.
@@ -111,10 +116,16 @@ def candidate_figures(candidate: Candidate) -> tuple[StepFigures | None, StepFig
     )
 
 
-def verdict_is_split(analysis: Analysis) -> bool:
+def verdict_is_split(analysis: Analysis | Review) -> bool:
     """Whether a split is recommended, and how to carry it out is known."""
-    is_split = analysis.recommendation.verdict is AdviceVerdict.SPLIT
+    answer = analysis.recommendation
+    is_split = answer is not None and answer.verdict is AdviceVerdict.SPLIT
     return is_split and analysis.how is not None
+
+
+def how_title(analysis: Analysis | Review) -> str:
+    """Return what stands above how to carry out the best split."""
+    return "How to split" if verdict_is_split(analysis) else "How the best split goes"
 
 
 def was_measured(analysis: Analysis) -> bool:

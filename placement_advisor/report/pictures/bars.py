@@ -1,4 +1,7 @@
-"""Bars of a timeline, few enough to draw: what no pixel can show apart is merged."""
+"""Bars of a timeline, few enough to draw: what no pixel can show apart is merged.
+
+A row is a device: what it computes, and the copies on their way to it from wherever.
+"""
 
 from __future__ import annotations
 
@@ -11,76 +14,82 @@ from placement_advisor.simulator.intervals import length, merged
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from placement_advisor.analysis.analysis_result import Analysis, Candidate
+    from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.simulator.schedule import Schedule
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One or several spans of a lane; a bar of several has no name."""
-
-    name: str
-    start_ns: int
-    end_ns: int
-    is_copy: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes:
-    """The lanes of one simulated or measured step, from top to bottom.
-
-    ``busy_ns`` is the time during which at least one span of the lane runs.
-    """
-
-    heading: str
-    names: tuple[str, ...]
-    bars: Mapping[str, tuple[Bar, ...]]
-    busy_ns: Mapping[str, int]
-    step_ns: int
-    end_ns: int
-
-
+_ARROW = " → "
 # A bar this narrow cannot be told from its neighbours.
 _TINY_PIXELS = 2
 
 
-def candidate_lanes(analysis: Analysis, candidate: Candidate, pixels: int) -> list[Lanes]:
-    """Return simulated and measured lanes, as far as there are any; both list the same lanes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One or several spans; a bar of several has no name."""
 
-    ``pixels`` is the width that the longer of the two is drawn with.
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a candidate, simulated or measured."""
+
+    heading: str
+    step_ns: int
+    spans: tuple[Span, ...]
+
+    @property
+    def end_ns(self) -> int:
+        """When all of it is over; a copy may outlast the step."""
+        return max([self.step_ns, *(span.end_ns for span in self.spans)])
+
+    def computing(self, device: str) -> tuple[Span, ...]:
+        """Return what a device computes."""
+        return tuple(span for span in self.spans if not span.is_copy and _place(span) == device)
+
+    def copies_to(self, device: str) -> tuple[Span, ...]:
+        """Return the copies to a device."""
+        return tuple(span for span in self.spans if span.is_copy and _place(span) == device)
+
+
+def steps_of(candidate: Candidate) -> tuple[Step, ...]:
+    """Return the simulated and the measured step, as far as there are any.
+
+    Measured is the profiled step of median length.
     """
-    steps: list[tuple[str, tuple[Span, ...], int]] = []
+    steps = []
     if candidate.predicted is not None:
         step_ns = candidate.predicted.step_ns
         steps.append(
-            (f"simulated, step {format_ns(step_ns)}", simulated_spans(candidate.predicted), step_ns)
+            Step(
+                heading=f"simulated, step {format_ns(step_ns)}",
+                step_ns=step_ns,
+                spans=simulated_spans(candidate.predicted),
+            )
         )
     profile = candidate.measured.profile if candidate.measured else None
     if profile is not None and profile.step_ns:
         step_ns = round(median(profile.step_ns))
         heading = f"measured, step {format_ns(step_ns)} (profiler on)"
-        steps.append((heading, profile.timeline, step_ns))
-    every_span = [span for _, spans, _ in steps for span in spans]
-    ends_ns = [span.end_ns for span in every_span] + [step_ns for *_, step_ns in steps]
-    end_ns = max(ends_ns, default=1)
-    names = _lane_names(analysis, every_span)
-    return [
-        Lanes(
-            heading=heading,
-            names=names,
-            bars={name: merge(_in_lane(spans, name), end_ns / pixels) for name in names},
-            busy_ns={name: busy_ns(_in_lane(spans, name)) for name in names},
-            step_ns=step_ns,
-            end_ns=end_ns,
-        )
-        for heading, spans, step_ns in steps
-    ]
+        steps.append(Step(heading=heading, step_ns=step_ns, spans=profile.timeline))
+    return tuple(steps)
+
+
+def rows_of(devices: Iterable[str], steps: Iterable[Step]) -> dict[str, int]:
+    """Return the devices, idle ones too, then other places that have spans: hosts.
+
+    Each with the time that it computes or is copied to, over all steps.
+    """
+    spans = [span for step in steps for span in step.spans]
+    names = dict.fromkeys([*devices, *sorted({_place(span) for span in spans})])
+    return {name: busy_ns(span for span in spans if _place(span) == name) for name in names}
 
 
 def merge(spans: Iterable[Span], pixel_ns: float) -> tuple[Bar, ...]:
-    """Return bars for the spans of one lane.
+    """Return bars for spans.
 
     Spans that overlap by a pixel become one bar; so do tiny ones with less than a pixel between
     them. A bar of several has no name.
@@ -88,18 +97,11 @@ def merge(spans: Iterable[Span], pixel_ns: float) -> tuple[Bar, ...]:
     bars: list[Bar] = []
     for span in sorted(spans, key=lambda span: (span.start_ns, span.end_ns)):
         last = bars[-1] if bars else None
-        if last is not None and last.is_copy is span.is_copy and _joins(last, span, pixel_ns):
-            end_ns = max(last.end_ns, span.end_ns)
-            bars[-1] = replace(last, name="", end_ns=end_ns)
+        if last is not None and _joins(last, span, pixel_ns):
+            bars[-1] = replace(last, name="", end_ns=max(last.end_ns, span.end_ns))
             continue
-        bars.append(
-            Bar(
-                name=span.name.rsplit("/", 1)[-1],
-                start_ns=span.start_ns,
-                end_ns=span.end_ns,
-                is_copy=span.is_copy,
-            )
-        )
+        name = span.name.rsplit("/", 1)[-1]
+        bars.append(Bar(name=name, start_ns=span.start_ns, end_ns=span.end_ns))
     return tuple(bars)
 
 
@@ -125,7 +127,7 @@ def simulated_spans(schedule: Schedule) -> tuple[Span, ...]:
     )
     copies = tuple(
         Span(
-            lane=f"{copy.source} → {copy.target}",
+            lane=f"{copy.source}{_ARROW}{copy.target}",
             name=copy.producer,
             start_ns=copy.start_ns,
             end_ns=copy.end_ns,
@@ -136,11 +138,6 @@ def simulated_spans(schedule: Schedule) -> tuple[Span, ...]:
     return runs + copies
 
 
-def _lane_names(analysis: Analysis, spans: Iterable[Span]) -> tuple[str, ...]:
-    """Return devices, idle ones too, then whatever else has spans: links, hosts."""
-    others = sorted({span.lane for span in spans})
-    return tuple(dict.fromkeys([*analysis.testbed.cluster.device_names(), *others]))
-
-
-def _in_lane(spans: Iterable[Span], lane: str) -> tuple[Span, ...]:
-    return tuple(span for span in spans if span.lane == lane)
+def _place(span: Span) -> str:
+    """Return the device that computes, or that a copy goes to."""
+    return span.lane.rpartition(_ARROW)[2] if span.is_copy else span.lane

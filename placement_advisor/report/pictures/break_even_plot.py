@@ -14,19 +14,18 @@ from placement_advisor.report.pictures.canvas import (
     BAND_COLOR,
     COMPUTE_COLOR,
     COPY_COLOR,
-    DPI,
     EXPOSED_COLOR,
     FAINT,
     FONT_SIZE,
+    HEAD_IN,
     INK,
     SMALL_FONT_SIZE,
-    WIDTH_IN,
-    add_legend,
-    add_title,
-    drawable,
+    add_head,
+    new_page,
     plain_style,
     save,
 )
+from placement_advisor.report.pictures.drawn_text import drawable
 from placement_advisor.simulator.break_even import Axis
 from placement_advisor.units import format_bandwidth, format_ns
 
@@ -36,11 +35,12 @@ if TYPE_CHECKING:
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from placement_advisor.analysis.analysis_result import Analysis
     from placement_advisor.simulator.break_even import BreakEven, Sweep
 
-_HEIGHT_IN = 4.3
+_HEIGHT_IN = 4.6
 # A third of the speed is as far from winning as a thirtieth.
 _LEAST_SPEEDUP = 0.33
 _TICKS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0)
@@ -57,32 +57,37 @@ _AXIS_TITLES = {
 }
 
 
-@plain_style()
 def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
-    """Write a picture with a panel for each axis that was swept."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    """Write the picture."""
+    with plain_style():
+        save(draw_break_even(analysis, found), path)
+
+
+@plain_style()
+def draw_break_even(analysis: Analysis, found: BreakEven) -> Figure:
+    """Return a picture with a panel for each axis that was swept."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.lines import Line2D
 
     sweeps = found.sweeps()
     splits = dict.fromkeys(point.best.split for sweep in sweeps for point in sweep.points)
     colors = {split: _SPLIT_COLORS[i % len(_SPLIT_COLORS)] for i, split in enumerate(splits)}
-    figure = Figure(figsize=(WIDTH_IN, _HEIGHT_IN), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_page(_HEIGHT_IN)
+    below_head = (0, 0, 1, 1 - HEAD_IN / _HEIGHT_IN)
+    figure.set_layout_engine(ConstrainedLayoutEngine(rect=below_head))
     row = figure.subplots(1, len(sweeps), squeeze=False, sharey=True)[0]
     for ax, sweep in zip(row, sweeps, strict=True):
         _draw(ax, sweep, found.worthwhile_ratio, colors)
     _scale_speedups(row[0], sweeps)
     basis = "simulated, corrected" if found.corrections else "simulated"
-    title = f"speed-up of the best split over {drawable(found.baseline)} ({basis})"
+    title = f"speed-up of the best split\nover {drawable(found.baseline)} ({basis})"
     row[0].set_ylabel(title, fontsize=FONT_SIZE)
-    add_title(figure, analysis, "break-even, simulated")
     handles: list[Artist] = [
         Line2D([], [], label=drawable(split), color=color, marker="o", linestyle="", markersize=5)
         for split, color in colors.items()
     ]
-    add_legend(figure, handles)
-    save(figure, path)
+    add_head(figure, analysis, "break-even, simulated", handles)
+    return figure
 
 
 def _speedup(ratio: float) -> float:

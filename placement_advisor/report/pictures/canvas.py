@@ -1,21 +1,19 @@
-"""What both pictures share: colours, sizes, titles, legend, and saving without pyplot."""
+"""What the pictures of an analysis share: colours, sizes, the head, text, saving without pyplot.
+
+Places are in inches from the upper left corner, and nothing is laid out by Matplotlib: what has its
+place cannot push anything else.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.report.analysis.tables import (
-    as_is_interval,
-    one_line,
-    range_text,
-    speedup,
-    times_text,
-)
-from placement_advisor.testbed.trial import BASELINE
-from placement_advisor.units import format_ns
+from placement_advisor.report.analysis.tables import as_is_interval
+from placement_advisor.report.pictures.drawn_text import text_width_in, told_apart
+from placement_advisor.units import format_ns, time_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,27 +23,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from placement_advisor.analysis.analysis_result import Analysis, Candidate
+    from placement_advisor.analysis.analysis_result import Analysis
 
 # Okabe & Ito's colours, told apart with every common colour blindness (jfly.uni-koeln.de/color).
 COMPUTE_COLOR = "#0072B2"
 COPY_COLOR = "#E69F00"
 EXPOSED_COLOR = "#D55E00"
-STEP_COLOR = "#4D4D4D"
 INK = "#222222"
 FAINT = "#767676"
 BAND_COLOR = "#F3F4F6"
 
 FONT_SIZE = 9
 SMALL_FONT_SIZE = 8
-# Height of a panel beside its bars: title and axis. Height of a picture beside its panels.
-_PANEL_IN = 0.9
-_HEAD_IN = 0.35
+_TITLE_SIZE = FONT_SIZE + 3
 
-DPI = 130
+# 1,200 pixels across: shown as it is on any screen, in a report and in TensorBoard.
+DPI = 100
 WIDTH_IN = 12.0
-# Characters that the font of the pictures is sure to have: Latin.
-_KNOWN_BELOW = 0x250
+MARGIN_IN = 0.12
+# Title and legend above everything else; numbers and title of an axis of time below.
+HEAD_IN = 0.62
+AXIS_IN = 0.46
 
 
 @contextlib.contextmanager
@@ -69,73 +67,88 @@ def plain_style() -> Iterator[None]:
             hint="name a folder for temporary files with TMPDIR",
         ) from None
     try:
-        with style.context("default"):
+        # A dollar sign is one, not the begin of a formula.
+        with style.context(["default", {"text.parse_math": False}]):
             yield
     finally:
         log.setLevel(level)
 
 
-def panel_title(ax: Axes, candidate: Candidate) -> None:
-    """Name the candidate at the left of its panel, and how it came out at the right."""
-    ax.set_title(drawable(candidate.name), loc="left", fontsize=FONT_SIZE + 2, fontweight="bold")
-    ax.set_title(_outcome(candidate), loc="right", fontsize=FONT_SIZE, color=INK)
+def new_page(height_in: float) -> Figure:
+    """Return an empty picture."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_IN, height_in), dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
 
 
-def _outcome(candidate: Candidate) -> str:
-    if candidate.failure is not None:
-        return f"failed: {candidate.failure.kind.value}"
-    if candidate.measured is None or not candidate.measured.step_ns:
-        return "simulated only"
-    factor = speedup(candidate)
-    if candidate.name == BASELINE or factor is None:
-        return "measured baseline" if candidate.name == BASELINE else "measured"
-    return f"measured speed-up {times_text(factor.median)} (95 % {range_text(factor)})"
+def add_time_axis(
+    figure: Figure, left_in: float, right_in: float, top_in: float, end_ns: int
+) -> Axes:
+    """Return axes that end above the foot: ns across, inches from the picture's top downwards."""
+    from matplotlib.ticker import FuncFormatter
+
+    unit_ns, unit = time_unit(end_ns)
+    height_in = figure.get_figheight()
+    ax = figure.add_axes(
+        (
+            left_in / WIDTH_IN,
+            AXIS_IN / height_in,
+            (right_in - left_in) / WIDTH_IN,
+            1 - (top_in + AXIS_IN) / height_in,
+        )
+    )
+    ax.set_xlim(0, 1.004 * end_ns)  # A line at the end in full.
+    ax.set_ylim(height_in - AXIS_IN, top_in)
+    ax.set_yticks([])
+    ax.set_xlabel(unit, fontsize=FONT_SIZE)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda time_ns, _: f"{time_ns / unit_ns:g}"))
+    ax.tick_params(labelsize=FONT_SIZE)
+    ax.spines[["left", "right", "top"]].set_visible(False)
+    return ax
 
 
-def add_title(figure: Figure, analysis: Analysis, what: str) -> None:
-    """Head the picture with the model, and with the user's own step where it was measured."""
+def add_head(figure: Figure, analysis: Analysis, what: str, handles: Sequence[Artist]) -> None:
+    """Head the picture: the model, the user's own step where it was measured, the legend."""
     as_is = as_is_interval(analysis)
-    text = f"{drawable(analysis.model.name)}: {what}"
+    text = f": {what}"
     if as_is is not None:
         text += f" (as-is, with all of the machine: {format_ns(as_is.median)} measured)"
-    figure.suptitle(text, x=0.008, ha="left", fontsize=FONT_SIZE + 3)
-
-
-def add_legend(figure: Figure, handles: list[Artist]) -> None:
-    """Put the legend beside the title, where a tall picture shows it at once."""
-    legend = figure.legend(
+    room_in = WIDTH_IN - 2 * MARGIN_IN - text_width_in(text, _TITLE_SIZE)
+    name = analysis.model.name
+    short = told_apart([name], _TITLE_SIZE, room_in)[name]
+    write(figure, MARGIN_IN, 0.19, short + text, size=_TITLE_SIZE)
+    figure.legend(
         handles=handles,
-        loc="upper right",
+        loc="center left",
+        bbox_to_anchor=(MARGIN_IN / WIDTH_IN, 1 - 0.45 / figure.get_figheight()),
         ncols=len(handles),
         frameon=False,
         fontsize=FONT_SIZE,
-        borderaxespad=0.4,
-    )
-    legend.set_in_layout(False)
+        borderaxespad=0,
+        borderpad=0,
+        columnspacing=1.6,
+    ).set_in_layout(False)
 
 
-def new_figure(heights_in: Sequence[float]) -> tuple[Figure, list[Axes]]:
-    """Return a figure with panels of these heights, titles and axes not counted."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
+def write(
+    figure: Figure, x_in: float, y_in: float, text: str, *, size: float = FONT_SIZE, **style: Any
+) -> None:
+    """Write one line around a height."""
+    place = (x_in / WIDTH_IN, 1 - y_in / figure.get_figheight())
+    figure.text(*place, text, va="center_baseline", fontsize=size, **{"color": INK, **style})
 
-    height_in = sum(heights_in) + _PANEL_IN * len(heights_in) + _HEAD_IN
-    layout = ConstrainedLayoutEngine(h_pad=0.09)
-    figure = Figure(figsize=(WIDTH_IN, height_in), dpi=DPI, layout=layout)
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(len(heights_in), 1, squeeze=False, height_ratios=heights_in)
-    return figure, list(axes[:, 0])
+
+def tint(color: str, share: float) -> tuple[float, float, float]:
+    """Return a colour of which a share is left, the rest white."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(color))
+    return red, green, blue
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write the picture."""
     figure.savefig(path, format="png", facecolor="white")
-
-
-def drawable(text: str) -> str:
-    """Return text with a question mark for what the font may lack, so that nothing warns."""
-    return "".join(
-        character if ord(character) < _KNOWN_BELOW or character == "→" else "?"
-        for character in one_line(text)
-    ).replace("$", r"\$")

@@ -1,5 +1,7 @@
 """A picture of a model by layer: boxes in the order of data flow, arrows as thick as their bytes.
 
+Names too long for a box are shortened to what tells them apart.
+
 Matplotlib is imported when a picture is drawn, without pyplot. Left out: the backward pass, whose
 arrows run the same ways back, and single ops.
 """
@@ -13,10 +15,11 @@ from placement_advisor.report.pictures.canvas import (
     FONT_SIZE,
     INK,
     SMALL_FONT_SIZE,
-    drawable,
     plain_style,
     save,
+    tint,
 )
+from placement_advisor.report.pictures.drawn_text import text_width_in, told_apart
 from placement_advisor.report.pictures.layer_arrows import (
     ARROW_COLOR,
     UNKNOWN_DASHES,
@@ -27,7 +30,7 @@ from placement_advisor.report.pictures.layer_boxes import Group
 from placement_advisor.report.pictures.layered_layout import Sizes, best_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -45,40 +48,54 @@ _BOX_IN = (1.86, 0.56)
 _BAR_IN = 0.075
 _MARGIN_IN = 0.3
 _HEAD_IN = 0.78
-_MIN_WIDTH_IN = 9.0
+_MIN_WIDTH_IN = 8.4
 _DPI = 130
 # Layouts for data that flows down and to the right; rooms between ranks hold labels of arrows.
 _DOWN = Sizes(box_along=0.56, box_across=1.86, gap_along=0.4, gap_across=0.2, lane=0.3, gutter=0.5)
 _RIGHT = Sizes(
     box_along=1.86, box_across=0.56, gap_along=0.75, gap_across=0.16, lane=0.2, gutter=0.5
 )
-_NAME_CHARACTERS = 24
+_NAME_SIZE = FONT_SIZE - 1
+_TEXT_SIZE = SMALL_FONT_SIZE - 1
+_TITLE_SIZE = FONT_SIZE + 3
+_KEY_IN = 0.35  # The patch of a group in the legend, and the gap behind it.
+
+
+def plot_layers(boxes: LayerBoxes, path: Path) -> None:
+    """Write the picture."""
+    with plain_style():
+        save(draw_layers(boxes), path)
 
 
 @plain_style()
-def draw_layers(boxes: LayerBoxes, path: Path) -> None:
-    """Write the picture."""
+def draw_layers(boxes: LayerBoxes) -> Figure:
+    """Return the picture."""
     ends = [(arrow.source, arrow.target) for arrow in boxes.arrows]
     layout, flows_down = best_layout(len(boxes.boxes), ends, _DOWN, _RIGHT)
     frame = Frame(flows_down=flows_down, sizes=_DOWN if flows_down else _RIGHT)
-    figure, ax = _page(*frame.point(layout.length, layout.breadth))
+    note_in = text_width_in(boxes.note, SMALL_FONT_SIZE)
+    figure, ax = _page(*frame.point(layout.length, layout.breadth), least_in=note_in)
     arrows = dict(zip(ends, boxes.arrows, strict=True))
     draw_arrows(ax, layout, frame, arrows)
     colors = {
         group: NO_GROUP_COLOR if group == Group.OTHER else PALETTE[i % len(PALETTE)]
         for i, group in enumerate(boxes.groups)
     }
+    room_in = _BOX_IN[0] - _BAR_IN - 0.1
+    names = told_apart([box.name for box in boxes.boxes], _NAME_SIZE, room_in, "bold")
+    texts = told_apart([t for box in boxes.boxes for t in box.texts], _TEXT_SIZE, room_in)
     for box, (along, across) in zip(boxes.boxes, layout.centres, strict=True):
-        _draw_box(ax, box, frame.point(along, across), colors)
+        lines = (names[box.name], *(texts[text] for text in box.texts))
+        _draw_box(ax, box, lines, frame.point(along, across), colors)
     _draw_head(figure, boxes, colors)
-    save(figure, path)
+    return figure
 
 
-def _page(width: float, height: float) -> tuple[Figure, Axes]:
+def _page(width: float, height: float, *, least_in: float) -> tuple[Figure, Axes]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    page_width = max(width + 2 * _MARGIN_IN, _MIN_WIDTH_IN)
+    page_width = max(width, least_in, _MIN_WIDTH_IN) + 2 * _MARGIN_IN
     page_height = height + _MARGIN_IN + _HEAD_IN
     figure = Figure(figsize=(page_width, page_height), dpi=_DPI)
     FigureCanvasAgg(figure)
@@ -94,21 +111,18 @@ def _draw_head(figure: Figure, boxes: LayerBoxes, colors: Mapping[str, str]) -> 
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    height = figure.get_figheight()
-    left = 0.12 / figure.get_figwidth()
-    figure.text(
-        left, 1 - 0.1 / height, drawable(boxes.title), va="top", fontsize=FONT_SIZE + 3, color=INK
-    )
-    figure.text(
-        left,
-        1 - 0.34 / height,
-        drawable(boxes.note),
-        va="top",
-        fontsize=SMALL_FONT_SIZE,
-        color=FAINT,
-    )
+    width, height = figure.get_size_inches()
+    left = 0.12 / width
+    room_in = width - 0.24
+    title = told_apart([boxes.title], _TITLE_SIZE, room_in)[boxes.title]
+    for text, below_in, size, color in (
+        (title, 0.1, _TITLE_SIZE, INK),
+        (boxes.note, 0.34, SMALL_FONT_SIZE, FAINT),
+    ):
+        figure.text(left, 1 - below_in / height, text, va="top", fontsize=size, color=color)
+    groups = told_apart(colors, SMALL_FONT_SIZE, room_in / (len(colors) + 1) - _KEY_IN)
     handles: list[Patch | Line2D] = [
-        Patch(label=drawable(group), facecolor=_tint(color), edgecolor=color, linewidth=1.5)
+        Patch(label=groups[group], facecolor=tint(color, _TINT), edgecolor=color, linewidth=1.5)
         for group, color in colors.items()
     ]
     if any(arrow.size_bytes is None for arrow in boxes.arrows):
@@ -129,7 +143,13 @@ def _draw_head(figure: Figure, boxes: LayerBoxes, colors: Mapping[str, str]) -> 
     )
 
 
-def _draw_box(ax: Axes, box: Box, centre: tuple[float, float], colors: Mapping[str, str]) -> None:
+def _draw_box(
+    ax: Axes,
+    box: Box,
+    lines: Sequence[str],
+    centre: tuple[float, float],
+    colors: Mapping[str, str],
+) -> None:
     """Draw a box: face and bar in the colours of its groups, each as long as its share."""
     from matplotlib.patches import Rectangle
 
@@ -138,7 +158,9 @@ def _draw_box(ax: Axes, box: Box, centre: tuple[float, float], colors: Mapping[s
     main = max(box.group_shares, key=lambda g: box.group_shares[g], default="")
     color = colors.get(main, NO_GROUP_COLOR)
     ax.add_patch(
-        Rectangle((x, y), width, height, facecolor=_tint(color), edgecolor=color, lw=0.8, zorder=3)
+        Rectangle(
+            (x, y), width, height, facecolor=tint(color, _TINT), edgecolor=color, lw=0.8, zorder=3
+        )
     )
     total = sum(box.group_shares.values())
     top = y
@@ -150,36 +172,16 @@ def _draw_box(ax: Axes, box: Box, centre: tuple[float, float], colors: Mapping[s
             )
         )
         top += part
-    lines = [
-        (_short(box.name), FONT_SIZE, "bold", INK),
-        *((t, SMALL_FONT_SIZE, "normal", INK) for t in map(drawable, box.texts)),
-    ]
     middle = centre[1] - (len(lines) - 1) * 0.15 / 2
-    for place, (text, size, weight, ink) in enumerate(lines):
+    for place, text in enumerate(lines):
         ax.text(
             centre[0] + _BAR_IN / 2,
             middle + place * 0.15,
             text,
             ha="center",
             va="center",
-            fontsize=size - 1,
-            fontweight=weight,
-            color=ink,
+            fontsize=_TEXT_SIZE if place else _NAME_SIZE,
+            fontweight="normal" if place else "bold",
+            color=INK,
             zorder=5,
         )
-
-
-def _short(name: str) -> str:
-    """Return a name that fits a box: its end tells most, then its start."""
-    name = drawable(name)
-    if len(name) <= _NAME_CHARACTERS:
-        return name
-    tail = _NAME_CHARACTERS * 2 // 3
-    return f"{name[: _NAME_CHARACTERS - tail - 1]}…{name[-tail:]}"
-
-
-def _tint(color: str) -> tuple[float, float, float]:
-    from matplotlib.colors import to_rgb
-
-    red, green, blue = (1 - _TINT * (1 - part) for part in to_rgb(color))
-    return red, green, blue

@@ -39,6 +39,11 @@ class Run:
     is_running: bool
 
     @property
+    def output(self) -> Path:
+        """The folder that the analysis was written into."""
+        return self.folder.parent if self.folder.name == LOG_FOLDER else self.folder
+
+    @property
     def changed_ns(self) -> int:
         """When it was written last; 0 if it is gone."""
         try:

@@ -9,8 +9,22 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor.analysis.advice.reasons import speedup_of
 from placement_advisor.analysis.findings.explanations import page
-from placement_advisor.report.analysis.tables import candidate_figures, where_text
+from placement_advisor.report.analysis.break_even_text import (
+    BREAK_EVEN_NOTE,
+    break_even_lines,
+    break_even_title,
+    value_text,
+)
+from placement_advisor.report.analysis.scaling import WHICH, row_as_json, scaling
+from placement_advisor.report.analysis.tables import (
+    NOT_RECOMMENDED,
+    candidate_figures,
+    how_title,
+    verdict_is_split,
+    where_text,
+)
 from placement_advisor.report.pictures.bars import simulated_spans
 from placement_advisor.report.pictures.layer_map import BOX_HEIGHT, BOX_WIDTH
 from placement_advisor.simulator.events import carried
@@ -22,13 +36,16 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import (
         Candidate,
         Finding,
+        HowToSplit,
         Recommendation,
     )
     from placement_advisor.analysis.recorder import Review
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.measurement.measurement import Span, TransferTotal
+    from placement_advisor.report.analysis.scaling import ScalingRow
     from placement_advisor.report.analysis.tables import StepFigures
     from placement_advisor.report.pictures.layer_map import LayerMap
+    from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.exposure import SeenCopy
     from placement_advisor.simulator.schedule import Schedule
 
@@ -57,6 +74,9 @@ def overview_as_json(review: Review, layers: LayerMap) -> dict[str, Any]:
         "graph": _graph(layers),
         "findings": [_finding(finding) for finding in review.findings],
         "warnings": list(review.warnings),
+        "how": None if review.how is None else _how(review, review.how),
+        "break_even": None if review.break_even is None else _break_even(review.break_even),
+        "scaling": _scaling(scaling(review.candidates)),
     }
 
 
@@ -187,6 +207,45 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "saving_basis": finding.saving_basis,
         "page": page(finding.code),
     }
+
+
+def _how(review: Review, how: HowToSplit) -> dict[str, Any]:
+    return {
+        "title": how_title(review),
+        "note": None if verdict_is_split(review) else NOT_RECOMMENDED,
+        "candidate": how.candidate,
+        "words": how.words,
+        "call": how.call,
+        "listing": how.listing,
+    }
+
+
+def _break_even(found: BreakEven) -> dict[str, Any]:
+    return {
+        "title": break_even_title(found),
+        "lines": list(break_even_lines(found)),
+        "note": BREAK_EVEN_NOTE,
+        "sweeps": [
+            {
+                "axis": sweep.axis.value,
+                "points": [
+                    {
+                        "value": value_text(sweep.axis, point.value),
+                        "candidate": point.best.split,
+                        "speedup": speedup_of(point.best.ratio),
+                        "wins": point.best.ratio < found.worthwhile_ratio,
+                        "here": point.value == sweep.here.value,
+                    }
+                    for point in sweep.points
+                ],
+            }
+            for sweep in found.sweeps()
+        ],
+    }
+
+
+def _scaling(rows: Sequence[ScalingRow]) -> dict[str, Any] | None:
+    return {"note": WHICH, "rows": list(map(row_as_json, rows))} if rows else None
 
 
 def _tensors(schedule: Schedule) -> list[dict[str, Any]]:

@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import (
-    Browser,
-    ConsoleMessage,
-    FrameLocator,
-    Page,
-    expect,
-    sync_playwright,
-)
+from browsers import SCREENSHOTS, SHOWN_WITHIN_MS, computed_ms
 
 from placement_advisor.report.tensorboard.process import tensorboard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-SCREENSHOTS = Path(__file__).parents[3] / "screenshots"
-# Only what never comes takes longer, also where other work runs beside.
-SHOWN_WITHIN_MS = 120_000
-# Set where a browser has to be there, as in CI.
-_NEEDED = "ADVISOR_TEST_BROWSER"
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
-_HOW = "no browser for this test: apt-get install -y --no-install-recommends chromium"
+    from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page
+
 _FRAME = 'iframe[src*="name=placement"]'
 # What is shown last of an analysis.
 _AWAIT_COPIES = """() => {
   window.copiesShown = new Promise((shown) => new MutationObserver(() => shown()).observe(
     document.querySelector('section[aria-label=Copies] > div'), { childList: true }));
 }"""
-# As on a machine without a network, whatever this one has.
-_OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
 @dataclass
@@ -71,18 +55,7 @@ class Tab:
 
     def computed_ms(self, act: Callable[[], object]) -> float:
         """Do something; return for how long the page's main thread then computed."""
-        session = self.page.context.new_cdp_session(self.page)
-        session.send("Performance.enable", {"timeDomain": "threadTicks"})
-
-        def so_far_s() -> float:
-            metrics = session.send("Performance.getMetrics")["metrics"]
-            return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
-
-        begin_s = so_far_s()
-        act()
-        computed_s = so_far_s() - begin_s
-        session.detach()
-        return computed_s * 1_000
+        return computed_ms(self.page, act)
 
     def choose_run(self, name: str) -> None:
         """Open an analysis, unless it is open, and wait until all of it is there."""
@@ -100,21 +73,6 @@ class Tab:
             frame.evaluate("() => window.scrollTo(0, 0)")
         self.page.wait_for_timeout(300)  # Canvases are drawn anew in the next frame.
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    program = next(filter(None, map(shutil.which, _NAMES)), None)
-    if program is None and os.environ.get(_NEEDED):
-        pytest.fail(_HOW)
-    if program is None:
-        pytest.skip(_HOW)
-    with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-dev-shm-usage", "--no-proxy-server", _OFFLINE]
-        opened = playwright.chromium.launch(executable_path=program, args=options)
-        expect.set_options(timeout=SHOWN_WITHIN_MS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,32 +7,20 @@ import json
 import re
 import urllib.request
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from command_runs import few_rounds, run_here, wait_until
+from command_runs import wait_until
 from playwright.sync_api import FrameLocator, Locator, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from conftest import Tab
 
 RAN = ("single", "towers", "batch")
-MODEL = Path(__file__).parents[3] / "sample_models" / "deepconn.py"
 XPROF = 'iframe[src*="name=profile"]'
-
-
-@pytest.fixture(scope="module")
-def demo(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log directory of a real analysis of the demo's model, three candidates, few steps."""
-    output = tmp_path_factory.mktemp("demo") / "deepconn"
-    few = ("--rounds", "5", "--steps", "1", "--candidates", "towers,batch")
-    with few_rounds():
-        ran = run_here("analyze", str(MODEL), *few, "-o", str(output), "--quiet")
-    assert ran.code == 0, ran.err
-    return output / "tensorboard"
 
 
 @pytest.fixture(scope="module")

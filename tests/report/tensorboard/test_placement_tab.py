@@ -265,6 +265,16 @@ def test_a_finding_unfolds_its_explanation(tab: Tab) -> None:
     expect(tab.frame.locator(".finding h4").first).to_contain_text("PA201")
 
 
+def test_how_to_split_and_break_even_are_there(tab: Tab) -> None:
+    tab.choose_run("large")
+    how = tab.frame.locator('section[aria-label="How the best split goes"]')
+    expect(how).to_contain_text("alternating: layer encoder/block_0/dense_0 on worker:1.")
+    how.get_by_role("button", name="Copy").click()
+    expect(how.get_by_role("status")).to_have_text(re.compile("Copied|Chosen"))
+    even = tab.frame.locator('section[aria-label="Break-even"]')
+    expect(even).to_contain_text("latency: no split wins down to 240 ns")
+
+
 def test_a_running_analysis_is_followed_to_its_end(
     open_tab: Callable[[Path], Tab], tmp_path: Path
 ) -> None:

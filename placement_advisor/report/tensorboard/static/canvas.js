@@ -23,10 +23,9 @@ export class Canvas {
     });
   }
 
-  paint() {
+  paint(ratio = window.devicePixelRatio) {
     this.width = this.element.clientWidth;
     if (!this.width || !this.height) return;
-    const ratio = window.devicePixelRatio;
     this.resize(Math.round(this.width * ratio), Math.round(this.height * ratio));
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.draw(this.context, this.width, this.height);

@@ -5,8 +5,13 @@ const FEW = 15;
 const MANY = 500;
 
 /** Returns who copies how much to whom, and the tensors that cross. */
-export function copyTables({ copies, tensors }, devices) {
-  return el('div', { class: 'copies wide' }, matrix(copies, devices), largest(tensors));
+export function copyTables({ copies, tensors, left_out: leftOut }, devices) {
+  return el(
+    'div',
+    { class: 'copies wide' },
+    matrix(copies, devices),
+    leftOut ? el('p', {}, leftOut) : largest(tensors),
+  );
 }
 
 function matrix({ simulated, measured }, devices) {

@@ -29,6 +29,9 @@ export function table(caption, head, rows) {
   );
 }
 
+/** Returns a list of texts. */
+export const list = (texts) => el('ul', {}, ...texts.map((text) => el('li', {}, text)));
+
 /** Returns a button; a sign on it wants words for what it does. */
 export function button(text, onclick, label = null) {
   return el('button', { type: 'button', 'aria-label': label, title: label, onclick }, text);

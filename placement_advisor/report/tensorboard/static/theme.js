@@ -1,18 +1,10 @@
-// TensorBoard marks its own page as dark; ours is a frame in it, of the same origin.
-const MARK = 'dark-mode';
 const DEVICE_COLORS = 7;
 const known = new Map();
 
-/** Follows TensorBoard from light to dark and back; calls `changed` after each turn. */
-export function followTheme(changed) {
-  const outer = window.parent.document.body;
-  const apply = () => {
-    document.documentElement.classList.toggle('dark', outer.classList.contains(MARK));
-    known.clear();
-    changed();
-  };
-  new MutationObserver(apply).observe(outer, { attributeFilter: ['class'] });
-  apply();
+/** Turns the page light or dark; what is on canvases wants to be drawn anew. */
+export function setDark(isDark) {
+  document.documentElement.classList.toggle('dark', isDark);
+  known.clear();
 }
 
 /** Returns the value of a colour of style.css, for canvases. */

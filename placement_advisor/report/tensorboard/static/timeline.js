@@ -67,7 +67,7 @@ export class Timeline extends Panel {
       this.end = Math.max(this.end, timeline.step_ns ?? 0);
     }
     this.canvas.height = top ? top + AXIS : 0;
-    this.sayNothing(top ? null : NOTHING_OF_IT);
+    this.sayNothing(top ? null : details.left_out ?? NOTHING_OF_IT);
     this.tell(null);
     this.whole();
   }

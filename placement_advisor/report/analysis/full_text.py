@@ -1,15 +1,13 @@
-"""An analysis as text for a terminal: verdict, one table, reasons, copies against compute.
+"""An analysis in full as text: verdict, one table, reasons, copies against compute.
 
-Readable at 80 columns and without colour: colour only repeats what words say. The verdict is one
-unbroken line however long, so that it can be searched and copied; so is the
-TensorBoard command. All text is added as `Text`,
-never as markup, because names come from models.
+80 columns, without colour, since it is kept as a file (``report.txt``) that `-v` prints. The
+verdict is one unbroken line however long, so that it can be searched and copied. All text is added
+as `Text`, never as markup, because names come from models.
 """
 
 from __future__ import annotations
 
 import io
-import shlex
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -22,13 +20,16 @@ from rich.text import Text
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.report.analysis.break_even_text import break_even_lines, break_even_title
+from placement_advisor.report.analysis.fastest_first import in_own_timelines
 from placement_advisor.report.analysis.input_text import input_line
 from placement_advisor.report.analysis.scaling import TITLE as SCALING_TITLE
 from placement_advisor.report.analysis.scaling import scaling_lines
 from placement_advisor.report.analysis.tables import (
     ACTIVITY_HEADINGS,
+    ANALYSIS,
     AS_IS,
     CERTIFICATE,
+    FULL_TEXT,
     HOW_TO_SPLIT,
     IF_SPLIT_ANYWAY,
     NO_FINDINGS,
@@ -55,68 +56,56 @@ from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from rich.console import RenderableType
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
     from placement_advisor.measurement.measurement import StepProfile
 
-_VERDICT_STYLE = {
-    AdviceVerdict.SPLIT: "bold green",
-    AdviceVerdict.STAY_SINGLE: "bold green",
-    AdviceVerdict.CANNOT_TELL: "bold yellow",
-    AdviceVerdict.CANNOT_FIT: "bold red",
-}
 # More of them push the verdict out of sight; the report has all.
 MAX_FINDINGS = 5
+_WIDTH = 80
 # Wider names are broken at hyphens, so that figures are not.
 _NAME_WIDTH = 15
-_COPY_STYLE = "yellow"
-_FAILURE_STYLE = "red"
-_HEADING_STYLE = "bold"
+_OWN_TIMELINES = "timelines/"
 _BREAK_EVEN_PICTURE = "break-even.png"
 _FILES = (
-    ("report.md", "all of this, with placements and copies in full"),
-    ("timeline.png", "devices and links over time"),
-    ("comparison.png", "compute against copies"),
+    ("report.html", "all of this for any browser, in one file to pass on"),
+    ("report.md", "the same as text, with placements and copies in full"),
+    ("timeline.png", "single and the best candidates over time"),
+    (_OWN_TIMELINES, "the other candidates over time"),
+    ("comparison.png", "what each candidate's step is made of"),
     (_BREAK_EVEN_PICTURE, "what would have to change for a split to win"),
-    ("analysis.json", "the same for programs"),
+    (ANALYSIS, "the same for programs: advisor show, advisor diff"),
     (CERTIFICATE, "proof of the bound: advisor verify bound.json graph.json.gz"),
     ("placements/", "which device each op runs on"),
     ("predictions/", "what was predicted, written before that candidate ran"),
 )
 
 
-def render_terminal(analysis: Analysis, *, width: int, color: bool, output_dir: Path) -> str:
-    """Return the report of an analysis whose files lie in ``output_dir``.
-
-    The text has no escape codes unless ``color`` is set.
-    """
+def full_text(analysis: Analysis) -> str:
+    """Return all that there is to say of an analysis."""
     console = Console(
         file=io.StringIO(),
-        width=width,
-        color_system="standard" if color else None,
-        force_terminal=color,
-        no_color=not color,
+        width=_WIDTH,
+        color_system=None,
+        force_terminal=False,
+        no_color=True,
         highlight=False,
         markup=False,
         emoji=False,
         legacy_windows=False,
     )
-    verdict = analysis.recommendation.verdict
+    answer = analysis.recommendation
     with console.capture() as capture:
-        headline = one_line(analysis.recommendation.headline)
-        console.print(Text(headline, style=_VERDICT_STYLE[verdict]), soft_wrap=True)
-        verdict_is_acted_on = verdict in (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
-        if analysis.how is not None and verdict_is_acted_on:
+        console.print(Text(one_line(answer.headline)), soft_wrap=True)
+        is_acted_on = answer.verdict in (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
+        if analysis.how is not None and is_acted_on:
             how = analysis.how
             console.print(Text(one_line(f"{how.candidate}: {how.words_in_short}")))
         for part in _parts(analysis):
             console.print()
             console.print(part)
-        console.print()
-        console.print(_files(analysis, output_dir), soft_wrap=True)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
@@ -127,12 +116,12 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
     if answer.reasons:
         parts: list[RenderableType] = [_bullets(answer.reasons)]
         if answer.others:
-            parts.append(Text("more on the other candidates: report.md", style="dim"))
+            parts.append(Text("more on the other candidates: report.md"))
         yield _section("Why", *parts)
     if analysis.break_even is not None:
         lines = break_even_lines(analysis.break_even)
         yield _section(break_even_title(analysis.break_even), _bullets(lines))
-    if lines := scaling_lines(analysis):
+    if lines := scaling_lines(analysis.candidates):
         yield _section(SCALING_TITLE, _bullets(lines))
     if (line := input_line(analysis)) is not None:
         yield Text(one_line(line))
@@ -146,9 +135,10 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
         yield Text(f"Findings: {NO_FINDINGS}")
     if hypothetical := hypothetical_findings(analysis):
         names = dict.fromkeys(f"{finding.code} {finding.name}" for finding in hypothetical)
-        yield Text(f"{IF_SPLIT_ANYWAY}: {', '.join(names)} (report.md)", style="dim")
+        yield Text(f"{IF_SPLIT_ANYWAY}: {', '.join(names)} (report.md)")
     if analysis.warnings:
         yield _section("Warnings", _bullets(analysis.warnings))
+    yield _files(analysis)
 
 
 def _candidate_table(analysis: Analysis) -> Table:
@@ -158,7 +148,6 @@ def _candidate_table(analysis: Analysis) -> Table:
         show_edge=False,
         pad_edge=False,
         padding=(0, 1, 0, 0),
-        header_style=_HEADING_STYLE,
     )
     table.add_column("candidate", no_wrap=True)
     table.add_column("predicted\n(simulated)", overflow="fold")
@@ -173,7 +162,7 @@ def _candidate_table(analysis: Analysis) -> Table:
     as_is = as_is_interval(analysis)
     if as_is is not None:
         table.add_section()
-        table.add_row(AS_IS, NOTHING, _stack([format_ns(as_is.median)]), NOTHING, NOTHING)
+        table.add_row(AS_IS, NOTHING, Text(format_ns(as_is.median)), NOTHING, NOTHING)
     return table
 
 
@@ -187,24 +176,20 @@ def _candidate_cells(
         # A cell is too narrow for why; the reasons have it.
         if candidate.failure.kind not in (FailureKind.DOES_NOT_FIT, FailureKind.NOT_APPLICABLE):
             message += f": {one_line(candidate.failure.message)}"
-        failure = [Text(message, style=_FAILURE_STYLE)]
-    yield Text("\n".join(textwrap.wrap(one_line(candidate.name), _NAME_WIDTH)))
+        failure = [Text(message)]
+    yield _lines(textwrap.wrap(one_line(candidate.name), _NAME_WIDTH))
     if measured:
-        yield _stack(figure_lines(predicted))
-        yield Group(*([] if ran is None and failure else [_stack(figure_lines(ran))]), *failure)
+        yield _lines(figure_lines(predicted))
+        yield Group(*([] if ran is None and failure else [_lines(figure_lines(ran))]), *failure)
         yield _speedup(candidate)
     else:
-        yield Group(_stack(figure_lines(predicted)), *failure)
+        yield Group(_lines(figure_lines(predicted)), *failure)
         yield Text(times_text(predicted_speedup(analysis, candidate)))
     yield _peak_memory(candidate)
 
 
-def _stack(lines: list[str]) -> Text:
-    """Return lines under one another, the first of them the one to look at."""
-    text = Text(lines[0], style="bold")
-    for line in lines[1:]:
-        text.append(f"\n{line}", style="not bold")
-    return text
+def _lines(lines: Iterable[str]) -> Text:
+    return Text("\n".join(lines))
 
 
 def _speedup(candidate: Candidate) -> Text:
@@ -212,7 +197,7 @@ def _speedup(candidate: Candidate) -> Text:
         return Text("baseline")
     factor = speedup(candidate)
     return (
-        Text(NOTHING) if factor is None else _stack([times_text(factor.median), range_text(factor)])
+        Text(NOTHING) if factor is None else _lines([times_text(factor.median), range_text(factor)])
     )
 
 
@@ -220,7 +205,7 @@ def _peak_memory(candidate: Candidate) -> Text:
     if candidate.predicted is None:
         return Text(NOTHING)
     peaks = candidate.predicted.peak_memory_bytes
-    return Text("\n".join(f"{device} {format_bytes(size)}" for device, size in peaks.items()))
+    return _lines(f"{device} {format_bytes(size)}" for device, size in peaks.items())
 
 
 def _footnotes(analysis: Analysis) -> Text:
@@ -236,12 +221,12 @@ def _footnotes(analysis: Analysis) -> Text:
     lines.append("exposed: copies to the device that waits longest, while it computes nothing.")
     if analysis.as_is:
         lines.append(f"{AS_IS}: your own step, unmodified, with all of the machine.")
-    return Text("\n".join(one_line(line) for line in lines), style="dim")
+    return _lines(map(one_line, lines))
 
 
 def _activities(name: str, profile: StepProfile) -> Group:
     share = copy_share(profile)
-    heading = Text(f"{one_line(name)}: ", style=_HEADING_STYLE)
+    heading = Text(f"{one_line(name)}: ")
     if share is None:
         heading.append("the profile is empty")
         return Group(heading)
@@ -249,17 +234,12 @@ def _activities(name: str, profile: StepProfile) -> Group:
         f"compute {format_share(1 - share)}, copies {format_share(share)} of all activity "
         f"(measured, {len(profile.step_ns)} profiled steps)"
     )
-    table = Table(
-        box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", collapse_padding=True
-    )
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), collapse_padding=True)
     for column in ACTIVITY_HEADINGS[:-1]:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column(ACTIVITY_HEADINGS[-1], no_wrap=True, overflow="ellipsis")
     for row in activity_rows(profile.activities):
-        table.add_row(
-            *(Text(one_line(cell)) for cell in row.cells),
-            style=_COPY_STYLE if row.is_copy else None,
-        )
+        table.add_row(*(Text(one_line(cell)) for cell in row.cells))
     return Group(heading, table)
 
 
@@ -268,39 +248,39 @@ def _findings(findings: Sequence[Finding]) -> RenderableType:
     parts: list[RenderableType] = list(map(_finding, shown))
     if len(findings) > len(shown):
         parts.append(Text(f"{len(findings) - len(shown)} more in report.md"))
-    parts.append(Text(f"What a finding means: advisor explain {shown[0].code}", style="dim"))
+    parts.append(Text(f"What a finding means: advisor explain {shown[0].code}"))
     return _section("Findings, most valuable first", *parts)
 
 
 def _finding(finding: Finding) -> RenderableType:
-    body = Text(finding.name, style=_HEADING_STYLE)
-    body.append(f"\n{one_line(finding.finding)}", style="not bold")
-    body.append(f"\ndo: {one_line(finding.action)}", style="not bold")
+    body = Text(finding.name)
+    body.append(f"\n{one_line(finding.finding)}")
+    body.append(f"\ndo: {one_line(finding.action)}")
     where = where_text(finding)
     if where:
-        body.append(f"\nwhere: {one_line(where)}", style="not bold")
+        body.append(f"\nwhere: {one_line(where)}")
     if finding.saving_ns is not None:
         saves = f"{format_ns(finding.saving_ns)} per step ({finding.saving_basis})"
-        body.append(f"\nsaves: {saves}", style="not bold")
-    return _hanging([(Text(finding.code, style=_HEADING_STYLE), body)])
+        body.append(f"\nsaves: {saves}")
+    return _hanging([(Text(finding.code), body)])
 
 
-def _files(analysis: Analysis, output_dir: Path) -> Text:
-    text = Text(f"Files in {output_dir}", style=_HEADING_STYLE)
-    files = [f for f in _FILES if f[0] != _BREAK_EVEN_PICTURE or analysis.break_even is not None]
+def _files(analysis: Analysis) -> Text:
+    lines = [f"Files beside {FULL_TEXT}"]
+    missing = set()
+    if not in_own_timelines(analysis):
+        missing.add(_OWN_TIMELINES)
+    if analysis.break_even is None:
+        missing.add(_BREAK_EVEN_PICTURE)
+    files = [file for file in _FILES if file[0] not in missing]
     if verdict_is_split(analysis):
-        files.insert(1, (HOW_TO_SPLIT, "code that places your step so"))
-    for name, content in files:
-        text.append(f"\n  {name:<15} {content}", style="not bold")
-    command = f"advisor view {shlex.quote(str(output_dir))}"
-    text.append(f"\nIn TensorBoard: {command}", style="not bold")
-    return text
+        files.insert(2, (HOW_TO_SPLIT, "code that places your step so"))
+    lines += [f"  {name:<15} {content}" for name, content in files]
+    return _lines(lines)
 
 
 def _section(title: str, *parts: RenderableType) -> Group:
-    return Group(
-        Text(title, style=_HEADING_STYLE), *(Padding(part, (0, 0, 0, 2)) for part in parts)
-    )
+    return Group(Text(title), *(Padding(part, (0, 0, 0, 2)) for part in parts))
 
 
 def _bullets(texts: Iterable[str]) -> Table:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
@@ -15,6 +18,7 @@ from placement_advisor.analysis.analysis_result import (
     Recommendation,
 )
 from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
+from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
@@ -30,14 +34,43 @@ from placement_advisor.measurement.measurement import (
     TransferTotal,
 )
 from placement_advisor.measurement.verdict import compare
+from placement_advisor.report.analysis.analysis_json import analysis_as_json
+from placement_advisor.report.analysis.record import record_of
 from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.peak import PeakMemory
 from placement_advisor.simulator.schedule import Schedule
 from placement_advisor.simulator.sensitivity import Doubt
 from placement_advisor.solvers.bounds.arguments import LowerBound, PathArgument
+from placement_advisor.solvers.effort import Effort
+from placement_advisor.tf.load.model_source import ModelSource
+
+if TYPE_CHECKING:
+    from placement_advisor.report.analysis.record import AnalysisRecord
 
 US = 1_000
+OPTIONS = AnalyzeOptions(
+    source=ModelSource(
+        path="sample_models/deepconn.py",
+        name=None,
+        mode=None,
+        batch_size=None,
+        outputs=(),
+        time_limit_s=300.0,
+    ),
+    devices=2,
+    hardware=None,
+    costs=None,
+    testbed=None,
+    candidates=None,
+    ratios=None,
+    effort=Effort(units=5.0, seed=0),
+    steps=4,
+    rounds=15,
+    run=True,
+    open_ports=False,
+    output=Path("advisor-out/deepconn"),
+)
 W0, W1 = "worker:0", "worker:1"
 HOSTILE = "<img onerror=x>|[bold]"
 
@@ -302,6 +335,7 @@ def sample() -> Analysis:
     return Analysis(
         advisor_version="0.1.0",
         tensorflow_version="2.21.0",
+        options=OPTIONS,
         model=ModelSummary(
             path="sample_models/deepconn.py",
             name="deepconn",
@@ -312,6 +346,7 @@ def sample() -> Analysis:
             parameter_bytes=1_250_000,
             edge_bytes_known_share=0.996,
             chosen="the compiled Keras model `model`, training step",
+            fingerprint="0123456789abcdef",
         ),
         testbed=Testbed(
             kind="workers",
@@ -338,6 +373,20 @@ def sample() -> Analysis:
                 "(1 core each, gRPC); on this machine your untouched step is faster: as-is on all "
                 "cores 29.4 ms, the split 30.5 ms; the verdict is about serial devices, like those "
                 "that the stand-ins stand for"
+            ),
+            answer=(
+                "split: towers, 1.69\N{MULTIPLICATION SIGN} (95 % interval 1.64\N{EN DASH}1.71)"
+            ),
+            caveat=(
+                "on this machine your untouched step is faster: as-is on all cores 29.4 ms, the "
+                "split 30.5 ms; the verdict is about serial devices, like those that the "
+                "stand-ins stand for"
+            ),
+            deciding=(
+                "towers: worker:0 waits 1.56 ms for copies, 5 % of its step (profiled)",
+                "towers: worker:0 computes for 29.1 ms a step, single for 54.1 ms (profiled)",
+                "no placement of these ops takes less than 29.2 ms; single takes 52.0 ms "
+                "(simulated)",
             ),
             reasons=(
                 "towers computes 29.1 ms on worker:0 and 25.0 ms on worker:1 at the same time; "
@@ -415,6 +464,9 @@ def unmeasured() -> Analysis:
                 "split: towers, 1.73\N{MULTIPLICATION SIGN}, "
                 "simulated for 2 CPU stand-ins (1 core each, gRPC)"
             ),
+            answer="split: towers, 1.73\N{MULTIPLICATION SIGN}",
+            caveat=None,
+            deciding=("towers: worker:0 waits 1.50 ms for copies, 5 % of its step (simulated)",),
             reasons=("both towers compute at the same time, as simulated",),
             others=(),
         ),
@@ -503,3 +555,8 @@ def not_applicable() -> Analysis:
         by_layer=None,
     )
     return replace(plain, candidates=(plain.candidates[0], towers))
+
+
+def record(analysis: Analysis) -> AnalysisRecord:
+    """An analysis as it is read back from its file."""
+    return record_of(json.loads(json.dumps(analysis_as_json(analysis))))

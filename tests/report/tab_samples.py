@@ -5,10 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from sample_break_even import FOUND
+
 from placement_advisor.analysis.analysis_result import (
     AdviceVerdict,
     Candidate,
     Finding,
+    HowToSplit,
     ModelSummary,
     Recommendation,
 )
@@ -35,7 +38,12 @@ _OP_NS = 40_000
 
 
 def write_sample(
-    logdir: Path, layers: Sequence[str], *, name: str = "stack", doing: str | None = None
+    logdir: Path,
+    layers: Sequence[str],
+    *,
+    name: str = "stack",
+    doing: str | None = None,
+    splits: int = 1,
 ) -> None:
     """Write what the tab shows of a chain of layers of three ops: on one device, and cut often."""
     graph = _graph(layers)
@@ -45,7 +53,8 @@ def write_sample(
     )
     simulator = Simulator(graph, costs.everywhere(cluster), cluster)
     candidates = tuple(
-        _candidate(placement, simulator.schedule(placement)) for placement in _placements(layers)
+        _candidate(placement, simulator.schedule(placement))
+        for placement in _placements(layers, splits)
     )
     Tab(logdir, graph).show(
         Review(
@@ -59,6 +68,7 @@ def write_sample(
                 parameter_bytes=1_000_000,
                 edge_bytes_known_share=1.0,
                 chosen=name,
+                fingerprint="0",
             ),
             testbed=Testbed(
                 kind="workers",
@@ -73,6 +83,8 @@ def write_sample(
             recommendation=None if doing else _recommendation(name),
             findings=() if doing else (_finding(layers[0]),),
             warnings=(f"{name} is made up",),
+            how=None if doing else _how(layers[0]),
+            break_even=None if doing else FOUND,
         )
     )
 
@@ -105,7 +117,7 @@ def _cluster() -> Cluster:
     )
 
 
-def _placements(layers: Sequence[str]) -> list[Placement]:
+def _placements(layers: Sequence[str], splits: int) -> list[Placement]:
     names = [[f"{i}/{kind}" for kind in _OPS] for i in range(len(layers))]
     return [
         Placement(
@@ -114,7 +126,11 @@ def _placements(layers: Sequence[str]) -> list[Placement]:
             device_of={op: DEVICES[i // every % 2] for i, ops in enumerate(names) for op in ops},
             rationale=f"another device every {every} layers",
         )
-        for label, every in (("single", len(layers)), ("alternating", 4))
+        for label, every in (
+            ("single", len(layers)),
+            ("alternating", 4),
+            *((f"alternating-{every}", every) for every in range(5, 4 + splits)),
+        )
     ]
 
 
@@ -153,9 +169,22 @@ def _recommendation(name: str) -> Recommendation:
         speedup=None,
         basis="measured",
         applies_to="2 CPU stand-ins",
+        answer=f"stay single: {name}",
         headline=f"stay single: {name}",
+        caveat=None,
+        deciding=(),
         reasons=(f"{name} is a chain",),
         others=(),
+    )
+
+
+def _how(layer: str) -> HowToSplit:
+    return HowToSplit(
+        candidate="alternating",
+        words=f"layer {layer} on worker:1",
+        words_in_short=f"layer {layer} on worker:1",
+        call='step = place(step, "placements/alternating.json")\n',
+        listing=f"# {layer}\nDEVICE = {{}}\n",
     )
 
 

@@ -1,0 +1,56 @@
+"""`advisor diff`: what changed between two analyses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads the annotation
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placement_advisor.cli.output_streams import harmless, print_json
+
+if TYPE_CHECKING:
+    from placement_advisor.graph.op_graph import OpGraph
+
+_HELP = "What `advisor analyze` wrote, or a folder of several: the newest of them."
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help=_HELP)],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The same, of later.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the difference as JSON on stdout.")
+    ] = False,
+) -> None:
+    """Say what changed between two analyses, and why the verdict did."""
+    from placement_advisor.report.analysis.difference import difference
+    from placement_advisor.report.analysis.difference_json import difference_as_json
+    from placement_advisor.report.analysis.difference_text import render_difference
+    from placement_advisor.report.analysis.record import read_record
+    from placement_advisor.report.analysis.tables import ANALYSIS
+    from placement_advisor.report.find_analysis import find_analysis
+
+    folders = find_analysis(before), find_analysis(after)
+    ours, theirs = (read_record(folder / ANALYSIS) for folder in folders)
+    differs = ours.model.graph_fingerprint != theirs.model.graph_fingerprint
+    found = difference(ours, theirs, _graphs(*folders) if differs else None)
+    if as_json:
+        print_json(difference_as_json(found))
+        return
+    sys.stdout.write(harmless(render_difference(found)))
+
+
+def _graphs(before: Path, after: Path) -> tuple[OpGraph, OpGraph] | None:
+    """Return the graphs of two analyses; None unless both are there.
+
+    Raises:
+        AdvisorError: one of them cannot be read, or is none.
+    """
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.report.analysis.tables import GRAPH
+
+    files = before / GRAPH, after / GRAPH
+    if not all(file.is_file() for file in files):
+        return None
+    return OpGraph.load(files[0]), OpGraph.load(files[1])

@@ -1,0 +1,214 @@
+"""What differs between two finished analyses, and what of it the verdicts rest on.
+
+Figures compare where both were measured, or both simulated. A candidate has *moved* where its
+intervals against `single` do not overlap: what lies closer may be noise.
+
+Left out: causes. Several things may have changed at once, and the machine has others beside those
+that an analysis records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.graph.structure.fingerprint import layer_fingerprints
+from placement_advisor.units import format_bandwidth, format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.report.analysis.record import AnalysisRecord, LinkRecord, StepRecord
+
+# A link that is calibrated anew comes out a few percent off.
+LINK_CHANGE = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Something that is not what it was. ``area`` is graph, hardware, versions or options."""
+
+    area: str
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateDifference:
+    """A candidate in both; None where it has no result that compares."""
+
+    name: str
+    before: StepRecord | None
+    after: StepRecord | None
+
+    @property
+    def has_moved(self) -> bool | None:
+        """Whether its intervals against `single` do not overlap; None where there are not two."""
+        ours = self.before.ratio if self.before is not None else None
+        theirs = self.after.ratio if self.after is not None else None
+        if ours is None or theirs is None:
+            return None
+        return ours.high < theirs.low or theirs.high < ours.low
+
+    @property
+    def moved_most(self) -> str | None:
+        """Which part of its step changed most: compute, copies or idle; None if that is unknown."""
+        if self.before is None or self.after is None:
+            return None
+        ours, theirs = self.before.parts, self.after.parts
+        if ours is None or theirs is None:
+            return None
+        changes = {
+            "compute": abs(theirs.compute_ns - ours.compute_ns),
+            "copies": abs(theirs.copies_ns - ours.copies_ns),
+            "idle": abs(theirs.idle_ns - ours.idle_ns),
+        }
+        return max(changes, key=changes.__getitem__) if any(changes.values()) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysisDifference:
+    """What differs. ``basis`` is what both have figures of, None if one was only simulated.
+
+    ``layers`` are those whose ops differ, None where the graphs are equal or not both at hand.
+    """
+
+    before: AnalysisRecord
+    after: AnalysisRecord
+    changes: tuple[Change, ...]
+    layers: tuple[str, ...] | None
+    basis: str | None
+    candidates: tuple[CandidateDifference, ...]
+    why: tuple[str, ...]
+
+
+def difference(
+    before: AnalysisRecord,
+    after: AnalysisRecord,
+    graphs: tuple[OpGraph, OpGraph] | None,
+) -> AnalysisDifference:
+    """Return what differs between two analyses; ``graphs`` are those of their models."""
+    basis = before.answer.basis if before.answer.basis == after.answer.basis else None
+    candidates = tuple(_candidates(before, after, basis)) if basis is not None else ()
+    changes = tuple(_changes(before, after))
+    return AnalysisDifference(
+        before=before,
+        after=after,
+        changes=changes,
+        layers=None if graphs is None else _layers(*graphs),
+        basis=basis,
+        candidates=candidates,
+        why=tuple(_why(before, after, candidates, changes)),
+    )
+
+
+def _changes(before: AnalysisRecord, after: AnalysisRecord) -> Iterator[Change]:
+    for area, ours, theirs in (
+        ("graph", _graph(before), _graph(after)),
+        ("hardware", _hardware(before), _hardware(after)),
+        ("versions", _versions(before), _versions(after)),
+        ("options", before.options, after.options),
+    ):
+        for name in {**ours, **theirs}:
+            then, now = ours.get(name, "none"), theirs.get(name, "none")
+            if then != now:
+                yield Change(area=area, name=name, before=then, after=now)
+        if area == "hardware":
+            yield from _links(before, after)
+
+
+def _graph(record: AnalysisRecord) -> dict[str, str]:
+    model = record.model
+    return {
+        "file": model.path,
+        "mode": model.mode,
+        "batch": str(model.batch_size or "unknown"),
+        "fingerprint": model.graph_fingerprint,
+        "ops": f"{model.ops:,}",
+        "parameters": format_bytes(model.parameter_bytes),
+    }
+
+
+def _hardware(record: AnalysisRecord) -> dict[str, str]:
+    testbed = record.testbed
+    return {
+        "testbed": testbed.kind,
+        "devices": f"{testbed.description}: {', '.join(testbed.devices)}",
+        "not run": testbed.not_run or "steps ran",
+    }
+
+
+def _versions(record: AnalysisRecord) -> dict[str, str]:
+    return {"advisor": record.advisor_version, "TensorFlow": record.tensorflow_version}
+
+
+def _links(before: AnalysisRecord, after: AnalysisRecord) -> Iterator[Change]:
+    """Yield the links that both have and that are faster or slower by more than a calibration."""
+    for name, ours in before.testbed.links.items():
+        theirs = after.testbed.links.get(name)
+        if theirs is not None and _is_another(ours, theirs):
+            yield Change(area="hardware", name=name, before=_link(ours), after=_link(theirs))
+
+
+def _is_another(ours: LinkRecord, theirs: LinkRecord) -> bool:
+    return any(
+        abs(now - then) > LINK_CHANGE * then
+        for then, now in (
+            (ours.latency_ns, theirs.latency_ns),
+            (ours.bandwidth_bytes_per_s, theirs.bandwidth_bytes_per_s),
+        )
+    )
+
+
+def _link(link: LinkRecord) -> str:
+    return f"{format_bandwidth(link.bandwidth_bytes_per_s)}, {format_ns(link.latency_ns)}"
+
+
+def _layers(before: OpGraph, after: OpGraph) -> tuple[str, ...]:
+    ours, theirs = layer_fingerprints(before), layer_fingerprints(after)
+    names = dict.fromkeys([*before.layers(), *after.layers()])
+    return tuple(name for name in names if ours.get(name) != theirs.get(name))
+
+
+def _candidates(
+    before: AnalysisRecord, after: AnalysisRecord, basis: str
+) -> Iterator[CandidateDifference]:
+    ours, theirs = (
+        {each.name: each.step(basis) for each in record.candidates} for record in (before, after)
+    )
+    for name in dict.fromkeys([*ours, *theirs]):
+        then, now = ours.get(name), theirs.get(name)
+        if then is not None or now is not None:
+            yield CandidateDifference(name=name, before=then, after=now)
+
+
+def _why(
+    before: AnalysisRecord,
+    after: AnalysisRecord,
+    candidates: tuple[CandidateDifference, ...],
+    changes: tuple[Change, ...],
+) -> Iterator[str]:
+    """Yield what the change of the verdict rests on, or why nothing can be said of it."""
+    then, now = before.answer, after.answer
+    if then.basis != now.basis:
+        yield f"then {then.basis}, now {now.basis}: figures of the two do not compare"
+        return
+    if (then.verdict, then.candidate) == (now.verdict, now.candidate):
+        return
+    told = [each for each in candidates if each.name in (then.candidate, now.candidate)]
+    for each in told:
+        if each.before is None or each.after is None:
+            when = "then" if each.before is None else "now"
+            yield f"{each.name} has no result {when}"
+        elif each.has_moved:
+            part = f"; of its step {each.moved_most} changed most" if each.moved_most else ""
+            yield f"the speed-up of {each.name} moved beyond its interval{part}"
+    if told and all(each.has_moved is False for each in told):
+        yield (
+            "no speed-up that a verdict is about moved beyond its interval: what changed lies "
+            "within the doubt of both"
+        )
+    if not changes:
+        yield "nothing that an analysis records has changed: what else ran on the machine may have"

@@ -1,0 +1,277 @@
+"""An analysis on one screen: where, the verdict, the best candidates, why, what to do, what next.
+
+Made of what `analysis.json` holds, for `advisor analyze` and `advisor show` alike. No more than
+`MOST_LINES` of the given width: a paragraph gets the fewer lines the less room there is, and ends
+in … where it is cut; the table shows the best candidates and counts the others. Only a command,
+which is there to be copied, is never broken, however long the path in it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.report.analysis.tables import (
+    AS_IS,
+    HOW_TO_SPLIT,
+    NO_FINDINGS,
+    NOTHING,
+    one_line,
+    range_text,
+    times_text,
+)
+from placement_advisor.testbed.trial import BASELINE
+from placement_advisor.units import format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from placement_advisor.report.analysis.record import (
+        AnalysisRecord,
+        CandidateRecord,
+        FindingRecord,
+        StepRecord,
+    )
+
+MOST_LINES = 30
+# The verdict is what all the rest is about.
+_MOST_OF_THE_ANSWER = 3
+_REASONS, _FINDINGS = 3, 2
+# As many candidates are worth more than the ends of long sentences.
+_FEWEST_ROWS = 4
+_GAP = "  "
+_ELLIPSIS = "…"
+_ANSWER_STYLE = {
+    AdviceVerdict.SPLIT: "bold green",
+    AdviceVerdict.STAY_SINGLE: "bold green",
+    AdviceVerdict.CANNOT_TELL: "bold yellow",
+    AdviceVerdict.CANNOT_FIT: "bold red",
+}
+_WARNING_STYLE, _ASIDE_STYLE, _HEADING_STYLE = "yellow", "dim", "bold"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text, and how to show it where there is colour."""
+
+    text: str
+    style: str = ""
+
+
+def screen(record: AnalysisRecord, folder: Path, width: int) -> list[Line]:
+    """Return the lines for an analysis whose files lie in ``folder``."""
+    basis = "measured" if any(c.step("measured") for c in record.candidates) else "simulated"
+    ranked = _ranked(record.candidates, basis)
+    last = _commands(record, folder)
+    for most in (3, 2, 1):
+        head = list(_head(record, width, most))
+        beside = list(_beside(record, basis, width, most))
+        rest = [*_why(record, width, most), *_findings(record.findings, width, most)]
+        # A gap, the heading of the table, and the line that counts rows that are not shown.
+        room = MOST_LINES - len(head) - len(beside) - len(rest) - len(last) - 3
+        if room >= min(len(ranked), _FEWEST_ROWS):
+            break
+    table = _table(ranked, record, basis, width, room)
+    return [*head, Line(""), *table, *beside, *rest, *last]
+
+
+def shortened(names: Sequence[str], width: int) -> list[str]:
+    """Return names of at most so many cells, cut where they are alike, and with a sign.
+
+    >>> shortened(["towers", "searched-cautious"], 10)
+    ['towers', 'searc…ious']
+    >>> shortened(["replica_of_tower_1_of_4", "replica_of_tower_2_of_4"], 12)
+    ['…1_of_4', '…2_of_4']
+    """
+    clashing: dict[str, list[str]] = {}
+    for name in names:
+        clashing.setdefault(_without_middle(name, width), []).append(name)
+    found = {}
+    for short, same in clashing.items():
+        letters = enumerate(zip(*same, strict=False))
+        alike = next((i for i, those in letters if len(set(those)) > 1), min(map(len, same)))
+        for name in same:
+            rest = _without_end(_ELLIPSIS + name[alike:], width)
+            found[name] = short if len(same) == 1 else rest
+    return [found[name] for name in names]
+
+
+def _head(record: AnalysisRecord, width: int, most: int) -> Iterator[Line]:
+    """Yield where the answer comes from, the answer, how to do it, and what speaks against it."""
+    model, testbed, answer = record.model, record.testbed, record.answer
+    ground = "Measured on" if answer.basis == "measured" else "Simulated for"
+    ground += f" {testbed.description}, batch {model.batch_size or 'unknown'}, {model.mode}"
+    if testbed.not_run is not None:
+        ground += f" ({testbed.not_run})"
+    yield from _paragraph(f"{ground}:", width, most)
+    yield from _paragraph(answer.answer, width, _MOST_OF_THE_ANSWER, _ANSWER_STYLE[answer.verdict])
+    if answer.how is not None:
+        yield from _paragraph(f"{answer.candidate}: {answer.how}", width, most)
+    if answer.caveat is not None:
+        yield from _paragraph(f"But {answer.caveat}", width, most, _WARNING_STYLE)
+
+
+def _ranked(candidates: Iterable[CandidateRecord], basis: str) -> list[CandidateRecord]:
+    """Return the candidates that have a result, best first."""
+
+    def place(candidate: CandidateRecord) -> tuple[bool, float, int]:
+        step = candidate.step(basis)
+        assert step is not None
+        ratio = 1.0 if candidate.name == BASELINE else step.ratio and step.ratio.median
+        return ratio is None, ratio or 0.0, step.step_ns
+
+    return sorted((c for c in candidates if c.step(basis) is not None), key=place)
+
+
+def _table(
+    ranked: Sequence[CandidateRecord], record: AnalysisRecord, basis: str, width: int, room: int
+) -> Iterator[Line]:
+    """Yield a heading and the best candidates; `single` and that of the answer are among them."""
+    if not ranked:
+        return
+    kept = {BASELINE, record.answer.candidate}
+    by_need = sorted(ranked, key=lambda candidate: candidate.name not in kept)
+    chosen = by_need[: max(room, 1)] if len(ranked) > room + 1 else by_need
+    shown = [candidate for candidate in ranked if candidate in chosen]
+    beside = "95 %" if basis == "measured" else "range"
+    cells = [["candidate", basis, f"speed-up ({beside})", "copies", "waits for copies"]]
+    cells += [_cells(candidate, candidate.step(basis)) for candidate in shown]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    widths[0] = min(widths[0], max(width - sum(widths[1:]) - len(_GAP) * (len(widths) - 1), 8))
+    for row, name in enumerate(shortened([row[0] for row in cells], widths[0])):
+        others = zip(cells[row][1:], widths[1:], strict=True)
+        text = _GAP.join([_padded(name, widths[0]), *(cell.rjust(size) for cell, size in others)])
+        is_answer = row > 0 and shown[row - 1].name == record.answer.candidate
+        yield Line(text.rstrip(), _HEADING_STYLE if not row or is_answer else "")
+    if left := len(ranked) - len(shown):
+        what = "ran" if basis == "measured" else "simulated"
+        yield Line(f"and {left} more {what}", _ASIDE_STYLE)
+
+
+def _cells(candidate: CandidateRecord, step: StepRecord | None) -> list[str]:
+    assert step is not None
+    if candidate.name == BASELINE:
+        speedup = "baseline"
+    elif step.ratio is None:
+        speedup = NOTHING
+    else:
+        factor = step.ratio.inverted
+        speedup = f"{times_text(factor.median)} ({range_text(factor)})"
+    count, parts = step.transfer_count, step.parts
+    return [
+        one_line(candidate.name),
+        format_ns(step.step_ns),
+        speedup,
+        NOTHING if count is None else str(count),
+        format_ns(parts.longest_wait_ns) if parts is not None and count else NOTHING,
+    ]
+
+
+def _beside(record: AnalysisRecord, basis: str, width: int, most: int) -> Iterator[Line]:
+    """Yield the user's own step, and one line on all that has no result."""
+    if record.as_is_ns is not None:
+        own = f"{AS_IS}: {format_ns(record.as_is_ns)}, your own step with all of the machine"
+        yield from _paragraph(own, width, 1, _ASIDE_STYLE)
+    if unsure := [c.name for c in record.candidates if c.is_unverified]:
+        text = f"not verified, and so not recommended: {', '.join(unsure)}"
+        yield from _paragraph(text, width, 1, _WARNING_STYLE)
+    without = [c for c in record.candidates if c.step(basis) is None]
+    if not without:
+        return
+    told = []
+    if unrun := sum(c.failure is None for c in without):
+        told.append(f"{unrun} only simulated")
+    if unfit := sum(c.failure is FailureKind.NOT_APPLICABLE for c in without):
+        told.append(f"{unfit} not applicable")
+    failed = [c for c in without if c.failure not in (None, FailureKind.NOT_APPLICABLE)]
+    for kind, same in groupby(sorted(failed, key=_kind), _kind):
+        told.append(f"{kind.replace('-', ' ')}: {', '.join(c.name for c in same)}")
+    what = "not measured" if basis == "measured" else "no result"
+    text = f"{what}: {len(without)} ({'; '.join(told)})"
+    yield from _paragraph(text, width, most, _WARNING_STYLE if failed else _ASIDE_STYLE)
+
+
+def _kind(candidate: CandidateRecord) -> str:
+    return candidate.failure or ""
+
+
+def _why(record: AnalysisRecord, width: int, most: int) -> Iterator[Line]:
+    if record.answer.deciding:
+        yield Line("")
+    for reason in record.answer.deciding[:_REASONS]:
+        yield from _paragraph(reason, width, most, lead="- ")
+
+
+def _findings(findings: Sequence[FindingRecord], width: int, most: int) -> Iterator[Line]:
+    """Yield what the most valuable findings are, what they save, and what to do about them."""
+    yield Line("")
+    if not findings:
+        yield Line(f"Findings: {NO_FINDINGS}")
+    for finding in findings[:_FINDINGS]:
+        title = f"{finding.code} {finding.name}"
+        if finding.saving_ns is not None:
+            title += f" saves {format_ns(finding.saving_ns)} per step ({finding.saving_basis})"
+        yield from _paragraph(title, width, 1, _HEADING_STYLE)
+        yield from _paragraph(finding.action, width, most, lead=_GAP)
+
+
+def _commands(record: AnalysisRecord, folder: Path) -> list[Line]:
+    """Return what to type next, and where all the rest is."""
+    count = record.warnings
+    full = f"In full, with {count} warning{'s' * (count > 1)}" if count else "In full"
+    return [
+        Line(""),
+        Line(f"Next: {_next(record, folder)}", _HEADING_STYLE),
+        Line(f"{full}: advisor show -v {shlex.quote(str(folder))}"),
+    ]
+
+
+def _next(record: AnalysisRecord, folder: Path) -> str:
+    if record.options.get("run") == "no":
+        return "the same command without --no-run, to run the best of them"
+    if record.answer.verdict is AdviceVerdict.SPLIT and record.answer.how is not None:
+        return f"cat {shlex.quote(str(folder / HOW_TO_SPLIT))}"
+    if record.findings:
+        return f"advisor explain {shlex.quote(record.findings[0].code)}"
+    return f"advisor view {shlex.quote(str(folder))}"
+
+
+def _paragraph(text: str, width: int, most: int, style: str = "", lead: str = "") -> list[Line]:
+    """Return a text in lines; where it takes more than so many, the last ends in …."""
+    room = max(width - len(lead), 1)
+    wrapped = Text(one_line(text)).wrap(Console(width=width), room)
+    lines = [line.plain.rstrip() for line in wrapped]
+    if len(lines) > most:
+        lines[most - 1 :] = [_without_end(" ".join(lines[most - 1 :]), room)]
+    leads = [lead, *[" " * len(lead)] * len(lines)]
+    return [Line(before + line, style) for before, line in zip(leads, lines, strict=False)]
+
+
+def _without_end(text: str, width: int) -> str:
+    """Return the beginning of a text, and … if there is more of it."""
+    shown = Text(text)
+    shown.truncate(width, overflow="ellipsis")
+    return shown.plain
+
+
+def _without_middle(text: str, width: int) -> str:
+    """Return both ends of a text, and … between them if there is more of it."""
+    if cell_len(text) <= width:
+        return text
+    half = (width - 1) // 2
+    end = Text(text[::-1])
+    end.truncate(half)
+    return _without_end(text, width - half) + end.plain[::-1]
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))

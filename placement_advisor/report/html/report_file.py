@@ -1,0 +1,111 @@
+"""`report.html`: what the tab Placement shows of one analysis, in one file to pass on.
+
+It holds the scripts of the tab and, packed, what TensorBoard would answer them. The browser is told
+to load nothing else and to run nothing else. Of a very large step, timelines and tensors of
+candidates behind the first ones are left out, and it says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
+from placement_advisor.report.analysis.tables import one_line
+from placement_advisor.report.html.bundle import bundle
+from placement_advisor.report.html.tab_files import read_details, read_overview
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REPORT_FILE = "report.html"
+_SCRIPTS = resources.files("placement_advisor.report.tensorboard") / "static"
+# For a file of 2 MB, which every tracker of issues takes; scripts and style are 45 kB of it.
+_MOST_PACKED_CHARS = 1_800_000
+_LEFT_OUT = (
+    "Left out, to keep this file small: `advisor view` shows it from the folder of the analysis."
+)
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<noscript><p>{headline}</p><p>The rest is shown by scripts: open this file in a browser.</p>\
+</noscript>
+<script type="application/json" id="answers">{answers}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def report_html(folder: Path) -> str:
+    """Return the file for the analysis that lies in a folder, whose content is not trusted.
+
+    Raises:
+        AdvisorError: it holds none, or a damaged one.
+    """
+    log = folder / LOG_FOLDER
+    overview = read_overview(log / OVERVIEW)
+    name, verdict = overview["model"]["name"], overview["verdict"]
+    packed = _packed(overview)
+    answers = {
+        "runs": [{"name": name, "changed": "", "running": False}],
+        "overview": packed,
+        "details": _all_details(log / DETAILS, overview, _MOST_PACKED_CHARS - len(packed)),
+    }
+    files = {file.name: file.read_text(encoding="utf-8") for file in _SCRIPTS.iterdir()}
+    script, style = bundle(files, "file.js"), files["style.css"]
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return _PAGE.format(
+        policy=policy,
+        title=html.escape(one_line(f"{name}: placement report")),
+        headline=html.escape(one_line(verdict["headline"] if verdict else name)),
+        style=style,
+        # All of it is ASCII, and nothing in it ends the element.
+        answers=json.dumps(answers).replace("<", "\\u003c"),
+        script=script,
+    )
+
+
+def _all_details(folder: Path, overview: dict[str, Any], room: int) -> list[tuple[str, str]]:
+    """Return names of candidates with their details, packed; that of the verdict has room first.
+
+    ``room`` is how many characters they may take; what is never left out may take more.
+    """
+    chosen = overview["verdict"] and overview["verdict"]["candidate"]
+    shown = [each["name"] for each in overview["candidates"] if each["details"]]
+    packed = []
+    for name in sorted(shown, key=lambda name: name != chosen):
+        details = read_details(folder / f"{name}.json", overview)
+        whole = _packed(details)
+        if len(whole) > room:
+            nothing = dict.fromkeys(details["timelines"])
+            whole = _packed({**details, "timelines": nothing, "tensors": [], "left_out": _LEFT_OUT})
+        packed.append((name, whole))
+        room -= len(whole)
+    return packed
+
+
+def _packed(content: dict[str, Any]) -> str:
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    # Without a time: equal analyses have equal files.
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def _digest(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

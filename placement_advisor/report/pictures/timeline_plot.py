@@ -1,0 +1,263 @@
+"""``timeline.png`` and ``timelines/``: one step over time, simulated above measured.
+
+A row is a device: what it computes above, the copies on their way to it beneath. Where there is a
+copy and nothing above it, the device waits for it. All rows of a picture share an axis of time.
+
+Left out: where copies come from, names of ops in bars too narrow for them, devices that do not fit
+into the height of a picture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.report.analysis.fastest_first import (
+    any_ran,
+    did_run,
+    in_own_timelines,
+    in_timeline,
+)
+from placement_advisor.report.analysis.tables import (
+    predicted_speedup,
+    range_text,
+    speedup,
+    times_text,
+)
+from placement_advisor.report.pictures.bars import busy_ns, merge, rows_of, steps_of
+from placement_advisor.report.pictures.canvas import (
+    AXIS_IN,
+    BAND_COLOR,
+    COMPUTE_COLOR,
+    COPY_COLOR,
+    FAINT,
+    FONT_SIZE,
+    HEAD_IN,
+    INK,
+    MARGIN_IN,
+    SMALL_FONT_SIZE,
+    WIDTH_IN,
+    add_head,
+    add_time_axis,
+    new_page,
+    plain_style,
+    save,
+    write,
+)
+from placement_advisor.report.pictures.drawn_text import drawable, text_width_in, told_apart
+from placement_advisor.testbed.trial import BASELINE
+from placement_advisor.units import format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from placement_advisor.analysis.analysis_result import Analysis, Candidate
+    from placement_advisor.report.pictures.bars import Bar, Step
+
+# No screen shows a higher picture as a whole.
+_MAX_HEIGHT_IN = 12.0
+_NAME_IN = 0.28
+_HEADING_IN = 0.2
+_GAP_IN = 0.1
+# Below the least, names of devices would touch.
+_LEAST_ROW_IN = 0.12
+_ROW_IN = 0.3
+_NAME_SIZE = FONT_SIZE + 2
+# Where compute and copies begin in a row, and their shares of its height.
+_COMPUTE_STRIP = (0.08, 0.56)
+_COPIES_STRIP = (0.66, 0.26)
+# Room for names of devices at most, and for what they compute.
+_DEVICES_IN = 2.0
+_BUSY_IN = 0.75
+# The width of the rows at most: less than this is invisible.
+_PIXELS_ACROSS = 1_200
+# An op wider than this many pixels is parted from the next by a hairline.
+_PARTED_PIXELS = 5
+# Lower bars hold no text, nor do narrower ones.
+_WORDED_IN = 0.14
+_LEAST_NAME_IN = 0.2
+
+
+def plot_timelines(analysis: Analysis, folder: Path) -> None:
+    """Write ``timeline.png``: single and the best others; and a picture for each of the rest."""
+    _plot(analysis, in_timeline(analysis), folder / "timeline.png")
+    for candidate in in_own_timelines(analysis):
+        path = folder / "timelines" / f"{candidate.name}.png"
+        path.parent.mkdir(exist_ok=True)
+        _plot(analysis, [candidate], path)
+
+
+def _plot(analysis: Analysis, candidates: Sequence[Candidate], path: Path) -> None:
+    with plain_style():
+        save(draw_timeline(analysis, candidates), path)
+
+
+@plain_style()
+def draw_timeline(analysis: Analysis, candidates: Sequence[Candidate]) -> Figure:
+    """Return the picture of some candidates."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    found = [(candidate, steps_of(candidate)) for candidate in candidates]
+    steps = [step for _, its_steps in found for step in its_steps]
+    fixed_in = HEAD_IN + AXIS_IN + (_NAME_IN + _GAP_IN) * len(found) + _HEADING_IN * len(steps)
+    room_in = _MAX_HEIGHT_IN - fixed_in
+    most_rows = int(room_in / _LEAST_ROW_IN / max(1, len(steps)))
+    panels = [_panel(analysis, candidate, its_steps, most_rows) for candidate, its_steps in found]
+    row_count = max(1, sum(len(panel.steps) * len(panel.devices) for panel in panels))
+    row_in = min(_ROW_IN, room_in / row_count)
+    devices = told_apart(
+        [device for panel in panels for device in panel.devices], SMALL_FONT_SIZE, _DEVICES_IN
+    )
+    widest_in = max((text_width_in(name, SMALL_FONT_SIZE) for name in devices.values()), default=0)
+    page = _Page(
+        figure=new_page(fixed_in + row_in * row_count),
+        left_in=MARGIN_IN + widest_in + 0.1,
+        end_ns=max((step.end_ns for step in steps), default=1),
+        row_in=row_in,
+        devices=devices,
+    )
+    page.draw(panels)
+    shown = "one step over time" if any_ran(analysis) else "one step over time, simulated"
+    add_head(
+        page.figure,
+        analysis,
+        shown,
+        [
+            Patch(label="compute", color=COMPUTE_COLOR),
+            Patch(label="copy to the device", color=COPY_COLOR),
+            Line2D([], [], label="end of step", color=INK, linestyle="--", linewidth=1.2),
+        ],
+    )
+    return page.figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Panel:
+    """What is drawn of a candidate; ``device_count`` counts the devices left out as well."""
+
+    name: str
+    outcome: str
+    steps: tuple[Step, ...]
+    devices: tuple[str, ...]
+    device_count: int
+
+
+def _panel(
+    analysis: Analysis, candidate: Candidate, steps: tuple[Step, ...], most_rows: int
+) -> _Panel:
+    """Return a panel of the busiest devices, as many as there may be rows, in their order."""
+    busy = rows_of(analysis.testbed.cluster.device_names(), steps)
+    busiest = sorted(busy, key=lambda device: -busy[device])[:most_rows]
+    return _Panel(
+        name=candidate.name,
+        outcome=_outcome(analysis, candidate),
+        steps=steps,
+        devices=tuple(device for device in busy if device in busiest),
+        device_count=len(busy),
+    )
+
+
+def _outcome(analysis: Analysis, candidate: Candidate) -> str:
+    """Return how a candidate came out."""
+    if candidate.failure is not None:
+        return f"failed: {candidate.failure.kind.value}"
+    factor = speedup(candidate)
+    if factor is not None:
+        return f"measured speed-up {times_text(factor.median)} (95 % {range_text(factor)})"
+    if did_run(candidate):
+        return "measured baseline" if candidate.name == BASELINE else "measured"
+    if candidate.name == BASELINE:
+        return "simulated baseline, did not run"
+    return f"simulated speed-up {times_text(predicted_speedup(analysis, candidate))}, did not run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    """Where things go; ``devices`` are their names as drawn."""
+
+    figure: Figure
+    left_in: float
+    end_ns: int
+    row_in: float
+    devices: Mapping[str, str]
+
+    def draw(self, panels: Sequence[_Panel]) -> None:
+        """Draw all panels under one another over one time axis."""
+        right_in = WIDTH_IN - _BUSY_IN
+        ax = add_time_axis(self.figure, self.left_in, right_in, HEAD_IN, self.end_ns)
+        widest_in = max((text_width_in(p.outcome, FONT_SIZE) for p in panels), default=0)
+        room_in = right_in - self.left_in - widest_in - 0.3
+        names = told_apart([panel.name for panel in panels], _NAME_SIZE, room_in, "bold")
+        top = HEAD_IN
+        for panel in panels:
+            middle = top + _NAME_IN / 2
+            name = names[panel.name]
+            write(self.figure, self.left_in, middle, name, size=_NAME_SIZE, weight="bold")
+            write(self.figure, right_in, middle, panel.outcome, ha="right")
+            top += _NAME_IN
+            for step in panel.steps:
+                self._draw_step(ax, panel, step, top)
+                top += _HEADING_IN + self.row_in * len(panel.devices)
+            top += _GAP_IN
+
+    def _draw_step(self, ax: Axes, panel: _Panel, step: Step, top: float) -> None:
+        heading = step.heading
+        if len(panel.devices) < panel.device_count:
+            heading += f"; the busiest {len(panel.devices)} of {panel.device_count} devices"
+        middle = top + _HEADING_IN / 2
+        write(self.figure, self.left_in, middle, heading, fontstyle="italic")
+        self._beside(middle, "computes")
+        top += _HEADING_IN
+        for place, device in enumerate(panel.devices):
+            self._draw_row(ax, step, device, top + place * self.row_in)
+        ends = (top, top + len(panel.devices) * self.row_in)
+        ax.plot([step.step_ns, step.step_ns], ends, color=INK, ls="--", lw=1.2)
+
+    def _draw_row(self, ax: Axes, step: Step, device: str, top: float) -> None:
+        height = self.row_in
+        pixel_ns = self.end_ns / _PIXELS_ACROSS
+        computing = step.computing(device)
+        ax.axhspan(top + 0.04 * height, top + 0.96 * height, color=BAND_COLOR, lw=0, zorder=0)
+        compute, copies = merge(computing, pixel_ns), merge(step.copies_to(device), pixel_ns)
+        for bars, (start, share), color in (
+            (compute, _COMPUTE_STRIP, COMPUTE_COLOR),
+            (copies, _COPIES_STRIP, COPY_COLOR),
+        ):
+            spans = [(bar.start_ns, max(bar.end_ns - bar.start_ns, pixel_ns)) for bar in bars]
+            strip = (top + start * height, share * height)
+            ax.broken_barh(spans, strip, facecolors=color, linewidth=0)
+            wide = [bar for bar in bars if bar.end_ns - bar.start_ns > _PARTED_PIXELS * pixel_ns]
+            ax.vlines([bar.start_ns for bar in wide], strip[0], sum(strip), color="white", lw=0.6)
+        start, share = _COMPUTE_STRIP
+        if share * height >= _WORDED_IN:
+            self._name(ax, compute, top + (start + share / 2) * height)
+        middle = top + height / 2
+        name = self.devices[device]
+        write(self.figure, self.left_in - 0.08, middle, name, size=SMALL_FONT_SIZE, ha="right")
+        self._beside(middle, format_ns(busy_ns(computing)))
+
+    def _name(self, ax: Axes, bars: Sequence[Bar], middle: float) -> None:
+        """Write the names of ops into the bars that are wide enough."""
+        ns_per_in = self.end_ns / (WIDTH_IN - _BUSY_IN - self.left_in)
+        for bar in bars:
+            room_in = (bar.end_ns - bar.start_ns) / ns_per_in - 0.1
+            name = drawable(bar.name)
+            if name and room_in > _LEAST_NAME_IN and text_width_in(name, SMALL_FONT_SIZE) < room_in:
+                ax.text(
+                    (bar.start_ns + bar.end_ns) / 2,
+                    middle,
+                    name,
+                    ha="center",
+                    va="center_baseline",
+                    fontsize=SMALL_FONT_SIZE,
+                    color="white",
+                )
+
+    def _beside(self, y_in: float, text: str) -> None:
+        x_in = WIDTH_IN - _BUSY_IN + 0.08
+        write(self.figure, x_in, y_in, text, size=SMALL_FONT_SIZE, color=FAINT)

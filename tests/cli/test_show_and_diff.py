@@ -1,0 +1,157 @@
+"""`advisor show` and `advisor diff`: finished analyses, found, printed again and compared."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+import sample_analysis
+from command_runs import run_here
+
+from placement_advisor.files.log_files import LOG_FOLDER, OVERVIEW
+from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.report.analysis.full_text import full_text
+from placement_advisor.report.analysis_folder import write_analysis
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.analysis.analysis_result import Analysis
+
+
+def written(folder: Path, analysis: Analysis, *, at: int = 0) -> Path:
+    """What an analysis leaves behind, as far as the commands look at it; written at a second."""
+    overview = folder / LOG_FOLDER / OVERVIEW
+    overview.parent.mkdir(parents=True)
+    overview.write_text("{}")
+    os.utime(overview, (at, at))
+    write_analysis(analysis, folder)
+    (folder / "report.txt").write_text(full_text(analysis))
+    return folder
+
+
+def of_model(path: str) -> Analysis:
+    plain = sample_analysis.sample()
+    return replace(plain, model=replace(plain.model, path=path))
+
+
+def error_of(*words: str) -> list[str]:
+    ran = run_here(*words)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert "Traceback" not in ran.err
+    return ran.err.splitlines()
+
+
+def test_the_newest_analysis_is_shown_if_no_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "advisor-out"
+    written(folder / "old", sample_analysis.sample(), at=1_000)
+    written(folder / "new", sample_analysis.unmeasured(), at=3_000)
+    written(folder / "middle", sample_analysis.sample(), at=2_000)
+    ran = run_here("show")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("Simulated for")
+    assert ran.out.endswith("advisor show -v advisor-out/new\n")
+    assert run_here("show", "advisor-out").out == ran.out
+    assert run_here("show", "advisor-out/new").out == ran.out
+    assert run_here("show", "advisor-out/old").out.startswith("Measured on")
+
+
+def test_an_analysis_that_runs_still_is_not_shown(tmp_path: Path) -> None:
+    overview = tmp_path / "mine" / LOG_FOLDER / OVERVIEW
+    overview.parent.mkdir(parents=True)
+    overview.write_text("{}")
+    assert error_of("show", str(tmp_path)) == [
+        f"advisor: error: {tmp_path}: holds no finished analysis",
+        "advisor: hint: `advisor analyze MODEL` writes what can be shown",
+    ]
+
+
+def test_verbose_prints_all_of_it(tmp_path: Path) -> None:
+    analysis = sample_analysis.sample()
+    folder = written(tmp_path / "a", analysis)
+    ran = run_here("show", "--verbose", str(folder))
+    view = f"In TensorBoard: advisor view {folder}\n"
+    assert (ran.code, ran.out) == (0, full_text(analysis) + view)
+
+
+def test_colour_is_shown_where_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(written(tmp_path / "a", sample_analysis.sample()))
+    assert "\x1b" not in run_here("show", folder).out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1;32msplit: towers" in run_here("show", folder).out
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("analysis.json", "[", "analysis.json: not valid JSON"),
+        ("analysis.json", "{}", "analysis.json: no field 'schema_version'"),
+        ("report.txt", None, "report.txt: cannot be read: No such file or directory"),
+    ],
+)
+def test_a_file_that_is_none_is_named(
+    tmp_path: Path, file: str, content: str | None, says: str
+) -> None:
+    folder = written(tmp_path / "a", sample_analysis.sample())
+    if content is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_text(content)
+    verbose = ["-v"] if file == "report.txt" else []
+    message, hint = error_of("show", *verbose, str(folder))
+    assert says in message
+    assert "`advisor analyze` writes it" in hint
+
+
+def test_a_foreign_file_drives_neither_a_terminal_nor_a_ci_system(tmp_path: Path) -> None:
+    folder = written(tmp_path / "a", sample_analysis.sample())
+    evil = "\x1b[2J\n::error::forged " * 9
+    path = folder / "analysis.json"
+    document = json.loads(path.read_text())
+    document["recommendation"] |= {"answer": evil, "deciding": [evil], "how": evil, "caveat": evil}
+    document["testbed"]["description"] = evil
+    document["model"]["path"] = evil
+    document["candidates"][1]["name"] = document["findings"][0]["action"] = evil
+    path.write_text(json.dumps(document))
+    (folder / "report.txt").write_text(evil)
+    for words in (("show",), ("show", "-v"), ("diff", str(folder))):
+        ran = run_here(*words, str(folder))
+        assert ran.code == 0, ran.err
+        assert "\x1b" not in ran.out
+        assert not any(line.lstrip().startswith("::") for line in ran.out.splitlines())
+
+
+def test_two_analyses_are_compared(tmp_path: Path) -> None:
+    before = written(tmp_path / "before", sample_analysis.sample())
+    after = written(tmp_path / "after", of_model("other.py"))
+    ran = run_here("diff", str(before), str(after))
+    assert (ran.code, ran.err) == (0, "")
+    assert "graph     file: sample_models/deepconn.py → other.py\n" in ran.out
+    as_json = run_here("diff", str(before), str(after), "--json")
+    content = json.loads(as_json.out)
+    jsonschema.validate(content, load_schema("difference"))
+    assert [change["name"] for change in content["changes"]] == ["file"]
+
+
+def test_another_verdict_is_no_failure(tmp_path: Path) -> None:
+    before = written(tmp_path / "before", sample_analysis.unmeasured())
+    after = written(tmp_path / "after", sample_analysis.not_applicable())
+    assert run_here("diff", str(before), str(after)).code == 0
+
+
+def test_a_folder_that_cannot_be_compared_is_named(tmp_path: Path) -> None:
+    folder = written(tmp_path / "a", sample_analysis.sample())
+    gone = tmp_path / "gone"
+    assert error_of("diff", str(folder), str(gone))[0].endswith(f"{gone}: no such folder")
+    (folder / "analysis.json").write_text('{"schema_version": 9}')
+    assert "9 is newer than the 1" in error_of("diff", str(folder), str(folder))[0]

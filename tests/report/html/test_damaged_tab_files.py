@@ -1,0 +1,44 @@
+"""Damaged files of the tab: each is refused in one message, or can be shown."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from damaged_files import LIMIT_S, MOST_BYTES, Reader, examined
+from tab_samples import write_sample
+
+from placement_advisor.files.log_files import DETAILS, OVERVIEW
+from placement_advisor.report.html.tab_files import read_details, read_overview
+
+
+def readers() -> dict[str, Reader]:
+    """Return what reads each file of the tab, and makes JSON of it again."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_sample(Path(folder), [f"layer_{i}" for i in range(6)])
+        file = Path(folder) / OVERVIEW
+        overview = read_overview(file)
+        of_all = file.read_bytes()
+        of_one = (Path(folder) / DETAILS / "alternating.json").read_bytes()
+    return {
+        "overview": Reader(
+            suffix=".json", sound=of_all, read=lambda path: json.dumps(read_overview(path))
+        ),
+        "details": Reader(
+            suffix=".json", sound=of_one, read=lambda path: json.dumps(read_details(path, overview))
+        ),
+    }
+
+
+READERS = readers()
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_damaged_files_of_the_tab_are_refused_in_one_message_or_read(kind: str) -> None:
+    found = examined(READERS[kind], range(300))
+    assert found["refused"] > 100
+    assert found["read"] > 0
+    assert found["grown_bytes"] < MOST_BYTES
+    assert found["slowest_s"] < LIMIT_S

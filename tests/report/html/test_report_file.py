@@ -1,0 +1,135 @@
+"""The file itself, unopened: what it holds, what it lets a browser do, how large it gets."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from command_runs import run_here
+from tab_samples import write_sample
+
+from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
+from placement_advisor.report.html.report_file import report_html
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+MOST_BYTES = 2_000_000
+NAME = "</script><!--<script>alert(1)</script>'\"&\u202e"
+
+
+def written(folder: Path, layers: list[str], name: str = "stack", splits: int = 1) -> Path:
+    write_sample(folder / LOG_FOLDER, layers, name=name, splits=splits)
+    return folder
+
+
+def answers(page: str) -> dict[str, Any]:
+    """Return what the scripts of a page are told."""
+    (found,) = re.findall(r'<script type="application/json" id="answers">(.*)</script>', page)
+    told: dict[str, Any] = json.loads(found)
+    return told
+
+
+def unpacked(text: str) -> Any:
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def test_the_file_holds_what_tensorboard_would_answer(tmp_path: Path) -> None:
+    told = answers(report_html(written(tmp_path, ["a", "b"])))
+    log = tmp_path / LOG_FOLDER
+    overview = json.loads((log / OVERVIEW).read_text())
+    assert unpacked(told["overview"])["verdict"]["headline"] == overview["verdict"]["headline"]
+    assert [name for name, _ in told["details"]] == ["alternating", "single"]
+    for name, details in told["details"]:
+        assert unpacked(details) == json.loads((log / DETAILS / f"{name}.json").read_text())
+
+
+def test_the_browser_may_load_nothing_and_run_nothing_but_what_stands_in_it(tmp_path: Path) -> None:
+    page = report_html(written(tmp_path, ["a", "b"]))
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    digests = {}
+    for element in ("script", "style"):
+        (text,) = re.findall(rf"<{element}>(.*?)</{element}>", page, re.DOTALL)
+        digest = hashlib.sha256(text.encode()).digest()
+        digests[element] = base64.b64encode(digest).decode()
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{digests['script']}'; "
+        f"style-src 'sha256-{digests['style']}'; base-uri 'none'; form-action 'none'"
+    )
+    assert not re.search(r"\b(?:src|href)=", page)
+
+
+def test_names_end_no_element(tmp_path: Path) -> None:
+    page = report_html(written(tmp_path, [NAME, "b"], name=NAME))
+    assert len(re.findall("</script>", page)) == 2
+    assert "<!--" not in page
+    assert "\u202e" not in page
+    assert answers(page)["runs"] == [{"name": NAME, "changed": "", "running": False}]
+
+
+def test_equal_analyses_have_equal_files(tmp_path: Path) -> None:
+    one, other = (report_html(written(tmp_path / name, ["a", "b"])) for name in ("one", "other"))
+    assert one == other
+
+
+def test_a_thousand_layers_and_twelve_candidates_stay_small_and_whole(tmp_path: Path) -> None:
+    layers = [f"encoder/block_{i // 10}/dense_{i}" for i in range(1_000)]
+    page = report_html(written(tmp_path, layers, splits=11))
+    print(f"{len(page.encode()):,} bytes")
+    assert len(page.encode()) < MOST_BYTES
+    details = answers(page)["details"]
+    assert len(details) == 12
+    assert not any("left_out" in unpacked(each) for _, each in details)
+
+
+def test_of_what_does_not_fit_the_candidate_of_the_verdict_stays_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, [f"layer_{i}" for i in range(50)], splits=3)
+    told = answers(report_html(tmp_path))
+    whole = dict(told["details"])
+    room = len(told["overview"]) + len(whole["alternating"]) + 10
+    monkeypatch.setattr("placement_advisor.report.html.report_file._MOST_PACKED_CHARS", room)
+    first, *others = answers(report_html(tmp_path))["details"]
+    assert first == ["alternating", whole["alternating"]]
+    for name, packed in others:
+        shown, all_of_it = unpacked(packed), unpacked(whole[name])
+        assert shown["left_out"].startswith("Left out, to keep this file small")
+        assert shown["timelines"] == {"simulated": None, "measured": None}
+        assert shown["layers"] == all_of_it["layers"]
+        assert shown["copies"] == all_of_it["copies"]
+
+
+def test_the_command_makes_it_anew_in_the_folder_or_where_it_is_told_to(tmp_path: Path) -> None:
+    written(tmp_path / "mine", ["a", "b"])
+    ran = run_here("report", str(tmp_path / "mine"))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == f"{tmp_path}/mine/report.html shows {tmp_path}/mine in any browser\n"
+    made = (tmp_path / "mine" / "report.html").read_text()
+    assert made == report_html(tmp_path / "mine")
+    assert run_here("report", str(tmp_path / "mine"), "-o", str(tmp_path / "x.html")).code == 0
+    assert (tmp_path / "x.html").read_text() == made
+
+
+def test_a_folder_without_an_analysis_and_a_damaged_one_are_told_in_one_message(
+    tmp_path: Path,
+) -> None:
+    ran = run_here("report", str(tmp_path))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"advisor: error: {tmp_path / LOG_FOLDER / OVERVIEW}: cannot be read: "
+        "No such file or directory\n"
+        "advisor: hint: give the folder of an analysis, as `advisor analyze MODEL` leaves it\n"
+    )
+    written(tmp_path, ["a", "b"])
+    (tmp_path / LOG_FOLDER / DETAILS / "single.json").unlink()
+    ran = run_here("report", str(tmp_path))
+    assert ran.code == 2
+    assert "single.json: cannot be read: No such file or directory\n" in ran.err
+    assert not (tmp_path / "report.html").exists()

@@ -1,0 +1,167 @@
+"""Analyses of any size with any names, and what of their pictures is text, and where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from matplotlib.text import Text
+from sample_analysis import sample
+
+from placement_advisor.analysis.analysis_result import Candidate
+from placement_advisor.machine.devices import Cluster, Device
+from placement_advisor.measurement.measurement import Measurement, StepProfile
+from placement_advisor.measurement.verdict import compare
+from placement_advisor.report.pictures.bars import simulated_spans
+from placement_advisor.simulator.events import OpRun, Transfer
+from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
+from placement_advisor.simulator.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
+
+    from placement_advisor.analysis.analysis_result import Analysis
+
+_OPS = 12
+
+
+def made_up(
+    *,
+    candidates: int = 5,
+    devices: int = 2,
+    step_ns: int = 30_000_000,
+    behind_names: str = "",
+    ran: bool = True,
+) -> Analysis:
+    """Return an analysis whose candidates take turns on devices and copy to the next one.
+
+    Each is a tenth of ``step_ns`` slower than the one before; what is behind names makes them long.
+    """
+    plain = sample()
+    names = tuple(f"worker:{number}{behind_names}" for number in range(devices))
+    schedules = [
+        _schedule(
+            f"split-{number}{behind_names}" if number else "single",
+            names[:1] if number == 0 else names,
+            names,
+            round(step_ns * (1 + number / 10)),
+            behind_names,
+        )
+        for number in range(candidates)
+    ]
+    cluster = Cluster(devices=tuple(Device(name=name, kind="CPU") for name in names), links=())
+    return replace(
+        plain,
+        model=replace(plain.model, name=f"model{behind_names}"),
+        testbed=replace(plain.testbed, cluster=cluster),
+        as_is=plain.as_is if ran else None,
+        candidates=tuple(_candidate(schedule, schedules[0], ran) for schedule in schedules),
+    )
+
+
+def _schedule(
+    label: str, used: Sequence[str], names: Sequence[str], step_ns: int, behind_names: str
+) -> Schedule:
+    turn_ns = step_ns // _OPS
+    runs, copies = [], []
+    for device_number, device in enumerate(used):
+        for number in range(_OPS):
+            start_ns = number * turn_ns
+            end_ns = start_ns + turn_ns * 3 // 4
+            op = f"model/layer_{number}/MatMul{behind_names}"
+            runs.append(
+                OpRun(op=op, device=device, ready_ns=start_ns, start_ns=start_ns, end_ns=end_ns)
+            )
+            if len(used) > 1:
+                copies.append(
+                    Transfer(
+                        producer=op,
+                        port=0,
+                        source=device,
+                        target=used[(device_number + 1) % len(used)],
+                        size_bytes=1_000,
+                        start_ns=end_ns,
+                        end_ns=start_ns + turn_ns,
+                    )
+                )
+    compute_ns = dict.fromkeys(names, 0) | dict.fromkeys(used, _OPS * (turn_ns * 3 // 4))
+    return Schedule(
+        label=label,
+        runs=tuple(runs),
+        transfers=tuple(copies),
+        step_ns=step_ns,
+        compute_ns=compute_ns,
+        exposed_by_device=exposed_by_device(runs, seen_copies(tuple(copies)), names),
+        peak_memory={},
+    )
+
+
+def _candidate(schedule: Schedule, single: Schedule, ran: bool) -> Candidate:
+    rounds = tuple((schedule.step_ns + drift,) for drift in range(20))
+    single_rounds = tuple((single.step_ns + drift,) for drift in range(20))
+    profile = StepProfile(
+        step_ns=(schedule.step_ns,),
+        compute_ns=schedule.compute_ns,
+        exposed_by_device=schedule.exposed_by_device,
+        transfers=(),
+        activities=(),
+        op_ns={},
+        timeline=simulated_spans(schedule),
+    )
+    is_split = schedule is not single
+    return Candidate(
+        name=schedule.label,
+        family=schedule.label,
+        rationale="made up",
+        placement=None,
+        predicted=schedule,
+        measured=Measurement(
+            warmup_ns=(),
+            rounds=rounds,
+            moved_ops=(),
+            verification=None,
+            profile=profile,
+            profile_run=None,
+        )
+        if ran
+        else None,
+        comparison=compare("single", single_rounds, rounds, among=1) if ran and is_split else None,
+        failure=None,
+    )
+
+
+def texts(figure: Figure) -> list[tuple[str, Bbox]]:
+    """Return all text that a picture shows, with the pixels that it takes."""
+    drawn: list[Text] = []
+    draw = Text.draw
+
+    def record(text: Text, renderer: object) -> None:
+        if text.get_visible() and text.get_text():
+            drawn.append(text)
+        draw(text, renderer)
+
+    with patch.object(Text, "draw", record):
+        figure.canvas.draw()
+    return [(text.get_text(), text.get_window_extent()) for text in drawn]
+
+
+def unreadable(figure: Figure) -> list[tuple[str, ...]]:
+    """Return the texts that lie on one another, and those that are cut off."""
+    found = texts(figure)
+    width, height = figure.canvas.get_width_height()
+    cut_off = [
+        (text,)
+        for text, box in found
+        if box.x0 < 0 or box.y0 < 0 or box.x1 > width or box.y1 > height
+    ]
+    on_others = [
+        (one, other)
+        for (one, box), (other, other_box) in combinations(found, 2)
+        if box.overlaps(other_box)
+    ]
+    return cut_off + on_others

@@ -1,0 +1,184 @@
+"""What differs between two analyses: judged by intervals, told with its parts, never as a cause."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+import sample_analysis
+from layer_models import model
+from sample_analysis import record
+
+from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.measurement.measurement import Interval
+from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.report.analysis.difference import Change, difference
+from placement_advisor.report.analysis.difference_json import difference_as_json
+from placement_advisor.report.analysis.difference_text import render_difference
+
+if TYPE_CHECKING:
+    from placement_advisor.report.analysis.record import AnalysisRecord
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def before() -> AnalysisRecord:
+    return record(sample_analysis.sample())
+
+
+def with_towers(
+    of: AnalysisRecord, low: float, median: float, high: float, *, copies_ms: float = 0
+) -> AnalysisRecord:
+    """The analysis with another ratio of `towers`, which waits so much longer for copies."""
+    single, towers, *others = of.candidates
+    step = towers.measured
+    assert step is not None
+    assert step.parts is not None
+    more_ns = round(copies_ms * MS)
+    slower = replace(
+        step,
+        step_ns=step.step_ns + more_ns,
+        ratio=Interval(low=low, median=median, high=high),
+        parts=replace(step.parts, copies_ns=step.parts.copies_ns + more_ns),
+    )
+    return replace(of, candidates=(single, replace(towers, measured=slower), *others))
+
+
+def staying(of: AnalysisRecord) -> AnalysisRecord:
+    answer = replace(of.answer, verdict=AdviceVerdict.STAY_SINGLE, answer="stay single: so be it")
+    return replace(of, answer=answer)
+
+
+def test_an_analysis_does_not_differ_from_itself(before: AnalysisRecord) -> None:
+    found = difference(before, before, None)
+    assert (found.changes, found.why, found.layers) == ((), (), None)
+    assert [each.has_moved for each in found.candidates] == [False, False]
+    text = render_difference(found)
+    assert "Changed\n  nothing that an analysis records\n" in text
+    assert "not beyond their intervals: towers" in text
+
+
+def test_a_candidate_has_moved_only_where_its_intervals_do_not_overlap(
+    before: AnalysisRecord,
+) -> None:
+    low = with_towers(before, 0.58, 0.59, 0.61)
+    near = with_towers(before, 0.60, 0.62, 0.64)
+    far = with_towers(before, 0.62, 0.63, 0.64)
+    for then, now, moved in ((low, near, False), (low, far, True), (far, low, True)):
+        towers = difference(then, now, None).candidates[1]
+        assert towers.has_moved is moved
+
+
+def test_the_part_that_changed_most_is_named_and_so_is_why(before: AnalysisRecord) -> None:
+    now = staying(with_towers(before, 1.04, 1.05, 1.06, copies_ms=20))
+    found = difference(before, now, None)
+    assert found.candidates[1].moved_most == "copies"
+    assert found.why == (
+        "the speed-up of towers moved beyond its interval; of its step copies changed most",
+        "nothing that an analysis records has changed: what else ran on the machine may have",
+    )
+    text = render_difference(found)
+    assert text.startswith("then  split: towers, 1.69×")
+    assert "\nnow   stay single: so be it\n" in text
+    assert "towers, then  30.5 ms  1.69× (1.64–1.72)  29.1 ms  1.56 ms" in text
+    assert "towers, now   50.5 ms  0.95× (0.94–0.96)  29.1 ms  21.6 ms" in text
+    assert "\nchanged most: towers copies\n" in text
+
+
+def test_a_verdict_that_changed_without_any_interval_moving_is_said_to_be_in_doubt(
+    before: AnalysisRecord,
+) -> None:
+    now = staying(with_towers(before, 0.57, 0.60, 0.99))
+    first, *_ = difference(before, now, None).why
+    assert first.startswith("no speed-up that a verdict is about moved beyond its interval")
+
+
+def test_the_same_verdict_needs_no_reason(before: AnalysisRecord) -> None:
+    assert difference(before, with_towers(before, 0.1, 0.2, 0.3), None).why == ()
+
+
+def test_measured_and_simulated_do_not_compare(before: AnalysisRecord) -> None:
+    simulated = record(sample_analysis.unmeasured())
+    found = difference(simulated, before, None)
+    assert found.basis is None
+    assert found.candidates == ()
+    assert found.why == ("then simulated, now measured: figures of the two do not compare",)
+    assert "then measured" not in render_difference(found).splitlines()[-1]
+
+
+def test_a_candidate_without_a_result_on_one_side_is_named(before: AnalysisRecord) -> None:
+    single, _, alternating = before.candidates
+    now = staying(replace(before, candidates=(single, alternating)))
+    found = difference(before, now, None)
+    assert found.why[0] == "towers has no result now"
+    assert found.candidates[1].has_moved is None
+    assert "with a speed-up in one of them alone: towers" in render_difference(found)
+
+
+def test_what_changed_is_told_by_area(before: AnalysisRecord) -> None:
+    link = before.testbed.links["worker:0 → worker:1"]
+    now = replace(
+        before,
+        tensorflow_version="2.22.0",
+        options={**before.options, "rounds": "40"},
+        model=replace(before.model, batch_size=64, graph_fingerprint="f"),
+        testbed=replace(
+            before.testbed,
+            links={
+                "worker:0 → worker:1": replace(link, latency_ns=300_000),
+                # As far off as a new calibration may be.
+                "worker:1 → worker:0": replace(link, latency_ns=250_000),
+            },
+        ),
+    )
+    assert difference(before, now, None).changes == (
+        Change(area="graph", name="batch", before="32", after="64"),
+        Change(area="graph", name="fingerprint", before="0123456789abcdef", after="f"),
+        Change(
+            area="hardware",
+            name="worker:0 → worker:1",
+            before="1.50 GB/s, 240 µs",
+            after="1.50 GB/s, 300 µs",
+        ),
+        Change(area="versions", name="TensorFlow", before="2.21.0", after="2.22.0"),
+        Change(area="options", name="rounds", before="15", after="40"),
+    )
+
+
+def test_layers_whose_ops_differ_are_named(before: AnalysisRecord) -> None:
+    graphs = model("in -> a", "a -> b"), model("in -> a", "a -> b", "b -> c")
+    found = difference(before, before, graphs)
+    assert found.layers == ("c",)
+    assert "layers    1 with other ops: c\n" in render_difference(found)
+
+
+@pytest.mark.parametrize("ratio", [(0.58, 0.59, 0.61), (1.04, 1.05, 1.06)])
+def test_the_json_keeps_its_contract(
+    before: AnalysisRecord, ratio: tuple[float, float, float]
+) -> None:
+    found = difference(before, staying(with_towers(before, *ratio)), None)
+    content = difference_as_json(found)
+    jsonschema.validate(json.loads(json.dumps(content, allow_nan=False)), load_schema("difference"))
+    single, towers = content["candidates"]
+    assert single["before"] == single["after"]
+    assert towers["moved"] is (ratio[0] > 1)
+    assert towers["after"]["speedup"]["estimate"] == pytest.approx(1 / ratio[1])
+
+
+def test_graphs_that_differ_in_names_alone_are_said_to(before: AnalysisRecord) -> None:
+    graphs = model("in -> a", "in -> b"), model("in -> a", "a -> b")
+    text = render_difference(difference(before, before, graphs))
+    assert "layers    none with other ops: names, or what reads what, differ\n" in text
+
+
+def test_names_cannot_drive_a_terminal_nor_break_a_line(before: AnalysisRecord) -> None:
+    evil = "a\x1b[2J\n::error::b"
+    answer = replace(before.answer, answer=evil)
+    now = replace(before, answer=answer, options={evil: evil})
+    text = render_difference(difference(before, now, None))
+    assert "\x1b" not in text
+    assert not any(line.startswith("::") for line in text.splitlines())

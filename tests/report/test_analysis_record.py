@@ -1,0 +1,128 @@
+"""An analysis read back from its file: all that the screen needs, or one error with its place."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.report.analysis.analysis_json import analysis_as_json
+from placement_advisor.report.analysis.record import read_record, record_of
+from placement_advisor.report.analysis_folder import write_analysis
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.analysis.analysis_result import Analysis
+
+
+@pytest.fixture
+def document(analysis: Analysis) -> dict[str, Any]:
+    return analysis_as_json(analysis)
+
+
+def refused(document: dict[str, Any], tmp_path: Path) -> str:
+    file = tmp_path / "analysis.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(AdvisorError) as caught:
+        read_record(file)
+    assert caught.value.message.startswith(f"{file}: ")
+    return caught.value.message.removeprefix(f"{file}: ")
+
+
+def test_what_is_written_is_read_back(analysis: Analysis, tmp_path: Path) -> None:
+    write_analysis(analysis, tmp_path)
+    record = read_record(tmp_path / "analysis.json")
+    assert record.answer.answer == analysis.recommendation.answer
+    assert record.answer.deciding == analysis.recommendation.deciding
+    assert record.model.graph_fingerprint == "0123456789abcdef"
+    assert record.testbed.links["worker:0 → worker:1"].latency_ns == 240_000
+    assert record.options["rounds"] == "15"
+    assert record.options["hardware"] == "not given"
+    assert record.as_is_ns == 29_400_000
+    assert record.warnings == 1
+    single, towers, alternating = record.candidates
+    assert single.measured is not None
+    assert single.measured.step_ns == 51_000_000
+    assert towers.step("measured") is towers.measured
+    assert alternating.failure is FailureKind.CRASHED
+    assert alternating.step("simulated") is None
+
+
+def test_parts_of_a_step_are_those_of_the_device_that_computes_most(analysis: Analysis) -> None:
+    towers = record_of(analysis_as_json(analysis)).candidates[1]
+    assert towers.predicted is not None
+    parts = towers.predicted.parts
+    assert parts is not None
+    # worker:0 computes 2 + 13 + 0.5 + 11 + 1.5 ms of the 30.1 ms; it waits from 15.3 to 15.7 ms and
+    # from 27.5 to 28.6 ms.
+    assert (parts.device, parts.compute_ns, parts.copies_ns) == ("worker:0", 28_000_000, 1_500_000)
+    assert parts.idle_ns == 600_000
+
+
+def test_a_measured_step_and_its_parts_are_those_of_the_profile(analysis: Analysis) -> None:
+    towers = record_of(analysis_as_json(analysis)).candidates[1]
+    assert towers.measured is not None
+    parts = towers.measured.parts
+    assert parts is not None
+    assert parts.compute_ns == 29_120_000  # 28 ms, 4 % slower under the profiler.
+    told_ns = parts.compute_ns + parts.copies_ns + parts.idle_ns
+    assert told_ns == pytest.approx(30_100_000 * 1.04, rel=1e-6)
+
+
+def test_findings_about_a_split_that_is_not_recommended_are_left_out(
+    document: dict[str, Any],
+) -> None:
+    assert len(record_of(document).findings) == 1
+    document["findings"][0]["hypothetical"] = True
+    assert record_of(document).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("model",), None, "model: None is not an object"),
+        (("schema_version",), 2, "schema_version: 2 is newer than the 1 that this advisor reads"),
+        (("candidates",), {}, "candidates: {} is not a list"),
+        (("candidates", 0, "name"), 7, "candidates[0].name: 7 is not a string"),
+        (("candidates", 2, "failure", "kind"), "bored", "'bored' is not crashed, timed-out"),
+        (("recommendation", "verdict"), "maybe", "'maybe' is not stay-single, split"),
+        (("recommendation", "basis"), "felt", "'felt' is not measured or simulated"),
+        (("testbed", "links", 0, "latency_ns"), -1, "-1 is not a time"),
+        (("as_is", "step_ns", "median"), 1.5, "1.5 is not a time in whole nanoseconds"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(
+    document: dict[str, Any], tmp_path: Path, path: tuple[str | int, ...], value: Any, says: str
+) -> None:
+    damaged: Any = document
+    for step in path[:-1]:
+        damaged = damaged[step]
+    damaged[path[-1]] = value
+    assert says in refused(document, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "interval", [[2.0, 1.0], [0.0, 1.0], [-1.0, 1.0], [1.0], [1e300, 1e300], ["a", "b"], None]
+)
+def test_a_ratio_has_two_ends_above_zero_around_it(
+    document: dict[str, Any], tmp_path: Path, interval: Any
+) -> None:
+    document["candidates"][1]["measured"]["ratio_to_single"]["ci95"] = interval
+    said = refused(document, tmp_path)
+    assert said.startswith("candidates[1].measured.ratio_to_single")
+
+
+def test_a_file_of_another_version_is_refused_with_what_is_missing_and_what_to_do(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    del document["recommendation"]["answer"]
+    assert refused(document, tmp_path) == "recommendation: no field 'answer'"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AdvisorError, match="cannot be read: No such file"):
+        read_record(tmp_path / "analysis.json")

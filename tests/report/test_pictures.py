@@ -1,0 +1,249 @@
+"""``timeline.png``, ``timelines/`` and ``comparison.png``: they show what they should, readably."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import matplotlib.colors
+import matplotlib.image
+import numpy as np
+import pytest
+import sample_analysis
+from made_up_steps import made_up, texts, unreadable
+
+from placement_advisor.measurement.measurement import BrokenLaw, Law
+from placement_advisor.report.analysis.fastest_first import in_own_timelines, in_timeline
+from placement_advisor.report.analysis_folder import write_reports
+from placement_advisor.report.pictures.canvas import (
+    COMPUTE_COLOR,
+    COPY_COLOR,
+    DPI,
+    EXPOSED_COLOR,
+    HEAD_IN,
+)
+from placement_advisor.report.pictures.comparison_plot import draw_comparison, plot_comparison
+from placement_advisor.report.pictures.timeline_plot import draw_timeline, plot_timelines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+    from placement_advisor.analysis.analysis_result import Analysis
+
+SAMPLES = {
+    name: getattr(sample_analysis, name)()
+    for name in ("sample", "unmeasured", "hostile", "four_devices", "not_applicable")
+}
+LONG = "_x" + "W" * 190
+MADE_UP = {
+    "40 candidates": made_up(candidates=40),
+    "40 candidates that did not run": made_up(candidates=40, ran=False),
+    "names of 200 characters in words": made_up(behind_names="/block_W" * 24),
+    "names of 200 characters in one word": made_up(behind_names=LONG, devices=8),
+    "one device": made_up(devices=1),
+    "eight devices": made_up(devices=8),
+    "64 devices": made_up(devices=64),
+    "1 µs": made_up(step_ns=1_000),
+    "100 s": made_up(step_ns=100_000_000_000),
+    "no candidate": made_up(candidates=0),
+}
+ANY = SAMPLES | MADE_UP
+
+
+def _timeline(analysis: Analysis) -> Figure:
+    return draw_timeline(analysis, in_timeline(analysis))
+
+
+def _words(figure: Figure) -> list[str]:
+    return [text for text, _ in texts(figure)]
+
+
+def _pixels(path: Path) -> np.ndarray:
+    return np.asarray(matplotlib.image.imread(path))[:, :, :3]
+
+
+def _count(pixels: np.ndarray, color: str) -> int:
+    wanted = np.asarray(matplotlib.colors.to_rgb(color))
+    return int((np.abs(pixels - wanted).max(axis=2) < 0.02).sum())
+
+
+@pytest.mark.parametrize("name", ANY)
+def test_all_text_of_a_picture_can_be_read_and_the_picture_fits_a_screen(name: str) -> None:
+    analysis = ANY[name]
+    own = [draw_timeline(analysis, [c]) for c in in_own_timelines(analysis)[:1]]
+    for figure in (_timeline(analysis), draw_comparison(analysis), *own):
+        assert unreadable(figure) == []
+        width, height = figure.canvas.get_width_height()
+        assert width == 1_200
+        assert height <= 1_200
+
+
+def test_the_check_finds_text_that_overlaps_or_is_cut_off() -> None:
+    figure = draw_comparison(sample_analysis.sample())
+    figure.text(0.5, 0.5, "one")
+    figure.text(0.5, 0.5, "other")
+    figure.text(0.99, 0.1, "cut off at the edge")
+    assert ("one", "other") in unreadable(figure)
+    assert ("cut off at the edge",) in unreadable(figure)
+
+
+def test_files_are_written_for_single_and_the_best_and_for_each_of_the_rest(
+    tmp_path: Path,
+) -> None:
+    plot_timelines(made_up(candidates=6), tmp_path)
+    plot_comparison(made_up(candidates=6), tmp_path / "comparison.png")
+    written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.png"))
+    assert written == [
+        "comparison.png",
+        "timeline.png",
+        "timelines/split-4.png",
+        "timelines/split-5.png",
+    ]
+
+
+def test_no_folder_is_made_for_no_pictures(tmp_path: Path) -> None:
+    plot_timelines(made_up(candidates=4), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["timeline.png"]
+
+
+@pytest.mark.parametrize("name", ["sample", "unmeasured", "not_applicable"])
+def test_the_report_embeds_and_names_the_pictures_that_lie_beside_it(
+    name: str, tmp_path: Path
+) -> None:
+    write_reports(SAMPLES[name], tmp_path)
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    embedded = re.findall(r"!\[[^]]*\]\(([^)]*)\)", report)
+    assert embedded == ["timeline.png", "comparison.png"]
+    assert all((tmp_path / picture).exists() for picture in embedded)
+    own = [path.stem for path in (tmp_path / "timelines").glob("*")]
+    assert ("timelines/" in report) == bool(own)
+    assert own == (["alternating"] if name == "sample" else [])
+
+
+def test_what_did_not_run_or_does_not_apply_is_in_neither_picture() -> None:
+    single, towers, alternating = sample_analysis.sample().candidates
+    nowhere = replace(towers, name="nowhere", predicted=None, measured=None, comparison=None)
+    analysis = replace(sample_analysis.sample(), candidates=(single, towers, alternating, nowhere))
+    for figure in (_timeline(analysis), draw_comparison(analysis)):
+        assert {"single", "towers"} <= set(_words(figure))
+        assert not {"alternating", "nowhere"} & set(_words(figure))
+
+
+@pytest.mark.parametrize("draw", [_timeline, draw_comparison])
+def test_without_a_run_all_is_labelled_simulated_and_nothing_measured(draw) -> None:
+    words = _words(draw(sample_analysis.unmeasured()))
+    assert words.count("alternating") == 1
+    assert any(word.endswith(", simulated") for word in words)
+    assert not any("measured" in word for word in words)
+
+
+def test_a_picture_of_what_crashed_says_so_and_shows_its_prediction() -> None:
+    analysis = sample_analysis.sample()
+    words = _words(draw_timeline(analysis, in_own_timelines(analysis)))
+    assert "failed: crashed" in words
+    assert "simulated, step 51.0 ms" in words
+    assert not any(word.startswith("measured, ") for word in words)
+
+
+def test_all_rows_share_one_axis_of_time() -> None:
+    figure = _timeline(made_up(candidates=3, step_ns=100_000_000))
+    (ax,) = figure.axes
+    # The longest takes 120 ms; the end of a step is a dashed line.
+    ends_ns = sorted({float(line.get_xdata()[0]) for line in ax.lines})
+    assert ends_ns == [100_000_000, 110_000_000, 120_000_000]
+    assert ax.get_xlim()[1] == pytest.approx(120_000_000, rel=0.01)
+
+
+def test_compute_and_copies_take_as_many_pixels_as_time(tmp_path: Path) -> None:
+    analysis = sample_analysis.sample()
+    towers = replace(analysis, candidates=(analysis.candidates[1],))
+    plot_timelines(towers, tmp_path)
+    pixels = _pixels(tmp_path / "timeline.png")[round(HEAD_IN * DPI) :]
+    # Simulated 52.0 ms of compute and 2.1 ms of copies; measured is both times 1.04. The strip of
+    # compute is 0.56 of a row high, that of copies 0.26.
+    share = _count(pixels, COPY_COLOR) / _count(pixels, COMPUTE_COLOR)
+    assert share == pytest.approx(2.1 / 52.0 * 0.26 / 0.56, rel=0.2)
+
+
+def test_of_more_devices_than_fit_the_busiest_are_shown_and_the_rest_counted() -> None:
+    analysis = made_up(devices=64)
+    (candidate,) = in_own_timelines(analysis)
+    words = _words(draw_timeline(analysis, [candidate]))
+    shown = [word for word in words if word.startswith("worker:")]
+    assert 2 * 30 < len(shown) < 2 * 64
+    count = len(shown) // 2
+    assert any(word.endswith(f"; the busiest {count} of 64 devices") for word in words)
+    single = _words(_timeline(analysis))
+    assert single.count("worker:0") == 8  # It is the busiest of single, and the first of the rest.
+
+
+def test_eight_devices_are_shown_as_a_whole() -> None:
+    words = _words(_timeline(made_up(devices=8)))
+    assert words.count("worker:7") == 8
+    assert not any("busiest" in word for word in words)
+
+
+def test_a_bar_of_the_comparison_is_cut_into_compute_exposed_copies_and_idle() -> None:
+    analysis = sample_analysis.unmeasured()
+    ax, *_ = draw_comparison(analysis).axes
+    widths_ms = [round(bar.get_width() / 1e6, 3) for bar in ax.patches]
+    # single computes always; towers computes 28.0 ms on worker:0, which waits for copies of
+    # item_conv (0.4 ms) and of its gradient (1.1 ms from 27.5, computing until 27.2).
+    assert widths_ms[:6] == [52.0, 0, 0, 28.0, 1.5, 0.6]
+
+
+def test_a_measured_bar_is_as_long_as_the_step_without_the_profiler() -> None:
+    ax, *_ = draw_comparison(sample_analysis.sample()).axes
+    widths_ms = [bar.get_width() / 1e6 for bar in ax.patches]
+    single, towers = sample_analysis.sample().candidates[:2]
+    assert sum(widths_ms[3:6]) == pytest.approx(np.median(single.measured.step_ns) / 1e6)
+    assert sum(widths_ms[9:12]) == pytest.approx(np.median(towers.measured.step_ns) / 1e6)
+    # The profiled step is the simulated one, slowed down: its parts have the same shares.
+    assert widths_ms[10] / sum(widths_ms[9:12]) == pytest.approx(1.5 / 30.1, rel=0.01)
+
+
+def test_a_step_whose_profile_breaks_a_law_stays_whole(tmp_path: Path) -> None:
+    analysis = sample_analysis.sample()
+    single, towers, _ = analysis.candidates
+    broken = replace(towers, broken_laws=(BrokenLaw(law=next(iter(Law)), what="by hand"),))
+    analysis = replace(analysis, candidates=(single, broken))
+    figure = draw_comparison(analysis)
+    assert "no profile to rely on" in _words(figure)
+    plot_comparison(analysis, tmp_path / "comparison.png")
+    assert _count(_pixels(tmp_path / "comparison.png"), EXPOSED_COLOR) < 400  # The legend alone.
+
+
+def test_the_comparison_says_steps_and_speed_ups() -> None:
+    words = _words(draw_comparison(sample_analysis.sample()))
+    assert {"30.1 ms", "30.5 ms", "1.69× (1.64–1.72)", "baseline"} <= set(words)
+
+
+def test_names_that_the_font_lacks_or_that_look_like_mathematics_do_not_warn(
+    analysis: Analysis,
+) -> None:
+    odd = replace(analysis, model=replace(analysis.model, name="模型 $x$ \x1b {"))
+    assert any(word.startswith("?? $x$ ") for word in _words(_timeline(odd)))
+
+
+def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never() -> None:
+    code = (
+        "import sys, pathlib, tempfile\n"
+        "import placement_advisor.report.pictures.comparison_plot\n"
+        "import placement_advisor.report.pictures.timeline_plot as plots\n"
+        "import sample_analysis\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    plots.plot_timelines(sample_analysis.sample(), pathlib.Path(folder))\n"
+        "assert 'matplotlib' in sys.modules\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    path = [*filter(None, sys.path), sample_analysis.__file__.rsplit("/", 1)[0]]
+    subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}"],
+        check=True,
+    )

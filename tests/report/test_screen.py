@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import sample_analysis
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sample_analysis import record
+
+from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.cli.show import shown
+from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.measurement.measurement import Interval
+from placement_advisor.report.analysis.analysis_json import analysis_as_json
+from placement_advisor.report.analysis.record import (
+    AnalysisRecord,
+    CandidateRecord,
+    FindingRecord,
+    Parts,
+    StepRecord,
+    record_of,
+)
+from placement_advisor.report.analysis.screen import MOST_LINES, screen, shortened
+
+if TYPE_CHECKING:
+    from placement_advisor.analysis.analysis_result import Analysis
+
+GOLDEN = Path(__file__).parent / "golden"
+FOLDER = Path("advisor-out/deepconn")
+ESCAPE = "\x1b"
+MS = 1_000_000
+CODES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def text(of: AnalysisRecord, width: int = 80, *, color: bool = False) -> str:
+    return shown(screen(of, FOLDER, width), color=color)
+
+
+def ran(name: str, ratio: float, failure: FailureKind | None = None) -> CandidateRecord:
+    """A candidate that ran, by its ratio to single's 10 ms."""
+    return CandidateRecord(
+        name=name,
+        predicted=None,
+        measured=StepRecord(
+            step_ns=round(10 * MS * ratio),
+            ratio=Interval(median=ratio, low=ratio - 0.01, high=ratio + 0.01),
+            transfer_count=4,
+            parts=Parts(
+                device="worker:0",
+                compute_ns=5 * MS,
+                copies_ns=MS,
+                idle_ns=0,
+                longest_wait_ns=2 * MS,
+            ),
+        ),
+        failure=failure,
+        is_unverified=False,
+    )
+
+
+def only_simulated(name: str) -> CandidateRecord:
+    step = replace(ran(name, 1.0).measured, ratio=None)  # type: ignore[type-var]
+    return CandidateRecord(
+        name=name, predicted=step, measured=None, failure=None, is_unverified=False
+    )
+
+
+def with_candidates(*candidates: CandidateRecord) -> AnalysisRecord:
+    plain = record(sample_analysis.sample())
+    answer = replace(plain.answer, candidate="towers")
+    return replace(plain, candidates=candidates, answer=answer)
+
+
+def finding(number: int) -> FindingRecord:
+    return FindingRecord(
+        code=f"PA{number}",
+        name="a-name",
+        action="do this " * 40,
+        saving_ns=MS,
+        saving_basis="simulated",
+    )
+
+
+def crowded(long: str) -> AnalysisRecord:
+    """An analysis in which everything that can be long is."""
+    plain = record(sample_analysis.sample())
+    many = [ran(f"{long}{number}", 1 + number / 100) for number in range(60)]
+    many = [replace(each, is_unverified=True) for each in many]
+    failed = [ran(f"{long}f{number}", 2.0, FailureKind.CRASHED) for number in range(60)]
+    answer = replace(
+        plain.answer,
+        candidate=many[7].name,
+        answer=long * 9,
+        caveat=long * 9,
+        how=long * 9,
+        deciding=(long * 9,) * 30,
+    )
+    return replace(
+        plain,
+        answer=answer,
+        testbed=replace(plain.testbed, description=long * 9, not_run=long * 9),
+        candidates=(*many, ran("single", 1.0), *failed, only_simulated("x")),
+        findings=tuple(map(finding, range(100, 120))),
+        warnings=90,
+    )
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("name", ["sample", "unmeasured"])
+def test_the_screen_is_the_golden_one_and_colour_only_adds_codes(name: str, width: int) -> None:
+    of = record(getattr(sample_analysis, name)())
+    expected = (GOLDEN / f"screen_{name}_{width}.txt").read_text(encoding="utf-8")
+    assert text(of, width) == expected
+    colored = text(of, width, color=True)
+    assert ESCAPE in colored
+    assert CODES.sub("", colored) == expected
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+@pytest.mark.parametrize("long", ["long words of many a name ", "oneword", "名前", "a\x1b[2Jb\n"])
+def test_no_analysis_takes_more_lines_or_columns_than_a_screen_has(width: int, long: str) -> None:
+    from rich.cells import cell_len
+
+    lines = text(crowded(long), width).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(cell_len, lines)) <= width
+    assert not any(ESCAPE in line for line in lines)
+
+
+def test_what_is_cut_says_so() -> None:
+    lines = text(crowded("long words of many a name ")).splitlines()
+    cut = [line for line in lines if line.endswith("…")]
+    # The ground, the answer, how to do it, the caveat, three reasons, two findings, the failures.
+    assert len(cut) >= 9
+
+
+def test_a_crowded_table_keeps_the_best_the_baseline_and_the_answer_and_counts_the_others() -> None:
+    lines = text(crowded("c")).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("candidate"))
+    rows = lines[start + 1 : next(i for i, line in enumerate(lines) if line.startswith("and "))]
+    names = [row.split()[0] for row in rows]
+    assert {"single", "c0", "c7"} <= set(names)
+    (counted,) = [line for line in lines if line.startswith("and ")]
+    assert counted == f"and {61 - len(rows)} more ran"
+
+
+def test_candidates_stand_best_first_and_what_has_no_figures_is_one_line() -> None:
+    of = with_candidates(
+        ran("slow", 1.5),
+        ran("single", 1.0),
+        ran("towers", 0.6),
+        only_simulated("guess"),
+        ran("broken", 0.1, FailureKind.WRONG_RESULT),
+        replace(only_simulated("odd"), predicted=None, failure=FailureKind.NOT_APPLICABLE),
+    )
+    lines = text(of).splitlines()
+    assert [line.split()[0] for line in lines if re.match(r"(slow|single|towers|broken)\b", line)][
+        -3:
+    ] == ["towers", "single", "slow"]
+    told = "not measured: 3 (1 only simulated; 1 not applicable; wrong result: broken)"
+    assert told in lines
+
+
+def test_a_candidate_that_was_not_verified_is_named_as_such(analysis: Analysis) -> None:
+    document = analysis_as_json(analysis)
+    assert "not verified" not in text(record_of(document))
+    document["candidates"][1]["measured"]["verification"]["unverified"] = ["bias"]
+    assert "not verified, and so not recommended: towers\n" in text(record_of(document))
+
+
+def test_where_nothing_ran_nothing_is_called_measured(unmeasured: Analysis) -> None:
+    shown_text = text(record(unmeasured))
+    assert "measured" not in shown_text.lower()
+    assert "candidate    simulated  speed-up (range)" in shown_text
+    assert shown_text.startswith("Simulated for 2 CPU stand-ins (1 core each, gRPC)")
+
+
+def test_without_a_run_the_next_command_is_to_run(unmeasured: Analysis) -> None:
+    options = replace(unmeasured.options, run=False)
+    shown_text = text(record(replace(unmeasured, options=options)))
+    assert "Next: the same command without --no-run" in shown_text
+
+
+def test_a_split_is_followed_by_its_code_and_a_finding_by_its_explanation() -> None:
+    split = record(sample_analysis.sample())
+    assert "Next: cat advisor-out/deepconn/how_to_split.py\n" in text(split)
+    stay = replace(split.answer, verdict=AdviceVerdict.STAY_SINGLE, how=None, caveat=None)
+    assert "Next: advisor explain PA201\n" in text(replace(split, answer=stay))
+    bare = replace(split, answer=stay, findings=())
+    assert "Next: advisor view advisor-out/deepconn\n" in text(bare)
+
+
+def test_a_profile_that_breaks_a_law_shows_no_waiting(analysis: Analysis) -> None:
+    document = analysis_as_json(analysis)
+    document["candidates"][1]["broken_laws"] = [{"law": "parts-add-up", "what": "x"}]
+    (row,) = [line for line in text(record_of(document)).splitlines() if line.startswith("towers ")]
+    assert row.endswith(" –")
+
+
+def test_a_command_with_a_long_path_is_never_broken(analysis: Analysis) -> None:
+    folder = Path("a folder") / ("deep" * 60)
+    lines = shown(screen(record(analysis), folder, 80), color=False).splitlines()
+    assert lines[-1].endswith(f"advisor show -v '{folder}'")
+
+
+@given(
+    names=st.lists(st.text("ab_é名", min_size=1, max_size=60), min_size=1, max_size=6, unique=True),
+    width=st.integers(8, 30),
+)
+@settings(max_examples=200)
+def test_names_are_shortened_to_the_width_with_a_sign(names: list[str], width: int) -> None:
+    from rich.cells import cell_len
+
+    for name, short in zip(names, shortened(names, width), strict=True):
+        assert cell_len(short) <= width
+        assert short == name or "…" in short
+
+
+def test_names_that_are_alike_keep_what_tells_them_apart() -> None:
+    names = [f"{'replica_' * 9}{number}{'_tail' * 9}" for number in range(5)]
+    assert len(set(shortened(names, 20))) == 5
