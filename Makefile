@@ -18,7 +18,7 @@ LOCKED := $(VENV)/.locked-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow verdicts bench bench-fidelity docs lint check lock audit build clean check-python
+.PHONY: help demo test test-slow verdicts bench bench-fidelity docs readme lint check lock audit build clean check-python
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -52,6 +52,9 @@ campaign-%: $(INSTALLED)
 
 docs: $(INSTALLED)  ## write the tables of docs/contracts.md from the JSON Schemas
 	$(BIN)/python tests/contracts_page.py
+
+readme: $(INSTALLED)  ## make the outputs and pictures of README.md anew, about 4 minutes
+	$(BIN)/python tests/readme_page.py
 
 lint: $(INSTALLED)  ## check style, types and import contracts
 	$(BIN)/ruff check .

@@ -22,6 +22,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# A step on each of the example batches, which the loader takes four of.
+VERIFIED_STEPS = 4
 # Adam divides by gradients' own size, so rounding in a tiny gradient becomes a visible step; a
 # twentieth of the least mistake that has to be found (tests/campaigns/broken_runs.py: 1.02).
 TOLERANCE = 1e-3

@@ -11,7 +11,7 @@ from placement_advisor.profile.nvprof import nvprof_totals, summary_lines
 from placement_advisor.profile.timeline.read_trace import read_trace
 from placement_advisor.profile.totals import ReadProfile, totals_of
 from placement_advisor.profile.xprof_overview import xprof_overview
-from placement_advisor.profile.xspace.run_files import profile_files
+from placement_advisor.profile.xspace.run_files import recorded_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,12 +55,14 @@ def _read(path: Path, ask_xprof: bool, working: Callable[[str, int, int], None])
         return ReadProfile(totals=totals_of(read_chrome_trace(path)), xprof=None)
     if is_one and (summary := summary_lines(path)) is not None:
         return ReadProfile(totals=nvprof_totals(str(path), summary), xprof=None)
-    files = profile_files(path)
-    totals = totals_of(read_trace(path, files, read))
+    run = recorded_run(path)
+    totals = totals_of(read_trace(path, run.files, read))
+    if run.note is not None:
+        totals = replace(totals, notes=(run.note, *totals.notes))
     overview = None
     if ask_xprof:
         working("asking XProf", 0, 1)
-        overview = xprof_overview(files)
+        overview = xprof_overview(run.files)
         if overview is None:
             totals = replace(totals, notes=(*totals.notes, "XProf's overview shows no steps of it"))
     return ReadProfile(totals=totals, xprof=overview)

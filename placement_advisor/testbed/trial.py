@@ -19,7 +19,7 @@ from placement_advisor.candidates import single
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.measurement.equal_changes import TOLERANCE
+from placement_advisor.measurement.equal_changes import TOLERANCE, VERIFIED_STEPS
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Measurement
 from placement_advisor.measurement.sequential import least_samples
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from placement_advisor.tf.answers import Prepared, SourceLine
 
 BASELINE = single.FAMILY
-# A step on each of the example batches, which the loader takes four of; what is a step late shows
-# from the second on.
-VERIFIED_STEPS = 4
 PROFILED_STEPS = 10
 # Half as many again as sufficed for intervals that were too narrow: what is in doubt then is nearer
 # to the threshold than rounds can tell (`make campaign-verdict-errors`).

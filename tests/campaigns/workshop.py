@@ -2,9 +2,9 @@
 
 The processes are forked from one that has imported what the tests import, but nothing of the
 package: a mutant costs what its tests take, and half a second. A mutant is *killed* when a test
-fails, cannot be collected, or takes four times the processor's time of the whole. What numba
-compiled is kept for unchanged modules, and done anew in a folder of its own where the mutant is of
-a module with compiled functions.
+fails, cannot be collected, or takes four times the processor's time of the whole. Tests in the file
+that is named for the module come first. What numba compiled is kept for unchanged modules, and done
+anew in a folder of its own where the mutant is of a module with compiled functions.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Workshop:
         try:
             with tempfile.TemporaryDirectory() as own:
                 has_numba = "@compiled(" in mutant.source
-                ran = self._run(self._limit_s, Path(own), compiles_anew=has_numba)
+                ran = self._run(self._limit_s, Path(own), first=path.stem, compiles_anew=has_numba)
         finally:
             kept.replace(path)
         if ran["code"] not in (0, _FAILED, _INTERRUPTED):
@@ -101,6 +101,7 @@ class Workshop:
         limit_s: int,
         own: Path,
         *,
+        first: str = "",
         keeps_bytecode: bool = False,
         compiles_anew: bool = False,
     ) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class Workshop:
         child = os.fork()
         if not child:
             try:
-                self._be_child(limit_s, own, answer, keeps_bytecode, compiles_anew)
+                self._be_child(limit_s, own, answer, first, keeps_bytecode, compiles_anew)
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -125,7 +126,13 @@ class Workshop:
         return ran
 
     def _be_child(
-        self, limit_s: int, own: Path, answer: Path, keeps_bytecode: bool, compiles_anew: bool
+        self,
+        limit_s: int,
+        own: Path,
+        answer: Path,
+        first: str,
+        keeps_bytecode: bool,
+        compiles_anew: bool,
     ) -> None:
         os.setpgid(0, 0)
         output = os.open(self._folder / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -159,7 +166,7 @@ class Workshop:
         before = set(sys.modules)
         import pytest
 
-        watch = _Watch()
+        watch = _Watch(first)
         code = pytest.main(
             [
                 *("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
@@ -193,9 +200,13 @@ class Workshop:
 
 
 class _Watch:
-    """A plugin of pytest that remembers what failed first, and wants no smaller example of it."""
+    """A plugin of pytest that remembers what failed first, and wants no smaller example of it.
 
-    def __init__(self) -> None:
+    Tests in files with ``first`` in their name run first.
+    """
+
+    def __init__(self, first: str) -> None:
+        self._first = first
         self.failed = ""
 
     def pytest_collection(self) -> None:
@@ -205,6 +216,9 @@ class _Watch:
         phases = (Phase.explicit, Phase.generate)
         settings.register_profile("unshrunk", settings.default, phases=phases)
         settings.load_profile("unshrunk")
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items.sort(key=lambda item: self._first not in item.path.stem)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed and not self.failed:

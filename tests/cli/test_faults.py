@@ -95,6 +95,13 @@ def test_an_import_that_fails_is_named(failing: Callable[..., str]) -> None:
     error = failing("import no_such_module\n")
     assert "No module named 'no_such_module'" in error
     assert 'model.py", line 1' in error
+    assert "install it beside advisor" in error
+
+
+def test_a_pytorch_file_is_told_what_is_read_of_its_program(failing: Callable[..., str]) -> None:
+    error = failing("import torch.nn as nn\n")
+    assert "not from PyTorch" in error
+    assert "`advisor profile`" in error
 
 
 def test_an_exception_that_is_no_exception_is_shown_as_well(failing: Callable[..., str]) -> None:
@@ -130,6 +137,21 @@ def test_a_keras_model_that_cannot_be_traced_is_shown_at_the_users_line(
     assert "odd cannot be traced" in error
     assert "LookupError: no such data" in error
     assert 'model.py", line 11, in train_step' in error
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "def main():\n    model = keras.Sequential([keras.layers.Dense(1)])\nmain()\n",
+        "if __name__ == '__main__':\n    model = keras.Sequential([keras.layers.Dense(1)])\n",
+    ],
+)
+def test_a_script_that_keeps_its_model_to_itself_is_told_how_to_show_it(
+    failing: Callable[..., str], script: str
+) -> None:
+    error = failing("import keras\n" + script)
+    assert "no model found" in error
+    assert "build the model in a function build_model() at the top of the file" in error
 
 
 def test_a_file_without_a_model_is_told_what_was_looked_for(failing: Callable[..., str]) -> None:

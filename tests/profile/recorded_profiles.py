@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.profile.timeline.read_trace import read_trace
-from placement_advisor.profile.xspace.run_files import profile_files
+from placement_advisor.profile.xspace.run_files import recorded_run
 from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def write(path: Path, *planes: Plane) -> Path:
 
 def trace_of(path: Path) -> Trace:
     """Read a file, or the newest run of a folder, as a trace."""
-    return read_trace(path, profile_files(path), _advanced)
+    return read_trace(path, recorded_run(path).files, _advanced)
 
 
 def _advanced(done_bytes: int, total_bytes: int) -> None:

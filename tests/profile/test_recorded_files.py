@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.xspace.run_files import profile_files
+from placement_advisor.profile.xspace.run_files import recorded_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,27 +21,36 @@ def made(path: Path, *, at_s: int = 1_000) -> Path:
 
 def test_a_file_is_taken_whatever_its_name(tmp_path):
     path = made(tmp_path / "profile.bin")
-    assert profile_files(path) == (path,)
+    assert recorded_run(path).files == (path,)
 
 
 def test_a_run_folder_has_all_its_profiles_and_nothing_else(tmp_path):
     run = [made(tmp_path / f"{host}.xplane.pb") for host in ("a", "b")]
     made(tmp_path / "a.op_stats_v2.pb")
     made(tmp_path / "plugins" / "c.xplane.pb")
-    assert profile_files(tmp_path) == tuple(run)
+    assert recorded_run(tmp_path).files == tuple(run)
 
 
 def test_of_a_logdir_the_run_with_the_last_name_counts_though_it_was_copied_first(tmp_path):
     runs = tmp_path / "train" / "plugins" / "profile"
     made(runs / "2026_11_20_23_59_59" / "vm.xplane.pb", at_s=3_000)
     newest = made(runs / "2026_11_21_20_31_55" / "vm.xplane.pb", at_s=1_000)
-    assert profile_files(tmp_path) == (newest,)
+    read = recorded_run(tmp_path)
+    assert read.files == (newest,)
+    assert read.note is not None
+    assert "2026_11_21_20_31_55, the newest of 2 runs" in read.note
+
+
+def test_what_was_given_as_one_run_needs_no_word_on_which_it_is(tmp_path):
+    path = made(tmp_path / "plugins" / "profile" / "2026_11_21_20_31_55" / "vm.xplane.pb")
+    for given in (tmp_path, path.parent, path):
+        assert recorded_run(given).note is None
 
 
 def test_runs_with_other_names_go_by_the_time_of_their_files(tmp_path):
     newest = made(tmp_path / "single" / "vm.xplane.pb", at_s=3_000)
     made(tmp_path / "towers" / "vm.xplane.pb", at_s=1_000)
-    assert profile_files(tmp_path) == (newest,)
+    assert recorded_run(tmp_path).files == (newest,)
 
 
 def test_steps_that_an_analysis_simulated_are_no_recorded_profiles(tmp_path):
@@ -49,15 +58,15 @@ def test_steps_that_an_analysis_simulated_are_no_recorded_profiles(tmp_path):
     recorded = made(runs / "towers" / "vm.xplane.pb", at_s=1_000)
     for name in ("towers-simulated", "towers-both"):
         made(runs / name / "vm.xplane.pb", at_s=3_000)
-    newest = profile_files(tmp_path)
+    newest = recorded_run(tmp_path).files
     assert newest != (recorded,)
     made(tmp_path / "plugins" / "placement" / "analysis.json")
-    assert profile_files(tmp_path) == (recorded,)
+    assert recorded_run(tmp_path).files == (recorded,)
 
 
 def test_no_path_and_no_profile_are_errors_that_name_it(tmp_path):
     with pytest.raises(AdvisorError, match=r"there is no profile .*gone"):
-        profile_files(tmp_path / "gone")
+        recorded_run(tmp_path / "gone")
     with pytest.raises(AdvisorError, match=r"no \*\.xplane\.pb in") as caught:
-        profile_files(tmp_path)
+        recorded_run(tmp_path)
     assert "plugins/profile" in (caught.value.hint or "")

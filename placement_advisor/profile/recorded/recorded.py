@@ -20,7 +20,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.recorded.recorded_events import Process, Run, copies, runs
 from placement_advisor.profile.recorded.recorded_steps import recorded_steps
 from placement_advisor.profile.timeline.gpu_streams import gpu_planes
-from placement_advisor.profile.xspace.run_files import CLIENT_FILE, profile_files
+from placement_advisor.profile.xspace.run_files import CLIENT_FILE, recorded_run
 from placement_advisor.profile.xspace.xplane import space_file
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def read_recorded(path: Path) -> Recorded:
     Raises:
         AdvisorError: there is no profile, a file is corrupt, or no op is seen within a step.
     """
-    files = profile_files(path)
+    run = recorded_run(path)
+    files = run.files
     is_own = any(file.name == CLIENT_FILE for file in files)
     processes = tuple(_processes([space_file(file) for file in files], shares_core=is_own))
     seen = [run for process in processes for run in runs(process)]
@@ -86,7 +87,7 @@ def read_recorded(path: Path) -> Recorded:
         for source, target, sample in copies(process):
             samples[source, target].append(sample)
     return Recorded(
-        path=str(path),
+        path=str(path if run.note is None else files[0].parent),
         ops=tuple(_ops(seen)),
         anonymous_ns=sum(run.time_ns for run in seen if run.op is None),
         copies={ends: tuple(found) for ends, found in sorted(samples.items())},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
@@ -20,8 +21,16 @@ _PATTERN = "*.xplane.pb"
 _MOMENT = re.compile(r"\d{4}(?:_\d\d){5}")
 
 
-def profile_files(path: Path) -> tuple[Path, ...]:
-    """Return the files of one run: the file itself, those of a run folder, or of the newest run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRun:
+    """The files of one run; ``note`` says which it is of several, None where there is one."""
+
+    files: tuple[Path, ...]
+    note: str | None = None
+
+
+def recorded_run(path: Path) -> RecordedRun:
+    """Return one run: the file itself, a run's folder, or the newest run below a folder.
 
     Raises:
         AdvisorError: there is none.
@@ -29,10 +38,10 @@ def profile_files(path: Path) -> tuple[Path, ...]:
     if not path.exists():
         raise AdvisorError(f"there is no profile {path}")
     if not path.is_dir():
-        return (path,)
+        return RecordedRun(files=(path,))
     own = sorted(path.glob(_PATTERN))
     if own:
-        return tuple(own)
+        return RecordedRun(files=tuple(own))
     found = sorted(file for file in path.rglob(_PATTERN) if not _is_made_up(file.parent))
     if not found:
         raise AdvisorError(
@@ -41,7 +50,14 @@ def profile_files(path: Path) -> tuple[Path, ...]:
             "plugins/profile, or one .xplane.pb file",
         )
     newest = max(found, key=_age).parent
-    return tuple(file for file in found if file.parent == newest)
+    count = len({file.parent for file in found})
+    return RecordedRun(
+        files=tuple(file for file in found if file.parent == newest),
+        note=f"read was {newest.relative_to(path)}, the newest of {count} runs; "
+        "give the folder of another to read that"
+        if count > 1
+        else None,
+    )
 
 
 def _is_made_up(run: Path) -> bool:

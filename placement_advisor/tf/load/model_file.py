@@ -5,7 +5,9 @@ Runs in a child: the file is foreign code.
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import inspect
 import re
 import sys
 import traceback
@@ -22,6 +24,15 @@ _FRAME_IN_MESSAGE = re.compile(r' *File "(?P<file>[^"]+)", line \d+, in .*\n.*\n
 _NO_ARGUMENTS = (
     'the file is loaded without arguments: read them under `if __name__ == "__main__":`, or give '
     "them defaults"
+)
+_PYTORCH = (
+    "models are read from TensorFlow and Keras, not from PyTorch; where a PyTorch program's time "
+    "went tells `advisor profile`, of the trace that its profiler saved"
+)
+_LOCAL = (
+    'what main() or `if __name__ == "__main__":` makes is not seen from outside: build the model '
+    "in a function build_model() at the top of the file, or return the step and its batches from "
+    "workload(), and call that from main(), too"
 )
 # What TensorFlow says when Python code cannot become a graph, and what to do about it.
 _HINTS = {
@@ -74,10 +85,40 @@ def run_file(path: Path, wanted: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ModelError(f"{path}: not a Python file: {error}") from None
     except BaseException as error:
-        described = describe(error, path)
-        hint = _NO_ARGUMENTS if "sys.argv" in described else None
-        raise ModelError(f"{path}: {described}", hint=hint) from None
+        raise ModelError(f"{path}: {describe(error, path)}", hint=_loading_hint(error)) from None
     return vars(module)
+
+
+def _loading_hint(error: BaseException) -> str | None:
+    """Return what to do about an error of a file that is loaded, None if that is unclear."""
+    if isinstance(error, ModuleNotFoundError):
+        name = (error.name or "").partition(".")[0]
+        return _PYTORCH if name == "torch" else "install it beside advisor, in the same environment"
+    return _NO_ARGUMENTS if "sys.argv" in "".join(traceback.format_exception(error)) else None
+
+
+def hint_for_none(path: Path, namespace: dict[str, Any]) -> str | None:
+    """Return why a file seems to hold no model, None if that is unclear."""
+    modules = {_module_of(value).partition(".")[0] for value in namespace.values()}
+    if "torch" in modules:
+        return _PYTORCH
+    if inspect.isfunction(namespace.get("main")) or _is_guarded(path):
+        return _LOCAL
+    return None
+
+
+def _module_of(value: Any) -> str:
+    name = value.__name__ if inspect.ismodule(value) else type(value).__module__
+    return name if isinstance(name, str) else ""
+
+
+def _is_guarded(path: Path) -> bool:
+    """Return whether some of a file runs only where it is the program."""
+    return any(
+        isinstance(statement, ast.If)
+        and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(statement.test))
+        for statement in ast.parse(path.read_bytes()).body
+    )
 
 
 def describe(error: BaseException, path: Path) -> str:

@@ -18,7 +18,7 @@ from placement_advisor.tf.load.function_step import (
     workload_step,
 )
 from placement_advisor.tf.load.keras_step import keras_step
-from placement_advisor.tf.load.model_file import describe, hint_for
+from placement_advisor.tf.load.model_file import describe, hint_for, hint_for_none
 from placement_advisor.tf.load.saved_models import is_signature, signature_step
 from placement_advisor.workload import Workload
 
@@ -109,7 +109,7 @@ def _first(path: Path, namespace: dict[str, Any]) -> tuple[Any, str]:
         return _one_of(path, others, "candidate", lambda value: signature_of(value) is not None)
     if functions:
         return _one_of(path, functions, "tf.function", lambda _: False)
-    raise ModelError(f"{path}: no model found", hint=WANTED)
+    raise ModelError(f"{path}: no model found", hint=hint_for_none(path, namespace) or WANTED)
 
 
 def _only_function(namespace: dict[str, Any], functions: dict[str, Any]) -> tuple[Any, str] | None:

@@ -1,0 +1,83 @@
+"""The outputs of README.md and its pictures of a run, made anew by `make readme`.
+
+A comment such as ``<!-- advisor show -v advisor-out/deepconn; from: towers: compute -->`` stands
+above each block: the command (of several, joined by ``&&``, the last), and which line of its output
+the block begins with, if not the first; it then ends before the next empty line. Commands run in
+the order of the page, in a folder of their own, so that what the first one leaves is there for the
+others. The machine should be at rest. What is said beside the blocks is written by hand: read it
+after each run.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "README.md"
+_IMAGES = ROOT / "docs" / "images"
+# What the first command leaves of what the page shows.
+_PICTURES = ("advisor-out/deepconn/timeline.png", "advisor-out/deepconn/comparison.png")
+_BLOCK = re.compile(
+    r"^<!-- (?P<command>advisor [^;]+?)(?:; from: (?P<first>.+?))? -->\n\n```\n(?:.*\n)*?```\n",
+    re.MULTILINE,
+)
+
+
+def commands(page: str) -> list[str]:
+    """Return the commands whose outputs a page shows, in order."""
+    return [block["command"] for block in _BLOCK.finditer(page)]
+
+
+def filled(page: str, output_of: Callable[[str], str]) -> str:
+    """Return a page with what commands put out now."""
+
+    def block(found: re.Match[str]) -> str:
+        text = output_of(found["command"])
+        if found["first"] is not None:
+            text = text[text.index(found["first"]) :].partition("\n\n")[0]
+        head = found[0].partition("```\n")[0]
+        return f"{head}```\n{text.rstrip()}\n```\n"
+
+    return _BLOCK.sub(block, page)
+
+
+def _in(folder: Path) -> Callable[[str], str]:
+    (folder / "sample_models").symlink_to(ROOT / "sample_models")
+    advisor = Path(sys.executable).with_name("advisor")
+
+    def output_of(command: str) -> str:
+        output = ""
+        for each in command.split(" && "):
+            began = time.monotonic()
+            arguments = shlex.split(each)[1:]
+            output = subprocess.run(
+                [advisor, *arguments], cwd=folder, stdout=subprocess.PIPE, text=True, check=True
+            ).stdout
+            print(f"{time.monotonic() - began:.0f} s: {each}", file=sys.stderr)
+        return output
+
+    return output_of
+
+
+def main() -> None:
+    """Write outputs and pictures."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = filled(PAGE.read_text(encoding="utf-8"), _in(Path(folder)))
+        for picture in _PICTURES:
+            shutil.copy(Path(folder, picture), _IMAGES)
+    PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
