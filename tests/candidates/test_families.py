@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from step_graphs import Call, cluster_of, deepconn, models, training_step
 
+from placement_advisor.candidates import alternating
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, check_names, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.table import CostTable
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Device
 
@@ -60,6 +61,19 @@ def test_alternating_needs_two_layers():
     _, found = proposals(["alternating"], [Call(name="only", feeds=("in:x",))], "d0", "d1")
     reason = "the step has no two layers between which the device could change"
     assert found == {"alternating": NotApplicable(family="alternating", reason=reason)}
+
+
+def test_alternating_has_what_serves_no_layer_on_the_first_device():
+    def op(name: str, layer: str | None) -> Op:
+        return Op(name=name, kind="Op", role=Role.FORWARD, layer=layer, output_bytes=(4,))
+
+    graph = OpGraph(
+        [op("x", "first"), op("y", "second"), op("alone", None)],
+        [Edge(producer="x", port=0, consumer="y", size_bytes=4)],
+    )
+    found = alternating.propose(graph, {}, cluster_of("d0", "d1"))
+    assert isinstance(found, Placement)
+    assert found.device_of == {"x": "d0", "y": "d1", "alone": "d0"}
 
 
 def test_proposals_come_in_the_order_asked_for():

@@ -54,6 +54,22 @@ def test_what_stands_between_ops_of_the_batch_is_replicated_with_them():
     assert plan.merged == (("total", 0),)
 
 
+def test_what_makes_one_number_of_samples_and_of_a_number_for_all_is_replicated():
+    def weighed(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("weight", 4, role=Role.INPUT),
+                op("sum", 4),
+            ],
+            {"sum": ["x", "weight"]},
+        )
+
+    plan = plan_split(weighed(4), weighed(2), [("sum", 0)])
+    assert plan.replicated == {"x", "sum"}
+    assert plan.merged == (("sum", 0),)
+
+
 def test_constants_are_at_hand_in_each_replica_and_so_is_what_follows_from_them():
     def ranged(samples: int):
         return wired(
