@@ -66,7 +66,7 @@ def simulate(graph: OpGraph, placement: Placement, costs: Costs, cluster: Cluste
         AdvisorError: an op has no cost.
         PlacementError: the placement does not fit the graph and the devices.
     """
-    from placement_advisor.simulator.engine import Simulator
+    from placement_advisor.simulator.simulator import Simulator
 
     return Simulator(graph, _tables(graph, costs, cluster), cluster).schedule(placement)
 
@@ -86,7 +86,7 @@ def lower_bound(graph: OpGraph, costs: Costs, cluster: Cluster) -> LowerBound:
     Raises:
         AdvisorError: an op has no cost.
     """
-    from placement_advisor.simulator.engine import Simulator
+    from placement_advisor.simulator.simulator import Simulator
     from placement_advisor.solvers.bounds.bound import bound_step
 
     tables = _tables(graph, costs, cluster)

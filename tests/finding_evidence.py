@@ -12,7 +12,7 @@ from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.measurement.measurement import Measurement
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -20,7 +20,7 @@ from placement_advisor.machine.devices import (
     Dispatch,
     Link,
 )
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

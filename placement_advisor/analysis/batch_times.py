@@ -22,7 +22,7 @@ from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import BatchSplitError, TestbedError
 from placement_advisor.processes.call_failure import CallFailure, expect
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.calls import runner
 from placement_advisor.units import NS_PER_S
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.split_steps import SplitStep, split_steps
 from placement_advisor.candidates import searched
 from placement_advisor.candidates.families import FAMILIES, placements_of, propose
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 from placement_advisor.testbed.trial import BASELINE
 

@@ -10,7 +10,7 @@ from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MI
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

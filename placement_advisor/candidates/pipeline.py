@@ -65,7 +65,7 @@ def propose(
     Not applicable with one device or one layer, where no cut pays, or where none fits.
     """
     # What finds the cuts is compiled code, which takes a second to load.
-    from placement_advisor.solvers.throughput.along_order import best_along
+    from placement_advisor.solvers.throughput.cut_along_order import best_along
 
     view = layer_view(graph)
     layers = depth_first(view)

@@ -15,8 +15,8 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement
-from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.peak import shortages
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.step.latency import FAMILY, least_step
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from placement_advisor.candidates.families import FAMILIES, placements_of, propo
 from placement_advisor.candidates.searched import layers_of
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.bounds.bound import bound_step
 from placement_advisor.solvers.effort import Stop
 from placement_advisor.solvers.search_result import Found

@@ -38,9 +38,9 @@ from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph, load_graph
 from placement_advisor.machine.testbed_plan import plan_testbed, with_network
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.load.model_source import ModelSource, source_kind, split_name
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER, Placement, placed_ops, read_placement_file
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.simulator.engine import Simulator
+    from placement_advisor.simulator.simulator import Simulator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

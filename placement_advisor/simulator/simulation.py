@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import CostBasis
 from placement_advisor.simulator.critical_path import critical_path
-from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.events import carried
 from placement_advisor.simulator.exposure import hidden_ns
 from placement_advisor.simulator.idle import device_times
+from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ import numpy as np
 
 from placement_advisor.graph.host_ops import host_bound
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.bounds.arguments import (
     Argument,
     CutArgument,

@@ -19,10 +19,10 @@ from placement_advisor.candidates import single
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.machine.testbed_plan import TestbedKind
+from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.measurement.equal_changes import TOLERANCE, VERIFIED_STEPS
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Measurement
-from placement_advisor.measurement.sequential import least_samples
 from placement_advisor.measurement.verdict import Comparison, compare, is_in_doubt
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.profile.gpu_steps import read_gpu_steps

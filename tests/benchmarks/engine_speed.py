@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from placement_advisor.simulator import kernel
+from placement_advisor.simulator import event_loop
 
 _COUNTS = (1_000, 20_000, 200_000)
 _DEVICES = 4
@@ -49,13 +49,13 @@ def main() -> None:
         print(f"{count:>8,} ops: {ours[count]:.1f} M ops/s{ratio}")
 
 
-def _step(count: int) -> kernel.Step:
+def _step(count: int) -> event_loop.Step:
     """Return a random graph whose edges mostly lead to ops near by."""
     random = np.random.default_rng(0)
     edges = int(count * _EDGES_PER_OP)
     producer = np.sort(random.integers(0, count - 1, edges))
     reader = np.minimum(count - 1, producer + 1 + random.geometric(0.01, edges))
-    return kernel.Step(
+    return event_loop.Step(
         tensor_start=np.arange(count + 1, dtype=np.uint32),
         reader_start=np.searchsorted(producer, np.arange(count + 1)).astype(np.uint32),
         reader=reader.astype(np.uint32),
@@ -66,11 +66,11 @@ def _step(count: int) -> kernel.Step:
     )
 
 
-def _rate(step: kernel.Step) -> float:
+def _rate(step: event_loop.Step) -> float:
     """Return millions of ops per second, the best of some runs."""
     links = _DEVICES**2
     nothing = np.zeros((1, _SIZES), np.int64)
-    wires = kernel.Wires(
+    wires = event_loop.Wires(
         kind=np.zeros(links, np.uint32),
         channel=np.arange(links, dtype=np.uint32),
         latency_ns=np.array([10_000]),
@@ -80,11 +80,11 @@ def _rate(step: kernel.Step) -> float:
         queueing=True,
     )
     begin_ns = np.zeros(_DEVICES, np.int64)
-    kernel.run(step, wires, begin_ns, 0)
+    event_loop.run(step, wires, begin_ns, 0)
     times_s = []
     for _ in range(_REPEATS):
         start = time.perf_counter()
-        kernel.run(step, wires, begin_ns, 0)
+        event_loop.run(step, wires, begin_ns, 0)
         times_s.append(time.perf_counter() - start)
     return len(step.device) / min(times_s) / 1e6
 

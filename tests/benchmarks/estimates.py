@@ -20,7 +20,7 @@ from placement_advisor.machine.presets import read_hardware
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.processes.remote import RemoteModule
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 
 grappler_estimates = RemoteModule("grappler_estimates")
 

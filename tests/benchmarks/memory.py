@@ -30,8 +30,8 @@ from placement_advisor.processes.children import preload
 from placement_advisor.profile.timeline.allocator_memory import measured_memory
 from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
 from placement_advisor.profile.xspace.xplane import read_planes
-from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.memory import peak_memory
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.costing import calibrated, measure_costs
 from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
 from placement_advisor.testbed.trial import Entry, Trial

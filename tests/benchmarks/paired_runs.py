@@ -18,8 +18,8 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.verdict import compare, paired_ratios
 from placement_advisor.report.analysis_folder import AnalysisFolder
-from placement_advisor.simulator.engine import Simulator
 from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.costing import calibrated, measure_costs
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import BASELINE, Entry, Trial

@@ -12,7 +12,7 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.searched import layers_of, propose
 from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.graph.placement import Placement
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.effort import Effort
 
 SOME = Effort(units=0.05)

@@ -13,7 +13,7 @@ from placement_advisor.errors import TestbedError
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device, Dispatch
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 
 
 def graph_of(*ops: tuple[str, str]) -> OpGraph:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.measurement.laws import of_comparison, of_measurement, of_schedule, of_step
 from placement_advisor.measurement.measurement import Interval, Law, Measurement, StepProfile
-from placement_advisor.measurement.sequential import least_samples
 from placement_advisor.measurement.verdict import Comparison, compare
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.simulator.events import OpRun, Transfer

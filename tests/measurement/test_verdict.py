@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.measurement.measurement import Interval
-from placement_advisor.measurement.sequential import least_samples
 from placement_advisor.measurement.verdict import (
     WORTHWHILE_RATIO,
     Comparison,

@@ -24,7 +24,7 @@ from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.measurement.measurement import Measurement, StepProfile
 from placement_advisor.report.pictures.bars import simulated_spans
 from placement_advisor.report.tensorboard.tab import Tab
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from placed_steps import edge, op, pair, place, placed_steps, price
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.machine.devices import Device, Dispatch
 from placement_advisor.simulator.break_even import BATCH_REACH, Axis, Outcome, break_even
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,8 @@ from placement_advisor.solvers.conflict import find_conflict
 from placement_advisor.solvers.effort import Effort, Stop
 from placement_advisor.solvers.fiddle_file import read_fiddle
 from placement_advisor.solvers.problem import Pool, Problem
-from placement_advisor.solvers.throughput.along_order import best_along
 from placement_advisor.solvers.throughput.covering_bound import covering_bound
+from placement_advisor.solvers.throughput.cut_along_order import best_along
 from placement_advisor.solvers.throughput.exact_load import load_below
 from placement_advisor.solvers.throughput.loads import largest_load
 from placement_advisor.solvers.throughput.local_load import locally_best

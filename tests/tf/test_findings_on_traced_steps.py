@@ -18,7 +18,7 @@ from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.measurement.input_timing import InputTiming
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.measurement.input_timing import InputTiming
-    from placement_advisor.simulator.engine import Simulator
     from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.simulator import Simulator
 
 YOUR_SPLIT = "your own split"
 # What gains less cannot be told from nothing in any measurement.

@@ -10,7 +10,7 @@ import numpy as np
 from placement_advisor.solvers.bounds.arguments import AllArgument
 
 if TYPE_CHECKING:
-    from placement_advisor.simulator.engine import Simulator
+    from placement_advisor.simulator.simulator import Simulator
     from placement_advisor.solvers.bounds.step_numbers import Step
 
 # A simulation of a step so small takes 50 µs.

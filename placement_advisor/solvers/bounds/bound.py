@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.engine import Simulator
+    from placement_advisor.simulator.simulator import Simulator
 
 
 def bound_step(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.graph.op_graph import Op, OpGraph
-    from placement_advisor.simulator.engine import Simulator
+    from placement_advisor.simulator.simulator import Simulator
     from placement_advisor.solvers.effort import Effort, Stop
 
     Ints = NDArray[np.int64]

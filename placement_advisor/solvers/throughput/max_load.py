@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.clock import Countdown
 from placement_advisor.graph.digraph import strong_components, topological_order
 from placement_advisor.solvers.effort import PROOF_TOLERANCE, Stop
-from placement_advisor.solvers.throughput.along_order import best_along
+from placement_advisor.solvers.throughput.cut_along_order import best_along
 from placement_advisor.solvers.throughput.loads import group_work, largest_load
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import KerasTensor
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.load.model_file import describe
+from placement_advisor.tf.load.run_model_file import describe
 from placement_advisor.tf.load.static_specs import spec_of, static_specs
 
 if TYPE_CHECKING:

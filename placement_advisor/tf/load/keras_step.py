@@ -11,7 +11,7 @@ import tensorflow as tf
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.load import examples
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
-from placement_advisor.tf.load.model_file import describe, hint_for
+from placement_advisor.tf.load.run_model_file import describe, hint_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import ModelError
+from placement_advisor.tf.load.find_step import WANTED, find_step
 from placement_advisor.tf.load.frozen_graph import load_frozen_graph
-from placement_advisor.tf.load.model_file import run_file
 from placement_advisor.tf.load.model_source import SourceKind, source_kind
+from placement_advisor.tf.load.run_model_file import run_file
 from placement_advisor.tf.load.saved_models import load_keras_file, load_saved_model
-from placement_advisor.tf.load.targets import WANTED, find_step
 
 if TYPE_CHECKING:
     from placement_advisor.tf.load.loaded_step import LoadedStep

@@ -11,7 +11,7 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
-from placement_advisor.simulator.engine import Simulator
+from placement_advisor.simulator.simulator import Simulator
 
 LATENCY_NS, BYTES_PER_NS = 7_000, 2
 replicas = pytest.mark.parametrize("count", [2, 3, 4, 8])

@@ -18,7 +18,7 @@ from placement_advisor.tf.load.function_step import (
     workload_step,
 )
 from placement_advisor.tf.load.keras_step import keras_step
-from placement_advisor.tf.load.model_file import describe, hint_for, hint_for_none
+from placement_advisor.tf.load.run_model_file import describe, hint_for, hint_for_none
 from placement_advisor.tf.load.saved_models import is_signature, signature_step
 from placement_advisor.workload import Workload
 

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import Op, OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.kernel import Result, Step
+    from placement_advisor.simulator.event_loop import Result, Step
 
     Ints = NDArray[np.int64]
 
@@ -166,11 +166,11 @@ class Simulator:
         Takes the number of each op's device and returns numbers of ops; for searches, as
         `step_ns_at`. Copies, and copy work that kept a device from an op, are left out.
         """
-        from placement_advisor.simulator import kernel
+        from placement_advisor.simulator import event_loop
 
         place = self._places.of(device)
         step = self._step(place)
-        chain = kernel.chain(step, self._run(step, place))
+        chain = event_loop.chain(step, self._run(step, place))
         return chain.astype(np.int64)
 
     def most_ns(self) -> list[int]:
@@ -218,10 +218,10 @@ class Simulator:
 
     def _step(self, place: Ints) -> Step:
         # Compiled code takes a second to load; who does not simulate does not wait for it.
-        from placement_advisor.simulator import kernel
+        from placement_advisor.simulator import event_loop
 
         arrays = self._arrays
-        return kernel.Step(
+        return event_loop.Step(
             tensor_start=arrays.tensor_start,
             reader_start=arrays.reader_start,
             reader=arrays.reader,
@@ -232,12 +232,12 @@ class Simulator:
         )
 
     def _run(self, step: Step, place: Ints) -> Result:
-        from placement_advisor.simulator import kernel
+        from placement_advisor.simulator import event_loop
 
         links = self._links
-        result: Result = kernel.run(
+        result: Result = event_loop.run(
             step,
-            kernel.Wires(
+            event_loop.Wires(
                 kind=links.kind,
                 channel=links.channel,
                 latency_ns=links.latency_ns,
