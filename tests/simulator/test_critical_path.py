@@ -82,6 +82,21 @@ def test_a_wire_that_another_copy_holds_is_queueing() -> None:
     ]
 
 
+def test_a_copy_that_arrives_is_no_work_of_the_device_that_it_reaches() -> None:
+    step = PlacedStep(
+        graph=OpGraph([op("x", 80), op("busy"), op("later"), op("y")], [edge("x", "y", 80)]),
+        placement=place({"x": "a", "busy": "b", "later": "b", "y": "b"}),
+        costs=price({"x": 10, "busy": 100, "later": 50, "y": 1}),
+        cluster=pair(),
+    )
+    # x's tensor is there at 10 + 80 + 10, just when b has done the first of its ops.
+    assert told(step) == [
+        ("compute", "busy", "b", 0, 100),
+        ("compute", "later", "b", 100, 150),
+        ("compute", "y", "b", 150, 151),
+    ]
+
+
 def test_overheads_at_both_ends_are_named() -> None:
     dispatch = Dispatch(
         step_overhead_ns=7, partition_overhead_ns=40, remote_start_ns=60, remote_end_ns=30

@@ -9,6 +9,7 @@ from placed_steps import PlacedStep, edge, op, placed_steps
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 from placement_advisor.machine.devices import Device
 from placement_advisor.simulator.events import OpRun, Transfer
+from placement_advisor.simulator.holding import DeviceMemory
 from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.peak import (
     MAX_CONTRIBUTORS,
@@ -330,6 +331,15 @@ def test_the_peak_says_when_it_was_and_what_it_consisted_of() -> None:
         ),
         rest_bytes={},
     )
+
+
+def test_of_two_peaks_of_one_height_the_first_is_told() -> None:
+    memory = DeviceMemory()
+    memory.release(memory.take("first", Held.ACTIVATION, 10, now_ns=5))
+    memory.take("second", Held.ACTIVATION, 10, now_ns=7)
+    peak = memory.peak()
+    assert peak.at_ns == 5
+    assert [each.name for each in peak.contributors] == ["first"]
 
 
 def test_what_is_not_named_is_summed_by_what_it_is_held_for() -> None:
