@@ -33,7 +33,9 @@ _PATIENCE = 4
 _LEAST_CPU_S = 30
 _MOST_CPU_S = 600
 _MEMORY_BYTES = 8 * 2**30
-_FAILED, _INTERRUPTED = 1, 2
+_FAILED, _INTERRUPTED, _MISUSED = 1, 2, 4
+# What pytest takes for a mistake of its caller's is one of the mutant's here.
+_NOT_IMPORTED = "ImportError while loading conftest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,8 @@ class Workshop:
                 ran = self._run(self._limit_s, Path(own), first=path.stem, compiles_anew=has_numba)
         finally:
             kept.replace(path)
-        if ran["code"] not in (0, _FAILED, _INTERRUPTED):
+        is_imported = ran["code"] != _MISUSED or _NOT_IMPORTED not in self._printed()
+        if is_imported and ran["code"] not in (0, _FAILED, _INTERRUPTED):
             raise RuntimeError(
                 f"{mutant.name}: pytest ended with {ran['code']}:\n{self._printed()}"
             )

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import assume, given, settings
-from placed_steps import PlacedStep, diamond, placed_steps
+from placed_steps import PlacedStep, diamond, op, pair, place, placed_steps, price
+
+from placement_advisor.graph.op_graph import OpGraph
 
 if TYPE_CHECKING:
     from placement_advisor.simulator.events import OpRun
@@ -31,6 +33,16 @@ def test_the_longer_side_of_a_diamond_is_the_chain() -> None:
     assert longest[0] == step.graph.ops[0].name
     assert longest[-1] == step.graph.ops[-1].name
     assert longest[1] == max(("left", "right"), key=lambda name: ends[name])
+
+
+def test_the_chain_ends_with_what_ends_last_though_it_is_the_first_op() -> None:
+    step = PlacedStep(
+        graph=OpGraph([op("long"), op("short")], []),
+        placement=place({"long": "a", "short": "b"}),
+        costs=price({"long": 100, "short": 10}),
+        cluster=pair(),
+    )
+    assert [run.op for run in chain(step)] == ["long"]
 
 
 @given(placed_steps(hosts=True))

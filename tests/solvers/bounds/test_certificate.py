@@ -28,6 +28,7 @@ from placed_steps import (
 from placement_advisor.cost.table import CostSource
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, OpGraph
+from placement_advisor.machine.devices import CopyWork
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.solvers.bounds.arguments import (
     AllArgument,
@@ -150,6 +151,14 @@ def test_a_path_of_ops_that_do_not_need_one_another_is_refused() -> None:
         verify(replace(told, bound=replace(told.bound, arguments=(wrong,))), diamond().graph)
 
 
+def test_a_path_of_an_op_that_is_not_there_is_refused() -> None:
+    told = certified(diamond())
+    wrong = PathArgument(value_ns=0, ops=("middle",))
+
+    with pytest.raises(RefusedError, match="there is no op 'middle' that takes time"):
+        verify(replace(told, bound=replace(told.bound, arguments=(wrong,))), diamond().graph)
+
+
 def test_weights_that_leave_a_device_out_are_refused() -> None:
     told = certified(diamond())
     wrong = WorkArgument(value_ns=0, weights={"a": 1})
@@ -205,6 +214,29 @@ def test_a_control_edge_counts_as_no_bytes_whatever_size_a_graph_gives_it() -> N
         verify(replace(told, bound=replace(told.bound, arguments=false)), graph)
 
 
+@pytest.mark.parametrize(
+    ("end", "root", "arcs"),
+    [
+        ("sender", "root", [("op root", "sent root:0"), ("sent root:0", "op op0")]),
+        ("receiver", "op0", [("op op0", "received root:0"), ("received root:0", "op root")]),
+    ],
+)
+def test_work_of_copies_counts_as_on_the_link_where_it_is_least(
+    end: str, root: str, arcs: list[tuple[str, str]]
+) -> None:
+    step = clock(2)
+    first, *others = step.cluster.links
+    dearer = replace(first, **{end: CopyWork(per_copy_ns=50)})
+    uneven = replace(step, cluster=replace(step.cluster, links=(dearer, *others)))
+    told = certified(uneven)
+    verify(told, uneven.graph)
+
+    flow = dict.fromkeys([*arcs, (arcs[-1][1], "sink")], 8)
+    false = (CutArgument(value_ns=8, root=root, flow=flow),)
+    with pytest.raises(RefusedError, match=r"8 ns flow .* there is work for 7 ns"):
+        verify(replace(told, bound=replace(told.bound, arguments=false)), uneven.graph)
+
+
 def test_ops_of_unknown_cost_cannot_have_been_simulated() -> None:
     told = certified(diamond())
     lacking = {name: price({"src": 50, "left": 80, "right": 100}) for name in "ab"}
@@ -231,9 +263,13 @@ def test_a_cut_of_a_step_on_one_device_shows_its_work_and_no_copies() -> None:
     step = clock()
     alone = replace(step, cluster=pair(work=HALF_EACH, count=1))
     told = certified(alone)
-    flow = {("op root", "sent root:0"): 1, ("sent root:0", "op op0"): 1, ("op op0", "sink"): 1}
-
-    for root, arcs in (("op0", {("op op0", "sink"): 6}), ("root", flow)):
+    sent = {("op root", "sent root:0"): 1, ("sent root:0", "op op0"): 1, ("op op0", "sink"): 1}
+    received = {
+        ("op op0", "received root:0"): 1,
+        ("received root:0", "op root"): 1,
+        ("op root", "sink"): 1,
+    }
+    for root, arcs in (("op0", {("op op0", "sink"): 6}), ("root", sent), ("op0", received)):
         cut = CutArgument(value_ns=7, root=root, flow=arcs)
         claim = replace(told.bound, arguments=(cut,), split_ns=7)
         with pytest.raises(RefusedError, match=r"it shows 6 ns, not 7|there is work for 0 ns"):
