@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import defaults
 from placement_advisor.analysis.advice.settling import Again
+from placement_advisor.candidates import batch_towers
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.testbed.trial import MAX_ROUNDS, TIMING_BUDGET_S
 from placement_advisor.units import NS_PER_S
@@ -24,26 +25,24 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.options import AnalyzeOptions
 
-# Of what nothing is known: a small model's step, and as many candidates as usually run.
+# Of what nothing is known: a small model, whose step takes 15 ms on each of the candidates that
+# usually run.
 _USUAL_OPS = 1_000
-_USUAL_STEPS_NS = (15_000_000,) * 8
-_IMPORT_S = 5.0
-_LOAD_S = 1.0
-_TRACE_S = 1.0
-_SPLIT_S = 1.0
-_START_S = 2.0
-_CALIBRATION_S = 30.0
-_MEASURE_S = 2.0
-_SIMULATE_S = 0.5
-_PREPARE_S = 1.0
-_VERIFY_S = 0.5
-_TURN_S = 0.01
-_BESIDE_S = 3.0
-_PROFILE_S = 1.0
-_READ_S = 0.2
-_CONCLUDE_S = 1.0
-_REPORT_S = 2.0
-_DRAWING_S = 1.0
+_USUAL_STEP_NS, _USUAL_CANDIDATES = 15_000_000, 8
+# Seconds, rounded from `timings_ns` of `advisor analyze` with deepconn (603 ops) and transformer
+# (5,555) of sample_models/, once with all and once with `--quick` (docs/figures.md).
+_IMPORT_S, _LOAD_S = 4.0, 1.2
+# Of tracing, of tracing once more for shares of the batch, of simulating: for each thousand ops.
+_TRACE_S, _SPLIT_S, _SIMULATE_S = 0.8, 1.2, 0.15
+_START_S, _CALIBRATION_S, _MEASURE_S = 2.0, 20.0, 3.0
+# Effort is counted in seconds: of two searches, and of two for other links that have one at most.
+_SEARCHES, _MOST_FOR_OTHER_LINKS_S = 2, 2.0
+_SEARCH_S, _CONCLUDE_S, _PER_THOUSAND_S = 0.5, 0.3, 0.15
+# For each candidate, and each thousand ops of it: to place and verify it, to profile it.
+_PREPARE_S, _VERIFY_S, _PROFILE_S, _READ_S = 1.0, 0.5, 1.0, 0.2
+# What a turn takes beside its steps; other batch sizes and the dataset beside all rounds.
+_TURN_S, _BESIDE_S = 0.01, 3.0
+_REPORT_S, _DRAWING_S = 2.0, 0.6
 # What takes longer than expected goes on for about a tenth of what it has taken. Judgement.
 _OVERDUE_SHARE = 0.1
 
@@ -71,8 +70,8 @@ class Known:
     """What is known of an analysis by now.
 
     ``is_run``: steps of it run. ``splits`` are the splits of its batch to trace. ``ops`` are those
-    of the step, ``steps_ns`` what a step of each candidate that runs takes; None while that is not
-    known.
+    of the step, None while they are not known, ``steps_ns`` what a step of each candidate that runs
+    takes.
     """
 
     is_run: bool
@@ -80,15 +79,14 @@ class Known:
     effort: float
     splits: int
     steps: int
+    steps_ns: tuple[int, ...]
     ops: int | None = None
-    steps_ns: tuple[int, ...] | None = None
 
     @property
     def round_s(self) -> float:
         """What a round of all candidates and of the step as it is takes."""
-        steps_ns = self.steps_ns or _USUAL_STEPS_NS
-        turns_ns = sum(steps_ns) * (1 + self.steps) + steps_ns[0] * self.steps
-        return turns_ns / NS_PER_S + _TURN_S * len(steps_ns)
+        turns_ns = sum(self.steps_ns) * (1 + self.steps) + self.steps_ns[0] * self.steps
+        return turns_ns / NS_PER_S + _TURN_S * len(self.steps_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,31 +108,35 @@ class Ahead:
 
 def known_at_first(options: AnalyzeOptions) -> Known:
     """Return what is known before anything is looked at: that it runs, as it did before."""
-    families = set(options.families)
+    asked = set(options.families)
+    per_pair = options.devices >= batch_towers.MIN_DEVICES and asked.intersection(PER_PAIR)
+    named = options.candidates
+    count = _USUAL_CANDIDATES if named is None else 1 + len(named)
     return Known(
         is_run=options.run and options.hardware is None,
         is_calibrated=True,
         effort=options.effort.units,
-        splits=sum(bool(families.intersection(split)) for split in (PER_DEVICE, PER_PAIR)),
+        splits=bool(asked.intersection(PER_DEVICE)) + bool(per_pair),
         steps=options.steps,
+        steps_ns=(_USUAL_STEP_NS,) * count,
     )
 
 
 def usual_s(known: Known) -> dict[Stage, float]:
     """Return what each stage usually takes, without those that are left out."""
-    thousands = (known.ops or _USUAL_OPS) / 1_000
+    thousands, count = (known.ops or _USUAL_OPS) / 1_000, len(known.steps_ns)
+    other_links_s = min(2 * known.effort, _MOST_FOR_OTHER_LINKS_S)
     found = {
         Stage.IMPORT: _IMPORT_S,
         Stage.LOAD: _LOAD_S,
         Stage.TRACE: _TRACE_S * thousands,
         Stage.SPLIT: _SPLIT_S * thousands * known.splits,
-        Stage.SEARCH: 2 * known.effort,
+        Stage.SEARCH: _SEARCH_S + _PER_THOUSAND_S * thousands + _SEARCHES * known.effort,
         Stage.SIMULATE: _SIMULATE_S * thousands,
-        Stage.CONCLUDE: _CONCLUDE_S * thousands + 2 * min(known.effort, 1.0),
+        Stage.CONCLUDE: _CONCLUDE_S + _PER_THOUSAND_S * thousands + other_links_s,
         Stage.REPORT: _REPORT_S + _DRAWING_S * thousands,
     }
     if known.is_run:
-        count = len(known.steps_ns or _USUAL_STEPS_NS)
         found |= {
             Stage.CALIBRATE: _START_S + (0.0 if known.is_calibrated else _CALIBRATION_S),
             Stage.MEASURE: _MEASURE_S * (1 + known.splits),

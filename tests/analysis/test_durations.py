@@ -24,7 +24,9 @@ from placement_advisor.analysis.options import effort_of
 from placement_advisor.testbed.trial import TIMING_BUDGET_S
 
 MS = 1_000_000
-RUNS = Known(is_run=True, is_calibrated=True, effort=5.0, splits=1, steps=4)
+RUNS = Known(
+    is_run=True, is_calibrated=True, effort=5.0, splits=1, steps=4, steps_ns=(15 * MS,) * 8
+)
 OF_A_RUN = (Stage.CALIBRATE, Stage.MEASURE, Stage.PREPARE, Stage.RUN, Stage.PROFILE)
 EXPECTED = {Stage.IMPORT: 5.0, Stage.TRACE: 2.0, Stage.RUN: 20.0, Stage.REPORT: 3.0}
 
@@ -85,12 +87,14 @@ def test_a_calibration_that_is_not_kept_is_expected_to_take_its_time() -> None:
 
 
 def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
-    assert known_at_first(OPTIONS) == replace(RUNS, splits=2)
+    assert known_at_first(OPTIONS) == RUNS
+    assert known_at_first(replace(OPTIONS, devices=4)).splits == 2
     assert not known_at_first(replace(OPTIONS, hardware="2xV100-NVLink")).is_run
     quick = replace(OPTIONS, run=False, quick=True, effort=effort_of(None, 0, quick=True))
     assert (known_at_first(quick).splits, known_at_first(quick).is_run) == (0, False)
-    named = replace(OPTIONS, candidates=("towers", "batch"))
-    assert known_at_first(named).splits == 1
+    named = known_at_first(replace(OPTIONS, candidates=("towers", "alternating")))
+    # The single device always runs.
+    assert (named.splits, len(named.steps_ns)) == (0, 3)
 
 
 @given(
@@ -102,7 +106,7 @@ def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
         splits=st.integers(0, 2),
         steps=st.integers(1, 50),
         ops=st.none() | st.integers(1, 10**6),
-        steps_ns=st.none() | st.lists(st.integers(1, 10**10), min_size=1).map(tuple),
+        steps_ns=st.lists(st.integers(1, 10**10), min_size=1).map(tuple),
     )
 )
 def test_the_later_it_is_the_less_is_ahead(known: Known) -> None:
