@@ -174,14 +174,15 @@ def analyze(
     costs: str | Path | None = None,
     candidates: Sequence[str] | None = None,
     ratios: Sequence[float] | None = None,
-    effort: float = defaults.EFFORT,
+    effort: float | None = None,
     seed: int = 0,
     batch_size: int | None = None,
     mode: str | None = None,
     outputs: Sequence[str] = (),
     steps: int = defaults.STEPS,
-    rounds: int = defaults.ROUNDS,
+    rounds: int | None = None,
     run: bool = True,
+    quick: bool = False,
     open_ports: bool = False,
     time_limit_s: float = defaults.TIME_LIMIT_S,
 ) -> Analysis:
@@ -193,10 +194,9 @@ def analyze(
     Raises:
         AdvisorError: anything that the user can fix; nothing is written then.
     """
-    from placement_advisor.analysis.options import AnalyzeOptions
+    from placement_advisor.analysis.course import SilentOnlooker
+    from placement_advisor.analysis.options import AnalyzeOptions, effort_of
     from placement_advisor.report.analysis_folder import analyze_into_folder
-    from placement_advisor.solvers.effort import Effort
-    from placement_advisor.testbed.trial import SilentWatcher
     from placement_advisor.tf.load.model_source import ModelSource, split_name
 
     path, name = split_name(str(model))
@@ -216,14 +216,15 @@ def analyze(
         testbed=None,
         candidates=None if candidates is None else tuple(candidates),
         ratios=None if ratios is None else tuple(ratios),
-        effort=Effort(units=effort, seed=seed),
+        effort=effort_of(effort, seed, quick=quick),
         steps=steps,
         rounds=rounds,
-        run=run,
+        run=run and not quick,
+        quick=quick,
         open_ports=open_ports,
         output=source.default_output if output is None else Path(output),
     )
-    return analyze_into_folder(options, SilentWatcher())
+    return analyze_into_folder(options, SilentOnlooker())
 
 
 def _tables(graph: OpGraph, costs: Costs, cluster: Cluster) -> dict[str, CostTable]:

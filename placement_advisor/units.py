@@ -9,6 +9,8 @@ NS_PER_S = 1_000_000_000
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
 _BYTE_STEPS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+# Nobody counts more than so many seconds one by one, nor names more than so many of a unit.
+_EXACT_S, _ROUGH_S, _MANY_S = 20, 5, 100
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-zA-Z]*)")
 _PERCENTAGE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*%")
 _BYTE_UNITS: dict[str, int] = {
@@ -26,6 +28,21 @@ def format_ns(time_ns: float | None) -> str:
     ('41.2 ms', '950 ns', '?')
     """
     return _scaled(time_ns, _TIME_STEPS, "ns")
+
+
+def format_duration(seconds: float) -> str:
+    """Return roughly how long something takes, as one would say it.
+
+    >>> [format_duration(s) for s in (0.2, 7.4, 42, 118, 9_000)]
+    ['1 s', '7 s', '40 s', '2 min', '2.5 h']
+    """
+    if seconds < _EXACT_S:
+        return f"{max(1, round(seconds))} s"
+    if seconds < _MANY_S:
+        return f"{round(seconds / _ROUGH_S) * _ROUGH_S} s"
+    if seconds < _MANY_S * 60:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 def time_unit(time_ns: int) -> tuple[int, str]:

@@ -15,6 +15,7 @@ from placement_advisor.analysis.analysis_result import (
     Finding,
     HowToSplit,
     ModelSummary,
+    NextRun,
     Recommendation,
 )
 from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
@@ -66,8 +67,9 @@ OPTIONS = AnalyzeOptions(
     ratios=None,
     effort=Effort(units=5.0, seed=0),
     steps=4,
-    rounds=15,
+    rounds=None,
     run=True,
+    quick=False,
     open_ports=False,
     output=Path("advisor-out/deepconn"),
 )
@@ -415,7 +417,6 @@ def sample() -> Analysis:
             "run": 21_000_000_000,
             "profile": 3_400_000_000,
             "report": 1_900_000_000,
-            "total": 43_100_000_000,
         },
         bound=Bound(
             lower=LowerBound(
@@ -469,9 +470,10 @@ def unmeasured() -> Analysis:
             deciding=("towers: worker:0 waits 1.50 ms for copies, 5 % of its step (simulated)",),
             reasons=("both towers compute at the same time, as simulated",),
             others=(),
+            next_run=NextRun(change="without --no-run", takes_ns=124_000_000_000),
         ),
         warnings=(),
-        timings_ns={"import": 12_400_000_000, "total": 16_000_000_000},
+        timings_ns={"import": 12_400_000_000},
     )
 
 

@@ -103,6 +103,17 @@ class AdviceVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NextRun:
+    """The same command once more, with a ``change`` by which it would tell more.
+
+    ``takes_ns`` is about how long it would take.
+    """
+
+    change: str
+    takes_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
     """The answer with its ground.
 
@@ -111,7 +122,7 @@ class Recommendation:
     that leaves them out, ``headline`` in one with all of it. ``caveat`` says where this machine
     does better as it is than the answer. ``deciding`` are the few reasons that decide, in short;
     ``reasons`` are all of them. ``others`` tells what was seen of the candidates that the answer is
-    not about.
+    not about. ``next_run`` is None where no run is known that would tell more.
     """
 
     verdict: AdviceVerdict
@@ -125,6 +136,7 @@ class Recommendation:
     deciding: tuple[str, ...]
     reasons: tuple[str, ...]
     others: tuple[str, ...]
+    next_run: NextRun | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

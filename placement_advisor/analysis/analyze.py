@@ -11,19 +11,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from placement_advisor import defaults
 from placement_advisor.analysis.apparatus import set_up
 from placement_advisor.analysis.assemble import assemble, candidates_of, review_of, review_so_far
 from placement_advisor.analysis.batch_splits import split_batch
+from placement_advisor.analysis.durations import Stage, known_at_first
+from placement_advisor.analysis.options import NO_RUN, QUICK
 from placement_advisor.analysis.predict import bound_of, break_even_of, certificate_of, predict
 from placement_advisor.analysis.price import assume_prices, measure_prices
 from placement_advisor.analysis.prices import read_elsewhere
 from placement_advisor.analysis.propose import propose_all
 from placement_advisor.analysis.run import Results, run, to_be_run
 from placement_advisor.analysis.subject import Subject
-from placement_advisor.analysis.traced_model import traced_model
+from placement_advisor.analysis.traced_model import load_model, trace_loaded
 from placement_advisor.candidates import batch_towers
-from placement_advisor.candidates.families import NAMES, check_names
-from placement_advisor.clock import Clock
+from placement_advisor.candidates.families import SPLITS, check_names
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.own_folders import scratch_folder
 from placement_advisor.machine.testbed_plan import (
@@ -33,38 +35,42 @@ from placement_advisor.machine.testbed_plan import (
     with_network,
 )
 from placement_advisor.processes.children import Child, preload
+from placement_advisor.testbed.costing import has_calibration
+from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.tf.load.model_source import source_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from placement_advisor.analysis.advice.settling import Again
     from placement_advisor.analysis.analysis_result import Analysis
     from placement_advisor.analysis.apparatus import Apparatus
+    from placement_advisor.analysis.course import Course
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.predict import Forecast
     from placement_advisor.analysis.price import Priced
     from placement_advisor.analysis.prices import Elsewhere
     from placement_advisor.analysis.recorder import Recorder
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.trial import Watcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Onlookers:
-    """Those who see an analysis go on: what keeps it, who watches it, and the clock."""
+    """Those who see an analysis go on: what keeps it, and what times it and says how far it is."""
 
     recorder: Recorder
-    watcher: Watcher
-    clock: Clock
+    course: Course
 
 
 def analyze(
-    options: AnalyzeOptions, recording: Callable[[OpGraph], Recorder], watcher: Watcher
+    options: AnalyzeOptions, recording: Callable[[OpGraph], Recorder], course: Course
 ) -> Analysis:
     """Analyse a model.
 
-    ``recording`` gives what keeps findings about a graph.
+    ``recording`` gives what keeps findings about a graph, ``course`` is told of each stage.
 
     Raises:
         AdvisorError: anything that the user can fix.
@@ -75,28 +81,32 @@ def analyze(
     elsewhere = None
     if options.hardware is not None:
         elsewhere = read_elsewhere(options.hardware, options.costs)
-    plan = _plan(options, elsewhere, watcher)
-    clock = Clock()
+    plan = _plan(options, elsewhere)
+    if plan.not_run is None:
+        course.known = replace(course.known, is_calibrated=has_calibration(plan))
+    else:
+        course.known = replace(course.known, is_run=False)
+    plan = _to_be_used(plan, options, course.watcher)
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
-        with clock.stage("import"):
-            watcher.working("importing TensorFlow", 0, 1)
-            preload()
-            loader = stack.enter_context(Child("loader"))
+        course.begin(Stage.IMPORT)
+        course.watcher.working("importing TensorFlow", 0, 1)
+        preload()
+        loader = stack.enter_context(Child("loader"))
         bundle = scratch / "bundle"
         bundle.mkdir()
-        subject = _traced(options, plan, bundle, loader, clock, watcher)
-        onlookers = _Onlookers(recorder=recording(subject.graph), watcher=watcher, clock=clock)
+        subject = _traced(options, plan, bundle, loader, course)
+        onlookers = _Onlookers(recorder=recording(subject.graph), course=course)
         if plan.not_run is not None:
             loader.close()
             return _by_predicting(subject, elsewhere, onlookers)
-        apparatus = set_up(subject, loader, bundle, scratch, watcher)
+        apparatus = set_up(subject, loader, bundle, scratch, course.watcher)
         stack.callback(apparatus.close)
         return _by_running(subject, apparatus, onlookers)
 
 
-def _plan(options: AnalyzeOptions, elsewhere: Elsewhere | None, watcher: Watcher) -> TestbedPlan:
-    """Return where candidates run, or why they do not."""
+def _plan(options: AnalyzeOptions, elsewhere: Elsewhere | None) -> TestbedPlan:
+    """Return where candidates can run, or why they cannot."""
     if elsewhere is not None:
         plan = elsewhere.plan()
     else:
@@ -106,10 +116,19 @@ def _plan(options: AnalyzeOptions, elsewhere: Elsewhere | None, watcher: Watcher
             f"--ratios: {len(options.ratios)} ratios for {len(plan.devices)} devices",
             hint="give one for each device",
         )
-    if plan.not_run is None and not options.run:
-        plan = replace(
-            plan, kind=TestbedKind.NONE, cores=(), not_run="--no-run: no step was executed"
-        )
+    return plan
+
+
+def _to_be_used(plan: TestbedPlan, options: AnalyzeOptions, watcher: Watcher) -> TestbedPlan:
+    """Return where candidates run, or why they do not, though they may be able to."""
+    if not options.run:
+        option, not_run = QUICK if options.quick else NO_RUN, plan.not_run
+        if not_run is None:
+            plan = replace(plan, kind=TestbedKind.NONE, cores=(), is_declined=True)
+            not_run = f"{option}: no step was executed"
+        if options.quick and not set(SPLITS).intersection(options.families):
+            not_run += ", no split of the batch tried"
+        plan = replace(plan, not_run=not_run)
     return with_network(
         plan,
         open_ports=options.open_ports,
@@ -123,14 +142,17 @@ def _traced(
     plan: TestbedPlan,
     bundle: Path,
     loader: Child,
-    clock: Clock,
-    watcher: Watcher,
+    course: Course,
 ) -> Subject:
     """Load and trace the model, as it is and with its batch split."""
-    traced = traced_model(options.source, bundle, loader, clock, watcher)
+    course.begin(Stage.LOAD)
+    load_model(options.source, loader, course.watcher)
+    course.begin(Stage.TRACE)
+    traced = trace_loaded(options.source, bundle, loader, course.watcher)
+    course.known = replace(course.known, ops=len(traced.graph))
+    course.begin(Stage.SPLIT)
     folder = bundle if plan.not_run is None else None
-    with clock.stage("trace"):
-        splits = split_batch(options, len(plan.devices), traced, folder, loader, watcher)
+    splits = split_batch(options, len(plan.devices), traced, folder, loader, course.watcher)
     return Subject(options=options, plan=plan, traced=traced, splits=splits)
 
 
@@ -138,6 +160,7 @@ def _by_predicting(
     subject: Subject, elsewhere: Elsewhere | None, onlookers: _Onlookers
 ) -> Analysis:
     """Analyse the subject by assumed costs; nothing runs."""
+    onlookers.course.begin(Stage.SEARCH)
     onlookers.recorder.review(review_so_far(subject, "predicting"))
     forecast = _forecast(subject, assume_prices(subject, elsewhere), onlookers)
     return _conclude(subject, forecast, Results(), onlookers)
@@ -145,37 +168,62 @@ def _by_predicting(
 
 def _by_running(subject: Subject, apparatus: Apparatus, onlookers: _Onlookers) -> Analysis:
     """Analyse the subject by measured costs, and run what is predicted from them."""
-    recorder, watcher, clock = onlookers.recorder, onlookers.watcher, onlookers.clock
+    recorder, course = onlookers.recorder, onlookers.course
+    course.begin(Stage.CALIBRATE)
     recorder.review(review_so_far(subject, "measuring costs"))
-    with clock.stage("calibrate"):
-        priced = measure_prices(subject, apparatus, watcher)
+    priced = measure_prices(subject, apparatus, course)
     forecast = _forecast(subject, priced, onlookers)
 
     def show(doing: str, results: Results) -> None:
         recorder.review(review_so_far(subject, doing, forecast, results))
 
     chosen = to_be_run(forecast, subject.options)
-    results = run(subject, chosen, apparatus, clock, watcher, show)
+    course.known = replace(course.known, steps_ns=_steps_ns(forecast, chosen))
+    results = run(subject, chosen, apparatus, course, show)
     return _conclude(subject, forecast, _with_profiles_kept(results, recorder), onlookers)
+
+
+def _steps_ns(forecast: Forecast, chosen: tuple[Placement, ...]) -> tuple[int, ...]:
+    """Return what a step takes of the baseline and of what is chosen to run beside it."""
+    labels = (BASELINE, *(placement.label for placement in chosen))
+    return tuple(forecast.predicted[label].schedule.step_ns for label in labels)
+
+
+def _again(subject: Subject, forecast: Forecast, course: Course) -> Again | None:
+    """Return what the next run would take: more of the same, or without what kept this one short.
+
+    None if there is none that would tell more.
+    """
+    options, plan = subject.options, subject.plan
+    if plan.not_run is None:
+        # What was calibrated is kept.
+        return course.again(replace(course.known, is_calibrated=True), None)
+    if not plan.is_declined and not options.quick:
+        return None
+    steps_ns = _steps_ns(forecast, to_be_run(forecast, options))
+    known = replace(course.known, is_run=plan.is_declined, steps_ns=steps_ns)
+    if options.quick:
+        splits = known_at_first(replace(options, quick=False)).splits
+        known = replace(known, splits=splits, effort=max(known.effort, defaults.EFFORT))
+    return course.again(known, QUICK if options.quick else NO_RUN)
 
 
 def _forecast(subject: Subject, priced: Priced, onlookers: _Onlookers) -> Forecast:
     """Find the candidates, predict them all, and have it kept before any of them runs."""
-    recorder, options = onlookers.recorder, subject.options
-    onlookers.watcher.working("searching placements", 0, 1)
-    with onlookers.clock.stage("search"):
-        families = options.candidates or NAMES
-        proposals = propose_all(subject.graph, priced, families, options.effort)
-        cluster = proposals.prices.cluster
-        recorder.placements(subject.graph, cluster, [*proposals.of_whole_batch.values()])
-        pair = replace(cluster, devices=cluster.devices[: batch_towers.GROUP])
-        for split in proposals.splits.values():
-            if split.within is not None:
-                recorder.placements(subject.graph, pair, [split.within])
-    with onlookers.clock.stage("simulate"):
-        forecast = predict(proposals)
-        for label, predicted in forecast.predicted.items():
-            recorder.prediction(label, predicted.schedule, predicted.ratio)
+    recorder, options, course = onlookers.recorder, subject.options, onlookers.course
+    course.begin(Stage.SEARCH)
+    course.watcher.working("searching placements", 0, 1)
+    proposals = propose_all(subject.graph, priced, options.families, options.effort)
+    cluster = proposals.prices.cluster
+    recorder.placements(subject.graph, cluster, [*proposals.of_whole_batch.values()])
+    pair = replace(cluster, devices=cluster.devices[: batch_towers.GROUP])
+    for split in proposals.splits.values():
+        if split.within is not None:
+            recorder.placements(subject.graph, pair, [split.within])
+    course.begin(Stage.SIMULATE)
+    forecast = predict(proposals)
+    for label, predicted in forecast.predicted.items():
+        recorder.prediction(label, predicted.schedule, predicted.ratio)
     return forecast
 
 
@@ -197,13 +245,16 @@ def _conclude(
 ) -> Analysis:
     """Put everything together, and have it kept."""
     recorder, options = onlookers.recorder, subject.options
+    onlookers.course.begin(Stage.CONCLUDE)
+    onlookers.course.watcher.working("looking for what would change the verdict", 0, 1)
     candidates = candidates_of(forecast, results)
-    with onlookers.clock.stage("simulate"):
-        bound = bound_of(forecast)
-        recorder.bound(subject.graph, certificate_of(forecast, bound.lower))
+    bound = bound_of(forecast)
+    recorder.bound(subject.graph, certificate_of(forecast, bound.lower))
+    sweep = None
+    if not options.quick:
         batch_size = subject.traced.batch_size
         sweep = break_even_of(forecast, candidates, batch_size, options.effort)
-    analysis = assemble(subject, forecast, results, candidates, bound, sweep)
-    analysis = replace(analysis, timings_ns=onlookers.clock.timings_ns())
+    again = _again(subject, forecast, onlookers.course)
+    analysis = assemble(subject, forecast, results, candidates, bound, sweep, again)
     recorder.review(review_of(analysis))
     return analysis

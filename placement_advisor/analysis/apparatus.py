@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
-from placement_advisor.candidates.families import NAMES, PER_DEVICE
+from placement_advisor.candidates.families import PER_DEVICE
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import Trial
@@ -55,7 +55,7 @@ def set_up(
     )
     mirrored = None
     split = subject.splits.get(PER_DEVICE)
-    is_wanted = MIRRORED in (subject.options.candidates or NAMES)
+    is_wanted = MIRRORED in subject.options.families
     if is_wanted and isinstance(split, TracedSplit) and MIRRORED in split.graphs:
         mirrored = MirroredTestbed(
             testbed,

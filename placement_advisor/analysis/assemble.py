@@ -38,6 +38,7 @@ from placement_advisor.testbed.trial import BASELINE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from placement_advisor.analysis.advice.settling import Again
     from placement_advisor.analysis.analysis_result import Bound
     from placement_advisor.analysis.predict import Forecast
     from placement_advisor.analysis.subject import Subject
@@ -101,11 +102,12 @@ def assemble(
     candidates: tuple[Candidate, ...],
     bound: Bound,
     break_even: BreakEven | None,
+    again: Again | None,
 ) -> Analysis:
-    """Return the analysis, but for the time that it took."""
+    """Return the analysis, but for the time that it took; see `recommend` for ``again``."""
     testbed = _testbed(subject, forecast)
     as_is = results.beside.as_is_ns or None
-    recommendation = recommend(candidates, testbed, as_is, bound)
+    recommendation = recommend(candidates, testbed, as_is, bound, again)
     evidence = _evidence(subject, forecast, results, candidates, recommendation)
     return Analysis(
         advisor_version=__version__,

@@ -17,7 +17,6 @@ from placement_advisor.analysis.batch_times import (
 from placement_advisor.analysis.traced_model import child_ended, traced_model
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
 from placement_advisor.candidates.batch_split.shares import shares_of
-from placement_advisor.clock import Clock
 from placement_advisor.cost.batch import split_step
 from placement_advisor.cost.batch_balance import (
     Balance,
@@ -72,13 +71,12 @@ def balance(
     plan = with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
     if memory_bytes is not None:
         plan = _with_memory(plan, memory_bytes)
-    clock = Clock()
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
         watcher.working("importing TensorFlow", 0, 1)
         preload()
         loader = stack.enter_context(Child("loader"))
-        traced = traced_model(source, None, loader, clock, watcher)
+        traced = traced_model(source, None, loader, watcher)
         batch = traced.batch_size
         if batch is None:
             raise ModelError(f"{source.path}: {traced.name}: its inputs hold no batch")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates import batch_towers
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.families import NAMES, PER_DEVICE, PER_PAIR
+from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
@@ -42,10 +42,9 @@ def split_batch(
     Raises:
         AdvisorError: the ratios that were asked for give a device no sample.
     """
-    asked = options.candidates or NAMES
     found: dict[tuple[str, ...], TracedSplit | BatchSplitError] = {}
     for families in (PER_DEVICE, PER_PAIR):
-        if not set(families).intersection(asked):
+        if not set(families).intersection(options.families):
             continue
         try:
             samples = _samples(options, devices, traced, families)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.durations import Stage
 from placement_advisor.analysis.prices import ASSUMED_DOUBT, Prices
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
 from placement_advisor.cost.links import assumed_cluster
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.analysis.apparatus import Apparatus
+    from placement_advisor.analysis.course import Course
     from placement_advisor.analysis.prices import Elsewhere
     from placement_advisor.analysis.subject import Subject
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.cost.table import CostTable
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.testbed.costing import Costing
-    from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.answers import TracedSplit
 
 # Where both were measured: meant to hold nine in ten ratios (docs/cost-model.md: how many it did).
@@ -82,16 +83,18 @@ def assume_prices(subject: Subject, elsewhere: Elsewhere | None) -> Priced:
     return Priced(prices=prices, splits=splits)
 
 
-def measure_prices(subject: Subject, apparatus: Apparatus, watcher: Watcher) -> Priced:
+def measure_prices(subject: Subject, apparatus: Apparatus, course: Course) -> Priced:
     """Start the apparatus and return what all costs on it, by steps on its first device.
 
     Raises:
         TestbedError: it does not start, or the model does not run there.
     """
-    testbed = apparatus.testbed
+    testbed, watcher = apparatus.testbed, course.watcher
+    course.begin(Stage.CALIBRATE)
     watcher.working("starting devices", 0, 1)
     testbed.start()
     calibration = calibrated(testbed, watcher)
+    course.begin(Stage.MEASURE)
     watcher.working("measuring op times on one device", 0, 1)
     costing = measure_costs(apparatus.trial, subject.plan, subject.traced, calibration)
     collectives = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.durations import Stage
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.choose import to_run
 from placement_advisor.candidates.families import SPLITS
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from placement_advisor.analysis.apparatus import Apparatus
+    from placement_advisor.analysis.course import Course
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.predict import Forecast
     from placement_advisor.analysis.subject import Subject
-    from placement_advisor.clock import Clock
     from placement_advisor.cost.batch import Throughput
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.failure import Failure
@@ -92,24 +93,24 @@ def run(
     subject: Subject,
     chosen: tuple[Placement, ...],
     apparatus: Apparatus,
-    clock: Clock,
-    watcher: Watcher,
+    course: Course,
     show: Callable[[str, Results], None],
 ) -> Results:
     """Run candidates beside the baseline, which the trial has already; all ends with it.
 
     ``show`` is told what goes on, with what is known by then.
     """
-    trial, loader = apparatus.trial, apparatus.loader
+    trial, loader, watcher = apparatus.trial, apparatus.loader, course.watcher
+    course.begin(Stage.PREPARE)
     for i, placement in enumerate(chosen):
         watcher.working("preparing", i, len(chosen), placement.label)
         show(f"preparing {placement.label}", Results(outcomes=_outcomes(trial)))
         _enter(apparatus, placement)
-    with clock.stage("run"):
-        beside = _race(subject.options, apparatus, show)
-        watcher.working("timing other batch sizes", 0, 1)
-        points = batch_points(loader, subject.traced.batch_size, beside.as_is_ns)
-        input_timing, warnings = _time_input(loader, watcher)
+    course.begin(Stage.RUN)
+    beside = _race(subject.options, apparatus, course, show)
+    watcher.working("timing other batch sizes", 0, 1)
+    points = batch_points(loader, subject.traced.batch_size, beside.as_is_ns)
+    input_timing, warnings = _time_input(loader, watcher)
     loader.close()
     results = Results(
         outcomes=_outcomes(trial),
@@ -118,9 +119,9 @@ def run(
         input_timing=input_timing,
         warnings=(*beside.warnings, *warnings),
     )
+    course.begin(Stage.PROFILE)
     show("profiling", results)
-    with clock.stage("profile"):
-        trial.profile_all()
+    trial.profile_all()
     apparatus.close()
     return replace(results, outcomes=_outcomes(trial))
 
@@ -150,7 +151,10 @@ def _enter(apparatus: Apparatus, placement: Placement) -> None:
 
 
 def _race(
-    options: AnalyzeOptions, apparatus: Apparatus, show: Callable[[str, Results], None]
+    options: AnalyzeOptions,
+    apparatus: Apparatus,
+    course: Course,
+    show: Callable[[str, Results], None],
 ) -> Beside:
     """Time all candidates in rounds; return what was timed beside them."""
     # Both are run once before, since the first call traces.
@@ -163,6 +167,7 @@ def _race(
         beside = _time_weak_scaling(beside, options, apparatus, number)
         results = Results(outcomes=_outcomes(apparatus.trial), beside=beside)
         show(f"timing, round {number + 1} done", results)
+        course.end_round(number + 1, options.rounds)
 
     apparatus.trial.race(options.rounds, end_round)
     return beside

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.clock import Clock
 from placement_advisor.errors import ModelError
 from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, preload
@@ -26,34 +25,52 @@ _HINTS = {
 
 
 def traced_model(
-    source: ModelSource, bundle: Path | None, loader: Child, clock: Clock, watcher: Watcher
+    source: ModelSource, bundle: Path | None, loader: Child, watcher: Watcher
 ) -> Traced:
     """Load and trace a model in the child; what is needed to run it goes into the folder, if any.
 
     Raises:
         ModelError: it cannot be loaded or traced.
     """
-    with clock.stage("load"):
-        watcher.working(f"loading {source.path}", 0, 1)
-        chosen = loader.call(
-            tracer.load_workload,
-            source.path,
-            source.name,
-            source.mode,
-            source.batch_size,
-            source.outputs,
-            time_limit_s=source.time_limit_s,
-        )
-        watcher.note(f"{source.path}: {expect(chosen, partial(child_ended, source, 'loading'))}")
-    with clock.stage("trace"):
-        watcher.working("tracing", 0, 1)
-        traced = loader.call(
-            tracer.trace_workload,
-            source.path,
-            None if bundle is None else str(bundle),
-            time_limit_s=source.time_limit_s,
-        )
-        return expect(traced, partial(child_ended, source, "tracing"))
+    load_model(source, loader, watcher)
+    return trace_loaded(source, bundle, loader, watcher)
+
+
+def load_model(source: ModelSource, loader: Child, watcher: Watcher) -> None:
+    """Load a model in the child, and say what was taken.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    watcher.working(f"loading {source.path}", 0, 1)
+    chosen = loader.call(
+        tracer.load_workload,
+        source.path,
+        source.name,
+        source.mode,
+        source.batch_size,
+        source.outputs,
+        time_limit_s=source.time_limit_s,
+    )
+    watcher.note(f"{source.path}: {expect(chosen, partial(child_ended, source, 'loading'))}")
+
+
+def trace_loaded(
+    source: ModelSource, bundle: Path | None, loader: Child, watcher: Watcher
+) -> Traced:
+    """Trace the model that the child has loaded; see `traced_model`.
+
+    Raises:
+        ModelError: it cannot be traced.
+    """
+    watcher.working("tracing", 0, 1)
+    traced = loader.call(
+        tracer.trace_workload,
+        source.path,
+        None if bundle is None else str(bundle),
+        time_limit_s=source.time_limit_s,
+    )
+    return expect(traced, partial(child_ended, source, "tracing"))
 
 
 def trace_model(source: ModelSource, watcher: Watcher) -> Traced:
@@ -65,7 +82,7 @@ def trace_model(source: ModelSource, watcher: Watcher) -> Traced:
     watcher.working("importing TensorFlow", 0, 1)
     preload()
     with Child("loader") as loader:
-        return traced_model(source, None, loader, Clock(), watcher)
+        return traced_model(source, None, loader, watcher)
 
 
 def child_ended(source: ModelSource, stage: str, failure: CallFailure) -> ModelError:

@@ -29,7 +29,6 @@ from placement_advisor.check.judge import LASTING, Code, Place, Problem, judge
 from placement_advisor.check.lock_file import lock_text, read_lock
 from placement_advisor.check.placements import AUTO, DoesNotFitError, lay_out, moved_back
 from placement_advisor.check.record import Versions, devices_fingerprint, record, tensor_name
-from placement_advisor.clock import Clock
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.output_file import holding, output_file
@@ -244,7 +243,7 @@ class _Checking:
         bundle.mkdir()
         folder = bundle if self._options.measure else None
         with child:
-            return traced_model(source, folder, child, Clock(), self._watcher), bundle
+            return traced_model(source, folder, child, self._watcher), bundle
 
     def _judged(
         self,

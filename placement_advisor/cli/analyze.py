@@ -79,11 +79,13 @@ def analyze(
         ),
     ] = None,
     effort: Annotated[
-        float,
+        float | None,
         typer.Option(
-            min=0, help="How long to search for a better placement, in units of about a second."
+            min=0,
+            help="How long to search for a better placement, in units of about a second. Default: "
+            f"{defaults.EFFORT:g}, with --quick {defaults.QUICK_EFFORT:g}.",
         ),
-    ] = defaults.EFFORT,
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random search.")] = 0,
     batch_size: BatchSize = None,
     mode: ModeChoice = None,
@@ -92,14 +94,24 @@ def analyze(
         int, typer.Option(min=1, help="Timed steps per candidate and round.")
     ] = defaults.STEPS,
     rounds: Annotated[
-        int,
+        int | None,
         typer.Option(
-            min=1, help="Rounds, in which each candidate is timed once; more are added if in doubt."
+            min=1,
+            help="Rounds, in which each candidate is timed once; they run, however long it takes. "
+            f"Default: {defaults.ROUNDS}, more while in doubt, for a minute or two.",
         ),
-    ] = defaults.ROUNDS,
+    ] = None,
     run: Annotated[
         bool, typer.Option("--run/--no-run", help="With --no-run no step runs: all is simulated.")
     ] = True,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="--no-run, and only what takes seconds beside the trace: a short search, no split "
+            "of the batch, no break-even, reports in text alone.",
+        ),
+    ] = False,
     open_ports: OpenPorts = False,
     output: Annotated[
         Path | None,
@@ -113,11 +125,10 @@ def analyze(
     time_limit: TimeLimit = defaults.TIME_LIMIT_S,
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
-    from placement_advisor.analysis.options import AnalyzeOptions
+    from placement_advisor.analysis.options import AnalyzeOptions, effort_of
     from placement_advisor.machine.testbed_plan import TestbedKind
     from placement_advisor.report.analysis.analysis_json import analysis_as_json
     from placement_advisor.report.analysis_folder import analyze_into_folder
-    from placement_advisor.solvers.effort import Effort
 
     source = model_source(model, mode, batch_size, outputs, time_limit)
     if hardware is not None and (devices is not None or testbed is not None):
@@ -138,10 +149,11 @@ def analyze(
         testbed=None if testbed is None else TestbedKind(testbed.value),
         candidates=None if candidates is None else split_names("--candidates", candidates),
         ratios=None if ratios is None else split_ratios("--ratios", ratios),
-        effort=Effort(units=effort, seed=seed),
+        effort=effort_of(effort, seed, quick=quick),
         steps=steps,
         rounds=rounds,
-        run=run,
+        run=run and not quick,
+        quick=quick,
         open_ports=open_ports,
         output=output or source.default_output,
     )

@@ -1,4 +1,4 @@
-"""What goes on, on stderr: a live line on a terminal, plain lines elsewhere."""
+"""What goes on, on stderr: a live line on a terminal, plain lines elsewhere, with the time left."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from placement_advisor.cli.output_streams import harmless, say
+from placement_advisor.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.status import Status
+    from rich.console import Console
+    from rich.text import Text
 
-    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.analysis.course import Onlooker
+    from placement_advisor.analysis.durations import Ahead
 
 
 @contextmanager
-def progress(*, quiet: bool) -> Iterator[Watcher]:
+def progress(*, quiet: bool) -> Iterator[Onlooker]:
     """Show progress while the block runs."""
     if quiet:
-        from placement_advisor.testbed.trial import SilentWatcher
+        from placement_advisor.analysis.course import SilentOnlooker
 
-        yield SilentWatcher()
+        yield SilentOnlooker()
         return
     from rich.console import Console
 
@@ -30,8 +33,9 @@ def progress(*, quiet: bool) -> Iterator[Watcher]:
     if not console.is_terminal:
         yield _Lines()
         return
-    with console.status("starting") as status:
-        yield _Live(status)
+    live = _Live(console)
+    with console.status(live):
+        yield live
 
 
 class _Lines:
@@ -39,12 +43,17 @@ class _Lines:
 
     def __init__(self) -> None:
         self._last = ""
+        self._left = _Left()
 
     def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
-        """Print the stage once."""
+        """Print the stage once, and what is left from there on."""
         if what != self._last:
-            say(what)
+            say(what + self._left.text())
         self._last = what
+
+    def expect(self, ahead: Ahead) -> None:
+        """Keep it for the next line."""
+        self._left.expect(ahead)
 
     def note(self, what: str) -> None:
         """Print it."""
@@ -52,29 +61,62 @@ class _Lines:
 
 
 class _Live:
-    """One line that changes, with the time left in what can be counted."""
+    """One line that changes, with the time left in all, or in what can be counted."""
 
-    def __init__(self, status: Status) -> None:
-        self._status = status
+    def __init__(self, console: Console) -> None:
+        self._console = console
         self._what, self._since = "", 0.0
+        self._shown, self._counted = "starting", ""
+        self._left = _Left()
 
     def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
-        """Show the stage, how far it is, and how long it will take."""
-        from rich.markup import escape
-
+        """Show what goes on, and how far it is."""
         now = time.monotonic()
         if what != self._what:
             self._what, self._since = what, now
-        text = escape(what)
+        self._shown = what
         if total > 1:
-            text += f" {done + 1}/{total}"
+            self._shown += f" {done + 1}/{total}"
         if candidate:
-            text += f", {escape(candidate)}"
+            self._shown += f", {candidate}"
+        self._counted = ""
         if done:
             left_s = (now - self._since) / done * (total - done)
-            text += f", about {left_s:.0f} s left"
-        self._status.update(harmless(text))
+            self._counted = f", about {format_duration(left_s)} left"
+
+    def expect(self, ahead: Ahead) -> None:
+        """Show what is left of it from now on."""
+        self._left.expect(ahead)
 
     def note(self, what: str) -> None:
         """Print it above the line that changes."""
-        self._status.console.print(harmless(what), markup=False, highlight=False, soft_wrap=True)
+        self._console.print(harmless(what), markup=False, highlight=False, soft_wrap=True)
+
+    def __rich__(self) -> Text:
+        """Return the line as it is at this moment."""
+        from rich.text import Text
+
+        left = self._left.text() or self._counted
+        return Text(harmless(self._shown + left), no_wrap=True, overflow="ellipsis")
+
+
+class _Left:
+    """What was last expected to be ahead, and what is left of it."""
+
+    def __init__(self) -> None:
+        self._ahead: Ahead | None = None
+        self._since = 0.0
+
+    def expect(self, ahead: Ahead) -> None:
+        """Begin to count it down."""
+        self._ahead, self._since = ahead, time.monotonic()
+
+    def text(self) -> str:
+        """Return it in words, as an addition; nothing where nothing is expected."""
+        if self._ahead is None:
+            return ""
+        left_s = self._ahead.left_s(time.monotonic() - self._since)
+        text = f", about {format_duration(left_s)} left"
+        if self._ahead.doubt_s:
+            text += f", {format_duration(left_s + self._ahead.doubt_s)} if in doubt"
+        return text

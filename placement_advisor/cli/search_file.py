@@ -50,15 +50,14 @@ def search_file(
         AdvisorError: the file cannot be read, the options do not fit it, no placement is possible,
             or none was found.
     """
-    clock = Clock()
-    with clock.stage("search"):
-        asked = _read(graph_file, devices, hardware)
-        problem = asked.problem
-        if asked.step is not None and objective is Objective.LATENCY:
-            problem = with_hosts(problem, asked.step.costs, asked.step.cluster)
-        if not problem.ops:
-            raise AdvisorError(f"{graph_file}: nothing in it can be placed")
-        found = _found(graph_file, asked, objective, effort, contiguous=contiguous)
+    clock = Clock("search")
+    asked = _read(graph_file, devices, hardware)
+    problem = asked.problem
+    if asked.step is not None and objective is Objective.LATENCY:
+        problem = with_hosts(problem, asked.step.costs, asked.step.cluster)
+    if not problem.ops:
+        raise AdvisorError(f"{graph_file}: nothing in it can be placed")
+    found = _found(graph_file, asked, objective, effort, contiguous=contiguous)
     return Searched(
         graph_file=str(graph_file),
         machine=asked.machine,

@@ -12,6 +12,7 @@ import typer
 from placement_advisor import defaults
 from placement_advisor.cli.output_streams import harmless
 from placement_advisor.errors import AdvisorError
+from placement_advisor.files.log_files import LOG_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,8 +52,10 @@ def print_analysis(folder: Path, *, verbose: bool) -> None:
         AdvisorError: a file of it cannot be read, or is none.
     """
     if verbose:
-        view = f"In TensorBoard: advisor view {shlex.quote(str(folder))}"
-        sys.stdout.write(f"{_full_text(folder)}{harmless(view)}\n")
+        sys.stdout.write(_full_text(folder))
+        if (folder / LOG_FOLDER).is_dir():  # A quick analysis has none.
+            view = f"In TensorBoard: advisor view {shlex.quote(str(folder))}"
+            sys.stdout.write(f"{harmless(view)}\n")
         return
     from rich.console import Console
 

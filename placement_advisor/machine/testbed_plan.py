@@ -38,7 +38,9 @@ class TestbedKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestbedPlan:
-    """What was chosen for this machine; ``not_run`` says why nothing can run, if so.
+    """What was chosen for this machine; ``not_run`` says why nothing runs, if so.
+
+    ``is_declined``: something could run, and is not to.
 
     Workers have a network of their own, unless the user accepts ``open_ports``: then whoever
     reaches this machine by network reaches them.
@@ -52,6 +54,7 @@ class TestbedPlan:
     stand_in: bool
     description: str
     not_run: str | None
+    is_declined: bool = False
     open_ports: bool = False
 
     @property

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analyze import analyze
-from placement_advisor.clock import Clock
+from placement_advisor.analysis.course import Course
+from placement_advisor.analysis.durations import Stage
 from placement_advisor.files.log_files import LOG_FOLDER, PROFILE_RUNS
 from placement_advisor.files.output_folder import output_folder
 from placement_advisor.report.analysis.analysis_json import analysis_as_json, predicted_as_json
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.analysis.course import Onlooker
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.recorder import Review
     from placement_advisor.graph.op_graph import OpGraph
@@ -44,35 +46,34 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.solvers.certificate import Certificate
-    from placement_advisor.testbed.trial import Watcher
 
 
-def analyze_into_folder(options: AnalyzeOptions, watcher: Watcher) -> Analysis:
+def analyze_into_folder(options: AnalyzeOptions, watcher: Onlooker) -> Analysis:
     """Analyse a model and write the reports.
 
     Raises:
         AdvisorError: anything that the user can fix; nothing is written then.
     """
+    course = Course(watcher, options)
     with output_folder(options.output) as staging:
-        analysis = analyze(options, lambda graph: AnalysisFolder(staging, graph), watcher)
-        clock = Clock()
-        with clock.stage("report"):
-            watcher.working("writing reports", 0, 1)
-            write_reports(analysis, staging)
+        keep = TextFolder if options.quick else AnalysisFolder
+        analysis = analyze(options, lambda graph: keep(staging, graph), course)
+        course.begin(Stage.REPORT)
+        watcher.working("writing reports", 0, 1)
+        write_reports(analysis, staging)
+        if not options.quick:
             (staging / REPORT_FILE).write_text(report_html(staging), encoding="utf-8")
-        timings_ns = {**analysis.timings_ns, **clock.timings_ns()}
-        analysis = replace(analysis, timings_ns=timings_ns)
+        analysis = replace(analysis, timings_ns=course.timings_ns())
         write_analysis(analysis, staging)
     return analysis
 
 
-class AnalysisFolder:
-    """Keeps what an analysis finds in a folder; see `Recorder`."""
+class TextFolder:
+    """Keeps what an analysis finds in a folder, as text and nothing to look at; see `Recorder`."""
 
     def __init__(self, folder: Path, graph: OpGraph) -> None:
         """Write into a folder, about a graph."""
         self._folder = folder
-        self._tab = Tab(folder / LOG_FOLDER, graph)
 
     def placements(self, graph: OpGraph, cluster: Cluster, placements: Sequence[Placement]) -> None:
         """Write placements, each with the devices, and the hosts that it uses."""
@@ -107,6 +108,18 @@ class AnalysisFolder:
         return run
 
     def review(self, review: Review) -> None:
+        """Show nothing."""
+
+
+class AnalysisFolder(TextFolder):
+    """Keeps what an analysis finds in a folder, for TensorBoard's tab as well."""
+
+    def __init__(self, folder: Path, graph: OpGraph) -> None:
+        """Write into a folder, about a graph."""
+        super().__init__(folder, graph)
+        self._tab = Tab(folder / LOG_FOLDER, graph)
+
+    def review(self, review: Review) -> None:
         """Write what the tab shows."""
         self._tab.show(review)
 
@@ -118,12 +131,17 @@ def write_analysis(analysis: Analysis, folder: Path) -> None:
 
 
 def write_reports(analysis: Analysis, folder: Path) -> None:
-    """Write the reports, pictures, what TensorBoard shows, and the code of a split to make."""
+    """Write the reports, the code of a split to make, pictures and what TensorBoard shows.
+
+    Of a quick analysis there is nothing to look at, but text to read.
+    """
     (folder / FULL_TEXT).write_text(full_text(analysis), encoding="utf-8")
     (folder / "report.md").write_text(render_markdown(analysis), encoding="utf-8")
     if analysis.how is not None and verdict_is_split(analysis):
         code = analysis.how.listing or analysis.how.call
         (folder / HOW_TO_SPLIT).write_text(code, encoding="utf-8")
+    if analysis.options.quick:
+        return
     plot_timelines(analysis, folder)
     plot_comparison(analysis, folder / "comparison.png")
     if analysis.break_even is not None:

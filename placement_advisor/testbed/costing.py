@@ -13,6 +13,7 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import PackageNotFoundError
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import single
@@ -92,6 +93,13 @@ def calibrated(testbed: Testbed, watcher: Watcher, *, anew: bool = False) -> Cal
         with suppress(OSError):  # Without a cache it is measured again next time.
             calibration.save(name, testbed=testbed.plan.kind.value)
     return calibration
+
+
+def has_calibration(plan: TestbedPlan) -> bool:
+    """Whether a calibration of such a testbed is kept."""
+    with suppress(PackageNotFoundError):  # Without TensorFlow; its import says so in better words.
+        return stored_calibration(calibration_fingerprint(plan)) is not None
+    return False
 
 
 def _not_calibrated(plan: TestbedPlan, failure: CallFailure) -> TestbedError:

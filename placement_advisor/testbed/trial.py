@@ -15,6 +15,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from placement_advisor import defaults
 from placement_advisor.candidates import single
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.name_patterns import first_names
@@ -44,9 +45,9 @@ PROFILED_STEPS = 10
 # Half as many again as sufficed for intervals that were too narrow: what is in doubt then is nearer
 # to the threshold than rounds can tell (`make campaign-verdict-errors`).
 MAX_ROUNDS = 90
-# Past this, rounds stop once there are enough for an interval: a demo must not take an hour. By
-# judgement, as are the seconds below.
-_TIMING_BUDGET_S = 90.0
+# Past this, rounds that nobody asked for by number stop once there are enough for an interval: a
+# demo must not take an hour. By judgement, as are the seconds below.
+TIMING_BUDGET_S = 90.0
 # Judgement: the first step sets up what later ones find, and two more are cheap.
 _WARMUP_STEPS = 3
 # Steps until they are steady, fewer where they take long; those of the warm-up are left out.
@@ -222,13 +223,16 @@ class Trial:
             return {}
         return answer
 
-    def race(self, rounds: int, as_is: Callable[[int], None]) -> None:
+    def race(self, asked: int | None, as_is: Callable[[int], None]) -> None:
         """Time all candidates in rounds, adding rounds while a verdict is in doubt.
 
-        ``as_is`` is called once a round, to time the user's own step beside the candidates.
+        As many as were ``asked`` for run, however long they take; None for as many as usual, if
+        there is time. ``as_is`` is called once a round, to time the user's own step beside the
+        candidates.
         """
-        deadline = time.monotonic() + _TIMING_BUDGET_S
-        most, least = max(rounds, MAX_ROUNDS), least_samples(self._competitors)
+        deadline = time.monotonic() + TIMING_BUDGET_S
+        rounds = asked or defaults.ROUNDS
+        most, least = max(rounds, MAX_ROUNDS), max(asked or 0, least_samples(self._competitors))
         done = 0
         while done < rounds or (done < most and self._in_doubt()):
             self.round(done, rounds if done < rounds else most)

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sample_analysis import OPTIONS
 
 from placement_advisor.analysis.apparatus import Apparatus
+from placement_advisor.analysis.course import Course, SilentOnlooker
 from placement_advisor.analysis.run import Results, run
-from placement_advisor.clock import Clock
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from placement_advisor.analysis.course import Onlooker
+    from placement_advisor.analysis.durations import Ahead
+
 FAILED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
 STEP_NS, WHOLE_NS, INPUT = 100, 200, object()
 ROUNDS, STEPS = 3, 2
-
-
-class Silent:
-    def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
-        pass
 
 
 class Loader:
@@ -71,6 +71,7 @@ def ran(
     cues: Mapping[tuple[str, int], Any] | None = None,
     mirrored: Mirrored | None = None,
     show: Callable[[str, Results], None] = lambda doing, results: None,
+    onlooker: Onlooker | None = None,
 ) -> tuple[Results, Loader]:
     """Run no candidate but the mirrored one for some rounds."""
     loader = Loader(cues or {})
@@ -96,7 +97,8 @@ def ran(
         loader=loader,  # type: ignore[arg-type]
         bundles=Path(),
     )
-    found = run(subject, (), apparatus, Clock(), Silent(), show)  # type: ignore[arg-type]
+    course = Course(onlooker or SilentOnlooker(), replace(OPTIONS, rounds=ROUNDS))
+    found = run(subject, (), apparatus, course, show)  # type: ignore[arg-type]
     assert loader.is_closed
     return found, loader
 
@@ -144,3 +146,23 @@ def test_each_round_is_shown_with_what_is_known_by_then() -> None:
         ("timing, round 3 done", 6),
         ("profiling", 6),
     ]
+
+
+class Expecting(SilentOnlooker):
+    def __init__(self) -> None:
+        self.told: list[Ahead] = []
+
+    def expect(self, ahead: Ahead) -> None:
+        self.told.append(ahead)
+
+
+def test_what_is_ahead_is_told_as_stages_begin_and_after_each_round() -> None:
+    onlooker = Expecting()
+    ran(onlooker=onlooker)
+    preparing, running, *rounds, profiling = onlooker.told
+    assert len(rounds) == ROUNDS
+    assert preparing.later_s > running.later_s
+    assert {each.later_s for each in rounds} == {running.later_s}
+    assert running.later_s == pytest.approx(profiling.stage_s + profiling.later_s)
+    # No round takes a millisecond here: what was expected of them has been corrected.
+    assert rounds[-1].stage_s < running.stage_s

@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Any
 
 from campaign import run_campaign
 
-from placement_advisor.defaults import ROUNDS
 from placement_advisor.graph.placement import Placement
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, Verdict, overall
 from placement_advisor.testbed.trial import BASELINE, MAX_ROUNDS, Entry, Trial
@@ -170,7 +169,7 @@ def _raced(turns: Sequence[Sequence[int]]) -> tuple[Verdict, int]:
             bench=_Bench(each),
             prepared=Prepared(moved_ops=(), crossings=()),
         )
-    trial.race(ROUNDS, lambda _: None)
+    trial.race(None, lambda _: None)
     return overall(trial.comparisons().values()), len(trial.entries[BASELINE].rounds)
 
 

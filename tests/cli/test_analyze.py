@@ -17,6 +17,7 @@ from watched_testbed import Call, Watch, WatchedTestbed, kill
 from placement_advisor.analysis import apparatus
 from placement_advisor.analysis import run as run_stage
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
+from placement_advisor.candidates.families import SPLITS
 from placement_advisor.machine import testbed_plan
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.analysis.screen import MOST_LINES
@@ -126,7 +127,17 @@ class TestACompleteRun:
     def test_writes_an_analysis_that_keeps_the_public_contract(self, analysed: Analysed) -> None:
         jsonschema.validate(analysed.analysis, load_schema("analysis"))
         assert [c["name"] for c in analysed.analysis["candidates"]] == NAMES
-        assert all(value is not None for value in analysed.analysis["timings_ns"].values())
+
+    def test_says_where_its_time_went_and_leaves_none_out(self, analysed: Analysed) -> None:
+        total_ns = (timings_ns := dict(analysed.analysis["timings_ns"])).pop("total")
+        assert all(value > 0 for value in timings_ns.values())
+        assert sum(timings_ns.values()) == total_ns
+
+    def test_says_on_each_line_how_long_is_left(self, analysed: Analysed) -> None:
+        said = [line for line in analysed.ran.err.splitlines() if "two_towers.py: " not in line]
+        assert all(re.search(r", about \d+ (s|min) left", line) for line in said)
+        (timing,) = [line for line in said if "timing rounds" in line]
+        assert timing.endswith(" if in doubt")
 
     @pytest.mark.parametrize("name", NAMES)
     def test_writes_placements_that_keep_the_public_contract(
@@ -429,6 +440,54 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     assert {path.name for path in profiles} == {
         f"{c['name']}-simulated" for c in analysis["candidates"] if c["predicted"]
     }
+
+
+def test_a_quick_analysis_runs_nothing_splits_no_batch_draws_nothing_and_says_so(
+    advisor: Callable[..., Ran],
+    two_towers: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(testbed_plan, "usable_cores", lambda: (0, 1))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(apparatus, "Testbed", NoTestbed)
+    folder = tmp_path / "out"
+    ran = advisor("analyze", str(two_towers), "-o", str(folder), "--quick", "-q")
+    assert (ran.code, ran.err) == (0, "")
+    where = "Simulated for 2 CPU stand-ins (1 core each, gRPC), batch 32, train (--quick: no step "
+    shown = " ".join(ran.out.split())
+    assert shown.startswith(f"{where}was executed, no split of the batch tried):")
+    assert "Next: the same command without --quick, about " in shown
+    analysis = json.loads((folder / "analysis.json").read_text())
+    jsonschema.validate(analysis, load_schema("analysis"))
+    assert analysis["recommendation"]["basis"] == "simulated"
+    assert analysis["recommendation"]["next_run"]["change"] == "without --quick"
+    assert (analysis["options"]["run"], analysis["options"]["quick"]) == (False, True)
+    known = {c["name"] for c in analysis["candidates"]}
+    assert known == {*FAMILY_NAMES, "searched-cautious"} - {*SPLITS}
+    assert (analysis["break_even"], analysis["timings_ns"]["run"]) == (None, None)
+    assert sorted(path.name for path in folder.iterdir() if path.name != "how_to_split.py") == [
+        "analysis.json", "bound.json", "graph.json.gz", "placements", "predictions", "report.md",
+        "report.txt",
+    ]  # fmt: skip
+    assert ".png" not in (folder / "report.md").read_text()
+    again = advisor("show", "-v", str(folder))
+    assert again.out == (folder / "report.txt").read_text()
+    assert "report.html" not in again.out
+
+
+def test_what_is_quick_splits_the_batch_if_asked_to_and_looks_at_devices_that_are_not_here(
+    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
+) -> None:
+    words = ("--quick", "--candidates", "batch", "--hardware", "2xV100-NVLink", "-q", "--json")
+    ran = advisor("analyze", str(two_towers), "-o", str(tmp_path / "out"), *words)
+    assert ran.code == 0, ran.err
+    analysis = json.loads(ran.out)
+    assert [c["name"] for c in analysis["candidates"]] == ["single", "batch"]
+    assert "--quick" not in analysis["testbed"]["not_run"]
+    # Nothing can run there, but a whole analysis has more to tell.
+    assert analysis["recommendation"]["next_run"]["change"] == "without --quick"
+    assert "(without --quick" not in analysis["recommendation"]["answer"]
 
 
 def test_what_does_not_fit_is_said_of_each_candidate_with_what_it_holds(

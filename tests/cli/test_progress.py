@@ -5,6 +5,7 @@ import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.durations import Ahead
 from placement_advisor.cli import progress as progress_module
 from placement_advisor.cli.progress import progress
 
@@ -52,6 +53,43 @@ def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes(
         watcher.working("timing", 2, 6, "towers")
     # Two of six took 4 s.
     assert "timing 3/6, towers, about 8 s left" in stderr.getvalue()
+
+
+def test_a_line_says_what_is_left_in_all_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with progress(quiet=False) as watcher:
+        watcher.expect(Ahead(stage_s=20, later_s=25))
+        watcher.working("tracing", 0, 1)
+        watcher.expect(Ahead(stage_s=10, later_s=15, doubt_s=95))
+        watcher.working("timing rounds", 0, 15)
+        watcher.working("timing rounds", 1, 15)
+    assert stderr.getvalue() == (
+        "advisor: tracing, about 45 s left\n"
+        "advisor: timing rounds, about 25 s left, 2 min if in doubt\n"
+    )
+
+
+def test_a_terminal_counts_down_what_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    now = [0.0]
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with progress(quiet=False) as watcher:
+        watcher.expect(Ahead(stage_s=50, later_s=30))
+        watcher.working("searching placements", 0, 1)
+        assert line_of(watcher) == "searching placements, about 80 s left"
+        now[0] = 41.0
+        assert line_of(watcher) == "searching placements, about 40 s left"
+        # What is counted beside it has its own place no longer.
+        watcher.working("profiling", 2, 6, "towers")
+        assert line_of(watcher) == "profiling 3/6, towers, about 40 s left"
+
+
+def line_of(watcher: object) -> str:
+    assert isinstance(watcher, progress_module._Live)
+    return watcher.__rich__().plain
 
 
 def test_names_from_models_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:

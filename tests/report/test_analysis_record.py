@@ -40,8 +40,9 @@ def test_what_is_written_is_read_back(analysis: Analysis, tmp_path: Path) -> Non
     assert record.answer.deciding == analysis.recommendation.deciding
     assert record.model.graph_fingerprint == "0123456789abcdef"
     assert record.testbed.links["worker:0 → worker:1"].latency_ns == 240_000
-    assert record.options["rounds"] == "15"
+    assert record.options["rounds"] == "not given"
     assert record.options["hardware"] == "not given"
+    assert record.answer.next_run is None
     assert record.as_is_ns == 29_400_000
     assert record.warnings == 1
     single, towers, alternating = record.candidates

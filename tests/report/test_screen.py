@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_analysis import record
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
 from placement_advisor.cli.show import shown
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.measurement import Interval
@@ -180,9 +180,14 @@ def test_where_nothing_ran_nothing_is_called_measured(unmeasured: Analysis) -> N
 
 
 def test_without_a_run_the_next_command_is_to_run(unmeasured: Analysis) -> None:
-    options = replace(unmeasured.options, run=False)
-    shown_text = text(record(replace(unmeasured, options=options)))
-    assert "Next: the same command without --no-run" in shown_text
+    assert "Next: the same command without --no-run, about 2 min\n" in text(record(unmeasured))
+
+
+def test_what_would_settle_a_verdict_is_the_next_command_with_how_long_it_takes() -> None:
+    unsure = record(sample_analysis.sample())
+    rounds = NextRun(change="with --rounds 180", takes_ns=370_000_000_000)
+    asked = replace(unsure, answer=replace(unsure.answer, next_run=rounds))
+    assert "Next: the same command with --rounds 180, about 6 min\n" in text(asked)
 
 
 def test_a_split_is_followed_by_its_code_and_a_finding_by_its_explanation() -> None:

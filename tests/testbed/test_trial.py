@@ -138,7 +138,7 @@ def run() -> Run:
         cues: dict[tuple[str, str, int], Any] | None = None,
         *,
         starts: int = 99,
-        rounds: int = ROUNDS,
+        rounds: int | None = ROUNDS,
     ) -> tuple[dict[str, Entry], FakeTestbed]:
         testbed = FakeTestbed(cues or {}, starts=starts)
         trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
@@ -295,14 +295,14 @@ def test_no_rounds_are_added_where_the_best_is_sure_though_another_is_not(
     assert len(entries["single"].rounds) == ROUNDS
 
 
-def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interval(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("asked", "done"), [(None, ROUNDS), (1, ROUNDS), (ROUNDS + 3, ROUNDS + 3)])
+def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interval_or_what_was_asked(
+    run: Run, monkeypatch: pytest.MonkeyPatch, asked: int | None, done: int
 ) -> None:
-    monkeypatch.setattr(trial_module, "_TIMING_BUDGET_S", -1.0)
+    monkeypatch.setattr(trial_module, "TIMING_BUDGET_S", -1.0)
     monkeypatch.setitem(STEP_NS, "towers", 970)
-    for wanted in (1, 2 * ROUNDS):
-        entries, _ = run(rounds=wanted)
-        assert len(entries["single"].rounds) == ROUNDS
+    entries, _ = run(rounds=asked)
+    assert len(entries["single"].rounds) == done
 
 
 def test_no_rounds_are_added_for_a_candidate_that_is_out(

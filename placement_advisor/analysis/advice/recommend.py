@@ -17,7 +17,6 @@ the step; the answer is the smallest split that fits.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -35,6 +34,13 @@ from placement_advisor.analysis.advice.reasons import (
     speedup_of,
     speedup_text,
 )
+from placement_advisor.analysis.advice.settling import (
+    MoreRounds,
+    RealRun,
+    in_words,
+    next_run,
+    rounds_to_settle,
+)
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
 from placement_advisor.candidates import single
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
@@ -51,11 +57,9 @@ from placement_advisor.units import format_bytes, format_ns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from placement_advisor.analysis.advice.settling import Again, Settling
     from placement_advisor.analysis.analysis_result import Bound, Candidate, TestbedSummary
     from placement_advisor.measurement.measurement import Interval, Measurement
-
-# The interval shrinks with the square root of the rounds: past this they buy next to nothing.
-MAX_ROUNDS_TO_ADVISE = 500
 
 _AS_IS = "as-is"
 
@@ -75,13 +79,14 @@ _OPENINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ruling:
-    """A verdict on a split; ``says`` and ``settles`` go before and after the ground."""
+    """A verdict on a split; ``says`` and ``adds`` go before and after the ground."""
 
     verdict: AdviceVerdict
     says: str
     split: Candidate | None = None
     speedup: Interval | None = None
-    settles: str = ""
+    adds: str = ""
+    settling: Settling | None = None
     because: str | None = None
 
 
@@ -90,10 +95,12 @@ def recommend(
     testbed: TestbedSummary,
     as_is: Sequence[int] | None,
     bound: Bound | None = None,
+    again: Again | None = None,
 ) -> Recommendation:
     """Return the answer for these candidates.
 
-    ``as_is`` holds the step times of the unmodified step in ns, as many of each round.
+    ``as_is`` holds the step times of the unmodified step in ns, as many of each round. ``again`` is
+    what a run that tells more would take, None where there can be none.
     ``candidate`` of the answer is the split that the verdict is about: the one to use, or the best
     that was tried. ``speedup`` is None where nothing was measured.
     """
@@ -122,7 +129,8 @@ def recommend(
     opening = _OPENINGS[ruling.verdict]
     if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
         opening = opening.replace("single", f"single, {proof_text(proof)}")
-    headline = f"{opening}{ruling.says}, {ground}{ruling.settles}"
+    adds = ruling.adds + in_words(ruling.settling, again)
+    headline = f"{opening}{ruling.says}, {ground}{adds}"
     caveat = _as_is_caveat(as_is, ruling) if as_is and testbed.stand_in else None
     if as_is:
         where = " on all cores" if testbed.stand_in else ""
@@ -155,12 +163,13 @@ def recommend(
         speedup=ruling.speedup,
         basis=basis,
         applies_to=f"{testbed.description}{elsewhere}",
-        answer=f"{opening}{ruling.says}{ruling.settles}",
+        answer=f"{opening}{ruling.says}{adds}",
         headline=headline,
         caveat=caveat,
         deciding=deciding_reasons(candidates, ruling.split, bound, ruling.because, basis),
         reasons=tuple(filter(None, told)),
         others=tuple(filter(None, others)),
+        next_run=next_run(ruling.settling, again),
     )
 
 
@@ -207,7 +216,7 @@ def _rule_measured(
         says=says,
         split=best,
         speedup=speedup,
-        settles=f"; {_what_settles(comparison)}",
+        settling=rounds_to_settle(comparison),
     )
 
 
@@ -256,8 +265,7 @@ def _against_as_is(
         says=f"{says} over single, but not clearly faster than the step as it is",
         split=best,
         speedup=speedup,
-        settles=f"; more rounds (--rounds {2 * len(run.rounds)}) or a quieter machine "
-        "would settle it",
+        settling=MoreRounds(count=2 * len(run.rounds)),
     )
 
 
@@ -295,7 +303,7 @@ def _rule_simulated(
         verdict=AdviceVerdict.CANNOT_TELL,
         says=says,
         split=best,
-        settles="; a real run would settle it",
+        settling=RealRun(),
         because=f"the verdict changes if {doubt_text(doubtful.doubt)}: costs that were not "
         "measured here may be that wrong",
     )
@@ -371,20 +379,6 @@ def _all_lost(lost: _Ruling, tried: Sequence[Candidate], is_proved: bool) -> _Ru
     return replace(
         lost,
         verdict=AdviceVerdict.CANNOT_TELL,
-        settles="; no split was tried but those that are bad on purpose",
+        adds="; no split was tried but those that are bad on purpose",
         because=f"{because}: that they lose does not show that no split would help",
     )
-
-
-def _what_settles(comparison: Comparison) -> str:
-    """Return how to get the interval to one side of the worthwhile ratio."""
-    ratio = comparison.ratio
-    distance = abs(ratio.median - WORTHWHILE_RATIO)
-    reach = max(ratio.high - ratio.median, ratio.median - ratio.low)
-    if reach**2 * comparison.rounds > distance**2 * MAX_ROUNDS_TO_ADVISE:
-        return (
-            f"the ratio is too near {WORTHWHILE_RATIO} for more rounds to help: "
-            "only a quieter machine would settle it"
-        )
-    rounds = max(ceil(comparison.rounds * (reach / distance) ** 2), 2 * comparison.rounds)
-    return f"more rounds (--rounds {rounds}) or a quieter machine would settle it"

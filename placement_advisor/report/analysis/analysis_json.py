@@ -11,6 +11,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.analysis.durations import Stage
 from placement_advisor.measurement.measurement import Interval, bootstrap_median
 from placement_advisor.report.analysis.break_even_json import break_even_as_json
 from placement_advisor.report.analysis.scaling import row_as_json, scaling
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         Bound,
         Candidate,
         Finding,
+        NextRun,
     )
     from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
     from placement_advisor.analysis.options import AnalyzeOptions
@@ -63,19 +65,6 @@ _OF_PROFILE = (
     "transfers",
     "step_memory_bytes",
 )
-# Stages of an analysis; one that did not happen (nothing runs with --no-run) is null.
-STAGES = (
-    "import",
-    "load",
-    "trace",
-    "calibrate",
-    "search",
-    "simulate",
-    "run",
-    "profile",
-    "report",
-    "total",
-)
 
 
 def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
@@ -108,7 +97,15 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
         "scaling": [row_as_json(row) for row in scaling(analysis.candidates)],
         "findings": [_finding(finding) for finding in analysis.findings],
         "warnings": list(analysis.warnings),
-        "timings_ns": {stage: analysis.timings_ns.get(stage) for stage in STAGES},
+        "timings_ns": _timings(analysis.timings_ns),
+    }
+
+
+def _timings(timings_ns: Mapping[str, int]) -> dict[str, int | None]:
+    """Return the time of each stage, null for one that did not happen, and of all together."""
+    return {
+        **{stage.value: timings_ns.get(stage) for stage in Stage},
+        "total": sum(timings_ns.values()),
     }
 
 
@@ -130,6 +127,7 @@ def _options(options: AnalyzeOptions) -> dict[str, Any]:
         "steps": options.steps,
         "rounds": options.rounds,
         "run": options.run,
+        "quick": options.quick,
     }
 
 
@@ -311,7 +309,12 @@ def _recommendation(analysis: Analysis) -> dict[str, Any]:
         "deciding": list(recommendation.deciding),
         "reasons": list(recommendation.reasons),
         "others": list(recommendation.others),
+        "next_run": _next_run(recommendation.next_run) if recommendation.next_run else None,
     }
+
+
+def _next_run(run: NextRun) -> dict[str, Any]:
+    return {"change": run.change, "takes_ns": run.takes_ns}
 
 
 def _speedup(speedup: Interval | None) -> dict[str, Any] | None:

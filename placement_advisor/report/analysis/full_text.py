@@ -72,6 +72,7 @@ _BREAK_EVEN_PICTURE = "break-even.png"
 _FILES = (
     ("report.html", "all of this for any browser, in one file to pass on"),
     ("report.md", "the same as text, with placements and copies in full"),
+    (HOW_TO_SPLIT, "code that places your step so"),
     ("timeline.png", "single and the best candidates over time"),
     (_OWN_TIMELINES, "the other candidates over time"),
     ("comparison.png", "what each candidate's step is made of"),
@@ -81,6 +82,8 @@ _FILES = (
     ("placements/", "which device each op runs on"),
     ("predictions/", "what was predicted, written before that candidate ran"),
 )
+# Nobody waits for them who is in a hurry.
+_TO_LOOK_AT = ("report.html", "timeline.png", _OWN_TIMELINES, "comparison.png", _BREAK_EVEN_PICTURE)
 
 
 def full_text(analysis: Analysis) -> str:
@@ -267,14 +270,14 @@ def _finding(finding: Finding) -> RenderableType:
 
 def _files(analysis: Analysis) -> Text:
     lines = [f"Files beside {FULL_TEXT}"]
-    missing = set()
+    missing = set(_TO_LOOK_AT) if analysis.options.quick else set()
     if not in_own_timelines(analysis):
         missing.add(_OWN_TIMELINES)
     if analysis.break_even is None:
         missing.add(_BREAK_EVEN_PICTURE)
+    if not verdict_is_split(analysis):
+        missing.add(HOW_TO_SPLIT)
     files = [file for file in _FILES if file[0] not in missing]
-    if verdict_is_split(analysis):
-        files.insert(2, (HOW_TO_SPLIT, "code that places your step so"))
     lines += [f"  {name:<15} {content}" for name, content in files]
     return _lines(lines)
 

@@ -167,6 +167,8 @@ def _peak_memory(candidate: Candidate) -> str:
 
 
 def _pictures(analysis: Analysis) -> str:
+    if analysis.options.quick:
+        return ""
     shown = "simulated above measured" if any_ran(analysis) else "simulated"
     parts = [f"![Timeline of single and the best candidates, {shown}](timeline.png)"]
     if others := in_own_timelines(analysis):
@@ -182,7 +184,8 @@ def _break_even(analysis: Analysis) -> Iterable[str]:
         return
     yield f"{escape(break_even_title(found))}."
     yield bullets(break_even_lines(found))
-    yield "![Break-even: the best split's speed-up over single, simulated](break-even.png)"
+    if not analysis.options.quick:
+        yield "![Break-even: the best split's speed-up over single, simulated](break-even.png)"
     yield BREAK_EVEN_NOTE
 
 
@@ -258,12 +261,14 @@ def _limits(analysis: Analysis) -> Iterable[str]:
 
 
 def _files(analysis: Analysis) -> str:
+    text = "`analysis.json` holds every number of this report, `placements/` the device of each op."
+    if analysis.options.quick:
+        return text
     profiles = "simulated"
     if any(c.measured and c.measured.profile_run for c in analysis.candidates):
         profiles = "measured and simulated"
     return (
-        "`analysis.json` holds every number of this report, `placements/` the device of each op."
-        "\n\nTo look closer, run this in the folder of this report: the tab Placement has all of "
-        f"it, the tab Profile each candidate's profiles, {profiles}.\n\n"
+        f"{text}\n\nTo look closer, run this in the folder of this report: the tab Placement has "
+        f"all of it, the tab Profile each candidate's profiles, {profiles}.\n\n"
         "```sh\nadvisor view .\n```"
     )

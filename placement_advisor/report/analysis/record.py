@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import (
     MisfitError,
@@ -153,6 +153,7 @@ class AnswerRecord:
     caveat: str | None
     how: str | None
     deciding: tuple[str, ...]
+    next_run: NextRun | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,6 +342,14 @@ def _answer(value: object) -> AnswerRecord:
         caveat=field(document, "caveat", _or_none(_prose)),
         how=field(document, "how", _or_none(_prose)),
         deciding=field(document, "deciding", partial(list_of, _prose)),
+        next_run=field(document, "next_run", _or_none(_next_run)),
+    )
+
+
+def _next_run(value: object) -> NextRun:
+    document = as_object(value)
+    return NextRun(
+        change=field(document, "change", text), takes_ns=field(document, "takes_ns", _time)
     )
 
 

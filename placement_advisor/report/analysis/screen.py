@@ -29,7 +29,7 @@ from placement_advisor.report.analysis.tables import (
     times_text,
 )
 from placement_advisor.testbed.trial import BASELINE
-from placement_advisor.units import format_ns
+from placement_advisor.units import NS_PER_S, format_duration, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -236,8 +236,9 @@ def _commands(record: AnalysisRecord, folder: Path) -> list[Line]:
 
 
 def _next(record: AnalysisRecord, folder: Path) -> str:
-    if record.options.get("run") == "no":
-        return "the same command without --no-run, to run the best of them"
+    if (run := record.answer.next_run) is not None:
+        takes = format_duration(run.takes_ns / NS_PER_S)
+        return f"the same command {one_line(run.change)}, about {takes}"
     if record.answer.verdict is AdviceVerdict.SPLIT and record.answer.how is not None:
         return f"cat {shlex.quote(str(folder / HOW_TO_SPLIT))}"
     if record.findings:

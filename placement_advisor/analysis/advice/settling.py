@@ -1,0 +1,94 @@
+"""What would settle a verdict that is in doubt, and how long that would take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+from placement_advisor import defaults
+from placement_advisor.analysis.analysis_result import NextRun
+from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
+from placement_advisor.units import NS_PER_S, format_duration
+
+if TYPE_CHECKING:
+    from placement_advisor.measurement.verdict import Comparison
+
+# The interval shrinks with the square root of the rounds: past this they buy next to nothing.
+MAX_ROUNDS_TO_ADVISE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoreRounds:
+    """So many rounds would settle it; None if no number of them would."""
+
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RealRun:
+    """Running steps at all would settle it."""
+
+
+Settling = MoreRounds | RealRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """What the same command would take once more: rounds of steps, and all else.
+
+    ``left_out`` is the option without which it would tell more, None if there is none. ``round_s``
+    is None where no step can run.
+    """
+
+    fixed_s: float
+    round_s: float | None
+    left_out: str | None = None
+
+    def takes_s(self, rounds: int) -> float:
+        """Return about how long it would take with so many rounds."""
+        return self.fixed_s + rounds * (self.round_s or 0.0)
+
+
+def rounds_to_settle(comparison: Comparison) -> MoreRounds:
+    """Return how many rounds would get the interval to one side of the worthwhile ratio."""
+    ratio = comparison.ratio
+    distance = abs(ratio.median - WORTHWHILE_RATIO)
+    reach = max(ratio.high - ratio.median, ratio.median - ratio.low)
+    if reach**2 * comparison.rounds > distance**2 * MAX_ROUNDS_TO_ADVISE:
+        return MoreRounds(count=None)
+    rounds = ceil(comparison.rounds * (reach / distance) ** 2)
+    return MoreRounds(count=max(rounds, 2 * comparison.rounds))
+
+
+def in_words(settling: Settling | None, again: Again | None) -> str:
+    """Return what would settle it as the end of a sentence; nothing if nothing is known to."""
+    run = next_run(settling, again)
+    takes = "" if run is None else f", about {format_duration(run.takes_ns / NS_PER_S)}"
+    match settling:
+        case None:
+            return ""
+        case RealRun():
+            can_run = again is not None and again.round_s is not None
+            how = f" ({run.change}{takes})" if run is not None and can_run else ""
+            return f"; a real run{how} would settle it"
+        case MoreRounds(count=None):
+            return (
+                f"; the ratio is too near {WORTHWHILE_RATIO} for more rounds to help: "
+                "only a quieter machine would settle it"
+            )
+        case MoreRounds(count=rounds):
+            return f"; more rounds (--rounds {rounds}{takes}) or a quieter machine would settle it"
+
+
+def next_run(settling: Settling | None, again: Again | None) -> NextRun | None:
+    """Return the run that would tell more: with more rounds, or a first one; None if none."""
+    if again is None:
+        return None
+    if again.left_out is not None:
+        rounds, change = defaults.ROUNDS, f"without {again.left_out}"
+    elif isinstance(settling, MoreRounds) and settling.count is not None:
+        rounds, change = settling.count, f"with --rounds {settling.count}"
+    else:
+        return None
+    return NextRun(change=change, takes_ns=round(again.takes_s(rounds) * NS_PER_S))

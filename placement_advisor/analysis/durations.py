@@ -1,0 +1,191 @@
+"""How long an analysis takes: what is usual for its stages, and what is left of them.
+
+Model: a stage takes a constant, plus what grows with the ops of the step, with the steps that run,
+or with the effort of searches. Constants are those of one machine (docs/figures.md). What has been
+seen takes their place: a stage that has ended does not count, rounds take what rounds have taken.
+
+Left out: how much slower or faster another machine is, before its rounds begin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from placement_advisor import defaults
+from placement_advisor.analysis.advice.settling import Again
+from placement_advisor.candidates import batch_towers
+from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
+from placement_advisor.testbed.trial import MAX_ROUNDS, TIMING_BUDGET_S
+from placement_advisor.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.analysis.options import AnalyzeOptions
+
+# Of what nothing is known: a small model, whose step takes 15 ms on each of the candidates that
+# usually run.
+_USUAL_OPS = 1_000
+_USUAL_STEP_NS, _USUAL_CANDIDATES = 15_000_000, 8
+# Seconds, rounded from `timings_ns` of `advisor analyze` with deepconn (603 ops) and transformer
+# (5,555) of sample_models/, once with all and once with `--quick` (docs/figures.md).
+_IMPORT_S, _LOAD_S = 4.0, 1.2
+# Of tracing, of tracing once more for shares of the batch, of simulating: for each thousand ops.
+_TRACE_S, _SPLIT_S, _SIMULATE_S = 0.8, 1.2, 0.15
+_START_S, _CALIBRATION_S, _MEASURE_S = 2.0, 20.0, 3.0
+# Effort is counted in seconds: of two searches, and of two for other links that have one at most.
+_SEARCHES, _MOST_FOR_OTHER_LINKS_S = 2, 2.0
+_SEARCH_S, _CONCLUDE_S, _PER_THOUSAND_S = 0.5, 0.3, 0.15
+# For each candidate, and each thousand ops of it: to place and verify it, to profile it.
+_PREPARE_S, _VERIFY_S, _PROFILE_S, _READ_S = 1.0, 0.5, 1.0, 0.2
+# What a turn takes beside its steps; other batch sizes and the dataset beside all rounds.
+_TURN_S, _BESIDE_S = 0.01, 3.0
+_REPORT_S, _DRAWING_S = 2.0, 0.6
+# What takes longer than expected goes on for about a tenth of what it has taken. Judgement.
+_OVERDUE_SHARE = 0.1
+
+
+class Stage(StrEnum):
+    """The stages of an analysis, in their order."""
+
+    IMPORT = "import"
+    LOAD = "load"
+    TRACE = "trace"
+    SPLIT = "split"
+    CALIBRATE = "calibrate"
+    MEASURE = "measure"
+    SEARCH = "search"
+    SIMULATE = "simulate"
+    PREPARE = "prepare"
+    RUN = "run"
+    PROFILE = "profile"
+    CONCLUDE = "conclude"
+    REPORT = "report"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of an analysis by now.
+
+    ``is_run``: steps of it run. ``splits`` are the splits of its batch to trace. ``ops`` are those
+    of the step, None while they are not known, ``steps_ns`` what a step of each candidate that runs
+    takes.
+    """
+
+    is_run: bool
+    is_calibrated: bool
+    effort: float
+    splits: int
+    steps: int
+    steps_ns: tuple[int, ...]
+    ops: int | None = None
+
+    @property
+    def round_s(self) -> float:
+        """What a round of all candidates and of the step as it is takes."""
+        turns_ns = sum(self.steps_ns) * (1 + self.steps) + self.steps_ns[0] * self.steps
+        return turns_ns / NS_PER_S + _TURN_S * len(self.steps_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """What is ahead of an analysis, in seconds from some moment on.
+
+    ``stage_s`` is for the stage that is under way, ``later_s`` for those behind it. Rounds that are
+    added while the verdict is in doubt take ``doubt_s`` more at most.
+    """
+
+    stage_s: float
+    later_s: float
+    doubt_s: float = 0.0
+
+    def left_s(self, spent_s: float) -> float:
+        """Return what is left once ``spent_s`` have passed."""
+        return max(self.stage_s - spent_s, _OVERDUE_SHARE * spent_s) + self.later_s
+
+
+def known_at_first(options: AnalyzeOptions) -> Known:
+    """Return what is known before anything is looked at: that it runs, as it did before."""
+    asked = set(options.families)
+    per_pair = options.devices >= batch_towers.MIN_DEVICES and asked.intersection(PER_PAIR)
+    named = options.candidates
+    count = _USUAL_CANDIDATES if named is None else 1 + len(named)
+    return Known(
+        is_run=options.run and options.hardware is None,
+        is_calibrated=True,
+        effort=options.effort.units,
+        splits=bool(asked.intersection(PER_DEVICE)) + bool(per_pair),
+        steps=options.steps,
+        steps_ns=(_USUAL_STEP_NS,) * count,
+    )
+
+
+def usual_s(known: Known) -> dict[Stage, float]:
+    """Return what each stage usually takes, without those that are left out."""
+    thousands, count = (known.ops or _USUAL_OPS) / 1_000, len(known.steps_ns)
+    other_links_s = min(2 * known.effort, _MOST_FOR_OTHER_LINKS_S)
+    found = {
+        Stage.IMPORT: _IMPORT_S,
+        Stage.LOAD: _LOAD_S,
+        Stage.TRACE: _TRACE_S * thousands,
+        Stage.SPLIT: _SPLIT_S * thousands * known.splits,
+        Stage.SEARCH: _SEARCH_S + _PER_THOUSAND_S * thousands + _SEARCHES * known.effort,
+        Stage.SIMULATE: _SIMULATE_S * thousands,
+        Stage.CONCLUDE: _CONCLUDE_S + _PER_THOUSAND_S * thousands + other_links_s,
+        Stage.REPORT: _REPORT_S + _DRAWING_S * thousands,
+    }
+    if known.is_run:
+        found |= {
+            Stage.CALIBRATE: _START_S + (0.0 if known.is_calibrated else _CALIBRATION_S),
+            Stage.MEASURE: _MEASURE_S * (1 + known.splits),
+            Stage.PREPARE: (_PREPARE_S + _VERIFY_S * thousands) * count,
+            Stage.RUN: known.round_s * defaults.ROUNDS + _BESIDE_S,
+            Stage.PROFILE: (_PROFILE_S + _READ_S * thousands) * count,
+        }
+    return {stage: found[stage] for stage in Stage if stage in found}
+
+
+def ahead(expected_s: Mapping[Stage, float], stage: Stage) -> Ahead:
+    """Return what is ahead when a stage begins."""
+    later = [each for each in expected_s if list(Stage).index(each) > list(Stage).index(stage)]
+    return Ahead(
+        stage_s=expected_s.get(stage, 0.0), later_s=sum(expected_s[each] for each in later)
+    )
+
+
+def rounds_ahead(
+    expected_s: Mapping[Stage, float], done: int, asked: int | None, spent_s: float
+) -> Ahead:
+    """Return what is ahead once rounds are done, of which so many were asked for."""
+    round_s, rounds = spent_s / done, asked or defaults.ROUNDS
+    budget_s = max(0.0, TIMING_BUDGET_S - spent_s)
+    stage_s = max(0, rounds - done) * round_s
+    if asked is None:
+        stage_s = min(stage_s, budget_s)
+    more_s = max(0, MAX_ROUNDS - max(rounds, done)) * round_s
+    return Ahead(
+        stage_s=stage_s + _BESIDE_S,
+        later_s=ahead(expected_s, Stage.RUN).later_s,
+        doubt_s=min(more_s, max(0.0, budget_s - stage_s)),
+    )
+
+
+def again(
+    known: Known, seen_ns: Mapping[str, int], round_s: float | None, left_out: str | None
+) -> Again:
+    """Return what an analysis would take once more, without an option that keeps it short.
+
+    ``known`` is known of that one; ``seen_ns`` is what the stages of this one took, ``round_s``
+    what a round did, None if none ran. Stages that differ take what is usual.
+    """
+    alike = set(Stage) - {Stage.CALIBRATE, Stage.RUN}
+    if left_out is not None:
+        alike = {Stage.IMPORT, Stage.LOAD, Stage.TRACE}
+    fixed_s = usual_s(known)
+    if known.is_run:
+        fixed_s[Stage.RUN] = _BESIDE_S
+        round_s = known.round_s if round_s is None else round_s
+    fixed_s |= {stage: seen_ns[stage] / NS_PER_S for stage in alike.intersection(seen_ns)}
+    return Again(fixed_s=sum(fixed_s.values()), round_s=round_s, left_out=left_out)

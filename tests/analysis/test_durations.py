@@ -1,0 +1,142 @@
+"""What an analysis is expected to take, and what is left of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_analysis import OPTIONS
+
+from placement_advisor.analysis.durations import (
+    Ahead,
+    Known,
+    Stage,
+    again,
+    ahead,
+    known_at_first,
+    rounds_ahead,
+    usual_s,
+)
+from placement_advisor.analysis.options import effort_of
+from placement_advisor.testbed.trial import TIMING_BUDGET_S
+
+MS = 1_000_000
+RUNS = Known(
+    is_run=True, is_calibrated=True, effort=5.0, splits=1, steps=4, steps_ns=(15 * MS,) * 8
+)
+OF_A_RUN = (Stage.CALIBRATE, Stage.MEASURE, Stage.PREPARE, Stage.RUN, Stage.PROFILE)
+EXPECTED = {Stage.IMPORT: 5.0, Stage.TRACE: 2.0, Stage.RUN: 20.0, Stage.REPORT: 3.0}
+
+
+def test_ahead_is_the_stage_that_begins_and_all_that_come_later() -> None:
+    assert ahead(EXPECTED, Stage.IMPORT) == Ahead(stage_s=5.0, later_s=25.0)
+    assert ahead(EXPECTED, Stage.RUN) == Ahead(stage_s=20.0, later_s=3.0)
+    # Nobody expected it to take any time.
+    assert ahead(EXPECTED, Stage.SEARCH) == Ahead(stage_s=0.0, later_s=23.0)
+
+
+def test_what_is_left_shrinks_with_the_time_until_a_stage_is_overdue() -> None:
+    before = Ahead(stage_s=20.0, later_s=3.0)
+    assert before.left_s(0) == 23
+    assert before.left_s(15) == 8
+    # A stage of 20 s that has taken 60 may well take another 6.
+    assert before.left_s(60) == 9
+
+
+def test_rounds_to_come_take_what_rounds_have_taken() -> None:
+    beside_s = rounds_ahead(EXPECTED, 15, 15, 0.0).stage_s
+    after = rounds_ahead(EXPECTED, 5, None, 10.0)
+    # Ten more of the usual fifteen, 2 s each; then up to 75 more, for as long as there is time.
+    assert after.stage_s == pytest.approx(20 + beside_s)
+    assert after.later_s == 3
+    assert after.doubt_s == pytest.approx(TIMING_BUDGET_S - 10 - 20)
+    # Those that are added end as soon as nothing is in doubt.
+    added = rounds_ahead(EXPECTED, 20, None, 40.0)
+    assert (added.stage_s, added.doubt_s) == (beside_s, pytest.approx(TIMING_BUDGET_S - 40))
+
+
+def test_rounds_that_were_asked_for_are_not_cut_short() -> None:
+    asked = rounds_ahead(EXPECTED, 10, 200, 100.0)
+    assert asked.stage_s == pytest.approx(1_900, abs=10)
+    assert asked.doubt_s == 0
+    # Nobody asked: the time is up.
+    usual = rounds_ahead(EXPECTED, 10, None, 100.0)
+    assert (usual.stage_s, usual.doubt_s) == (rounds_ahead(EXPECTED, 15, 15, 0.0).stage_s, 0)
+
+
+def test_a_round_is_a_turn_of_each_candidate_and_the_step_as_it_is() -> None:
+    slow = replace(RUNS, steps_ns=(1_000 * MS, 2_000 * MS))
+    fast = replace(RUNS, steps_ns=(0, 0))
+    # Five steps of either, the first of them to warm up, and four of the untouched step.
+    assert slow.round_s - fast.round_s == pytest.approx(5 * 3 + 4)
+
+
+def test_what_does_not_run_takes_no_time_for_runs() -> None:
+    predicted = usual_s(replace(RUNS, is_run=False))
+    assert not set(OF_A_RUN).intersection(predicted)
+    assert [*usual_s(RUNS)] == [*Stage]
+
+
+def test_a_calibration_that_is_not_kept_is_expected_to_take_its_time() -> None:
+    kept, anew = usual_s(RUNS), usual_s(replace(RUNS, is_calibrated=False))
+    assert anew[Stage.CALIBRATE] > kept[Stage.CALIBRATE] + 5
+    assert {**anew, Stage.CALIBRATE: 0} == {**kept, Stage.CALIBRATE: 0}
+
+
+def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
+    assert known_at_first(OPTIONS) == RUNS
+    assert known_at_first(replace(OPTIONS, devices=4)).splits == 2
+    assert not known_at_first(replace(OPTIONS, hardware="2xV100-NVLink")).is_run
+    quick = replace(OPTIONS, run=False, quick=True, effort=effort_of(None, 0, quick=True))
+    assert (known_at_first(quick).splits, known_at_first(quick).is_run) == (0, False)
+    named = known_at_first(replace(OPTIONS, candidates=("towers", "alternating")))
+    # The single device always runs.
+    assert (named.splits, len(named.steps_ns)) == (0, 3)
+
+
+@given(
+    st.builds(
+        Known,
+        is_run=st.booleans(),
+        is_calibrated=st.booleans(),
+        effort=st.floats(0, 100),
+        splits=st.integers(0, 2),
+        steps=st.integers(1, 50),
+        ops=st.none() | st.integers(1, 10**6),
+        steps_ns=st.lists(st.integers(1, 10**10), min_size=1).map(tuple),
+    )
+)
+def test_the_later_it_is_the_less_is_ahead(known: Known) -> None:
+    expected = usual_s(known)
+    totals = [sum((ahead(expected, s).stage_s, ahead(expected, s).later_s)) for s in expected]
+    # To rounding.
+    assert all(after <= before + 1e-9 * before for before, after in pairwise(totals))
+    assert all(seconds >= 0 for seconds in expected.values())
+
+
+def test_again_takes_what_was_seen_but_for_rounds_and_a_calibration() -> None:
+    seen_ns = dict.fromkeys(Stage, 10 * 1_000 * MS)
+    del seen_ns[Stage.REPORT]
+    usual = usual_s(RUNS)
+    found = again(RUNS, seen_ns, 2.5, None)
+    beside_s = rounds_ahead(usual, 15, 15, 0.0).stage_s
+    others_s = usual[Stage.CALIBRATE] + usual[Stage.REPORT] + beside_s
+    assert (found.round_s, found.left_out) == (2.5, None)
+    assert found.fixed_s == pytest.approx(10 * (len(Stage) - 3) + others_s)
+
+
+def test_without_what_kept_it_short_an_analysis_takes_the_import_and_trace_that_were_seen() -> None:
+    seen_ns = {Stage.IMPORT: 3_000 * MS, Stage.SEARCH: 1, Stage.SPLIT: 1}
+    found = again(RUNS, seen_ns, None, "--quick")
+    usual = usual_s(RUNS)
+    assert found.left_out == "--quick"
+    assert found.takes_s(15) == pytest.approx(sum(usual.values()) - usual[Stage.IMPORT] + 3)
+
+
+def test_where_no_step_can_run_there_is_no_round() -> None:
+    found = again(replace(RUNS, is_run=False), {}, None, "--quick")
+    assert found.round_s is None
+    assert found.takes_s(15) == sum(usual_s(replace(RUNS, is_run=False)).values())

@@ -1,0 +1,76 @@
+"""What would settle a verdict, and how long it takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement_advisor import defaults
+from placement_advisor.analysis.advice.settling import (
+    Again,
+    MoreRounds,
+    RealRun,
+    Settling,
+    in_words,
+    next_run,
+)
+from placement_advisor.analysis.analysis_result import NextRun
+
+# 40 s beside rounds of 2 s.
+RAN = Again(fixed_s=40.0, round_s=2.0)
+NOT_RUN = Again(fixed_s=40.0, round_s=2.0, left_out="--quick")
+ELSEWHERE = Again(fixed_s=30.0, round_s=None, left_out="--quick")
+S = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("settling", "again", "words"),
+    [
+        # 40 + 130 * 2 s
+        (
+            MoreRounds(count=130),
+            RAN,
+            "; more rounds (--rounds 130, about 5 min) or a quieter machine would settle it",
+        ),
+        (
+            MoreRounds(count=130),
+            None,
+            "; more rounds (--rounds 130) or a quieter machine would settle it",
+        ),
+        (
+            MoreRounds(count=None),
+            RAN,
+            "; the ratio is too near 0.97 for more rounds to help: only a quieter machine would "
+            "settle it",
+        ),
+        # 40 + 15 * 2 s
+        (RealRun(), NOT_RUN, "; a real run (without --quick, about 70 s) would settle it"),
+        (RealRun(), None, "; a real run would settle it"),
+        # What is not here cannot run, but be looked at for longer.
+        (RealRun(), ELSEWHERE, "; a real run would settle it"),
+        (None, RAN, ""),
+    ],
+)
+def test_what_settles_it_is_said_with_how_long_it_takes(
+    settling: Settling | None, again: Again | None, words: str
+) -> None:
+    assert in_words(settling, again) == words
+
+
+@pytest.mark.parametrize(
+    ("settling", "again", "run"),
+    [
+        (MoreRounds(count=130), RAN, NextRun(change="with --rounds 130", takes_ns=300 * S)),
+        (RealRun(), NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),
+        # A verdict that is simulated is worth a run though nothing is in doubt.
+        (None, NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),
+        (RealRun(), ELSEWHERE, NextRun(change="without --quick", takes_ns=30 * S)),
+        (MoreRounds(count=None), RAN, None),
+        (None, RAN, None),
+        (MoreRounds(count=130), None, None),
+    ],
+)
+def test_the_next_run_is_one_that_would_tell_more(
+    settling: Settling | None, again: Again | None, run: NextRun | None
+) -> None:
+    assert defaults.ROUNDS == 15
+    assert next_run(settling, again) == run
