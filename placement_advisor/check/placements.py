@@ -28,7 +28,7 @@ from placement_advisor.solvers.effort import Effort
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
     from pathlib import Path
 
     from placement_advisor.check.difference import Move
@@ -68,7 +68,15 @@ class Layout:
 
 
 class DoesNotFitError(PlacementError):
-    """The placement that is configured does not fit the model of today, or the devices."""
+    """The placement that is configured does not fit the model of today, or the devices.
+
+    ``ops`` are those that it does not fit, where it is some of them.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, ops: Iterable[str] = ()) -> None:
+        """Take what is wrong, what to do about it, and with which ops."""
+        super().__init__(message, hint=hint)
+        self.ops = tuple(ops)
 
 
 def lay_out(
@@ -116,9 +124,15 @@ def lay_out(
     return Layout(placement=found, freedom=Freedom.RULE)
 
 
-def moved_back(graph: OpGraph, placement: Placement, moves: Iterable[Move]) -> Placement:
-    """Return the placement with layers where they were before they moved."""
-    before = {(move.layer, move.part, move.after[0]): move.before[0] for move in moves}
+def moved_back(
+    graph: OpGraph, placement: Placement, moves: Iterable[Move], there: Collection[str]
+) -> Placement:
+    """Return the placement with layers where they were before they moved, if that is ``there``."""
+    before = {
+        (move.layer, move.part, move.after[0]): move.before[0]
+        for move in moves
+        if move.before[0] in there
+    }
 
     def device_of(op: Op) -> str:
         here = placement.device_of[op.name]
@@ -142,7 +156,8 @@ def _as_written(
     if len(asked) > len(there):
         raise DoesNotFitError(
             f"the model's tf.device scopes name {len(asked)} devices ({', '.join(asked)}), the "
-            f"hardware has {len(there)}"
+            f"hardware has {len(there)}",
+            ops=(op for op, device in requested_device_of.items() if device == asked[-1]),
         )
     placement = as_written(graph, requested_device_of, cluster)
     if placement is None:
@@ -179,6 +194,7 @@ def _from_file(
             f"{path.name} has no device for {_some(new)}"
             + (f"; it places {_some(gone)}, which are gone" if gone else ""),
             hint="place the new layers in the file, or write it anew with advisor analyze",
+            ops=(op.name for op in placed_ops(graph) if (op.layer or NO_LAYER) in new),
         )
 
     def device_of(op: Op) -> str:
