@@ -76,17 +76,11 @@ def crossings(found: Difference, lines: CodeLines) -> tuple[str, ...]:
         [
             at(
                 f"{cut.tensor} {cut.source} -> {cut.target} {signed(cut.size_bytes)}",
-                lines.of_cut(cut),
+                lines.of_cuts([cut]),
             )
             for cut in found.cuts_added
         ]
     )
-
-
-def first_crossing(found: Difference, lines: CodeLines) -> Place | None:
-    """Return the line that reads the largest of those tensors, where that is known."""
-    places = (lines.of_cut(cut) for cut in found.cuts_added)
-    return next((place for place in places if place is not None), None)
 
 
 def _changed(found: Difference) -> list[str]:
@@ -136,8 +130,9 @@ def _place(
         place = lines.of_parts([(slower[0].layer, Part.FORWARD)])
         if place is not None:
             return place
-    crossing = first_crossing(found, lines)
-    return crossing or lines.of_parts((layer, Part.FORWARD) for layer in layers)
+    return lines.of_cuts(found.cuts_added) or lines.of_parts(
+        (layer, Part.FORWARD) for layer in layers
+    )
 
 
 def _are(layers: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Set
+    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
     from placement_advisor.check.record import Cut
     from placement_advisor.graph.op_graph import OpGraph
@@ -43,15 +43,15 @@ class CodeLines:
 
     ``stacks`` has the lines that led to the ops of each part, innermost first, ``sharers`` the
     layers that a line leads to. ``of_op`` has the line that tells an op from other layers.
-    ``readers`` has the line that reads a tensor on the device to which it crosses, that of a
-    forward pass if one does; ``on_host`` that of a kind of op of a layer that is placed on a GPU
-    and runs on the host, and ``largest`` that of the largest buffer at a device's peak.
+    ``readers`` have the lines that read tensors on the device to which they cross: those of the
+    forward pass, then the others. ``on_host`` has the line of a kind of op of a layer that is
+    placed on a GPU and runs on the host, ``largest`` that of the largest buffer at a device's peak.
     """
 
     stacks: Mapping[tuple[str, Part], Collection[Stack]] = field(default_factory=dict)
     sharers: Mapping[Part, Mapping[Place, Set[str]]] = field(default_factory=dict)
     of_op: Mapping[str, Place] = field(default_factory=dict)
-    readers: Mapping[tuple[str, str], Place] = field(default_factory=dict)
+    readers: tuple[Mapping[tuple[str, str], Place], ...] = ()
     on_host: Mapping[tuple[str, str], Place] = field(default_factory=dict)
     largest: Mapping[str, Place] = field(default_factory=dict)
 
@@ -81,9 +81,14 @@ class CodeLines:
         own = [place for place in stack if sharers[place] != everyone]
         return min(reversed(own), key=lambda p: len(sharers[p] - layers), default=stack[0])
 
-    def of_cut(self, cut: Cut) -> Place | None:
-        """Return the line that reads a tensor on the device that it crosses to."""
-        return self.readers.get((cut.tensor, cut.target))
+    def of_cuts(self, cuts: Sequence[Cut]) -> Place | None:
+        """Return the first line that reads one of these tensors where it crosses to.
+
+        If any is read by a forward pass, the line of that: a backward pass has one for all layers.
+        """
+        keys = [(cut.tensor, cut.target) for cut in cuts]
+        found = (readers[key] for readers in self.readers for key in keys if key in readers)
+        return next(found, None)
 
 
 def from_stacks(stacks: Mapping[tuple[str, Part], Collection[Stack]]) -> CodeLines:
@@ -170,15 +175,15 @@ def _readers(
     transfers: Iterable[Transfer],
     ran_on: Mapping[str, str],
     of_op: Mapping[str, Place],
-) -> dict[tuple[str, str], Place]:
-    """Return the line that first reads each tensor where it crosses to, where that is known."""
-    found: dict[tuple[str, str], Place] = {}
-    backward: dict[tuple[str, str], Place] = {}
+) -> tuple[dict[tuple[str, str], Place], ...]:
+    """Return the lines that first read tensors where they cross to, those of forward ops apart."""
+    forward: dict[tuple[str, str], Place] = {}
+    others: dict[tuple[str, str], Place] = {}
     for copy in transfers:
         for edge in graph.outputs_of(copy.producer):
             is_it = edge.port == copy.port and ran_on.get(edge.consumer) == copy.target
             if is_it and not copy.is_control and edge.consumer in of_op:
                 is_forward = graph.op(edge.consumer).role is Role.FORWARD
                 key = tensor_name(graph, copy), copy.target
-                (found if is_forward else backward).setdefault(key, of_op[edge.consumer])
-    return backward | found
+                (forward if is_forward else others).setdefault(key, of_op[edge.consumer])
+    return forward, others

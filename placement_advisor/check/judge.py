@@ -17,7 +17,6 @@ from placement_advisor.check.causes import cause_in_settings, causes_of_moves, s
 from placement_advisor.check.changed_layers import (
     cause_in_layers,
     crossings,
-    first_crossing,
 )
 from placement_advisor.check.difference import Difference, difference
 from placement_advisor.check.effects import (
@@ -28,7 +27,7 @@ from placement_advisor.check.effects import (
     is_better,
 )
 from placement_advisor.check.placements import Freedom
-from placement_advisor.check.problem import MAX_CULPRITS, Code, Problem, alone
+from placement_advisor.check.problem import MAX_CULPRITS, Code, Problem, alone, called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,7 +122,7 @@ def _problems(
     elif left and problems:
         problems[0] = replace(problems[0], effects=(*problems[0].effects, *left))
     elif left:
-        place = first_crossing(found, lines) or lines.largest.get(left[0].device)
+        place = lines.of_cuts(found.cuts_added) or lines.largest.get(left[0].device)
         problems.append(replace(alone(left[0], place), effects=tuple(left[1:])))
     return _with_crossings(problems, found, lines)
 
@@ -182,7 +181,8 @@ def _notes(found: Difference, setting: Setting) -> list[str]:
     before, after = found.before, found.after
     notes = []
     if found.renamed:
-        few = [f"{old} is {new} now" for old, new in list(found.renamed.items())[:MAX_CULPRITS]]
+        names = list(found.renamed.items())[:MAX_CULPRITS]
+        few = [f"{called(old)} is {called(new)} now" for old, new in names]
         notes.append(f"renamed, which is no change: {', '.join(few)}")
     if found.moves and _may_move(found, setting):
         moved = list(said_moves(found.moves, setting.lines))[:MAX_CULPRITS]

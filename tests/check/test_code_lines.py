@@ -118,8 +118,20 @@ def test_a_tensor_that_crosses_has_the_line_that_reads_it_there(lines: CodeLines
     found = with_placement(lines, GRAPH, moved, simulator.schedule(placed))
 
     crossing = Cut(tensor="x:1", source="GPU:0", target="GPU:1", size_bytes=8)
-    assert found.of_cut(crossing) == Place("models/m.py", 3)
+    assert found.of_cuts([crossing]) == Place("models/m.py", 3)
     assert found.on_host == {("far", "AsString"): Place("models/m.py", 4)}
+
+
+def test_a_line_of_the_forward_pass_is_better_than_that_of_all_gradients() -> None:
+    large, small = (
+        Cut(tensor=name, source="GPU:0", target="GPU:1", size_bytes=size)
+        for name, size in (("gradient:0", 900), ("x:0", 8))
+    )
+    readers = {("x:0", "GPU:1"): Place("m.py", 3)}, {("gradient:0", "GPU:1"): Place("m.py", 9)}
+    lines = CodeLines(readers=readers)
+    assert lines.of_cuts([large, small]) == Place("m.py", 3)
+    assert lines.of_cuts([large]) == Place("m.py", 9)
+    assert lines.of_cuts([]) is None
 
 
 TEXT = """\

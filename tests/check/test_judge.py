@@ -50,7 +50,7 @@ LINES = replace(
             ("upper", Part.BACKWARD): [(BACK,)],
         }
     ),
-    readers={("lower/Relu:0", TWO): READ},
+    readers=({("lower/Relu:0", TWO): READ},),
     on_host={("upper", "AsString"): HERE},
     largest={ONE: Place("m.py", 5)},
 )
