@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.advice.reasons import speedup_of
 from placement_advisor.candidates import single
+from placement_advisor.check.causes import said_moves
 from placement_advisor.check.check_result import Status
-from placement_advisor.check.judge import MAX_CULPRITS, Code, Problem
+from placement_advisor.check.code_lines import CodeLines
+from placement_advisor.check.problem import MOVES, Code, Effect, Problem, alone, first_few
 from placement_advisor.check.slowdown import Pace, Race, race
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import Trial
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from placement_advisor.check.check_result import ModelResult
@@ -110,18 +113,14 @@ def with_measured(result: ModelResult, told: Measured) -> ModelResult:
     """Return the result with what was measured: slower fails, no answer is inconclusive."""
     problems, notes = list(result.problems), list(result.notes)
     if told.is_slower:
-        moves = result.difference.moves if result.difference is not None else ()
-        problems.append(
-            Problem(
+        moves = () if result.difference is None else result.difference.moves
+        problems = _with_slower(
+            problems,
+            Effect(
                 code=Code.MEASURED_SLOWER,
                 what=f"measured on {told.devices}: {told.second}; in a race before, {told.first}",
-                culprits=tuple(
-                    f"{move.layer} ({move.part}): {' and '.join(move.before)} -> "
-                    f"{' and '.join(move.after)}"
-                    for move in moves[:MAX_CULPRITS]
-                ),
-                action="put the layers back where they were",
-            )
+                culprits=first_few(list(said_moves(moves, CodeLines()))),
+            ),
         )
     elif told.failure is not None:
         problems.append(
@@ -145,6 +144,15 @@ def with_measured(result: ModelResult, told: Measured) -> ModelResult:
     elif told.is_inconclusive and status is Status.PASSED:
         status = Status.INCONCLUSIVE
     return replace(result, status=status, problems=tuple(problems), notes=tuple(notes))
+
+
+def _with_slower(problems: Sequence[Problem], slower: Effect) -> list[Problem]:
+    """Return the problems with an effect of the layers that moved: what did not was not raced."""
+    of_moves = next((each for each in problems if each.code in MOVES), None)
+    if of_moves is None:
+        return [*problems, alone(slower, None)]
+    with_it = replace(of_moves, effects=(*of_moves.effects, slower))
+    return [with_it if each is of_moves else each for each in problems]
 
 
 def _raced(trial: Trial, alone: Entry, devices: str, tolerance: float) -> Measured:

@@ -11,34 +11,29 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor import __version__, defaults
-from placement_advisor.analysis.prices import ASSUMED_DOUBT, read_elsewhere
+from placement_advisor import defaults
+from placement_advisor.analysis.prices import read_elsewhere
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates import single
-from placement_advisor.candidates.busy_time import alike
 from placement_advisor.check.check_measured import measure, with_measured
 from placement_advisor.check.check_result import CheckResult, ModelResult, Status
+from placement_advisor.check.check_step import check_step
+from placement_advisor.check.code_lines import CodeLines, code_lines
 from placement_advisor.check.config import FILE
-from placement_advisor.check.judge import LASTING, Code, Place, Problem, judge
 from placement_advisor.check.lock_file import lock_text, read_lock
-from placement_advisor.check.placements import AUTO, DoesNotFitError, lay_out, moved_back
-from placement_advisor.check.record import Versions, devices_fingerprint, record, tensor_name
+from placement_advisor.check.placements import AUTO, lay_out, moved_back
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.output_file import holding, output_file
 from placement_advisor.files.own_folders import scratch_folder
-from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op import Edge, Op
 from placement_advisor.graph.op_graph import OpGraph, load_graph
 from placement_advisor.machine.testbed_plan import plan_testbed, with_network
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.simulator.peak import shortages
-from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.load.model_source import ModelSource, source_kind, split_name
 
@@ -49,11 +44,10 @@ if TYPE_CHECKING:
     from placement_advisor.check.config import CheckConfig, ModelConfig
     from placement_advisor.check.record import Record
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.machine.devices import Cluster, Device
+    from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.testbed.trial import Watcher
-    from placement_advisor.tf.answers import SourceLine, Traced
+    from placement_advisor.tf.answers import Traced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +171,7 @@ class _Checking:
         try:
             if model.graph is not None and self._options.graphs_only:
                 graph, asked = load_graph(Path(_from_here(self._config.root / model.graph)))
-                return self._judged(found, model, graph, asked)
+                return self._checked(found, model, graph, asked, CodeLines())[0]
             if self._options.graphs_only:
                 raise AdvisorError(
                     "no graph file is configured, and --graphs-only runs no model code",
@@ -185,17 +179,13 @@ class _Checking:
                     '"ranker.graph.json.gz"',
                 )
             traced, bundle = self._traced(model)
-            return self._judged(
-                found, model, traced.graph, traced.requested_device_of, traced.line_of, bundle
+            lines = code_lines(traced.graph, traced.stack_of, traced.created_at, self._config.root)
+            result, placement = self._checked(
+                found, model, traced.graph, traced.requested_device_of, lines
             )
-        except DoesNotFitError as error:
-            problem = Problem(
-                code=Code.DOES_NOT_FIT,
-                what=error.message,
-                action=error.hint or "ask advisor analyze for a placement that fits",
-                place=model.place,
-            )
-            return replace(found, status=Status.FAILED, problems=(problem,))
+            if placement is not None:
+                self._placed[model.path] = _Placed(traced.graph, placement, bundle)
+            return result
         except AdvisorError as error:
             return replace(found, error=error.message, hint=error.hint)
 
@@ -205,14 +195,15 @@ class _Checking:
         if placed is None or found.before is None:
             return found
         moves = () if found.difference is None else found.difference.moves
+        cluster = self._hardware.cluster
         self._watcher.note(f"measuring {model.path}")
         scratch = placed.bundle.with_name(f"{placed.bundle.name}-run")
         scratch.mkdir()
         told = measure(
             placed.graph,
             placed.placement,
-            moved_back(placed.graph, placed.placement, moves),
-            self._hardware.cluster,
+            moved_back(placed.graph, placed.placement, moves, cluster.place_names()),
+            cluster,
             plan,
             placed.bundle,
             scratch,
@@ -245,74 +236,24 @@ class _Checking:
         with child:
             return traced_model(source, folder, child, self._watcher), bundle
 
-    def _judged(
+    def _checked(
         self,
         found: ModelResult,
         model: ModelConfig,
         graph: OpGraph,
         requested_device_of: Mapping[str, str] | None,
-        line_of: Mapping[str, SourceLine] = MappingProxyType({}),
-        bundle: Path | None = None,
-    ) -> ModelResult:
-        cluster = self._hardware.cluster
-        costs = roofline_by_place(graph, cluster)
-        before, groups = found.before, _alike(cluster)
-        layout = lay_out(
-            model.placement,
-            Path(_from_here(self._config.root)),
+        lines: CodeLines,
+    ) -> tuple[ModelResult, Placement | None]:
+        return check_step(
+            found,
+            model,
             graph,
             requested_device_of,
-            costs,
-            cluster,
-            {} if before is None else before.layers,
-        )
-        if bundle is not None:
-            self._placed[model.path] = _Placed(graph, layout.placement, bundle)
-        simulator = Simulator(graph, costs, cluster)
-        alone = single.on_device(graph, cluster.device_names()[0])
-        schedule = simulator.schedule(layout.placement)
-        ratio = None
-        if layout.placement.device_of != alone.device_of:
-            ratio = Sensitivity(simulator, alone, ASSUMED_DOUBT).ratio(layout.placement)
-        after = record(
-            graph,
-            layout.placement,
-            schedule,
-            simulator.step_ns(alone),
-            ratio,
-            versions=Versions(
-                hardware=self._config.hardware,
-                devices=devices_fingerprint(cluster),
-                tensorflow=version("tensorflow"),
-                advisor=__version__,
-            ),
-            configured=model.placement,
-            alike=groups,
-        )
-        judgement = judge(
-            before,
-            after,
-            model.limits,
-            alike=groups,
-            freedom=layout.freedom,
-            shortages=map(str, shortages(schedule.peak_memory, cluster.devices)),
-            place_of=_lines(graph, schedule, line_of, self._config.root).get,
-        )
-        problems, notes = judgement.problems, judgement.notes
-        if self._options.update:
-            notes += tuple(
-                f"accepted: {problem.what}"
-                for problem in problems
-                if problem.code not in (*LASTING, Code.NOT_LOCKED)
-            )
-            problems = tuple(each for each in problems if each.code in LASTING)
-        return replace(
-            found,
-            status=Status.FAILED if problems else Status.PASSED,
-            problems=problems,
-            notes=notes,
-            after=after,
-            difference=judgement.difference,
+            lines,
+            root=Path(_from_here(self._config.root)),
+            hardware=self._config.hardware,
+            cluster=self._hardware.cluster,
+            update=self._options.update,
         )
 
 
@@ -372,44 +313,3 @@ def _compile(cluster: Cluster, placements: Set[str]) -> None:
 
 def _from_here(path: Path) -> str:
     return os.path.relpath(path)
-
-
-def _alike(cluster: Cluster) -> list[list[str]]:
-    """Return the groups of devices, and of hosts, that have the same figures."""
-    groups: list[list[Device]] = []
-    for device in cluster.places():
-        group = next((group for group in groups if alike(group[0], device)), None)
-        if group is None:
-            groups.append([device])
-        else:
-            group.append(device)
-    return [[device.name for device in group] for group in groups]
-
-
-def _lines(
-    graph: OpGraph, schedule: Schedule, line_of: Mapping[str, SourceLine], root: Path
-) -> dict[str, Place]:
-    """Return the user's line for tensors that cross and for layers, where it is known."""
-    found: dict[str, Place] = {}
-    project = root.resolve()
-    called: dict[str, str] = {}  # To follow the links of a path takes longer than all else here.
-    crossing = {copy.producer: tensor_name(graph, copy) for copy in schedule.transfers}
-    for op in graph.ops:
-        line = line_of.get(op.name)
-        if line is None:
-            continue
-        if line.file not in called:
-            called[line.file] = _in_project(line.file, project)
-        place = Place(called[line.file], line.line)
-        if op.name in crossing:
-            found.setdefault(crossing[op.name], place)
-        if op.role is Role.FORWARD:
-            found.setdefault(op.layer or "", place)
-    found.pop("", None)
-    return found
-
-
-def _in_project(file: str, project: Path) -> str:
-    """Return a file's name within the project; one outside of it by its last part alone."""
-    path = Path(file).resolve()
-    return path.relative_to(project).as_posix() if path.is_relative_to(project) else path.name

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.check.difference import Difference
-    from placement_advisor.check.judge import Place, Problem
+    from placement_advisor.check.problem import Place, Problem
     from placement_advisor.check.record import Record
 
 PASSED, FAILED, COULD_NOT_RUN = 0, 1, 2

@@ -8,6 +8,7 @@ crosses for it is). Devices that are alike may trade places as a whole.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from itertools import product
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.check.record import Cut, LayerRecord, Record
+
+_NUMBER = re.compile(r"_\d+$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +111,8 @@ def _pairs(
             if found := there[alike(name, layer)]:
                 pairs.append((name, found.pop(0)))
                 del left[name], right[pairs[-1][1]]
-    return pairs
+    unnumbered = {_NUMBER.sub("", name): name for name in reversed(right)}
+    return [*pairs, *((name, unnumbered[name]) for name in left if name in unnumbered)]
 
 
 def _devices(layer: LayerRecord) -> Hashable:

@@ -17,9 +17,9 @@ from placement_advisor.candidates import searched, single
 from placement_advisor.candidates.as_written import as_written, devices_asked_for
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, NAMES, SPLITS, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.check.problem import some
 from placement_advisor.check.record import PART_OF
 from placement_advisor.errors import AdvisorError, PlacementError
-from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER, Placement, placed_ops, read_placement_file
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
@@ -28,7 +28,7 @@ from placement_advisor.solvers.effort import Effort
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
     from pathlib import Path
 
     from placement_advisor.check.difference import Move
@@ -45,7 +45,6 @@ FILE_SUFFIX = ".json"
 # About half a second, for a check should take no more than two; a tenth finds much less on
 # deepconn, ten times as much 2 % more. What is found depends on nothing but the graph.
 _EFFORT = Effort(units=0.5)
-_MAX_NAMED = 5
 
 
 class Freedom(StrEnum):
@@ -68,7 +67,15 @@ class Layout:
 
 
 class DoesNotFitError(PlacementError):
-    """The placement that is configured does not fit the model of today, or the devices."""
+    """The placement that is configured does not fit the model of today, or the devices.
+
+    ``ops`` are those that it does not fit, where it is some of them.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, ops: Iterable[str] = ()) -> None:
+        """Take what is wrong, what to do about it, and with which ops."""
+        super().__init__(message, hint=hint)
+        self.ops = tuple(ops)
 
 
 def lay_out(
@@ -112,13 +119,34 @@ def lay_out(
         )
     found = FAMILIES[configured](graph, costs, cluster)
     if isinstance(found, NotApplicable):
-        raise DoesNotFitError(f"{configured} does not apply to this model: {found.reason}")
+        raise _no_longer_applies(configured, found.reason, graph, locked)
     return Layout(placement=found, freedom=Freedom.RULE)
 
 
-def moved_back(graph: OpGraph, placement: Placement, moves: Iterable[Move]) -> Placement:
-    """Return the placement with layers where they were before they moved."""
-    before = {(move.layer, move.part, move.after[0]): move.before[0] for move in moves}
+def _no_longer_applies(
+    rule: str, reason: str, graph: OpGraph, locked: Mapping[str, LayerRecord]
+) -> DoesNotFitError:
+    """Return that a rule does not apply, with what became of the layers that it went by."""
+    layers = _layers(graph)
+    gone = [layer for layer in locked if layer not in layers]
+    new = [layer for layer in layers if locked and layer not in locked]
+    since = [f"{some(names)} {how}" for names, how in ((gone, "gone"), (new, "new")) if names]
+    changed = f"; since it was locked: {', '.join(since)}" if since else ""
+    return DoesNotFitError(
+        f"{rule} does not apply to this model: {reason}{changed}",
+        ops=(op.name for op in placed_ops(graph) if (op.layer or NO_LAYER) in new),
+    )
+
+
+def moved_back(
+    graph: OpGraph, placement: Placement, moves: Iterable[Move], there: Collection[str]
+) -> Placement:
+    """Return the placement with layers where they were before they moved, if that is ``there``."""
+    before = {
+        (move.layer, move.part, move.after[0]): move.before[0]
+        for move in moves
+        if move.before[0] in there
+    }
 
     def device_of(op: Op) -> str:
         here = placement.device_of[op.name]
@@ -142,7 +170,8 @@ def _as_written(
     if len(asked) > len(there):
         raise DoesNotFitError(
             f"the model's tf.device scopes name {len(asked)} devices ({', '.join(asked)}), the "
-            f"hardware has {len(there)}"
+            f"hardware has {len(there)}",
+            ops=(op for op, device in requested_device_of.items() if device == asked[-1]),
         )
     placement = as_written(graph, requested_device_of, cluster)
     if placement is None:
@@ -176,9 +205,10 @@ def _from_file(
     new = [layer for layer in _layers(graph) if layer not in file.by_layer]
     if new:
         raise DoesNotFitError(
-            f"{path.name} has no device for {_some(new)}"
-            + (f"; it places {_some(gone)}, which are gone" if gone else ""),
+            f"{path.name} has no device for {some(new)}"
+            + (f"; it places {some(gone)}, which are gone" if gone else ""),
             hint="place the new layers in the file, or write it anew with advisor analyze",
+            ops=(op.name for op in placed_ops(graph) if (op.layer or NO_LAYER) in new),
         )
 
     def device_of(op: Op) -> str:
@@ -262,7 +292,3 @@ def _former_names(
                 former[now] = found.pop(0)
                 del left[former[now]]
     return former
-
-
-def _some(names: list[str]) -> str:
-    return first_names([name or "ops of no layer" for name in names], _MAX_NAMED)

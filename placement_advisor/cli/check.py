@@ -78,6 +78,10 @@ def check(
             "Default: text.",
         ),
     ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="As text: all problems, all figures, what changed."),
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Count an inconclusive check as failed.")
     ] = False,
@@ -130,7 +134,7 @@ def check(
         with progress(quiet=quiet) as watcher:
             result = check_models(settings, options, watcher)
         for form, put in files:
-            text = _written(form, result, settings.root)
+            text = _written(form, result, settings.root, verbose=verbose)
             if put is None:
                 sys.stdout.write(text)
             else:
@@ -168,12 +172,12 @@ def _keep(settings: Path, lock: Path, files: Iterable[Path]) -> None:
         taken[file.resolve()] = "gets another report"
 
 
-def _written(form: Format, result: CheckResult, root: Path) -> str:
+def _written(form: Format, result: CheckResult, root: Path, *, verbose: bool) -> str:
     """Return the report in a format."""
     if form is Format.TEXT:
         from placement_advisor.report.check.check_text import check_as_text
 
-        return check_as_text(result)
+        return check_as_text(result, verbose=verbose)
     if form is Format.JSON:
         from placement_advisor.report.check.check_json import check_as_json
 

@@ -1,4 +1,4 @@
-"""`advisor explain`: what a finding means. Needs no TensorFlow."""
+"""`advisor explain`: what a finding or a problem of a check means. Needs no TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import Annotated
 
 import typer
 
+from placement_advisor.errors import AdvisorError
+
 
 def explain(
     code: Annotated[
-        str | None, typer.Argument(metavar="[CODE]", help="Code of a finding, such as PA101.")
+        str | None,
+        typer.Argument(
+            metavar="[CODE]",
+            help="Code of a finding or of a check's problem, such as PA101 or slower-step.",
+        ),
     ] = None,
 ) -> None:
-    """Tell what a finding means, when it is found and what to do; without a code, list all."""
-    from placement_advisor.analysis.findings.explanations import page
-    from placement_advisor.analysis.findings.rules import RULES
-
+    """Tell what a code means, when it is found and what to do; without one, list all."""
     if code is None:
-        for rule in RULES:
-            print(f"{rule.CODE}  {rule.NAME}")
+        _list()
         return
-    text = page(code)
+    text = _page(code)
     if not sys.stdout.isatty():
         sys.stdout.write(text)
         return
@@ -29,3 +31,39 @@ def explain(
     from rich.markdown import Markdown
 
     Console().print(Markdown(text))
+
+
+def _list() -> None:
+    from placement_advisor.analysis.findings.rules import RULES
+    from placement_advisor.check.explanations import EXPLANATIONS
+
+    findings = {rule.CODE for rule in RULES}
+    problems = {code: told for code, told in EXPLANATIONS.items() if code not in findings}
+    width = max(map(len, problems))
+    print("Findings of advisor analyze:")
+    for rule in RULES:
+        print(f"  {rule.CODE}  {rule.NAME}")
+    print("\nProblems of advisor check, where findings count too:")
+    for code, told in problems.items():
+        print(f"  {code:<{width}}  {told.title}")
+
+
+def _page(code: str) -> str:
+    """Return the page of a code, whatever its case.
+
+    Raises:
+        AdvisorError: no such code.
+    """
+    from placement_advisor.analysis.findings import explanations
+    from placement_advisor.analysis.findings.rules import RULES
+    from placement_advisor.check.explanations import EXPLANATIONS, page
+
+    if code.upper() in {rule.CODE for rule in RULES}:
+        return explanations.page(code)
+    if code.lower() in EXPLANATIONS:
+        return page(code.lower())
+    known = [*(rule.CODE for rule in RULES), *(name for name in EXPLANATIONS if name.islower())]
+    raise AdvisorError(
+        f"no finding and no problem of a check is called {code!r}; there are {', '.join(known)}",
+        hint="`advisor explain` lists them with their names",
+    )

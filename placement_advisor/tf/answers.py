@@ -30,9 +30,10 @@ class Traced:
     ``members`` names the ops that run within each loop or conditional of the graph.
     ``requested_device_of`` has the device that `tf.device` scopes ask for, as ``GPU:1``, for the
     ops within such scopes (the user's own, and those of Keras around lookups of texts) and for the
-    variables that were created within them. ``line_of`` has the innermost line of the user's code
-    that made an op, where there is one. ``created`` has the place of each variable among all that
-    were created, in order, where that was seen.
+    variables that were created within them. ``stack_of`` has the lines of the user's code that led
+    to an op, innermost first, where there are any; ``created_at`` those that led to the creation of
+    a variable. ``created`` has the place of each variable among all that were created, in order,
+    where that was seen.
     """
 
     graph: OpGraph
@@ -43,15 +44,21 @@ class Traced:
     batch_size: int | None
     tensorflow_version: str
     requested_device_of: Mapping[str, str] = field(default_factory=dict)
-    line_of: Mapping[str, SourceLine] = field(default_factory=dict)
+    stack_of: Mapping[str, tuple[SourceLine, ...]] = field(default_factory=dict)
     created: Mapping[str, int] = field(default_factory=dict)
+    created_at: Mapping[str, tuple[SourceLine, ...]] = field(default_factory=dict)
+
+    @property
+    def line_of(self) -> dict[str, SourceLine]:
+        """Return the innermost line of the user's code that made an op, where there is one."""
+        return {name: lines[0] for name, lines in self.stack_of.items()}
 
     def update_lines(self) -> dict[str, SourceLine]:
         """Return the line that updates each variable, where the user's code has one."""
         return {
-            op.variable: self.line_of[op.name]
+            op.variable: self.stack_of[op.name][0]
             for op in self.graph.ops
-            if op.variable is not None and op.kind.startswith(_UPDATES) and op.name in self.line_of
+            if op.variable is not None and op.kind.startswith(_UPDATES) and op.name in self.stack_of
         }
 
 

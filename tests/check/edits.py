@@ -147,6 +147,19 @@ HARMFUL = (
     *(Edit("scopes-in-a-tf-function", model, (("def loss_of(", "@tf.function\ndef loss_of("),), culprit)
       for model, culprit in ((CONV, "item_dense"), (RANK, "item_2"), (CHAIN, "conv_5"), (WORDS, "decoder_wide"))),
 
+    # Written with the explanations that a failed check gives, to have one for each.
+    Edit("scope-removed", RANK, (
+        ("    with tf.device(SECOND):\n        item =", "    item ="),
+        ("        surroundings =", "    surroundings =")), "item_2"),
+    Edit("all-scopes-removed", RANK, (
+        ("with tf.device(SECOND):\n    video", "if True:\n    video"),
+        ("with tf.device(FIRST):\n    watched", "if True:\n    watched"),
+        ("    with tf.device(SECOND):\n        item =", "    item ="),
+        ("        surroundings =", "    surroundings ="),
+        ("    with tf.device(FIRST):\n        average =", "    average ="),
+        ("        user = through", "    user = through"),
+        ("with tf.device(FIRST), ", "with ")), "item_2"),
+
     Edit("penalty-on-all-weights", CONV, ((
         "** 2)", f"** 2) + {PENALTY}"),), "item_dense"),
     Edit("penalty-on-all-weights", RANK, ((

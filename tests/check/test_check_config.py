@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placement_advisor.check.config import ModelConfig, find_config, read_config
-from placement_advisor.check.judge import STEP_TOLERANCE, Limits, Place
+from placement_advisor.check.effects import STEP_TOLERANCE, Limits
+from placement_advisor.check.problem import Place
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from placement_advisor.candidates import single
 from placement_advisor.check.check_models import CheckOptions, _compile, check_models
 from placement_advisor.check.config import read_config
-from placement_advisor.check.judge import Code
+from placement_advisor.check.problem import Code
 from placement_advisor.graph.op_graph import Op, OpGraph
 from placement_advisor.machine.presets import read_hardware
 

@@ -189,6 +189,7 @@ def test_a_new_layer_does_not_fit_and_is_listed(project: Project) -> None:
     with pytest.raises(DoesNotFitError) as caught:
         project.lay_out(more, locked=locked_layers(MODEL))
     assert caught.value.message == "p.json has no device for extra"
+    assert caught.value.ops == ("extra",)
     assert "advisor analyze" in (caught.value.hint or "")
 
 
@@ -259,8 +260,13 @@ def test_a_split_of_the_batch_is_refused(project: Project, split: str) -> None:
 
 
 def test_a_rule_that_does_not_apply_does_not_fit(project: Project) -> None:
+    chain = model("in -> left", "left -> b")
     with pytest.raises(DoesNotFitError, match="towers does not apply to this model"):
-        project.lay_out(model("in -> a", "a -> b"), "towers")
+        project.lay_out(chain, "towers")
+    with pytest.raises(DoesNotFitError) as caught:
+        project.lay_out(chain, "towers", locked=locked_layers(MODEL))
+    assert caught.value.message.endswith("; since it was locked: right, join gone, b new")
+    assert caught.value.ops == ("b",)
 
 
 @pytest.mark.parametrize(
@@ -288,8 +294,11 @@ def test_as_written_needs_the_scopes(project: Project) -> None:
 
 
 def test_scopes_of_more_devices_than_there_are_do_not_fit(project: Project) -> None:
-    with pytest.raises(DoesNotFitError, match=r"name 3 devices \(GPU:0, GPU:1, GPU:2\), the hard"):
+    with pytest.raises(
+        DoesNotFitError, match=r"name 3 devices \(GPU:0, GPU:1, GPU:2\), the hard"
+    ) as caught:
         project.lay_out(configured=AS_WRITTEN, asked={"left": "GPU:1", "right": "GPU:2"})
+    assert caught.value.ops == ("right",)
 
 
 def test_the_same_step_is_searched_the_same_way(project: Project) -> None:

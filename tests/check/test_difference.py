@@ -61,6 +61,15 @@ def test_a_few_ops_elsewhere_are_no_move() -> None:
     assert difference(before, of_layers({"upper": both}), []).moves == ()
 
 
+def test_a_layer_that_changed_and_got_a_number_is_the_same_layer() -> None:
+    before = of_layers(layers(conv_1=("11", ONE), conv_2=("22", TWO)))
+    after = of_layers(layers(conv_1_1=("12", ONE), conv_2_1=("23", ONE), conv_2_2=("33", ONE)))
+    found = difference(before, after, [])
+    assert found.renamed == {"conv_1": "conv_1_1", "conv_2": "conv_2_1"}
+    assert (found.gone, found.new) == ((), ("conv_2_2",))
+    assert {move.layer for move in found.moves} == {"conv_2_1"}
+
+
 def test_a_layer_of_another_name_and_the_same_ops_is_renamed() -> None:
     found = difference(
         of_layers(layers(a=("1", ONE), b=("2", TWO))),

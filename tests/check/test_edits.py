@@ -6,10 +6,12 @@ import pytest
 from edits import HARMFUL, HARMLESS, Edit
 
 from placement_advisor.check.check_models import CheckOptions, check_models
-from placement_advisor.check.check_result import ModelResult, Status
+from placement_advisor.check.check_result import CheckResult, ModelResult, Status
 from placement_advisor.check.config import read_config
-from placement_advisor.check.judge import MEMORY_TOLERANCE, STEP_TOLERANCE, Code
+from placement_advisor.check.effects import MEMORY_TOLERANCE, STEP_TOLERANCE
 from placement_advisor.check.lock_file import lock_text, read_lock
+from placement_advisor.check.problem import Code
+from placement_advisor.report.check.check_text import check_as_text
 
 MODELS = sorted((Path(__file__).parent / "models").glob("*.py"))
 # One and a half times what the models need.
@@ -64,7 +66,11 @@ def test_a_harmful_edit_fails_and_its_culprit_is_named(
     checked: dict[str, ModelResult], edit: Edit
 ) -> None:
     result = checked[str(edit)]
-    said = [text for p in result.problems for text in (p.what, *p.culprits)]
+    said = [
+        text
+        for problem in result.problems
+        for text in (problem.what, *problem.culprits, *(each.what for each in problem.effects))
+    ]
     assert result.status is Status.FAILED, result
     assert any(edit.culprit in text for text in said), said
 
@@ -73,6 +79,54 @@ def test_a_harmful_edit_fails_and_its_culprit_is_named(
 def test_a_harmless_edit_passes(checked: dict[str, ModelResult], edit: Edit) -> None:
     result = checked[str(edit)]
     assert result.status is Status.PASSED, (result.problems, result.error)
+
+
+@pytest.mark.parametrize("edit", HARMFUL, ids=str)
+def test_each_cause_of_a_harmful_edit_is_told_once_and_fits_a_screen(
+    checked: dict[str, ModelResult], edit: Edit
+) -> None:
+    result = checked[str(edit)]
+    effects = [(e.code, e.device) for problem in result.problems for e in problem.effects]
+    assert len(effects) == len(set(effects))
+    culprits = [
+        text
+        for problem in result.problems
+        for text in problem.culprits
+        if not text.endswith(" more")
+    ]
+    assert len(culprits) == len(set(culprits))
+    lines = check_as_text(CheckResult(lock_file="l", results=(result,))).splitlines()
+    assert len(lines) <= 30
+
+
+@pytest.mark.parametrize("edit", HARMFUL, ids=str)
+def test_a_harmful_edit_points_at_the_model(checked: dict[str, ModelResult], edit: Edit) -> None:
+    result = checked[str(edit)]
+    assert {problem.place.file for problem in result.problems if problem.place} == {f"{edit}.py"}
+    assert result.problems[0].source
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "source"),
+    [
+        ("tape-for-gradients-ranker", Code.BACKWARD_LEFT, "gradients = tape.gradient("),
+        ("tape-for-gradients-transformer", Code.BACKWARD_LEFT, "gradients = tape.gradient("),
+        ("scopes-in-a-tf-function-deep_mnist", Code.BACKWARD_LEFT, "gradients = tf.gradients("),
+        ("layer-moved-deepconn", Code.SCOPE_CHANGED, 'with tf.device(FIRST), tf.name_scope("item'),
+        ("layer-moved-transformer", Code.SCOPE_CHANGED, "with tf.device(FIRST):"),
+        ("variable-elsewhere-ranker", Code.SCOPE_CHANGED, "with tf.device(FIRST):"),
+        ("cpu-only-op-pinned-ranker", Code.NO_KERNEL, "video = tf.strings.to_hash_bucket_fast("),
+        ("scope-removed-ranker", Code.SCOPE_CHANGED, "item = through(item_tower"),
+        ("all-scopes-removed-ranker", Code.SCOPE_CHANGED, "item = through(item_tower"),
+    ],
+)
+def test_an_edit_is_named_by_its_rule_and_its_line(
+    checked: dict[str, ModelResult], name: str, code: Code, source: str
+) -> None:
+    first = checked[name].problems[0]
+    assert first.code is code
+    assert first.source is not None
+    assert first.source.startswith(source)
 
 
 def test_the_tolerances_lie_between_what_harmless_and_what_harmful_edits_move(
@@ -90,7 +144,7 @@ def test_the_tolerances_lie_between_what_harmless_and_what_harmful_edits_move(
     slower = []
     for edit in HARMFUL:
         result = checked[str(edit)]
-        if any(problem.code is Code.SLOWER for problem in result.problems):
+        if any(Code.SLOWER in problem.codes for problem in result.problems):
             assert result.before is not None
             assert result.after is not None
             slower.append(result.after.step_us / result.before.step_us - 1)

@@ -1,4 +1,4 @@
-"""Which differences fail: a case in which each rule fires, and one in which it stays silent."""
+"""Which differences fail, and under which cause: where each rule fires, and where it is silent."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_cases import ALIKE, ONE, TWO, VERSIONS, cut, layer, record, records
 
-from placement_advisor.check.judge import MAX_CULPRITS, Code, Judgement, Limits, Place, judge
+from placement_advisor.check.causes import Scopes
+from placement_advisor.check.code_lines import from_stacks
+from placement_advisor.check.effects import Limits
+from placement_advisor.check.judge import Judgement, Setting, judge
 from placement_advisor.check.placements import Freedom
-from placement_advisor.check.record import Standing
+from placement_advisor.check.predicted import Predicted
+from placement_advisor.check.problem import MAX_CULPRITS, Code, Place
+from placement_advisor.check.record import Part, Standing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.check.difference import Move
     from placement_advisor.check.record import Record
 
 MOVED = record(
@@ -28,6 +36,25 @@ OTHER_VERSIONS = {
     "advisor": replace(VERSIONS, advisor="9.9"),
     "other figures of the hardware": replace(VERSIONS, devices="11ff"),
 }
+HERE, READ, BACK, SETTINGS = (
+    Place("m.py", 7),
+    Place("m.py", 3),
+    Place("m.py", 9),
+    Place("pyproject.toml", 4),
+)
+LINES = replace(
+    from_stacks(
+        {
+            ("lower", Part.FORWARD): [(Place("m.py", 2),)],
+            ("upper", Part.FORWARD): [(HERE,)],
+            ("upper", Part.BACKWARD): [(BACK,)],
+        }
+    ),
+    readers=({("lower/Relu:0", TWO): READ},),
+    on_host={("upper", "AsString"): HERE},
+    largest={ONE: Place("m.py", 5)},
+)
+IN_SCOPES = Scopes(device_of={"lower": ONE, "upper": TWO}, left_behind=frozenset(), is_split=True)
 
 
 def judged(
@@ -35,18 +62,29 @@ def judged(
     before: Record | None = record(),  # noqa: B008 - it is frozen
     *,
     freedom: Freedom = Freedom.NONE,
-    shortages: tuple[str, ...] = (),
+    shortages: dict[str, str] | None = None,
+    scopes: Scopes | None = IN_SCOPES,
+    put_back: dict[tuple[str, Part], Record] | None = None,
     **limits: Any,
 ) -> Judgement:
-    return judge(
-        before,
-        after,
-        Limits(**limits),
+    """Judge a step; with the last of what is put back undone it is what ``put_back`` has."""
+
+    def without(moves: Sequence[Move]) -> Predicted:
+        there = (put_back or {}).get((moves[-1].layer, moves[-1].part), before)
+        assert there is not None
+        return Predicted(record=there, shortages={})
+
+    setting = Setting(
+        limits=Limits(**limits),
         alike=ALIKE,
         freedom=freedom,
-        shortages=shortages,
-        place_of={"upper": Place("m.py", 7), "lower/Relu:0": Place("m.py", 3)}.get,
+        scopes=scopes,
+        lines=LINES,
+        put_back=without,
+        configured_at=SETTINGS,
+        placed_at=lambda layer: Place("placement.json", len(layer)),
     )
+    return judge(before, Predicted(record=after, shortages=shortages or {}), setting)
 
 
 def changed(**changes: Any) -> Record:
@@ -55,7 +93,8 @@ def changed(**changes: Any) -> Record:
 
 
 def codes(found: Judgement) -> list[Code]:
-    return [problem.code for problem in found.problems]
+    """Return the codes of problems, each followed by those of its effects."""
+    return [code for problem in found.problems for code in problem.codes]
 
 
 def test_the_same_step_passes_and_is_not_compared() -> None:
@@ -84,17 +123,111 @@ def test_a_model_that_is_not_locked_says_how_to_lock_it() -> None:
 
 
 def test_a_model_that_is_not_locked_is_held_to_its_budgets() -> None:
-    found = judged(record(), None, max_transfer_bytes=999_999, shortages=("GPU:0 is full",))
+    found = judged(record(), None, max_transfer_bytes=999_999, shortages={ONE: "GPU:0 is full"})
     assert codes(found) == [Code.OUT_OF_MEMORY, Code.OVER_BUDGET, Code.NOT_LOCKED]
 
 
-def test_a_layer_that_moved_is_named_with_its_line() -> None:
-    found = judged(MOVED)
-    assert codes(found) == [Code.MOVED]
-    (problem,) = found.problems
-    assert problem.culprits == ("upper: backward pass GPU:1 -> GPU:0 (m.py:7)",)
-    assert problem.place == Place("m.py", 7)
+def test_a_backward_pass_that_lost_its_device_is_the_finding_with_its_line() -> None:
+    left = replace(IN_SCOPES, left_behind=frozenset({TWO}))
+    (problem,) = judged(MOVED, scopes=left).problems
+    assert problem.code == "PA101"
+    assert problem.what == (
+        "the backward pass of 1 layer has left GPU:1: its ops have no device and run on GPU:0"
+    )
+    assert problem.culprits == ("backward pass of upper: GPU:1 -> GPU:0 (m.py:9)",)
+    assert problem.place == BACK
+    assert "tf.gradients" in problem.action
+
+
+def test_a_backward_pass_that_a_scope_put_elsewhere_is_not_the_finding() -> None:
+    (problem,) = judged(MOVED).problems
+    assert problem.code is Code.MOVED
     assert problem.what == "1 layer runs on another device than before"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"lower": ONE}, "1 layer stands in no tf.device scope any more: it runs on GPU:0, not"),
+        (
+            {"lower": ONE, "upper": ONE},
+            "1 layer stands in another tf.device scope: it runs on GPU:0",
+        ),
+    ],
+)
+def test_a_forward_pass_that_moved_has_lost_its_scope_or_got_another(
+    asked: dict[str, str], said: str
+) -> None:
+    after = replace(MOVED, layers={"lower": layer("11", ONE), "upper": layer("22", ONE)})
+    scopes = Scopes(device_of=asked, left_behind=frozenset(), is_split=True)
+    (problem,) = judged(after, scopes=scopes).problems
+    assert problem.code is Code.SCOPE_CHANGED
+    assert problem.what.startswith(said)
+    assert problem.culprits == ("upper: GPU:1 -> GPU:0 (m.py:7)",)
+    assert problem.place == HERE
+
+
+def test_variables_alone_that_moved_were_created_in_another_scope() -> None:
+    def with_variables(device: str) -> Record:
+        upper = layer("22", TWO)
+        held = replace(upper, devices={**upper.devices, Part.VARIABLES: (device,)})
+        return replace(MOVED, layers={"lower": layer("11", ONE), "upper": held})
+
+    before = replace(with_variables(TWO), placed="b0", step_us=1_000)
+    (problem,) = judged(with_variables(ONE), before).problems
+    assert problem.code is Code.SCOPE_CHANGED
+    assert problem.what == "the variables of 1 layer are created for GPU:0, not for GPU:1"
+
+
+def test_a_layer_that_a_placement_file_has_elsewhere_points_at_the_file() -> None:
+    (problem,) = judged(MOVED, scopes=None).problems
+    assert problem.code is Code.PLACEMENT_CHANGED
+    assert problem.place == Place("placement.json", len("upper"))
+    (other,) = judged(replace(MOVED, graph="c1"), scopes=None).problems
+    assert other.code is Code.MOVED
+
+
+def test_effects_stand_under_the_cause_without_which_they_are_gone() -> None:
+    after = replace(MOVED, copies=3, step_us=1_200)
+    (problem,) = judged(after, put_back={}).problems
+    assert codes(judged(after)) == [Code.MOVED, Code.SLOWER, Code.COPIES]
+    assert [effect.what for effect in problem.effects] == [
+        "the predicted step takes 20.0% longer (1.00 ms -> 1.20 ms, 5% are allowed)",
+        "+2 copies per step (1 -> 3)",
+    ]
+
+
+def test_an_effect_that_stays_with_layers_put_back_comes_from_layers_that_changed() -> None:
+    layers = {"lower": layer("12", ONE, busy_us=300), "upper": layer("22", TWO, backward=ONE)}
+    after = replace(MOVED, graph="c1", layers=layers, copies=3, step_us=1_200)
+    slower = record(step_us=1_190)
+    moved, heavier = judged(after, put_back={("upper", Part.BACKWARD): slower}).problems
+    assert moved.codes == (Code.MOVED, Code.COPIES)
+    assert heavier.codes == (Code.LAYERS_CHANGED, Code.SLOWER)
+    assert heavier.what == "lower is made of other ops or sizes"
+    assert heavier.culprits == ("lower +200 µs (m.py:2)",)
+    assert heavier.place == Place("m.py", 2)
+
+
+def test_of_two_causes_each_has_the_effects_that_it_makes_most_of() -> None:
+    others = {"a": layer("33", ONE), "b": layer("44", ONE), "c": layer("55", ONE)}
+    before = record(layers={**record().layers, **others})
+    layers = {"lower": layer("11", TWO), "upper": layer("22", TWO, backward=ONE), **others}
+    left = replace(IN_SCOPES, left_behind=frozenset({TWO}), device_of={"upper": TWO})
+    after = replace(MOVED, layers=layers, copies=5, step_us=1_300)
+    # Without the move of `lower` the step is as fast as it was; copies need both put back.
+    first = replace(before, copies=4, step_us=1_010)
+    found = judged(after, before, scopes=left, put_back={("lower", Part.BACKWARD): first})
+    assert [problem.codes for problem in found.problems] == [
+        (Code.SCOPE_CHANGED, Code.SLOWER),
+        (Code.BACKWARD_LEFT, Code.COPIES),
+    ]
+
+
+def test_an_effect_that_nothing_else_explains_is_of_the_layers_that_moved() -> None:
+    after = replace(MOVED, copies=3)
+    found = judged(after, put_back={("upper", Part.BACKWARD): after})
+    assert [problem.codes for problem in found.problems] == [(Code.MOVED, Code.COPIES)]
 
 
 def test_two_layers_that_moved_are_counted() -> None:
@@ -106,7 +239,13 @@ def test_two_layers_that_moved_are_counted() -> None:
 def test_a_move_for_the_better_is_only_told() -> None:
     found = judged(replace(MOVED, step_us=900))
     assert found.problems == ()
-    assert found.notes[0].startswith("moved: upper: backward pass")
+    assert found.notes[0].startswith("moved: backward pass of upper")
+
+
+def test_a_move_that_saves_time_and_costs_memory_is_blamed_for_that() -> None:
+    held = {**record().memory_bytes, ONE: {"variables": 990_000_000}}
+    found = judged(replace(MOVED, step_us=900, memory_bytes=held))
+    assert codes(found) == [Code.MOVED, Code.MEMORY]
 
 
 def test_a_move_that_costs_a_copy_is_not_for_the_better() -> None:
@@ -136,13 +275,22 @@ def test_another_placement_in_the_settings_is_compared() -> None:
     assert judged(record(placement="towers")).difference is not None
 
 
+@pytest.mark.parametrize("freedom", [Freedom.NONE, Freedom.RULE])
+def test_another_placement_in_the_settings_that_is_worse_is_the_cause(freedom: Freedom) -> None:
+    after = replace(MOVED, placement="towers", step_us=1_200)
+    (problem,) = judged(after, freedom=freedom).problems
+    assert problem.codes == (Code.PLACEMENT_CHANGED, Code.SLOWER)
+    assert problem.what == "the placement is towers, and was as-written"
+    assert problem.place == SETTINGS
+
+
 def test_more_copies_fail_and_fewer_are_told() -> None:
     more = changed(copies=3, cuts=(cut("lower/Relu:0", 1_000_000), cut("lower/Relu:0", 500)))
     (problem,) = judged(more).problems
     assert problem.code is Code.COPIES
     assert problem.what == "+2 copies per step (1 -> 3)"
     assert problem.culprits == ("lower/Relu:0 GPU:0 -> GPU:1 +500 B (m.py:3)",)
-    assert problem.place == Place("m.py", 3)
+    assert problem.place == READ
     fewer = judged(changed(copies=0, cuts=()))
     assert (fewer.problems, fewer.notes) == ((), ("better: -1 copies per step",))
 
@@ -169,14 +317,39 @@ def test_a_slower_step_fails_beyond_its_tolerance_and_names_what_grew() -> None:
     layers = {"lower": layer("11", ONE), "upper": layer("23", TWO, busy_us=160)}
     assert codes(judged(changed(step_us=1_050))) == []
     (problem,) = judged(changed(step_us=1_060, layers=layers)).problems
-    assert problem.code is Code.SLOWER
-    assert problem.what == (
+    assert problem.codes == (Code.LAYERS_CHANGED, Code.SLOWER)
+    assert problem.effects[0].what == (
         "the predicted step takes 6.0% longer (1.00 ms -> 1.06 ms, 5% are allowed)"
     )
     assert problem.culprits == ("upper +60.0 µs (m.py:7)",)
+    assert problem.place == HERE
     assert codes(judged(changed(step_us=1_060), max_step_regression=0.06)) == []
     faster = judged(changed(step_us=900))
     assert faster.notes == ("better: the predicted step takes 10.0% less (1.00 ms -> 900 µs)",)
+
+
+def test_what_crosses_is_to_blame_where_layers_hardly_take_longer() -> None:
+    layers = {"lower": layer("11", ONE), "upper": layer("23", TWO, busy_us=101)}
+    cuts = (cut("lower/Relu:0", 9_000_000),)
+    after = changed(step_us=1_200, layers=layers, cuts=cuts, bytes_across=9_000_000)
+    (problem,) = judged(after).problems
+    assert problem.codes == (Code.LAYERS_CHANGED, Code.SLOWER, Code.BYTES)
+    assert problem.place == READ
+
+
+def test_a_name_scope_that_is_gone_is_the_cause_where_a_rule_goes_by_names() -> None:
+    after = changed(step_us=1_658, layers={"lower": layer("11", ONE), "": layer("22", ONE)})
+    (problem,) = judged(after, freedom=Freedom.RULE).problems
+    assert problem.codes == (Code.LAYERS_CHANGED, Code.SLOWER)
+    assert problem.what == "upper is in no name scope any more"
+    assert problem.culprits[0] == "ops of no layer: GPU:1 -> GPU:0"
+    assert "name scope" in problem.action
+
+
+def test_several_effects_without_a_known_cause_are_one_problem() -> None:
+    found = judged(changed(copies=2, bytes_across=9_000_000, step_us=1_200))
+    (problem,) = found.problems
+    assert problem.codes == (Code.SLOWER, Code.COPIES, Code.BYTES)
 
 
 def test_the_tolerance_of_the_settings_may_be_none_at_all() -> None:
@@ -188,8 +361,11 @@ def test_more_memory_fails_on_the_device_that_needs_it() -> None:
     held = {"variables": 900_000_000, "activations": 50_000_000}
     (problem,) = judged(changed(memory_bytes={**record().memory_bytes, ONE: held})).problems
     assert problem.code is Code.MEMORY
-    assert problem.what == "GPU:0: +50.0 MB of peak memory (900 MB -> 950 MB)"
+    assert problem.what == (
+        "GPU:0: +50.0 MB of peak memory (900 MB -> 950 MB), above all activations"
+    )
     assert problem.culprits == ("+50.0 MB activations",)
+    assert problem.place == Place("m.py", 5)
     less = judged(changed(memory_bytes={**record().memory_bytes, ONE: {"variables": 1}}))
     assert less.notes == ("better: GPU:0 has a peak of 1 B, not 900 MB",)
 
@@ -197,8 +373,17 @@ def test_more_memory_fails_on_the_device_that_needs_it() -> None:
 def test_an_op_without_a_kernel_fails() -> None:
     (problem,) = judged(changed(on_host={"upper": ("AsString",)})).problems
     assert problem.code is Code.NO_KERNEL
-    assert "AsString in upper" in problem.what
-    assert problem.place == Place("m.py", 7)
+    assert problem.what == (
+        "AsString in upper is placed on a GPU, which has no kernel for it: it runs on the host"
+    )
+    assert problem.place == HERE
+
+
+def test_what_an_op_without_a_kernel_costs_stands_under_it() -> None:
+    after = changed(on_host={"upper": ("AsString", "Hash")}, copies=3, step_us=1_100)
+    (problem,) = judged(after).problems
+    assert problem.codes == (Code.NO_KERNEL, Code.SLOWER, Code.COPIES)
+    assert problem.what.startswith("AsString, Hash in upper are placed on a GPU")
 
 
 def test_a_verdict_that_fell_fails_and_one_that_rose_is_told() -> None:
@@ -221,9 +406,19 @@ def test_a_verdict_that_fell_by_a_hair_is_told() -> None:
 
 
 def test_memory_that_does_not_suffice_fails_whatever_was_locked() -> None:
-    found = judged(record(), shortages=("GPU:0 needs 20 GB, has 16",))
+    found = judged(record(), shortages={ONE: "GPU:0 needs 20 GB, has 16"})
     assert codes(found) == [Code.OUT_OF_MEMORY]
     assert found.problems[0].what == "GPU:0 needs 20 GB, has 16"
+    assert found.problems[0].place == Place("m.py", 5)
+
+
+def test_a_limit_that_an_edit_breaks_is_its_effect_and_one_that_was_broken_is_not() -> None:
+    more = {**record().memory_bytes, ONE: {"variables": 990_000_000}}
+    after = replace(MOVED, memory_bytes=more)
+    limits: dict[str, Any] = {"shortages": {ONE: "GPU:0 is full"}, "max_transfer_bytes": 5}
+    budget, moved = judged(after, **limits).problems
+    assert budget.codes == (Code.OVER_BUDGET,)
+    assert moved.codes == (Code.MOVED, Code.MEMORY, Code.OUT_OF_MEMORY)
 
 
 def test_budgets_hold_to_the_byte_whatever_was_locked() -> None:
@@ -232,7 +427,6 @@ def test_budgets_hold_to_the_byte_whatever_was_locked() -> None:
         record(), max_transfer_bytes=999_999, max_peak_bytes=899_999_999
     ).problems
     assert transfer.culprits == ("lower/Relu:0 GPU:0 -> GPU:1 1.00 MB",)
-    assert transfer.place == Place("m.py", 3)
     assert memory.what == "GPU:0 needs 900 MB of memory, max_peak_memory is 900 MB"
     assert memory.culprits == ("900 MB variables",)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from placement_advisor.check.check_models import CheckOptions, check_models
 from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.config import read_config
-from placement_advisor.check.judge import Code
+from placement_advisor.check.problem import Code
 
 MODEL = Path(__file__).parents[1] / "tf" / "models" / "two_tower.py"
 SETTINGS = """

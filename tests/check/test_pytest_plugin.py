@@ -84,9 +84,9 @@ def test_a_model_as_it_was_passes_and_a_worse_one_fails_with_its_explanation(loc
     ran.stdout.fnmatch_lines(
         [
             "*models/ranker.py:train_step (pyproject.toml:*)",
-            "*copies per step *+*",
-            "*layer-moved: * layers run on another device than before",
-            "*where: models/ranker.py:*",
+            "*PA101: the backward pass of * layers has left GPU:1: *",
+            "*where: models/ranker.py:*: gradients = tape.gradient(loss, variables)",
+            "*effect: more-copies: +* copies per step *",
             "*to accept: advisor check --update, and commit placements.lock.json",
             "*1 failed*",
         ]

@@ -186,21 +186,39 @@ def test_a_harmful_edit_fails_with_culprit_and_line(
         "--format", "text", *(w for f, p in reports.items() for w in ("--format", f"{f}={p.name}"))
     )
     assert ran.code == 1
-    assert "FAILED m.py" in ran.out
-    assert "upper" in ran.out
-    assert f"m.py:{line}" in ran.out
+    lines = ran.out.splitlines()
+    assert len(lines) <= 30
+    assert lines[2:6] == [
+        "FAILED m.py (pyproject.toml:3)",
+        "  scope-changed: 1 layer stands in no tf.device scope any more: it runs on GPU:0, not on "
+        "GPU:1",
+        f"    where: m.py:{line}: upper = tf.reduce_max(others @ upper_kernel, axis=1)",
+        f"    by: upper: GPU:1 -> GPU:0 (m.py:{line})",
+    ]
+    assert lines[-1] == "Next: advisor explain scope-changed"
     result = json.loads(reports["json"].read_text())
     assert result["exit_code"] == 1
-    problem = result["results"][0]["problems"][0]
+    (problem,) = result["results"][0]["problems"]
+    assert problem["code"] == "scope-changed"
     assert problem["place"] == {"file": "m.py", "line": line}
-    annotation = next(
-        line for line in reports["github"].read_text().splitlines() if problem["code"] in line
+    assert "more-copies" in [effect["code"] for effect in problem["effects"]]
+    (error,) = (
+        line for line in reports["github"].read_text().splitlines() if line.startswith("::error")
     )
-    assert annotation.startswith(f"::error file=m.py,line={line},title=m.py%3A {problem['code']}::")
-    assert all(path.read_text() for path in reports.values())
-    assert json.loads(reports["sarif"].read_text())["version"] == "2.1.0"
-    assert "upper" in reports["junit"].read_text()
-    assert "upper" in reports["markdown"].read_text()
+    assert error.startswith(f"::error file=m.py,line={line},title=m.py%3A scope-changed::")
+    (found,) = json.loads(reports["sarif"].read_text())["runs"][0]["results"]
+    assert found["ruleId"] == "scope-changed"
+    for form in ("junit", "markdown", "github", "sarif"):
+        assert reports[form].read_text().count("effect: more-copies: ") == 1
+
+
+def test_all_that_changed_is_there_on_demand(locked: Project, check: Callable[..., Ran]) -> None:
+    locked.model("m.py", ("with tf.device(SECOND), ", "with "))
+    short, long = check().out, check("--verbose").out
+    assert "copies per step  " not in short
+    assert "  copies per step  " in long
+    assert "~ layer upper: GPU:1 -> GPU:0" in long
+    assert set(short.splitlines()) <= set(long.splitlines())
 
 
 def test_an_update_accepts_what_changed(locked: Project, check: Callable[..., Ran]) -> None:
@@ -326,7 +344,7 @@ def test_times_of_other_versions_do_not_count_and_all_else_does(
     locked.model("m.py", ("with tf.device(SECOND), ", "with "))
     ran = check()
     assert ran.code == 1
-    assert "layer-moved" in ran.out
+    assert "scope-changed" in ran.out
     assert "slower-step" not in ran.out
     assert "not comparable" in ran.out
 
@@ -524,6 +542,7 @@ def test_layers_renamed_new_and_gone_under_a_placement_file(
     ran = check()
     assert ran.code == 1
     assert "placement-does-not-fit: p.json has no device for wide; it places upper" in ran.out
+    assert "    where: m.py:" in ran.out
 
 
 # The same bytes everywhere.

@@ -2,10 +2,20 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from command_runs import LAUNCH, Ran, run_here
+
+from placement_advisor.analysis.findings.rules import RULES
+from placement_advisor.check.check_result import Status
+from placement_advisor.check.explanations import EXPLANATIONS
+from placement_advisor.check.problem import Code
+
+ROOT = Path(__file__).parents[2]
 
 
 def explain(*words: str) -> Ran:
@@ -20,18 +30,41 @@ def test_a_finding_is_explained_as_it_is_written_where_no_terminal_reads() -> No
     assert "\x1b" not in ran.out
 
 
-def test_without_a_code_all_are_listed() -> None:
+@pytest.mark.parametrize("code", [*EXPLANATIONS, "SLOWER-STEP"])
+def test_every_code_of_a_check_says_what_it_means_when_it_is_found_and_what_to_do(
+    code: str,
+) -> None:
+    ran = explain(code)
+    assert ran.code == 0
+    assert ran.out.startswith(f"# {code if code.startswith('PA') else code.lower()}")
+    assert "## When it is found\n\n" in ran.out
+    assert "## What to do\n\n" in ran.out
+
+
+def test_without_a_code_findings_and_problems_are_listed_each_once() -> None:
     ran = explain()
     assert ran.code == 0
     lines = ran.out.splitlines()
-    assert len(lines) == 13
-    assert lines[0] == "PA101  backward-on-default-device"
+    assert lines[:2] == ["Findings of advisor analyze:", "  PA101  backward-on-default-device"]
+    codes = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert codes == [*(rule.CODE for rule in RULES), *(c for c in EXPLANATIONS if c != "PA101")]
+    (slower,) = (line for line in lines if "slower-step" in line)
+    assert slower.split(maxsplit=1)[1] == "The simulated step takes longer"
+
+
+def test_codes_are_explained_and_in_the_page_on_ci() -> None:
+    assert list(EXPLANATIONS) == [*Code, Status.COULD_NOT_RUN, Status.INCONCLUSIVE]
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    table = page[page.index("## What fails") : page.index("## The same answer everywhere")]
+    assert set(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == set(Code)
 
 
 def test_an_unknown_code_is_an_error_with_the_list() -> None:
     ran = explain("PA1")
     assert (ran.code, ran.out) == (2, "")
-    assert "no finding is called 'PA1'; there are PA101, PA102" in ran.err
+    assert "no finding and no problem of a check is called 'PA1'; there are PA101, PA102" in ran.err
+    assert ran.err.count("PA101") == 1
+    assert "scope-changed" in ran.err
     assert "advisor: hint: `advisor explain` lists them" in ran.err
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from placement_advisor.check.check_result import CheckResult, ModelResult, Status
 from placement_advisor.check.difference import Difference, Move, difference
-from placement_advisor.check.judge import Code, Place, Problem
+from placement_advisor.check.problem import Code, Effect, Place, Problem
 from placement_advisor.check.record import Cut, LayerRecord, Part, Record, Standing, Versions
 
 if TYPE_CHECKING:
@@ -86,6 +86,25 @@ COPIES = Problem(
     action="compute what is read there on that side, or send one tensor for several",
     place=Place("models/ranker.py", 41),
 )
+LEFT = Problem(
+    code=Code.BACKWARD_LEFT,
+    what="the backward pass of 1 layer has left GPU:1: its ops have no device and run on GPU:0",
+    culprits=(
+        "backward pass of dense_2: GPU:1 -> GPU:0 (models/ranker.py:41)",
+        "dense_2/kernel GPU:0 -> GPU:1 +2.10 MB (models/ranker.py:41)",
+        "1 more",
+    ),
+    effects=(
+        Effect(
+            code=Code.SLOWER,
+            what="the predicted step takes 10.4% longer (9.96 ms -> 11.0 ms, 5% are allowed)",
+        ),
+        Effect(code=Code.COPIES, what="+4 copies per step (4 -> 8)"),
+    ),
+    action="compute gradients with tf.gradients(loss, variables) inside the tf.function",
+    place=Place("models/ranker.py", 41),
+    source="gradients = tape.gradient(loss, variables)",
+)
 BUDGET = Problem(
     code=Code.OVER_BUDGET,
     what="GPU:0 needs 2.90 GB of memory, max_peak_memory is 2.50 GB",
@@ -112,7 +131,7 @@ def failed(**changes: Any) -> ModelResult:
         "placement": "placements/ranker.json",
         "place": Place("pyproject.toml", 12),
         "status": Status.FAILED,
-        "problems": (COPIES, BUDGET),
+        "problems": (LEFT, BUDGET),
         "notes": ("renamed, which is no change: keys is names now",),
         "before": BEFORE,
         "after": AFTER,
@@ -193,7 +212,15 @@ def hostile(name: str) -> CheckResult:
         cuts_removed=(crossing,),
         on_host_added=((name, name),),
     )
-    problem = Problem(code=Code.MEMORY, what=name, culprits=(name, name), action=name, place=here)
+    problem = Problem(
+        code=Code.MEMORY,
+        what=name,
+        culprits=(name, name),
+        effects=(Effect(code=Code.COPIES, what=name),),
+        action=name,
+        place=here,
+        source=name,
+    )
     bad = failed(
         model=name,
         placement=name,

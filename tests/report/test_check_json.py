@@ -11,7 +11,7 @@ from hypothesis import given
 from sample_check import check, could_not_run, failed, inconclusive, passed
 
 from placement_advisor.check.check_result import CheckResult, Status
-from placement_advisor.check.judge import Code
+from placement_advisor.check.problem import ACTIONS, Code
 from placement_advisor.check.record import Part, Standing
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.check.check_json import check_as_json
@@ -45,10 +45,20 @@ def test_times_are_in_nanoseconds_and_memory_is_summed_up() -> None:
     ]
 
 
+def test_a_problem_has_its_cause_its_line_and_its_effects() -> None:
+    problem = check_as_json(check(failed()))["results"][0]["problems"][0]
+    assert problem["code"] == "PA101"
+    assert problem["place"] == {"file": "models/ranker.py", "line": 41}
+    assert problem["source"] == "gradients = tape.gradient(loss, variables)"
+    assert [effect["code"] for effect in problem["effects"]] == ["slower-step", "more-copies"]
+
+
 def test_the_schema_knows_every_name_that_there_is() -> None:
     model = SCHEMA["properties"]["results"]["items"]["properties"]
     move = model["difference"]["properties"]["moves"]["items"]["properties"]
-    assert model["problems"]["items"]["properties"]["code"]["enum"] == list(Code)
+    problem = model["problems"]["items"]["properties"]
+    assert problem["code"]["enum"] == list(Code)
+    assert problem["effects"]["items"]["properties"]["code"]["enum"] == list(ACTIONS)
     assert model["status"]["enum"] == list(Status)
     assert move["part"]["enum"] == list(Part)
     assert SCHEMA["$defs"]["record"]["properties"]["verdict"]["enum"] == list(Standing)

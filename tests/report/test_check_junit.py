@@ -40,9 +40,10 @@ def test_a_failure_has_the_explanation_that_the_terminal_has() -> None:
     root = ElementTree.fromstring(check_as_junit(sample_check.sample()))
     failure = root.find(".//failure")
     assert failure is not None
-    assert failure.get("type") == "more-copies"
+    assert failure.get("type") == "PA101"
     assert failure.get("message") == (
-        "+4 copies per step (4 -> 8); GPU:0 needs 2.90 GB of memory, max_peak_memory is 2.50 GB"
+        "the backward pass of 1 layer has left GPU:1: its ops have no device and run on GPU:0; "
+        "GPU:0 needs 2.90 GB of memory, max_peak_memory is 2.50 GB"
     )
     head, *explanation = (failure.text or "").splitlines()
     assert head == "models/ranker.py:train_step (pyproject.toml:12)"

@@ -33,7 +33,7 @@ def test_a_page_that_grows_too_long_keeps_the_verdict_and_says_that_it_was_cut()
     assert page.count("<details>") == page.count("</details>") > 100
     assert page.endswith(
         "\n**Cut here**: the page may have 1048576 bytes. "
-        "`advisor check --format text` tells the rest.\n"
+        "`advisor check --verbose` tells the rest.\n"
     )
 
 
@@ -42,7 +42,7 @@ def test_one_part_too_long_is_left_out_whole() -> None:
     assert check_as_markdown(long, max_bytes=500).splitlines() == [
         "## advisor check: 1 model: 1 failed",
         "",
-        "**Cut here**: the page may have 500 bytes. `advisor check --format text` tells the rest.",
+        "**Cut here**: the page may have 500 bytes. `advisor check --verbose` tells the rest.",
     ]
 
 

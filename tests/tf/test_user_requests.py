@@ -50,8 +50,40 @@ def test_an_op_knows_the_line_that_made_it(trace_source: Callable[..., TracedMod
     # What a function holds has the line that calls it.
     (relu,) = (op.name for op in traced.graph.ops if op.kind == "Relu")
     assert "activate(b)" in lines[traced.line_of[relu].line - 1]
-    # Nobody's line makes a variable part of the step.
+    # Nobody's line makes a variable part of the step, but one created it.
     assert "weights" not in traced.line_of
+    (created,) = traced.created_at["weights"]
+    assert lines[created.line - 1].startswith("weights = tf.Variable")
+
+
+_TOWERS = """
+import tensorflow as tf
+kernels = [tf.Variable(tf.ones((4, 4)), name=name) for name in ("left", "right")]
+def tower(x, kernel):
+    return tf.nn.relu(x @ kernel)
+def towers(x):
+    left = tower(x, kernels[0])
+    right = tower(x, kernels[1])
+    return left + right
+@tf.function
+def step(x):
+    return towers(x)
+inputs = tf.ones((2, 4))
+"""
+
+
+def test_an_op_knows_all_lines_that_led_to_it(trace_source: Callable[..., TracedModel]) -> None:
+    traced = trace_source(_TOWERS).traced
+    lines = [line.strip() for line in _TOWERS.splitlines()]
+    stacks = [
+        [lines[line.line - 1] for line in traced.stack_of[op.name]]
+        for op in traced.graph.ops
+        if op.kind == "Relu"
+    ]
+    assert stacks == [
+        ["return tf.nn.relu(x @ kernel)", f"{side} = tower(x, kernels[{i}])", "return towers(x)"]
+        for i, side in enumerate(("left", "right"))
+    ]
 
 
 def test_layers_of_a_library_have_no_line_of_the_user(traced: Callable[[str], TracedModel]) -> None:

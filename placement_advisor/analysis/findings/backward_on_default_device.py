@@ -23,11 +23,14 @@ from placement_advisor.graph.membership import membership
 from placement_advisor.graph.op_graph import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from placement_advisor.analysis.findings.evidence import Evidence
+    from placement_advisor.graph.op_graph import OpGraph
 
 CODE = "PA101"
 NAME = "backward-on-default-device"
-_CURE = (
+CURE = (
     "compute gradients with tf.gradients(loss, variables) inside the tf.function, which puts them "
     "beside their forward ops, or use placement_advisor.place(step, placement)"
 )
@@ -38,12 +41,15 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     return (*_in_your_scopes(evidence), *_in_the_candidate(evidence))
 
 
-def _in_your_scopes(evidence: Evidence) -> tuple[Finding, ...]:
-    asked = evidence.requested_device_of
-    default = default_device(asked)
-    device_of_layer = layer_devices(evidence.graph, asked)
+def left_behind(graph: OpGraph, requested_device_of: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the backward ops of layers whose forward ops ask for a device, by that device.
+
+    Only of devices that none of these ops asks for.
+    """
+    default = default_device(requested_device_of)
+    device_of_layer = layer_devices(graph, requested_device_of)
     backward: defaultdict[str, list[str]] = defaultdict(list)
-    for op in evidence.graph.ops:
+    for op in graph.ops:
         device = device_of_layer.get(op.layer or "")
         # An embedding on the host is looked up there, and its gradient is small.
         if (
@@ -52,13 +58,20 @@ def _in_your_scopes(evidence: Evidence) -> tuple[Finding, ...]:
             and kind_of_device(device) == kind_of_device(default)
         ):
             backward[device].append(op.name)
-    left = {
+    return {
         device: ops
         for device, ops in backward.items()
-        if device != default and all(asked.get(op) != device for op in ops)
+        if device != default and all(requested_device_of.get(op) != device for op in ops)
     }
+
+
+def _in_your_scopes(evidence: Evidence) -> tuple[Finding, ...]:
+    asked = evidence.requested_device_of
+    left = left_behind(evidence.graph, asked)
     if not left:
         return ()
+    default = default_device(asked)
+    device_of_layer = layer_devices(evidence.graph, asked)
     layer_of = membership(evidence.graph).layer_of
     first = next(
         op for op, device in asked.items() if device in left and layer_of.get(op) in device_of_layer
@@ -70,7 +83,7 @@ def _in_your_scopes(evidence: Evidence) -> tuple[Finding, ...]:
             finding=f"your tf.device scopes put forward ops on {', '.join(sorted(left))}, but "
             f"{sum(map(len, left.values()))} ops of their backward pass have no device and run "
             f"on {default}: every activation is sent back",
-            action=_CURE,
+            action=CURE,
             where=evidence.where(first, device=asked[first]),
             saving_ns=_saving_if_it_followed(evidence),
         ),
@@ -105,7 +118,7 @@ def _in_the_candidate(evidence: Evidence) -> tuple[Finding, ...]:
             name=NAME,
             finding="split by hand with tf.device and tf.GradientTape, this model's backward pass "
             f"would stay on {evidence.cluster.devices[0].name}",
-            action=_CURE,
+            action=CURE,
             where={"candidate": by_hand.name},
             saving_ns=saving_ns,
             is_hypothetical=evidence.is_hypothetical(by_hand.name),

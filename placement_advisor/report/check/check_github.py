@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from placement_advisor.check.check_result import CheckResult
-    from placement_advisor.check.judge import Place
+    from placement_advisor.check.problem import Place
     from placement_advisor.report.check.check_words import Event, Told
 
 MAX_ANNOTATIONS = 10
@@ -33,7 +33,7 @@ def check_as_github(result: CheckResult) -> str:
         shown = problems[: MAX_ANNOTATIONS - 1]
     lines = [_problem(told, event) for told, event in shown]
     if left := problems[len(shown) :]:
-        text = f"{len(left)} more problems: advisor check --format text tells all"
+        text = f"{len(left)} more problems: advisor check --verbose tells all"
         lines.append(f"::{_COMMANDS[left[0][0].level]} title=advisor check::{text}")
     lines += [_notes(told) for told in models if told.notes]
     return "".join(f"{line}\n" for line in lines[:MAX_ANNOTATIONS])

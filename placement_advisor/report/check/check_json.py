@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.check.check_result import CheckResult, ModelResult
     from placement_advisor.check.difference import Difference
-    from placement_advisor.check.judge import Place, Problem
+    from placement_advisor.check.problem import Place, Problem
     from placement_advisor.check.record import Cut, Record
 
 SCHEMA_VERSION = 1
@@ -56,8 +56,10 @@ def _problem(problem: Problem) -> dict[str, Any]:
         "code": problem.code.value,
         "what": problem.what,
         "culprits": list(problem.culprits),
+        "effects": [{"code": effect.code.value, "what": effect.what} for effect in problem.effects],
         "action": problem.action,
         "place": None if problem.place is None else _place(problem.place),
+        "source": problem.source,
     }
 
 

@@ -33,7 +33,7 @@ MAX_SUMMARY_BYTES = 1 << 20
 _IN_SHORT = (STEP, COPIES, BYTES)
 _CUT = (
     "\n**Cut here**: the page may have {max_bytes} bytes. "
-    "`advisor check --format text` tells the rest.\n"
+    "`advisor check --verbose` tells the rest.\n"
 )
 
 

@@ -1,7 +1,8 @@
-"""A check as text: a line per model, then what is wrong and what changed, as a plan, and a count.
+"""A check as text: a line per model, then what is wrong and what that does, a count, what to type.
 
 Lines are not wrapped, so that they can be searched and copied. Each begins with words of ours: no
-name can begin one, where a log of GitHub's would take it for a command.
+name can begin one, where a log of GitHub's would take it for a command. Figures and all that
+changed are there on demand.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from placement_advisor.report.analysis.tables import right_aligned
 from placement_advisor.report.check.check_words import (
     details,
     has_changed,
+    next_command,
     status_words,
     tell,
     verdict,
@@ -26,33 +28,38 @@ if TYPE_CHECKING:
 
 _COLUMN = max(map(len, Status)) + 2
 _INDENT = "  "
+# With the lines around it, what a model that fails has to say fits on a screen of 30 lines.
+MAX_LINES = 24
 
 
-def check_as_text(result: CheckResult) -> str:
-    """Return the text, which ends with how many models passed."""
+def check_as_text(result: CheckResult, *, verbose: bool = False) -> str:
+    """Return the text, which ends with how many models passed and what to type next."""
     models = tell(result)
     parts = [list(_overview(models))] if models else []
     for told in models:
         if told.status is not Status.PASSED:
             head = f"{_status(told)} {told.model} ({told.place})"
-            parts.append([head, *(f"{_INDENT}{line}".rstrip() for line in explanation(told))])
-    parts.append([verdict(result)])
+            lines = explanation(told, verbose=verbose)
+            parts.append([head, *(f"{_INDENT}{line}".rstrip() for line in lines)])
+    command = next_command(models)
+    parts.append([verdict(result), *([f"Next: {command}"] if command else [])])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def explanation(told: Told) -> Iterator[str]:
-    """Return all there is to say of a model that did not pass."""
-    if has_changed(told):
-        yield from _table(told.figures)
-        yield ""
-    if told.changes:
-        yield from told.changes
-        yield ""
-    for event in told.events:
-        yield from _event(event)
-    yield from (f"note: {note}" for note in told.notes)
-    if told.acceptance is not None:
-        yield f"to accept: {told.acceptance}"
+def explanation(told: Told, *, verbose: bool = False) -> list[str]:
+    """Return what there is to say of a model that did not pass, with ``verbose`` all of it."""
+    lines = [line for event in told.events for line in _event(event)]
+    lines += [f"note: {note}" for note in told.notes]
+    last = [] if told.acceptance is None else [f"to accept: {told.acceptance}"]
+    if verbose:
+        lines += ["", *_table(told.figures)] if has_changed(told) else []
+        lines += ["", *told.changes] if told.changes else []
+        return [*lines, *(["", *last] if last else [])]
+    more = len(lines) + len(last) - MAX_LINES
+    if more > 0:
+        lines = lines[: -more - 1]
+        lines.append(f"and {more + 1} more lines: advisor check --verbose")
+    return [*lines, *last]
 
 
 def _overview(models: Sequence[Told]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from placement_advisor.check.check_result import Status
-from placement_advisor.check.judge import LASTING, Place
+from placement_advisor.check.problem import LASTING, Place
 from placement_advisor.check.record import Part
 from placement_advisor.report.analysis.tables import NOTHING, one_line
 from placement_advisor.units import NS_PER_US, format_bytes, format_ns
@@ -49,13 +49,18 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A problem, or why nothing can be told; at its line, or else where the model is configured."""
+    """A problem, or why nothing can be told; at its line, or else where the model is configured.
+
+    ``source`` is what stands at that line, ``effects`` what became worse by it.
+    """
 
     code: str
     what: str
     culprits: tuple[str, ...]
+    effects: tuple[str, ...]
     action: str | None
     place: Place
+    source: str | None
     acceptance: str | None
 
 
@@ -107,6 +112,13 @@ def verdict(result: CheckResult) -> str:
     return text
 
 
+def next_command(models: Sequence[Told]) -> str | None:
+    """Return the command that explains what failed first, None if nothing did."""
+    failed = (told.events[0] for told in models if told.status is Status.FAILED)
+    first = next(failed, None)
+    return None if first is None else f"advisor explain {first.code}"
+
+
 def status_words(status: Status) -> str:
     """Return a status as people write it.
 
@@ -122,9 +134,10 @@ def has_changed(told: Told) -> bool:
 
 
 def details(event: Event) -> Iterator[tuple[str, str]]:
-    """Return where an event happened, what made it happen and what to do, each with a label."""
-    yield "where", str(event.place)
+    """Return where an event happened, by what, what it does and what to do, each with a label."""
+    yield "where", f"{event.place}: {event.source}" if event.source else str(event.place)
     yield from (("by", culprit) for culprit in event.culprits)
+    yield from (("effect", effect) for effect in event.effects)
     if event.action is not None:
         yield "do", event.action
 
@@ -163,7 +176,7 @@ def _told(model: ModelResult, result: CheckResult) -> Told:
         notes=notes,
         figures=tuple(_figures(model)),
         changes=tuple(map(plain, _changes(model.difference))) if model.difference else (),
-        acceptance=_acceptance(events),
+        acceptance=_acceptance(model, events),
     )
 
 
@@ -180,8 +193,10 @@ def _events(model: ModelResult, update: str) -> Iterator[Event]:
             problem.code.value,
             problem.what,
             culprits=problem.culprits,
+            effects=(f"{effect.code}: {effect.what}" for effect in problem.effects),
             action=problem.action,
             place=problem.place,
+            source=problem.source,
             acceptance=None if problem.code in LASTING else update,
         )
     if model.error is not None:
@@ -194,16 +209,20 @@ def _event(
     what: str,
     *,
     culprits: Iterable[str] = (),
+    effects: Iterable[str] = (),
     action: str | None = None,
     place: Place | None = None,
+    source: str | None = None,
     acceptance: str | None = None,
 ) -> Event:
     return Event(
         code=code,
         what=plain(what),
         culprits=tuple(map(plain, culprits)),
+        effects=tuple(map(plain, effects)),
         action=None if action is None else plain(action),
         place=_clean(place or model.place),
+        source=None if source is None else plain(source),
         acceptance=acceptance,
     )
 
@@ -212,13 +231,14 @@ def _clean(place: Place) -> Place:
     return place._replace(file=plain(place.file))
 
 
-def _acceptance(events: Sequence[Event]) -> str | None:
+def _acceptance(model: ModelResult, events: Sequence[Event]) -> str | None:
     """Return how what can be accepted of all that happened is, and what cannot."""
-    accepted = [event.acceptance for event in events if event.acceptance is not None]
-    if not accepted:
+    accepted = next((event.acceptance for event in events if event.acceptance is not None), None)
+    if accepted is None:
         return None
-    lasting = dict.fromkeys(event.code for event in events if event.acceptance is None)
-    return f"{accepted[0]}; it does not accept {' or '.join(lasting)}" if lasting else accepted[0]
+    codes = (code for problem in model.problems for code in problem.codes)
+    lasting = dict.fromkeys(code.value for code in codes if code in LASTING)
+    return f"{accepted}; it does not accept {' or '.join(lasting)}" if lasting else accepted
 
 
 def _figures(model: ModelResult) -> Iterator[Figure]:

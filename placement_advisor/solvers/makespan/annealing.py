@@ -51,7 +51,7 @@ def anneal(
     """Better ``device_of`` each group and the ``order`` of the ops in place.
 
     ``hot`` and ``cold`` are how much worse a step may be at first and at last, in the unit of the
-    times, to be taken one time in three. One function on purpose, see `simulator.kernel`.
+    times, to be taken one time in three. One function on purpose, see `simulator.event_loop`.
     """
     np.random.seed(seed)
     ops, groups, devices = order.size, device_of.size, pool_of_device.size

@@ -28,7 +28,12 @@ from placement_advisor.tf.trace import captures
 from placement_advisor.tf.trace.flat_step import flatten
 from placement_advisor.tf.trace.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
 from placement_advisor.tf.trace.oprows import composites_of, op_graph
-from placement_advisor.tf.trace.user_requests import requested_devices, short_device, source_lines
+from placement_advisor.tf.trace.user_requests import (
+    UserLines,
+    requested_devices,
+    short_device,
+    source_stacks,
+)
 from placement_advisor.tf.trace.variable_log import VariableLog
 
 if TYPE_CHECKING:
@@ -134,6 +139,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
             raise ModelError(f"{path}: {workload.name}: {error.message}", hint=error.hint) from None
     own = {op.name for op in step.graph.ops}
     handles = {name: held.handle for name, held in step.flat.state.variables.items()}
+    lines = UserLines(Path(path))
     return Traced(
         graph=step.graph,
         members=step.members(),
@@ -144,8 +150,13 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         tensorflow_version=tf.__version__,
         requested_device_of=requested_devices(step.flat.ops)
         | {name: short_device(device) for name, device in _log.devices(handles).items()},
-        line_of=source_lines(step.function.graph, own, Path(path)),
+        stack_of=source_stacks(step.function.graph, own, lines),
         created=_log.places(handles),
+        created_at={
+            name: found
+            for name, frames in _log.frames(handles).items()
+            if (found := lines.among(frames))
+        },
     )
 
 

@@ -1,7 +1,7 @@
-"""What the user's own code says about each op: the device it asks for, and the line that made it.
+"""What the user's own code says about each op: the device it asks for, the lines that led to it.
 
 Left out: devices in the bodies of loops and conditionals; lines of what a called function holds,
-which get the line of the call.
+which get those of the call.
 """
 
 from __future__ import annotations
@@ -42,28 +42,45 @@ def short_device(device: str) -> str:
     return f"/job:{spec.job}/task:{spec.task or 0}" + (f"/{place}" if place else "")
 
 
-def source_lines(graph: Any, names: Iterable[str], model_file: Path) -> dict[str, SourceLine]:
-    """Return the innermost line of the user's code for the ops of a traced graph, where known."""
+class UserLines:
+    """Which lines of tracebacks are the user's, with files named as reports name them."""
+
+    def __init__(self, model_file: Path) -> None:
+        """Take the file whose folder holds what is theirs."""
+        self._model_file = model_file
+        self._shown_as: dict[str, str | None] = {}
+        self._kept: dict[tuple[SourceLine, ...], tuple[SourceLine, ...]] = {}
+
+    def among(self, frames: Iterable[tuple[str, int]]) -> tuple[SourceLine, ...]:
+        """Return the user's lines of files and lines; equal answers are one object."""
+        named = ((self._name(file), line) for file, line in frames)
+        found = tuple(SourceLine(file, line) for file, line in named if file is not None)
+        return self._kept.setdefault(found, found)
+
+    def _name(self, file: str) -> str | None:
+        """Return the user's file as reports name it, None if it is not theirs."""
+        if file not in self._shown_as:
+            ours, model = is_user_code(file, self._model_file), self._model_file
+            is_model = ours and Path(file).resolve() == model.resolve()
+            self._shown_as[file] = (str(model) if is_model else file) if ours else None
+        return self._shown_as[file]
+
+
+def source_stacks(
+    graph: Any, names: Iterable[str], lines: UserLines
+) -> dict[str, tuple[SourceLine, ...]]:
+    """Return the user's lines that led to ops of a traced graph, innermost first, where known."""
     operations = {op.name: op for op in graph.get_operations()}
 
     @cache
-    def shown_as(file: str) -> str | None:
-        """Return the user's file as the report names it, None if it is not theirs."""
-        if not is_user_code(file, model_file):
-            return None
-        return str(model_file) if Path(file).resolve() == model_file.resolve() else file
-
-    @cache
-    def line_at(name: str) -> SourceLine | None:
+    def stack(name: str) -> tuple[SourceLine, ...]:
         operation = operations.get(name)
         if operation is None:  # Of a function that was inlined: its name begins with the call's.
-            return line_at(name.rpartition("/")[0]) if "/" in name else None
+            return stack(name.rpartition("/")[0]) if "/" in name else ()
         if operation.traceback is None:  # It was imported, and nobody's code made it.
-            return None
-        for frame in reversed(operation.traceback.get_user_frames()):
-            if file := shown_as(frame.filename):
-                return SourceLine(file, frame.lineno)
-        return None
+            return ()
+        frames = reversed(operation.traceback.get_user_frames())
+        return lines.among((frame.filename, frame.lineno) for frame in frames)
 
-    found = {name: line_at(name) for name in names}
-    return {name: line for name, line in found.items() if line is not None}
+    found = {name: stack(name) for name in names}
+    return {name: made_by for name, made_by in found.items() if made_by}

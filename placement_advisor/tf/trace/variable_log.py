@@ -1,4 +1,4 @@
-"""Which variables a program created, in order, and on which devices it asked for them.
+"""Which variables a program created, in order, where in its code, and on which devices.
 
 By their order those of two runs of a program find each other. Left out: devices that a graph of
 TensorFlow 1 asks for, which its ops have.
@@ -6,15 +6,25 @@ TensorFlow 1 asks for, which its ops have.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.eager import context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from types import FrameType
+
+
+class _Created(NamedTuple):
+    """A variable, the device that was asked for, and the files and lines that created it."""
+
+    reference: weakref.ref[Any]
+    device: str
+    frames: tuple[tuple[str, int], ...]
 
 
 class VariableLog:
@@ -22,7 +32,7 @@ class VariableLog:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._created: list[tuple[weakref.ref[Any], str]] = []
+        self._created: list[_Created] = []
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -31,7 +41,8 @@ class VariableLog:
         def create(next_creator: Any, **arguments: Any) -> Any:
             variable = next_creator(**arguments)
             device = context.context().device_name or "" if tf.executing_eagerly() else ""
-            self._created.append((weakref.ref(variable), device))
+            frames = tuple(_frames(sys._getframe(1)))
+            self._created.append(_Created(weakref.ref(variable), device, frames))
             return variable
 
         with tf.variable_creator_scope(create):
@@ -41,21 +52,32 @@ class VariableLog:
         """Return the place in the order of each variable that was recorded, by its handle."""
         return {name: place for place, name, _ in self._named(handles)}
 
+    def frames(self, handles: Mapping[str, Any]) -> dict[str, tuple[tuple[str, int], ...]]:
+        """Return the files and lines that created each variable, innermost first, by its handle."""
+        return {name: created.frames for _, name, created in self._named(handles)}
+
     def devices(self, handles: Mapping[str, Any]) -> dict[str, str]:
         """Return the device that was asked for where each variable was created, by its handle.
 
         In TensorFlow's spelling; those that were created outside of all scopes lack.
         """
-        return {name: device for _, name, device in self._named(handles) if device}
+        named = self._named(handles)
+        return {name: created.device for _, name, created in named if created.device}
 
     def variables(self) -> list[Any | None]:
         """Return them in order, None for those that are gone."""
-        return [reference() for reference, _ in self._created]
+        return [created.reference() for created in self._created]
 
-    def _named(self, handles: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:
-        """Yield place, name and device of those with a handle among these."""
+    def _named(self, handles: Mapping[str, Any]) -> Iterator[tuple[int, str, _Created]]:
+        """Yield place and name of those with a handle among these."""
         names = {id(handle): name for name, handle in handles.items()}
-        for place, (reference, device) in enumerate(self._created):
-            name = names.get(id(getattr(reference(), "handle", None)))
+        for place, created in enumerate(self._created):
+            name = names.get(id(getattr(created.reference(), "handle", None)))
             if name is not None:
-                yield place, name, device
+                yield place, name, created
+
+
+def _frames(frame: FrameType | None) -> Iterator[tuple[str, int]]:
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back

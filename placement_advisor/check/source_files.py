@@ -1,0 +1,69 @@
+"""The text of a project's files: what stands at a line, and which `tf.device` scope is around it.
+
+Files are read as data, scopes by how lines are indented. Left out: scopes that are entered in
+another way than by `with`, or whose `with` has its device on a line of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from placement_advisor.check.problem import Place
+from placement_advisor.files import foreign_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Nobody edits a larger file by the line: it was generated.
+_MAX_BYTES = 2_000_000
+# What of a line is shown; a longer one holds data.
+_MAX_CHARS = 120
+_SCOPE = re.compile(r"(async )?with .*\bdevice\(")
+_FUNCTION = re.compile(r"((async )?def|class) ")
+
+
+class SourceFiles:
+    """The files of a project at a folder, as far as they can be read."""
+
+    def __init__(self, root: Path) -> None:
+        """Take the folder that places are relative to."""
+        self._root = root
+        self._lines = cache(self._read)
+
+    def text(self, place: Place) -> str | None:
+        """Return what stands at a line, None if that cannot be told."""
+        lines = self._lines(place.file)
+        if not 1 <= place.line <= len(lines):
+            return None
+        text = lines[place.line - 1].strip()
+        return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…"
+
+    def find(self, file: str, words: str) -> Place:
+        """Return the first line of a file that holds these words, else the first of all."""
+        lines = self._lines(file)
+        return Place(file, next((i for i, line in enumerate(lines, 1) if words in line), 1))
+
+    def scope(self, place: Place) -> Place | None:
+        """Return the line of the innermost `with` of a device around a line, in its function."""
+        lines = self._lines(place.file)[: place.line]
+        outside: int | None = None
+        for number in range(len(lines), 0, -1):
+            line = lines[number - 1]
+            indent = len(line) - len(line.lstrip())
+            if not line.strip() or (outside is not None and indent >= outside):
+                continue
+            outside = indent
+            if _SCOPE.match(line.strip()):
+                return Place(place.file, number)
+            if _FUNCTION.match(line.strip()):
+                return None
+        return None
+
+    def _read(self, file: str) -> list[str]:
+        try:
+            data = foreign_file.content(self._root / file, _MAX_BYTES)
+        except (OSError, ValueError):
+            return []
+        return data.decode(errors="replace").splitlines()

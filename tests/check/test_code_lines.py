@@ -1,0 +1,181 @@
+"""Which line tells a part of a step from the rest, and what stands there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from placement_advisor.candidates import single
+from placement_advisor.check.code_lines import CodeLines, code_lines, from_stacks, with_placement
+from placement_advisor.check.problem import Place
+from placement_advisor.check.record import Cut, Part
+from placement_advisor.check.source_files import SourceFiles
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.graph.op import Edge, Op, Role
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.presets import read_hardware
+from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.tf.answers import SourceLine
+
+FORWARD, BACKWARD = Part.FORWARD, Part.BACKWARD
+
+
+def at(*lines: int) -> tuple[Place, ...]:
+    return tuple(Place("m.py", line) for line in lines)
+
+
+# A helper at line 22 is called for each tower: at 55, 58 and 59, all from 70.
+TOWERS = from_stacks(
+    {
+        ("user", FORWARD): [at(22, 55, 70)],
+        ("item", FORWARD): [at(22, 58, 70), at(23, 58, 70)],
+        ("video", FORWARD): [at(58, 70)],
+        ("context", FORWARD): [at(22, 59, 70)],
+        ("user", BACKWARD): [at(71)],
+        ("item", BACKWARD): [at(71)],
+    }
+)
+
+
+def test_the_line_of_a_layer_is_where_its_own_code_calls_the_helper() -> None:
+    assert TOWERS.of_parts([("user", FORWARD)]) == Place("m.py", 55)
+    assert TOWERS.of_parts([("context", FORWARD)]) == Place("m.py", 59)
+
+
+def test_of_several_layers_it_is_the_first_line_that_they_share_with_no_other() -> None:
+    towers = [("context", FORWARD), ("item", FORWARD), ("video", FORWARD)]
+    assert TOWERS.of_parts(towers) == Place("m.py", 58)
+    assert TOWERS.of_parts([("video", FORWARD)], {"item"}) == Place("m.py", 58)
+
+
+def test_a_line_that_few_share_is_better_than_one_that_many_do() -> None:
+    shared = from_stacks(
+        {(name, FORWARD): [at(5, line, 9)] for name, line in (("a", 7), ("b", 7), ("c", 8))}
+    )
+    assert shared.of_parts([("a", FORWARD)]) == Place("m.py", 7)
+
+
+def test_a_line_that_all_share_stands_for_them_where_none_tells_them_apart() -> None:
+    assert TOWERS.of_parts([("item", BACKWARD)]) == Place("m.py", 71)
+
+
+def test_of_the_whole_step_it_is_not_the_call_of_the_step() -> None:
+    everything = [(name, FORWARD) for name in ("user", "item", "video", "context")]
+    assert TOWERS.of_parts(everything) == Place("m.py", 55)
+    alone = from_stacks({("net", FORWARD): [at(3, 70)]})
+    assert alone.of_parts([("net", FORWARD)]) == Place("m.py", 3)
+
+
+def test_what_nobody_wrote_has_no_line() -> None:
+    assert TOWERS.of_parts([("gone", FORWARD)]) is None
+    assert CodeLines().of_parts([("item", FORWARD)]) is None
+
+
+GPU = frozenset({"CPU", "GPU"})
+GRAPH = OpGraph(
+    [
+        Op("w", "VarHandleOp", Role.VARIABLE, "dense", device_kinds=GPU, parameter_bytes=8),
+        Op("x", "Exp", layer="dense", output_bytes=(8, 8), device_kinds=GPU),
+        Op("near", "Log", layer="near", output_bytes=(8,), device_kinds=GPU),
+        Op("far", "Log", layer="far", output_bytes=(8,), device_kinds=GPU),
+        Op("text", "AsString", layer="far", output_bytes=(8,)),
+        Op("set", "AssignVariableOp", Role.UPDATE, "dense", "w", device_kinds=GPU),
+    ],
+    [
+        Edge("x", "near", 0, 8),
+        Edge("x", "far", 1, 8),
+        Edge("far", "text", 0, 8),
+        Edge("w", "set", -1, None),
+    ],
+)
+
+
+@pytest.fixture
+def lines() -> CodeLines:
+    stacks = {
+        op: (SourceLine("project/models/m.py", line),)
+        for op, line in {"x": 1, "near": 2, "far": 3, "text": 4, "set": 9}.items()
+    }
+    created = {"w": (SourceLine("elsewhere/lib.py", 7), SourceLine("project/models/m.py", 8))}
+    return code_lines(GRAPH, stacks, created, Path("project"))
+
+
+def test_files_are_called_as_in_the_project_and_a_variable_is_where_it_was_created(
+    lines: CodeLines,
+) -> None:
+    assert lines.of_op["x"] == Place("models/m.py", 1)
+    (created,) = lines.stacks["dense", Part.VARIABLES]
+    assert created == (Place("lib.py", 7), Place("models/m.py", 8))
+
+
+def test_a_tensor_that_crosses_has_the_line_that_reads_it_there(lines: CodeLines) -> None:
+    cluster = read_hardware("2xV100-NVLink")
+    placement = single.on_device(GRAPH, "GPU:0")
+    moved = {**placement.device_of, "far": "GPU:1", "text": "GPU:1"}
+    placed = type(placement)(label="", family="", device_of=moved, rationale="")
+    simulator = Simulator(GRAPH, roofline_by_place(GRAPH, cluster), cluster)
+    found = with_placement(lines, GRAPH, moved, simulator.schedule(placed))
+
+    crossing = Cut(tensor="x:1", source="GPU:0", target="GPU:1", size_bytes=8)
+    assert found.of_cuts([crossing]) == Place("models/m.py", 3)
+    assert found.on_host == {("far", "AsString"): Place("models/m.py", 4)}
+
+
+def test_a_line_of_the_forward_pass_is_better_than_that_of_all_gradients() -> None:
+    large, small = (
+        Cut(tensor=name, source="GPU:0", target="GPU:1", size_bytes=size)
+        for name, size in (("gradient:0", 900), ("x:0", 8))
+    )
+    readers = {("x:0", "GPU:1"): Place("m.py", 3)}, {("gradient:0", "GPU:1"): Place("m.py", 9)}
+    lines = CodeLines(readers=readers)
+    assert lines.of_cuts([large, small]) == Place("m.py", 3)
+    assert lines.of_cuts([large]) == Place("m.py", 9)
+    assert lines.of_cuts([]) is None
+
+
+TEXT = """\
+import tensorflow as tf
+with tf.device("GPU:0"):
+    def step(x):
+        y = f(x)
+        with tf.device(SECOND), tf.name_scope("upper"):
+
+            z = g(
+                y,
+            )
+            with tf.name_scope("inner"):
+                z = h(z)
+        with strategy.scope():
+            return z
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "scope"), [(4, None), (5, 5), (7, 5), (8, 5), (11, 5), (13, None), (2, 2)]
+)
+def test_a_scope_is_the_innermost_with_of_a_device_in_the_function(
+    tmp_path: Path, line: int, scope: int | None
+) -> None:
+    (tmp_path / "m.py").write_text(TEXT)
+    found = SourceFiles(tmp_path).scope(Place("m.py", line))
+    assert found == (None if scope is None else Place("m.py", scope))
+
+
+def test_what_stands_at_a_line_is_shown_within_reason(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(f"{TEXT}{'x' * 500}\n")
+    files = SourceFiles(tmp_path)
+    assert files.text(Place("m.py", 4)) == "y = f(x)"
+    shown = files.text(Place("m.py", 14))
+    assert shown is not None
+    assert (len(shown), shown[-1]) == (120, "…")
+    assert files.text(Place("m.py", 15)) is None
+    assert files.find("m.py", "name_scope(") == Place("m.py", 5)
+    assert files.find("m.py", "nowhere") == Place("m.py", 1)
+
+
+def test_a_file_that_cannot_be_read_has_no_lines(tmp_path: Path) -> None:
+    files = SourceFiles(tmp_path)
+    for name in ("gone.py", ".", "a\0b"):
+        assert files.text(Place(name, 1)) is None
+        assert files.scope(Place(name, 1)) is None
