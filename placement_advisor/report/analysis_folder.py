@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analyze import analyze
 from placement_advisor.clock import Clock
-from placement_advisor.files.log_files import LOG_FOLDER, PROFILE_RUNS
+from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, profile_run
 from placement_advisor.files.output_folder import output_folder
 from placement_advisor.report.analysis.analysis_json import analysis_as_json, predicted_as_json
 from placement_advisor.report.analysis.full_text import full_text
@@ -99,7 +99,7 @@ class AnalysisFolder:
 
     def profile(self, label: str, files: Mapping[str, Path]) -> str:
         """Copy raw profiles to where TensorBoard looks."""
-        run = f"{LOG_FOLDER}/{PROFILE_RUNS}/{label}"
+        run = f"{LOG_FOLDER}/{profile_run(label, MEASURED)}"
         folder = self._folder / run
         folder.mkdir(parents=True, exist_ok=True)
         for process, path in files.items():
@@ -129,6 +129,5 @@ def write_reports(analysis: Analysis, folder: Path) -> None:
     if analysis.break_even is not None:
         plot_break_even(analysis, analysis.break_even, folder / "break-even.png")
     log = folder / LOG_FOLDER
-    for candidate in analysis.candidates:
-        write_profile_runs(candidate, log / PROFILE_RUNS)
+    write_profile_runs(analysis, log)
     write_events(analysis, folder, log)

@@ -44,13 +44,28 @@ def test_runs_with_other_names_go_by_the_time_of_their_files(tmp_path):
     assert profile_files(tmp_path) == (newest,)
 
 
-def test_steps_that_an_analysis_simulated_are_no_recorded_profiles(tmp_path):
-    runs = tmp_path / "plugins" / "profile"
-    recorded = made(runs / "towers" / "vm.xplane.pb", at_s=1_000)
-    for name in ("towers-simulated", "towers-both"):
-        made(runs / name / "vm.xplane.pb", at_s=3_000)
-    newest = profile_files(tmp_path)
-    assert newest != (recorded,)
+@pytest.mark.parametrize(
+    ("measured", "made_up"),
+    [
+        (
+            "towers/plugins/profile/measured",
+            ("towers/plugins/profile/simulated", "towers/plugins/profile/both"),
+        ),
+        # As before candidates had folders of their own.
+        (
+            "plugins/profile/towers",
+            ("plugins/profile/towers-simulated", "plugins/profile/towers-both"),
+        ),
+    ],
+    ids=["now", "before"],
+)
+def test_steps_that_an_analysis_simulated_are_no_recorded_profiles(
+    tmp_path: Path, measured: str, made_up: tuple[str, ...]
+) -> None:
+    recorded = made(tmp_path / measured / "vm.xplane.pb", at_s=1_000)
+    for run in made_up:
+        made(tmp_path / run / "vm.xplane.pb", at_s=3_000)
+    assert profile_files(tmp_path) != (recorded,)
     made(tmp_path / "plugins" / "placement" / "analysis.json")
     assert profile_files(tmp_path) == (recorded,)
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.log_files import COMBINED_RUN, OVERVIEW, PROFILE_RUNS, SIMULATED_RUN
+from placement_advisor.files.log_files import BOTH, OVERVIEW, SIMULATED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,9 +45,12 @@ def profile_files(path: Path) -> tuple[Path, ...]:
 
 
 def _is_made_up(run: Path) -> bool:
-    """Return whether a run holds a simulated step, which an analysis put beside recorded ones."""
-    logs = run.joinpath(*[".."] * (1 + PROFILE_RUNS.count("/") + 1))
-    return run.name.endswith((SIMULATED_RUN, COMBINED_RUN)) and (logs / OVERVIEW).exists()
+    """Return whether a run holds a simulated step, which an analysis put beside recorded ones.
+
+    In older analyses it is called ``towers-simulated`` and lies one folder higher.
+    """
+    logs = run.resolve().parents[2:4]
+    return run.name.endswith((SIMULATED, BOTH)) and any((each / OVERVIEW).exists() for each in logs)
 
 
 def _age(file: Path) -> tuple[str, int, str]:
