@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from placement_advisor.analysis.analyze import analyze
 from placement_advisor.clock import Clock
 from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, profile_run
 from placement_advisor.files.output_folder import output_folder
+from placement_advisor.profile.timeline.kept_profiles import keep_profiles
 from placement_advisor.report.analysis.analysis_json import analysis_as_json, predicted_as_json
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
@@ -98,12 +98,9 @@ class AnalysisFolder:
         graph.save(self._folder / GRAPH)
 
     def profile(self, label: str, files: Mapping[str, Path]) -> str:
-        """Copy raw profiles to where TensorBoard looks."""
+        """Copy profiles to where TensorBoard looks."""
         run = f"{LOG_FOLDER}/{profile_run(label, MEASURED)}"
-        folder = self._folder / run
-        folder.mkdir(parents=True, exist_ok=True)
-        for process, path in files.items():
-            shutil.copy2(path, folder / f"{process.replace(':', '-')}.xplane.pb")
+        keep_profiles(files, self._folder / run)
         return run
 
     def review(self, review: Review) -> None:
