@@ -1,22 +1,24 @@
 """Where an analysis writes what TensorBoard shows, within its output folder.
 
-A candidate is a run of TensorBoard: a folder with its scalars and its profiles. TensorBoard lists
-profiles by their paths in alphabetical order, and so an analysis, and in it a candidate, stays
-together.
+Its tab Profile lists profiles by their paths, without ``plugins/profile``, in alphabetical order,
+and shows some 32 letters of each. So they are called by analysis, candidate and kind, and what
+stands between is short.
 """
 
 from __future__ import annotations
 
-# What TensorBoard is pointed to; the others are folders and files of it.
+# What the tab Placement shows.
 LOG_FOLDER = "tensorboard"
+# What the other tabs show: a folder for each candidate.
+RUNS_FOLDER = "runs"
 # Which profiles there may be of a candidate: recorded ones, a simulated step, both side by side.
 MEASURED, SIMULATED, BOTH = "measured", "simulated", "both"
-# What the tab Placement shows first.
+# In `LOG_FOLDER`: what is shown first.
 OVERVIEW = "plugins/placement/analysis.json"
-# A file for each candidate, with its timelines and copies.
+# There too: a file for each candidate, with its timelines and copies.
 DETAILS = "plugins/placement/candidates"
 
 
 def profile_run(candidate: str, which: str) -> str:
-    """Return the folder with profiles of a candidate, one for each process."""
-    return f"{candidate}/plugins/profile/{which}"
+    """Return the folder, of the output, with profiles of a candidate, one for each process."""
+    return f"{RUNS_FOLDER}/{candidate}/plugins/profile/{which}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analyze import analyze
 from placement_advisor.clock import Clock
-from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, profile_run
+from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
 from placement_advisor.files.output_folder import output_folder
 from placement_advisor.profile.timeline.kept_profiles import keep_profiles
 from placement_advisor.report.analysis.analysis_json import analysis_as_json, predicted_as_json
@@ -99,7 +99,7 @@ class AnalysisFolder:
 
     def profile(self, label: str, files: Mapping[str, Path]) -> str:
         """Copy profiles to where TensorBoard looks."""
-        run = f"{LOG_FOLDER}/{profile_run(label, MEASURED)}"
+        run = profile_run(label, MEASURED)
         keep_profiles(files, self._folder / run)
         return run
 
@@ -125,6 +125,5 @@ def write_reports(analysis: Analysis, folder: Path) -> None:
     plot_comparison(analysis, folder / "comparison.png")
     if analysis.break_even is not None:
         plot_break_even(analysis, analysis.break_even, folder / "break-even.png")
-    log = folder / LOG_FOLDER
-    write_profile_runs(analysis, log)
-    write_events(analysis, folder, log)
+    write_profile_runs(analysis, folder)
+    write_events(analysis, folder, folder / RUNS_FOLDER)

@@ -48,13 +48,16 @@ def test_runs_with_other_names_go_by_the_time_of_their_files(tmp_path):
     ("measured", "made_up"),
     [
         (
-            "towers/plugins/profile/measured",
-            ("towers/plugins/profile/simulated", "towers/plugins/profile/both"),
+            "runs/towers/plugins/profile/measured",
+            ("runs/towers/plugins/profile/simulated", "runs/towers/plugins/profile/both"),
         ),
         # As before candidates had folders of their own.
         (
-            "plugins/profile/towers",
-            ("plugins/profile/towers-simulated", "plugins/profile/towers-both"),
+            "tensorboard/plugins/profile/towers",
+            (
+                "tensorboard/plugins/profile/towers-simulated",
+                "tensorboard/plugins/profile/towers-both",
+            ),
         ),
     ],
     ids=["now", "before"],
@@ -66,7 +69,7 @@ def test_steps_that_an_analysis_simulated_are_no_recorded_profiles(
     for run in made_up:
         made(tmp_path / run / "vm.xplane.pb", at_s=3_000)
     assert profile_files(tmp_path) != (recorded,)
-    made(tmp_path / "plugins" / "placement" / "analysis.json")
+    made(tmp_path / "tensorboard" / "plugins" / "placement" / "analysis.json")
     assert profile_files(tmp_path) == (recorded,)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from sample_analysis import US, sample, unmeasured
 from simulated_steps import towers
 
+from placement_advisor.files.log_files import profile_run
 from placement_advisor.measurement.measurement import Span
 from placement_advisor.profile.xspace.xplane import Plane, read_planes
 from placement_advisor.report.tensorboard.profile_runs import (
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def planes_of(log: Path, candidate: str, which: str) -> dict[str, Plane]:
-    path = log / candidate / "plugins" / "profile" / which / f"{which}.xplane.pb"
+    path = log / profile_run(candidate, which) / f"{which}.xplane.pb"
     return {plane.name: plane for plane in read_planes(path)}
 
 
 def runs_in(log: Path) -> set[str]:
-    return {str(path.relative_to(log)) for path in log.glob("*/plugins/profile/*")}
+    return {str(path.relative_to(log)) for path in log.glob("runs/*/plugins/profile/*")}
 
 
 def test_a_simulated_step_has_a_plane_per_device_with_ops_and_copies(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_both_steps_stand_under_one_another_lane_by_lane(tmp_path: Path) -> None
 def test_the_runs_of_a_candidate_that_ran_lie_together(tmp_path: Path) -> None:
     write_profile_runs(sample(), tmp_path)
     assert runs_in(tmp_path) == {
-        f"{name}/plugins/profile/{which}"
+        f"runs/{name}/plugins/profile/{which}"
         for name in ("single", "towers")  # `alternating` crashed.
         for which in ("simulated", "both")
     }
@@ -69,7 +70,7 @@ def test_the_runs_of_a_candidate_that_ran_lie_together(tmp_path: Path) -> None:
 def test_where_nothing_ran_each_candidate_has_a_simulated_run_alone(tmp_path: Path) -> None:
     write_profile_runs(unmeasured(), tmp_path)
     assert runs_in(tmp_path) == {
-        f"{name}/plugins/profile/simulated" for name in ("single", "towers", "alternating")
+        f"runs/{name}/plugins/profile/simulated" for name in ("single", "towers", "alternating")
     }
 
 

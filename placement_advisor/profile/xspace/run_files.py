@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.log_files import BOTH, OVERVIEW, SIMULATED
+from placement_advisor.files.log_files import BOTH, LOG_FOLDER, OVERVIEW, SIMULATED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,10 +47,12 @@ def profile_files(path: Path) -> tuple[Path, ...]:
 def _is_made_up(run: Path) -> bool:
     """Return whether a run holds a simulated step, which an analysis put beside recorded ones.
 
-    In older analyses it is called ``towers-simulated`` and lies one folder higher.
+    In older analyses it is called ``towers-simulated`` and lies in the log folder.
     """
-    logs = run.resolve().parents[2:4]
-    return run.name.endswith((SIMULATED, BOTH)) and any((each / OVERVIEW).exists() for each in logs)
+    if not run.name.endswith((SIMULATED, BOTH)):
+        return False
+    above = run.resolve().parents[2:5]
+    return any((each / logs / OVERVIEW).exists() for each in above for logs in (".", LOG_FOLDER))
 
 
 def _age(file: Path) -> tuple[str, int, str]:

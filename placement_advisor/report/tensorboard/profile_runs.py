@@ -38,11 +38,11 @@ _COPY = "MEMCPYDtoD"
 _STEPS_ID = -0x21524111
 
 
-def write_profile_runs(analysis: Analysis, log: Path) -> None:
+def write_profile_runs(analysis: Analysis, folder: Path) -> None:
     """Write the steps of the candidates that ran, or of all that were predicted if none did."""
     for candidate in fastest_first(analysis):
         for which, planes in _runs(candidate).items():
-            path = log / profile_run(candidate.name, which) / f"{which}.xplane.pb"
+            path = folder / profile_run(candidate.name, which) / f"{which}.xplane.pb"
             path.parent.mkdir(parents=True, exist_ok=True)
             write_planes(path, planes)
 
