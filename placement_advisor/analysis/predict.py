@@ -12,7 +12,7 @@ from placement_advisor.candidates.searched import layers_of
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.laws import of_schedule
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
-from placement_advisor.simulator.break_even import break_even
+from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, break_even
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.solvers.bounds.bound import bound_step
@@ -162,7 +162,7 @@ def _for_faster_links(proposals: Proposals, effort: Effort) -> Iterator[Placemen
         cluster = proposals.prices.cluster.scaled(copies=factor, launches=1)
         found = least_step(proposals.simulator.on(cluster), starts, layer_of, effort)
         if not found.excess_bytes and len(set(found.placement.device_of.values())) > 1:
-            yield replace(found.placement, label="searched for faster links")
+            yield replace(found.placement, label=FOR_FASTER_LINKS)
 
 
 def _corrections(labels: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, float]:

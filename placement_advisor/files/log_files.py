@@ -1,14 +1,24 @@
-"""Where an analysis writes what TensorBoard shows, within its output folder."""
+"""Where an analysis writes what TensorBoard shows, within its output folder.
+
+Its tab Profile lists profiles by their paths, without ``plugins/profile``, in alphabetical order,
+and shows some 32 letters of each. So they are called by analysis, candidate and kind, and what
+stands between is short.
+"""
 
 from __future__ import annotations
 
-# What TensorBoard is pointed to; the others are folders and files of it.
+# What the tab Placement shows.
 LOG_FOLDER = "tensorboard"
-# A folder for each run in the tab Profile.
-PROFILE_RUNS = "plugins/profile"
-# How runs end that hold no recorded profile: a simulated step, and one beside the measured one.
-SIMULATED_RUN, COMBINED_RUN = "-simulated", "-both"
-# What the tab Placement shows first.
+# What the other tabs show: a folder for each candidate.
+RUNS_FOLDER = "runs"
+# Which profiles there may be of a candidate: recorded ones, a simulated step, both side by side.
+MEASURED, SIMULATED, BOTH = "measured", "simulated", "both"
+# In `LOG_FOLDER`: what is shown first.
 OVERVIEW = "plugins/placement/analysis.json"
-# A file for each candidate, with its timelines and copies.
+# There too: a file for each candidate, with its timelines and copies.
 DETAILS = "plugins/placement/candidates"
+
+
+def profile_run(candidate: str, which: str) -> str:
+    """Return the folder, of the output, with profiles of a candidate, one for each process."""
+    return f"{RUNS_FOLDER}/{candidate}/plugins/profile/{which}"

@@ -15,6 +15,7 @@ import os
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import NO_ROOM, AdvisorError
+from placement_advisor.files.log_files import LOG_FOLDER, RUNS_FOLDER
 from placement_advisor.files.own_folders import HIDDEN, check_owned, own_folder
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ CONTENT = (
     "comparison.png",
     "placements",
     "predictions",
-    "tensorboard",
+    LOG_FOLDER,
+    RUNS_FOLDER,
 )
 _HINT = "choose another folder with -o"
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analyze import analyze
 from placement_advisor.analysis.course import Course
 from placement_advisor.analysis.durations import Stage
-from placement_advisor.files.log_files import LOG_FOLDER, PROFILE_RUNS
+from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
 from placement_advisor.files.output_folder import output_folder
+from placement_advisor.profile.timeline.kept_profiles import keep_profiles
 from placement_advisor.report.analysis.analysis_json import analysis_as_json, predicted_as_json
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
@@ -99,12 +99,9 @@ class TextFolder:
         graph.save(self._folder / GRAPH)
 
     def profile(self, label: str, files: Mapping[str, Path]) -> str:
-        """Copy raw profiles to where TensorBoard looks."""
-        run = f"{LOG_FOLDER}/{PROFILE_RUNS}/{label}"
-        folder = self._folder / run
-        folder.mkdir(parents=True, exist_ok=True)
-        for process, path in files.items():
-            shutil.copy2(path, folder / f"{process.replace(':', '-')}.xplane.pb")
+        """Copy profiles to where TensorBoard looks."""
+        run = profile_run(label, MEASURED)
+        keep_profiles(files, self._folder / run)
         return run
 
     def review(self, review: Review) -> None:
@@ -146,7 +143,5 @@ def write_reports(analysis: Analysis, folder: Path) -> None:
     plot_comparison(analysis, folder / "comparison.png")
     if analysis.break_even is not None:
         plot_break_even(analysis, analysis.break_even, folder / "break-even.png")
-    log = folder / LOG_FOLDER
-    for candidate in analysis.candidates:
-        write_profile_runs(candidate, log / PROFILE_RUNS)
-    write_events(analysis, folder, log)
+    write_profile_runs(analysis, folder)
+    write_events(analysis, folder, folder / RUNS_FOLDER)

@@ -50,6 +50,8 @@ BATCH_REACH = 64
 _POINTS_PER_OCTAVE = 2
 # Costs are not known that well (docs/cost-model.md), and each halving costs a simulation.
 _CROSSING_PRECISION = 0.01
+# What a search finds where copies cost less than here. It is no candidate, and tried here alone.
+FOR_FASTER_LINKS = "searched for faster links"
 # Copies that take nothing: times are whole ns.
 _NEXT_TO_NOTHING = 1e-9
 
@@ -127,6 +129,11 @@ class BreakEven:
     latency: Sweep | None
     batch: Sweep | None
     corrections: Mapping[str, float]
+
+    def splits(self) -> tuple[str, ...]:
+        """Return the splits that are the best anywhere."""
+        named = (p.best for s in self.sweeps() for p in (s.here, *s.points, s.wins_from) if p)
+        return tuple(dict.fromkeys(best.split for best in (*named, self.free_copies)))
 
     def sweeps(self) -> tuple[Sweep, ...]:
         """Return the axes that were swept, in the order of the fields."""

@@ -436,9 +436,9 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     assert all(c["predicted"] is not None for c in analysis["candidates"] if not c["failure"])
     known = {c["name"] for c in analysis["candidates"]}
     assert known == {*FAMILY_NAMES, "searched-cautious"}
-    profiles = (folder / "tensorboard" / "plugins" / "profile").iterdir()
-    assert {path.name for path in profiles} == {
-        f"{c['name']}-simulated" for c in analysis["candidates"] if c["predicted"]
+    runs = folder / "runs"
+    assert {str(path.relative_to(runs)) for path in runs.glob("*/plugins/profile/*")} == {
+        f"{c['name']}/plugins/profile/simulated" for c in analysis["candidates"] if c["predicted"]
     }
 
 

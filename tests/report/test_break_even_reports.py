@@ -73,6 +73,16 @@ def test_what_wins_nowhere_and_throughout_names_the_end_of_what_was_tried():
     assert "exceptions" not in batch
 
 
+def test_a_split_that_is_no_candidate_is_said_to_be_none() -> None:
+    lines = [*break_even_lines(FOUND)]
+    assert not any("none of the candidates" in line for line in lines)
+    points = (*CROSSING.points[:-1], swept(150_000_000_000, 0.6, "searched for faster links"))
+    elsewhere = replace(FOUND, bandwidth=replace(CROSSING, points=points))
+    *same, last = break_even_lines(elsewhere)
+    assert same == lines
+    assert last.startswith("searched for faster links: none of the candidates, but a split that")
+
+
 def test_copies_that_cost_nothing_and_still_do_not_help_are_called_that():
     free = replace(FOUND.free_copies, ratio=1.02)
     *_, line = break_even_lines(replace(FOUND, free_copies=free, batch=None))

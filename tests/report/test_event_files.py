@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from sample_analysis import sample
-from simulated_steps import towers
 from tensorboard.compat.proto import event_pb2
 
 from placement_advisor.report.tensorboard.event_files import write_events
@@ -42,22 +41,27 @@ def values(folder: Path) -> list[tuple[int, Any]]:
     return [(event.step, value) for event in events[1:] for value in event.summary.value]
 
 
-def test_each_candidate_is_a_run_with_its_figures(written: Path) -> None:
-    assert {path.name for path in written.iterdir()} == {
-        "single",
-        "towers",
-        "alternating",
-        "report",
-    }
+def test_each_candidate_that_ran_is_a_run_with_its_step_over_the_rounds(written: Path) -> None:
+    assert {path.name for path in written.iterdir()} == {"single", "towers", "report"}
     found = values(written / "towers")
-    first = {value.tag: value.tensor.float_val[0] for step, value in found if step == 0}
-    assert first["step_ms/simulated"] == pytest.approx(30.1)
-    assert first["step_ms/measured"] == pytest.approx(30.5)
-    assert first["copied_bytes/simulated"] == 1_416_384
-    every = [step for step, value in found if value.tag == "step_ms/every_measured"]
-    assert every == list(range(36))  # 12 rounds of 3 steps
+    assert {value.tag for _, value in found} == {"step_ms"}
     assert {value.metadata.plugin_data.plugin_name for _, value in found} == {"scalars"}
-    assert not any("measured" in value.tag for _, value in values(written / "alternating"))
+    assert [step for step, _ in found] == list(range(12))
+    # A round has steps of 0.1 ms less than its middle, the middle, and 0.1 ms more.
+    assert [value.tensor.float_val[0] for _, value in found] == pytest.approx(
+        2 * [30.8, 29.9, 31.3, 30.4, 29.6, 30.6]
+    )
+
+
+def test_a_round_that_a_candidate_did_not_complete_is_missing_in_its_curve(tmp_path: Path) -> None:
+    single = sample().candidates[0]
+    assert single.measured is not None
+    measured = replace(single.measured, rounds=((5_000_000,), (), (7_000_000, 9_000_000)))
+    (tmp_path / "report.md").write_text("")
+    analysis = replace(sample(), candidates=(replace(single, measured=measured),))
+    write_events(analysis, tmp_path, tmp_path / "log")
+    curve = [(step, each.tensor.float_val[0]) for step, each in values(tmp_path / "log/single")]
+    assert curve == [(0, 5.0), (2, 8.0)]
 
 
 def test_the_report_is_text_and_its_pictures_are_images(written: Path) -> None:
@@ -80,14 +84,3 @@ def test_writing_them_imports_no_tensorflow(tmp_path: Path) -> None:
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], check=True)
-
-
-def test_bytes_that_nobody_knows_are_no_scalar(tmp_path: Path) -> None:
-    (item,) = [copy for copy in towers().schedule.transfers if copy.size_bytes is None]
-    schedule = replace(towers().schedule, transfers=(item,))
-    split = replace(sample().candidates[1], predicted=schedule, measured=None)
-    (tmp_path / "report.md").write_text("")
-    write_events(replace(sample(), candidates=(split,)), tmp_path, tmp_path / "log")
-    tags = {value.tag for _, value in values(tmp_path / "log" / "towers")}
-    assert "step_ms/simulated" in tags
-    assert "copied_bytes/simulated" not in tags

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.files.log_files import COMBINED_RUN, OVERVIEW, PROFILE_RUNS, SIMULATED_RUN
+from placement_advisor.files.log_files import BOTH, LOG_FOLDER, OVERVIEW, SIMULATED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,9 +61,14 @@ def recorded_run(path: Path) -> RecordedRun:
 
 
 def _is_made_up(run: Path) -> bool:
-    """Return whether a run holds a simulated step, which an analysis put beside recorded ones."""
-    logs = run.joinpath(*[".."] * (1 + PROFILE_RUNS.count("/") + 1))
-    return run.name.endswith((SIMULATED_RUN, COMBINED_RUN)) and (logs / OVERVIEW).exists()
+    """Return whether a run holds a simulated step, which an analysis put beside recorded ones.
+
+    In older analyses it is called ``towers-simulated`` and lies in the log folder.
+    """
+    if not run.name.endswith((SIMULATED, BOTH)):
+        return False
+    above = run.resolve().parents[2:5]
+    return any((each / logs / OVERVIEW).exists() for each in above for logs in (".", LOG_FOLDER))
 
 
 def _age(file: Path) -> tuple[str, int, str]:

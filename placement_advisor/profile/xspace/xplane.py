@@ -7,7 +7,7 @@ As objects: for profiles of this program's own, which are small, and the hosts o
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.profile.xspace.xplane_schema import PROFILE_START, TASK_PLANE, new_space
@@ -94,7 +94,23 @@ def write_planes(path: Path, planes: Iterable[Plane]) -> None:
     path.write_bytes(space.SerializeToString(deterministic=True))
 
 
-def _profile_start_ns(planes: Iterable[Plane]) -> int:
+def copy_with_line(source: Path, target: Path, plane: str, line: Line) -> None:
+    """Copy an XSpace file, with one more line on the plane that is called so.
+
+    Raises:
+        AdvisorError: the file cannot be read, is corrupt, or holds no plane.
+    """
+    base_ns = _profile_start_ns(space_file(source).planes)
+    space = new_space()
+    space.ParseFromString(source.read_bytes())
+    for message in space.planes:
+        if message.name == plane:
+            free = max((each.id for each in message.lines), default=0) + 1
+            _write_lines(message, [replace(line, id=free)], base_ns)
+    target.write_bytes(space.SerializeToString(deterministic=True))
+
+
+def _profile_start_ns(planes: Iterable[Plane | StoredPlane]) -> int:
     for plane in planes:
         start_ns = plane.stats.get(PROFILE_START)
         if plane.name == TASK_PLANE and isinstance(start_ns, int):
@@ -131,30 +147,30 @@ def _line(file: SpaceFile, plane: StoredPlane, line: StoredLine) -> Line:
 
 
 def _write_plane(message: Any, number: int, plane: Plane, base_ns: int) -> None:
-    stat_ids: dict[str, int] = {}
-    event_ids: dict[str, int] = {}
     message.id = number
     message.name = plane.name
-    _write_stats(message.stats, plane.stats, stat_ids)
-    for line in plane.lines:
+    _write_stats(message.stats, plane.stats, _Ids(message.stat_metadata))
+    _write_lines(message, plane.lines, base_ns)
+
+
+def _write_lines(message: Any, lines: Iterable[Line], base_ns: int) -> None:
+    """Add lines to those that a plane has."""
+    event_ids, stat_ids = _Ids(message.event_metadata), _Ids(message.stat_metadata)
+    for line in lines:
         line_ns = min((event.start_ns for event in line.events), default=base_ns)
         written = message.lines.add(id=line.id, name=line.name, timestamp_ns=line_ns - base_ns)
         for event in line.events:
             entry = written.events.add(
-                metadata_id=_id_of(event.name, event_ids),
+                metadata_id=event_ids.of(event.name),
                 offset_ps=(event.start_ns - line_ns) * _PS_PER_NS,
                 duration_ps=event.duration_ns * _PS_PER_NS,
             )
             _write_stats(entry.stats, event.stats, stat_ids)
-    for metadata, ids in ((message.event_metadata, event_ids), (message.stat_metadata, stat_ids)):
-        for name, key in ids.items():
-            metadata[key].id = key
-            metadata[key].name = name
 
 
-def _write_stats(message: Any, stats: Mapping[str, StatValue], ids: dict[str, int]) -> None:
+def _write_stats(message: Any, stats: Mapping[str, StatValue], ids: _Ids) -> None:
     for name, value in stats.items():
-        stat = message.add(metadata_id=_id_of(name, ids))
+        stat = message.add(metadata_id=ids.of(name))
         if isinstance(value, str):
             stat.str_value = value
         elif isinstance(value, bytes):
@@ -167,6 +183,19 @@ def _write_stats(message: Any, stats: Mapping[str, StatValue], ids: dict[str, in
             stat.int64_value = value
 
 
-def _id_of(name: str, ids: dict[str, int]) -> int:
-    # Viewers take the id 0 for "not set".
-    return ids.setdefault(name, len(ids) + 1)
+class _Ids:
+    """The ids of names in a plane, which gets those that it does not have yet."""
+
+    def __init__(self, metadata: Any) -> None:
+        self._metadata = metadata
+        self._known = {entry.name: key for key, entry in metadata.items()}
+        # Viewers take the id 0 for "not set".
+        self._last = max(metadata, default=0)
+
+    def of(self, name: str) -> int:
+        if name not in self._known:
+            self._last += 1
+            self._known[name] = self._last
+            self._metadata[self._last].id = self._last
+            self._metadata[self._last].name = name
+        return self._known[name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.advice.reasons import speedup_of
-from placement_advisor.simulator.break_even import Axis, Outcome
+from placement_advisor.simulator.break_even import FOR_FASTER_LINKS, Axis, Outcome
 from placement_advisor.units import format_bandwidth, format_ns
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def break_even_title(found: BreakEven) -> str:
 
 
 def break_even_lines(found: BreakEven) -> Iterable[str]:
-    """Yield a line for each axis, and what copies that cost nothing would make of it."""
+    """Yield a line for each axis, what copies that cost nothing would make of it, and its terms."""
     for sweep in found.sweeps():
         yield f"{sweep.axis}: {_finding(sweep)}; {_here(sweep)}{_exceptions(sweep)}"
     free = found.free_copies
@@ -68,6 +68,11 @@ def break_even_lines(found: BreakEven) -> Iterable[str]:
         yield (
             "corrected: the simulated step of a split times its measured ratio over the predicted "
             f"one, of a split that did not run times the median of the others ({factors})"
+        )
+    if FOR_FASTER_LINKS in found.splits():
+        yield (
+            f"{FOR_FASTER_LINKS}: none of the candidates, but a split that a search finds where "
+            "copies cost less than here, to see what faster links would do"
         )
 
 

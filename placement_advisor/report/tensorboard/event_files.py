@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 from io import BytesIO
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.report.analysis.tables import candidate_figures
 from placement_advisor.units import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 # again that another analysis has put in the place of one that it knows.
 _FILE = "events.out.tfevents"
 _FORMAT = "brain.Event:2"
+_STEP_MS = (
+    "Median step of each round, without the profiler. In a round candidates take turns: what slows "
+    "the machine for a while shows in all curves."
+)
 _PICTURES = ("timeline", "comparison", "break-even")
 # In the tab Text a picture beside the report would be asked of TensorBoard, which has none there.
 _PICTURE_IN_TEXT = re.compile(rf"!\[([^]]*)\]\(({'|'.join(_PICTURES)})\.png\)")
@@ -32,7 +36,8 @@ _PICTURE_IN_TEXT = re.compile(rf"!\[([^]]*)\]\(({'|'.join(_PICTURES)})\.png\)")
 def write_events(analysis: Analysis, reports: Path, folder: Path) -> None:
     """Write the events of an analysis, whose reports lie in a folder, into a log directory.
 
-    Each candidate is a run with its scalars; text and pictures are a run of their own.
+    Each candidate that ran is a run with its step over the rounds; text and pictures are a run of
+    their own.
     """
     for candidate in analysis.candidates:
         events = list(_scalars(candidate))
@@ -46,27 +51,15 @@ def write_events(analysis: Analysis, reports: Path, folder: Path) -> None:
 
 
 def _scalars(candidate: Candidate) -> Iterator[Any]:
-    predicted, measured = candidate_figures(candidate)
-    for which, figures in (("simulated", predicted), ("measured", measured)):
-        if figures is None:
-            continue
-        times = {"step_ms": figures.step_ns, "exposed_copies_ms": figures.exposed_ns}
-        for tag, time_ns in times.items():
-            if time_ns is not None:
-                yield _scalar(f"{tag}/{which}", time_ns / NS_PER_MS)
-        if figures.transfer_bytes is not None:
-            yield _scalar(f"copied_bytes/{which}", figures.transfer_bytes)
-    if candidate.measured is not None:
-        for step, time_ns in enumerate(candidate.measured.step_ns):
-            yield _scalar("step_ms/every_measured", time_ns / NS_PER_MS, step)
-
-
-def _scalar(tag: str, value: float, step: int = 0) -> Any:
+    """Yield its median step in each round that it completed."""
     from tensorboard.compat.proto import tensor_pb2, types_pb2
     from tensorboard.plugins.scalar import metadata
 
-    tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_FLOAT, float_val=[value])
-    return _event(tag, tensor, metadata, step)
+    for number, steps_ns in enumerate(candidate.measured.rounds if candidate.measured else ()):
+        if steps_ns:
+            value = median(steps_ns) / NS_PER_MS
+            tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_FLOAT, float_val=[value])
+            yield _event("step_ms", tensor, metadata, step=number, description=_STEP_MS)
 
 
 def _text(tag: str, text: str) -> Any:
@@ -94,11 +87,13 @@ def _strings(*values: bytes) -> Any:
     )
 
 
-def _event(tag: str, tensor: Any, metadata: Any, step: int = 0) -> Any:
+def _event(
+    tag: str, tensor: Any, metadata: Any, *, step: int = 0, description: str | None = None
+) -> Any:
     """Return an event for the tab that the module ``metadata`` belongs to."""
     from tensorboard.compat.proto import event_pb2, summary_pb2
 
-    described = metadata.create_summary_metadata(display_name=None, description=None)
+    described = metadata.create_summary_metadata(display_name=None, description=description)
     value = summary_pb2.Summary.Value(tag=tag, tensor=tensor, metadata=described)
     return event_pb2.Event(step=step, summary=summary_pb2.Summary(value=[value]))
 

@@ -6,6 +6,7 @@ own. For the trace viewer, which opens one file, both steps stand in one more: s
 measured, lane by lane.
 
 Left out: what kernels look like inside, which nobody simulates, so the tables of kernels are empty.
+Candidates that did not run while others did: XProf lists all runs in one list, however many.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from placement_advisor.files.log_files import COMBINED_RUN, SIMULATED_RUN
+from placement_advisor.files.log_files import BOTH, SIMULATED, profile_run
 from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
+from placement_advisor.report.analysis.fastest_first import fastest_first
 from placement_advisor.report.pictures.bars import simulated_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.analysis.analysis_result import Candidate
+    from placement_advisor.analysis.analysis_result import Analysis, Candidate
     from placement_advisor.measurement.measurement import Span
     from placement_advisor.profile.xspace.xplane_schema import StatValue
     from placement_advisor.simulator.schedule import Schedule
@@ -36,15 +38,24 @@ _COPY = "MEMCPYDtoD"
 _STEPS_ID = -0x21524111
 
 
-def write_profile_runs(candidate: Candidate, folder: Path) -> None:
-    """Write what there is of a candidate's step into runs of their own."""
+def write_profile_runs(analysis: Analysis, folder: Path) -> None:
+    """Write the steps of the candidates that ran, or of all that were predicted if none did."""
+    for candidate in fastest_first(analysis):
+        for which, planes in _runs(candidate).items():
+            path = folder / profile_run(candidate.name, which) / f"{which}.xplane.pb"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_planes(path, planes)
+
+
+def _runs(candidate: Candidate) -> dict[str, Iterable[Plane]]:
     if candidate.predicted is None:
-        return
-    _write(simulated_planes(candidate.predicted), folder / f"{candidate.name}{SIMULATED_RUN}")
+        return {}
     profile = candidate.measured.profile if candidate.measured else None
+    runs: dict[str, Iterable[Plane]] = {SIMULATED: simulated_planes(candidate.predicted)}
     if profile is not None and profile.timeline:
         spans = {"simulated": simulated_spans(candidate.predicted), "measured": profile.timeline}
-        _write(planes_side_by_side(spans), folder / f"{candidate.name}{COMBINED_RUN}")
+        runs[BOTH] = planes_side_by_side(spans)
+    return runs
 
 
 def simulated_planes(schedule: Schedule) -> Iterator[Plane]:
@@ -111,8 +122,3 @@ def _lines(events_of: Mapping[str, Iterable[Event]]) -> tuple[Line, ...]:
     return tuple(
         Line(name=name, id=i, events=tuple(events)) for i, (name, events) in enumerate(lines, 1)
     )
-
-
-def _write(planes: Iterable[Plane], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    write_planes(folder / f"{folder.name}.xplane.pb", planes)

@@ -1,6 +1,6 @@
 """A step in numbers, as far as bounds rest on it: where ops can run, how long, and what they send.
 
-Model: that of the simulator (`simulator.simulator`), of which bounds use this much. An op occupies one
+Model: that of the simulator (`simulator.simulator`), of which bounds use this. An op occupies one
 place for its time there, one op after the other, and starts when all its inputs have been made. A
 device that is not the first one begins and is known to have ended at times of its own, the first
 one when it has started at least one other. Where processors move the bytes, a tensor that crosses

@@ -5,13 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 import urllib.request
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from command_runs import wait_until
 from playwright.sync_api import FrameLocator, Locator, expect
+
+from placement_advisor.files.log_files import MEASURED, profile_run
+from placement_advisor.profile.xspace.xplane import read_planes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,18 +24,25 @@ if TYPE_CHECKING:
     from conftest import Tab
 
 RAN = ("single", "towers", "batch")
+KINDS = ("measured", "simulated", "both")
+# Whether no letter of an element is cut off.
+IS_WHOLE = """(element) => {
+  const text = document.createRange();
+  text.selectNodeContents(element);
+  return text.getBoundingClientRect().right <= element.getBoundingClientRect().right;
+}"""
 XPROF = 'iframe[src*="name=profile"]'
 
 
 @pytest.fixture(scope="module")
 def tab(open_tab: Callable[[Path], Tab], demo: Path) -> Tab:
-    return open_tab(demo)
+    return open_tab(demo.parent)
 
 
 @pytest.fixture
 def board(open_tab: Callable[[Path], Tab], demo: Path) -> Tab:
     """TensorBoard in a page of its own, for one test."""
-    return open_tab(demo)
+    return open_tab(demo.parent)
 
 
 def read(tab: Tab, route: str) -> Any:
@@ -117,42 +128,66 @@ def test_the_tab_follows_tensorboard_into_the_dark(tab: Tab) -> None:
     assert tab.complaints == []
 
 
-def test_the_other_tabs_have_scalars_text_and_pictures(tab: Tab) -> None:
+def test_the_other_tabs_have_scalars_text_and_pictures(tab: Tab, demo: Path) -> None:
     # TensorBoard reads event files in the background.
-    assert wait_until(lambda: set(RAN) <= set(read(tab, "plugin/scalars/tags")))
+    runs = {f"runs/{name}" for name in RAN}
+    assert wait_until(lambda: runs <= set(read(tab, "plugin/scalars/tags")))
     scalars = read(tab, "plugin/scalars/tags")
+    analysis = json.loads((demo.parent / "analysis.json").read_text())
+    measured = {c["name"]: c["measured"] for c in analysis["candidates"]}
     for candidate in RAN:
-        assert {"step_ms/simulated", "step_ms/measured", "step_ms/every_measured"} <= set(
-            scalars[candidate]
-        )
-    assert read(tab, "plugin/text/tags") == {"report": ["report"]}
-    assert {"timeline", "comparison"} <= set(read(tab, "plugin/images/tags")["report"])
-    (text,) = read(tab, "plugin/text/text?run=report&tag=report")
+        assert list(scalars[f"runs/{candidate}"]) == ["step_ms"]
+        curve = read(tab, f"plugin/scalars/scalars?run=runs/{candidate}&tag=step_ms")
+        assert [number for _, number, _ in curve] == list(range(len(curve)))
+        # One step a round.
+        steps_ms = [time_ns / 1e6 for time_ns in measured[candidate]["step_ns"]["samples"]]
+        assert [value for *_, value in curve] == pytest.approx(steps_ms)
+    report = "runs/report"
+    assert read(tab, "plugin/text/tags") == {report: ["report"]}
+    assert {"timeline", "comparison"} <= set(read(tab, "plugin/images/tags")[report])
+    (text,) = read(tab, f"plugin/text/text?run={report}&tag=report")
     assert "<h1>" in text["text"]
 
 
 def test_the_profile_tab_has_runs_measured_simulated_and_both(tab: Tab) -> None:
     runs = set(read(tab, "plugin/profile/runs"))
-    assert runs >= {f"{name}{kind}" for name in RAN for kind in ("", "-simulated", "-both")}
+    assert runs == {f"runs/{name}/{kind}" for name in RAN for kind in KINDS}
 
-    hosts = read(tab, "plugin/profile/hosts?run=towers&tag=trace_viewer@")
+    hosts = read(tab, "plugin/profile/hosts?run=runs/towers/measured&tag=trace_viewer@")
     assert {host["hostname"] for host in hosts} == {"client", "worker-0", "worker-1"}
-    measured = read(tab, "plugin/profile/data?run=towers&tag=trace_viewer&host=worker-1")
+    measured = read(
+        tab, "plugin/profile/data?run=runs/towers/measured&tag=trace_viewer&host=worker-1"
+    )
     assert any("Conv2D" in event.get("name", "") for event in measured["traceEvents"])
-    overview = read(tab, "plugin/profile/data?run=towers&tag=overview_page&host=client")
-    assert step_table(overview)["rows"]
+
+
+def test_xprof_counts_the_steps_of_all_hosts_of_a_measured_candidate(tab: Tab, demo: Path) -> None:
+    for candidate in RAN:
+        folder = demo.parent / profile_run(candidate, MEASURED)
+        marked_ms = [
+            event.duration_ns / 1e6
+            for plane in read_planes(folder / "client.xplane.pb")
+            for line in plane.lines
+            for event in line.events
+            if event.name == "train"
+        ]
+        overview = read(tab, f"plugin/profile/data?run=runs/{candidate}/measured&tag=overview_page")
+        assert "No step marker" not in json.dumps(overview)
+        found = [row["c"][-1]["v"] for row in step_table(overview)["rows"]]
+        # It leaves out the first and the last one, which may be recorded in part.
+        assert found == pytest.approx(marked_ms[1:-1])
 
 
 def test_xprof_finds_the_step_of_a_simulated_schedule(tab: Tab, demo: Path) -> None:
     predicted = json.loads((demo.parent / "predictions" / "towers.json").read_text())
-    query = "run=towers-simulated&tag=overview_page&host=towers-simulated"
+    query = "run=runs/towers/simulated&tag=overview_page&host=simulated"
     table = step_table(read(tab, f"plugin/profile/data?{query}"))
     found_ms = float(table["p"]["steptime_ms_average"])
     assert found_ms == pytest.approx(predicted["step_ns"] / 1e6, abs=0.06)
 
 
 def test_the_trace_viewer_has_both_steps_in_one_file(tab: Tab) -> None:
-    query = "run=towers-both&tag=trace_viewer&host=towers-both"
+    query = "run=runs/towers/both&tag=trace_viewer&host=both"
     trace = read(tab, f"plugin/profile/data?{query}")
     names = [e["args"]["name"] for e in trace["traceEvents"] if e.get("name") == "process_name"]
     for lane in ("worker:0", "worker:1", "worker:0 → worker:1"):
@@ -165,25 +200,60 @@ def step_table(overview: Any) -> Any:
     return next(t for t in overview if t["cols"] and t["cols"][0]["label"] == "Step number")
 
 
+def test_four_analyses_are_four_groups_in_the_list_of_profiles(
+    open_tab: Callable[[Path], Tab], demo: Path, tmp_path: Path
+) -> None:
+    names = ("deepconn", "dlrm", "resnet50", "transformer")
+    for name in names:
+        shutil.copytree(demo.parent, tmp_path / name)
+    before = tmp_path / "before"  # As an older advisor left it.
+    for run in ("towers", "towers-simulated"):
+        old = before / "tensorboard" / "plugins" / "profile" / run
+        shutil.copytree(demo.parent / profile_run("towers", MEASURED), old)
+    tab = open_tab(tmp_path)
+    runs = read(tab, "plugin/profile/runs")
+    parts = [tuple(run.split("/")) for run in runs]
+    # By analysis, within it by candidate.
+    for group in ([part[:1] for part in parts], [part[:-1] for part in parts]):
+        assert len([*groupby(group)]) == len(set(group))
+    assert {part[0] for part in parts} == {*names, "before"}
+    for name in names:
+        assert {part[1:] for part in parts if part[0] == name} == {
+            ("runs", candidate, kind) for candidate in RAN for kind in KINDS
+        }
+    assert "before/tensorboard/towers-simulated" in runs
+    for run in ("resnet50/runs/towers/measured", "before/tensorboard/towers"):
+        overview = read(tab, f"plugin/profile/data?run={run}&tag=overview_page")
+        assert step_table(overview)["rows"]
+    frame = xprof(tab)
+    frame.get_by_role("combobox").first.click()
+    shown = frame.get_by_role("option", name="resnet50/runs/towers/simulated", exact=True)
+    expect(shown).to_be_visible()
+    assert shown.evaluate(IS_WHOLE)
+    tab.picture("profile-four-analyses", height=1_300)
+
+
 def test_profile_lists_the_measured_simulated_and_combined_runs(board: Tab) -> None:
     frame = xprof(board)
     frame.get_by_role("combobox").first.click()
     for name in RAN:
-        for kind in ("", "-simulated", "-both"):
-            expect(frame.get_by_role("option", name=f"{name}{kind}", exact=True)).to_be_visible()
+        for kind in KINDS:
+            expect(
+                frame.get_by_role("option", name=f"runs/{name}/{kind}", exact=True)
+            ).to_be_visible()
     board.picture("profile-runs", height=1_000)
     assert_all_is_well_but_xprof(board)
 
 
 def test_profile_shows_the_trace_of_a_measured_worker(board: Tab) -> None:
-    trace = trace_of(board, "?run=towers&tag=trace_viewer@&hosts=worker-1")
+    trace = trace_of(board, "?run=runs/towers/measured&tag=trace_viewer@&hosts=worker-1")
     expect(lanes(trace)).to_contain_text(["worker-1 /host:CPU"])
     board.picture("profile-measured", height=900)
     assert_all_is_well_but_xprof(board)
 
 
 def test_profile_shows_the_figures_of_a_simulated_step(board: Tab) -> None:
-    frame = xprof(board, "?run=towers-simulated&tag=overview_page")
+    frame = xprof(board, "?run=runs/towers/simulated&tag=overview_page")
     expect(frame.get_by_text("Performance Summary")).to_be_visible()
     expect(frame.get_by_text("Device to Device Time")).to_be_visible()
     board.picture("profile-simulated", height=1_300)
@@ -191,7 +261,7 @@ def test_profile_shows_the_figures_of_a_simulated_step(board: Tab) -> None:
 
 
 def test_profile_shows_both_steps_lane_by_lane(board: Tab) -> None:
-    trace = trace_of(board, "?run=towers-both&tag=trace_viewer@")
+    trace = trace_of(board, "?run=runs/towers/both&tag=trace_viewer@")
     names = re.findall(r"/device:CUSTOM:(.*) \(pid", trace.locator("body").inner_text())
     assert ("simulated worker:0", "measured worker:0") in pairwise(names)
     assert ("simulated worker:1", "measured worker:1") in pairwise(names)
@@ -199,14 +269,13 @@ def test_profile_shows_both_steps_lane_by_lane(board: Tab) -> None:
     assert_all_is_well_but_xprof(board)
 
 
-def test_scalars_plot_the_figures_of_every_candidate(board: Tab) -> None:
+def test_scalars_plot_the_step_of_every_candidate_over_the_rounds(board: Tab) -> None:
     go_to(board, "#scalars")
     page = board.page
     page.get_by_role("button").filter(has_text="step_ms").click()
-    for tag in ("step_ms/simulated", "step_ms/measured", "step_ms/every_measured"):
-        expect(page.get_by_text(f"tag: {tag}", exact=True)).to_be_visible()
+    expect(page.get_by_text("tag: step_ms", exact=True)).to_be_visible()
     for name in RAN:
-        expect(page.get_by_text(name, exact=True).first).to_be_visible()
+        expect(page.get_by_text(f"runs/{name}", exact=True).first).to_be_visible()
     page.locator("tf-scalar-card svg .render-area path").first.wait_for(state="attached")
     board.picture("scalars", height=1_300)
     assert board.complaints == []

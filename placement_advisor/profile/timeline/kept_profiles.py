@@ -1,0 +1,87 @@
+"""The profiles of one candidate as a run that XProf shows, the steps marked in all of them.
+
+XProf takes the hosts of a run together and counts the steps that each of them marks and computes
+in. A worker is asked for parts of steps and marks none: its profile gets the marks of the client.
+What a worker computes for a step XProf finds by the id under which the worker runs its part, which
+a mark has as well. A worker that had nothing to do has no profile in the run, since no step of it
+would count.
+
+Left out: clocks of several hosts, which are not aligned.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from placement_advisor.profile.timeline.step_windows import HOST_PLANE, STEP_EVENT
+from placement_advisor.profile.xspace.xplane import Event, Line, copy_with_line, space_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from placement_advisor.profile.xspace.xplane_schema import StatValue
+
+# The process that asks for the steps.
+CLIENT = "client"
+# With these a worker runs its part of a step.
+# Source: xplane_schema.h and context_types.h of TensorFlow 2.21.
+_PART, _PART_ID, _OF_EXECUTOR = "RunGraph", "_p", 2
+_STEP_NUMBER = "step_num"
+
+
+def keep_profiles(files: Mapping[str, Path], folder: Path) -> None:
+    """Copy the profiles of some processes into a folder, a file for each.
+
+    Raises:
+        AdvisorError: one of them cannot be read.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    marks = _events(files[CLIENT], STEP_EVENT, _STEP_NUMBER)
+    for process, path in files.items():
+        target = folder / f"{process.replace(':', '-')}.xplane.pb"
+        parts = _events(path, _PART, _PART_ID)
+        if parts and not _events(path, STEP_EVENT, _STEP_NUMBER):
+            steps = Line(name="Steps of the client", events=tuple(_steps(marks, parts)))
+            copy_with_line(path, target, HOST_PLANE, steps)
+        elif _recorded_anything(path):
+            shutil.copy2(path, target)
+
+
+def _events(path: Path, name: str, stat: str) -> list[Event]:
+    """Return the events of a host that have a name and a stat."""
+    file = space_file(path)
+    found = []
+    for plane in file.planes:
+        named = {key for key, each in plane.event_names.items() if each == name}
+        if plane.name != HOST_PLANE or not named:
+            continue
+        for line in plane.lines:
+            events = file.events(plane, line, of_named=(stat,), named=named)
+            found += [
+                Event(
+                    name=name,
+                    start_ns=int(events.start_ns[place]),
+                    duration_ns=int(events.duration_ns[place]),
+                    stats={stat: value},
+                )
+                for place, _, value in file.values(plane, events)
+            ]
+    return sorted(found, key=lambda event: event.start_ns)
+
+
+def _steps(marks: Sequence[Event], parts: Sequence[Event]) -> Iterator[Event]:
+    """Yield the marks of the client, each with the part that a worker began within it."""
+    for mark in marks:
+        stats: dict[str, StatValue] = {**mark.stats, "_r": 1}
+        begun = [part for part in parts if mark.start_ns <= part.start_ns < mark.end_ns]
+        if begun:
+            stats |= {"_pt": _OF_EXECUTOR, "_p": begun[0].stats[_PART_ID]}
+        yield Event(
+            name=STEP_EVENT, start_ns=mark.start_ns, duration_ns=mark.duration_ns, stats=stats
+        )
+
+
+def _recorded_anything(path: Path) -> bool:
+    return any(line.event_count for plane in space_file(path).planes for line in plane.lines)
