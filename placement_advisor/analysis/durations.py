@@ -17,7 +17,7 @@ from placement_advisor import defaults
 from placement_advisor.analysis.advice.settling import Again
 from placement_advisor.candidates import batch_towers
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
-from placement_advisor.testbed.trial import MAX_ROUNDS, TIMING_BUDGET_S
+from placement_advisor.testbed.added_rounds import MAX_ROUNDS, TIMING_BUDGET_S
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:

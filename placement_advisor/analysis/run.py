@@ -10,6 +10,7 @@ from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MI
 from placement_advisor.candidates.choose import to_run
 from placement_advisor.candidates.families import SPLITS
 from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.testbed.added_rounds import time_in_rounds
 from placement_advisor.testbed.batch_sizes import batch_points
 from placement_advisor.testbed.trial import BASELINE, failure_of
 from placement_advisor.tf.calls import as_is, input_timer
@@ -169,7 +170,7 @@ def _race(
         show(f"timing, round {number + 1} done", results)
         course.end_round(number + 1, options.rounds)
 
-    apparatus.trial.race(options.rounds, end_round)
+    time_in_rounds(apparatus.trial, options.rounds, end_round)
     return beside
 
 

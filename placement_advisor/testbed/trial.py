@@ -9,22 +9,19 @@ the testbed down, the testbed is built anew and the others go on.
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import dataclass, field
 from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
-from placement_advisor import defaults
 from placement_advisor.candidates import single
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.measurement.equal_changes import TOLERANCE, VERIFIED_STEPS
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Measurement
-from placement_advisor.measurement.verdict import Comparison, compare, is_in_doubt
+from placement_advisor.measurement.verdict import Comparison, compare
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.timeline.worker_steps import read_worker_steps
@@ -42,12 +39,6 @@ if TYPE_CHECKING:
 
 BASELINE = single.FAMILY
 PROFILED_STEPS = 10
-# Half as many again as sufficed for intervals that were too narrow: what is in doubt then is nearer
-# to the threshold than rounds can tell (`make campaign-verdict-errors`).
-MAX_ROUNDS = 90
-# Past this, rounds that nobody asked for by number stop once there are enough for an interval: a
-# demo must not take an hour. By judgement, as are the seconds below.
-TIMING_BUDGET_S = 90.0
 # Judgement: the first step sets up what later ones find, and two more are cheap.
 _WARMUP_STEPS = 3
 # Steps until they are steady, fewer where they take long; those of the warm-up are left out.
@@ -223,27 +214,9 @@ class Trial:
             return {}
         return answer
 
-    def race(self, asked: int | None, as_is: Callable[[int], None]) -> None:
-        """Time all candidates in rounds, adding rounds while a verdict is in doubt.
-
-        As many as were ``asked`` for run, however long they take; None for as many as usual, if
-        there is time. ``as_is`` is called once a round, to time the user's own step beside the
-        candidates.
-        """
-        deadline = time.monotonic() + TIMING_BUDGET_S
-        rounds = asked or defaults.ROUNDS
-        most, least = max(rounds, MAX_ROUNDS), max(asked or 0, least_samples(self._competitors))
-        done = 0
-        while done < rounds or (done < most and self._in_doubt()):
-            self.round(done, rounds if done < rounds else most)
-            as_is(done)
-            done += 1
-            if time.monotonic() > deadline and done >= least:
-                return
-
     def round(self, number: int, of: int) -> None:
         """Time a turn of every candidate that is still in, in an order drawn for this round."""
-        turns = self._running()
+        turns = self.running()
         random.Random(number).shuffle(turns)
         for entry in turns:
             self._watcher.working("timing rounds", number, of, entry.placement.label)
@@ -253,14 +226,14 @@ class Trial:
         """Compare every candidate that has run with the baseline."""
         theirs = self.entries[BASELINE].rounds
         compared = {
-            label: compare(BASELINE, theirs, entry.rounds, among=self._competitors)
+            label: compare(BASELINE, theirs, entry.rounds, among=self.competitors)
             for label, entry in self.entries.items()
             if label != BASELINE
         }
         return {label: each for label, each in compared.items() if each is not None}
 
     @property
-    def _competitors(self) -> int:
+    def competitors(self) -> int:
         """How many a split is chosen from; that one fails is no reason to ask less of others."""
         return max(1, len(self.entries) - 1)
 
@@ -275,7 +248,7 @@ class Trial:
 
     def profile_all(self) -> None:
         """Profile every candidate that is still in."""
-        running = self._running()
+        running = self.running()
         for i, entry in enumerate(running):
             self._watcher.working("profiling", i, len(running), entry.placement.label)
             if entry.failure is None:
@@ -301,17 +274,9 @@ class Trial:
             return None
         return read_worker_steps({used[0]: files.client}, files.client, ())
 
-    def _running(self) -> list[Entry]:
+    def running(self) -> list[Entry]:
+        """Return the candidates that are still in."""
         return [entry for entry in self.entries.values() if entry.failure is None]
-
-    def _in_doubt(self) -> bool:
-        """Say whether more rounds could settle the verdict, on candidates that are not out."""
-        running = [entry.placement.label for entry in self._running()]
-        if BASELINE not in running or running == [BASELINE]:
-            return False
-        compared = self.comparisons()
-        told = [compared[label] for label in running if label in compared]
-        return len(told) < len(running) - 1 or is_in_doubt(told)
 
     def _prepare(self, entry: Entry) -> None:
         answer = self._call_prepare(entry)
@@ -397,10 +362,10 @@ class Trial:
         try:
             self._testbed.start()
         except AdvisorError as error:
-            for entry in self._running():
+            for entry in self.running():
                 entry.failure = Failure(kind=FailureKind.CRASHED, message=error.message)
             return
-        for entry in self._running():
+        for entry in self.running():
             if entry.prepared is None or entry.bench is not self._testbed:
                 continue
             answer: Prepared | Verification | CallFailure | None = self._call_prepare(entry)

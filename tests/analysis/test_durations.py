@@ -21,7 +21,7 @@ from placement_advisor.analysis.durations import (
     usual_s,
 )
 from placement_advisor.analysis.options import effort_of
-from placement_advisor.testbed.trial import TIMING_BUDGET_S
+from placement_advisor.testbed.added_rounds import TIMING_BUDGET_S
 
 MS = 1_000_000
 RUNS = Known(

@@ -20,6 +20,7 @@ from placement_advisor.measurement.verdict import compare, paired_ratios
 from placement_advisor.report.analysis_folder import AnalysisFolder
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.testbed.added_rounds import time_in_rounds
 from placement_advisor.testbed.costing import calibrated, measure_costs
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import BASELINE, Entry, Trial
@@ -130,9 +131,9 @@ def _compared(
         folder.prediction(placement.label, schedule, None)
         if placement.label != BASELINE:
             trial.enter(placement)
-    trial.race(rounds, lambda _: None)
+    time_in_rounds(trial, rounds, lambda _: None)
     done = len(trial.entries[BASELINE].rounds)
-    trial.race(_FRESH_ROUNDS, lambda _: None)
+    time_in_rounds(trial, _FRESH_ROUNDS, lambda _: None)
     trial.profile_all()
     alone = trial.entries[BASELINE]
     return Model(

@@ -37,7 +37,8 @@ from campaign import run_campaign
 
 from placement_advisor.graph.placement import Placement
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, Verdict, overall
-from placement_advisor.testbed.trial import BASELINE, MAX_ROUNDS, Entry, Trial
+from placement_advisor.testbed.added_rounds import MAX_ROUNDS, time_in_rounds
+from placement_advisor.testbed.trial import BASELINE, Entry, Trial
 from placement_advisor.tf.answers import Prepared
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _raced(turns: Sequence[Sequence[int]]) -> tuple[Verdict, int]:
             bench=_Bench(each),
             prepared=Prepared(moved_ops=(), crossings=()),
         )
-    trial.race(None, lambda _: None)
+    time_in_rounds(trial, None, lambda _: None)
     return overall(trial.comparisons().values()), len(trial.entries[BASELINE].rounds)
 
 

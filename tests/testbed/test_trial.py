@@ -14,9 +14,11 @@ from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.measurement.equal_changes import Verification
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.testbed import added_rounds
 from placement_advisor.testbed import trial as trial_module
+from placement_advisor.testbed.added_rounds import MAX_ROUNDS, time_in_rounds
 from placement_advisor.testbed.testbed import STEP, ProfileFiles
-from placement_advisor.testbed.trial import MAX_ROUNDS, Entry, Trial
+from placement_advisor.testbed.trial import Entry, Trial
 from placement_advisor.tf.answers import Prepared, SourceLine
 
 if TYPE_CHECKING:
@@ -146,7 +148,7 @@ def run() -> Run:
             trial.enter(
                 Placement(label=label, family=label, device_of={"op": "GPU:0"}, rationale="")
             )
-        trial.race(rounds, lambda number: testbed.calls.append(("as-is", str(number))))
+        time_in_rounds(trial, rounds, lambda number: testbed.calls.append(("as-is", str(number))))
         trial.profile_all()
         return trial.entries, testbed
 
@@ -299,7 +301,7 @@ def test_no_rounds_are_added_where_the_best_is_sure_though_another_is_not(
 def test_time_that_is_up_ends_a_race_in_doubt_but_not_before_there_is_an_interval_or_what_was_asked(
     run: Run, monkeypatch: pytest.MonkeyPatch, asked: int | None, done: int
 ) -> None:
-    monkeypatch.setattr(trial_module, "TIMING_BUDGET_S", -1.0)
+    monkeypatch.setattr(added_rounds, "TIMING_BUDGET_S", -1.0)
     monkeypatch.setitem(STEP_NS, "towers", 970)
     entries, _ = run(rounds=asked)
     assert len(entries["single"].rounds) == done
@@ -356,7 +358,7 @@ def run_beside(
     for label, own in (("single", None), ("mirrored", bench), ("towers", None)):
         placement = Placement(label=label, family=label, device_of={}, rationale="")
         trial.enter(placement, bench=own, if_wrong="; as said")
-    trial.race(ROUNDS, lambda _: None)
+    time_in_rounds(trial, ROUNDS, lambda _: None)
     trial.profile_all()
     return trial.entries, testbed
 

@@ -198,4 +198,4 @@ class _Ids:
             self._known[name] = self._last
             self._metadata[self._last].id = self._last
             self._metadata[self._last].name = name
-        return self._known[name]
+        return int(self._known[name])

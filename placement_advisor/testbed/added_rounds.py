@@ -1,0 +1,51 @@
+"""How many rounds a trial has: as many as asked for, and more while its verdict is in doubt."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from placement_advisor import defaults
+from placement_advisor.measurement.anytime_interval import least_samples
+from placement_advisor.measurement.verdict import is_in_doubt
+from placement_advisor.testbed.trial import BASELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from placement_advisor.testbed.trial import Trial
+
+# Half as many again as sufficed for intervals that were too narrow: what is in doubt then is nearer
+# to the threshold than rounds can tell (`make campaign-verdict-errors`).
+MAX_ROUNDS = 90
+# Past this, rounds that nobody asked for by number stop once there are enough for an interval: a
+# demo must not take an hour. By judgement.
+TIMING_BUDGET_S = 90.0
+
+
+def time_in_rounds(trial: Trial, asked: int | None, as_is: Callable[[int], None]) -> None:
+    """Time all candidates of a trial in rounds, adding rounds while its verdict is in doubt.
+
+    As many as were ``asked`` for run, however long they take; None for as many as usual, if there
+    is time. ``as_is`` is called once a round, to time the user's own step beside the candidates.
+    """
+    deadline = time.monotonic() + TIMING_BUDGET_S
+    rounds = asked or defaults.ROUNDS
+    most, least = max(rounds, MAX_ROUNDS), max(asked or 0, least_samples(trial.competitors))
+    done = 0
+    while done < rounds or (done < most and _may_settle(trial)):
+        trial.round(done, rounds if done < rounds else most)
+        as_is(done)
+        done += 1
+        if time.monotonic() > deadline and done >= least:
+            return
+
+
+def _may_settle(trial: Trial) -> bool:
+    """Say whether more rounds could settle the verdict, on candidates that are not out."""
+    running = [entry.placement.label for entry in trial.running()]
+    if BASELINE not in running or running == [BASELINE]:
+        return False
+    compared = trial.comparisons()
+    told = [compared[label] for label in running if label in compared]
+    return len(told) < len(running) - 1 or is_in_doubt(told)
