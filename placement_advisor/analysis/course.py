@@ -10,8 +10,8 @@ from placement_advisor.analysis.durations import (
     again,
     ahead,
     known_at_first,
+    no_rounds_ahead,
     rounds_ahead,
-    usual_s,
 )
 from placement_advisor.clock import Clock
 from placement_advisor.testbed.trial import SilentWatcher, Watcher
@@ -52,13 +52,17 @@ class Course:
     def begin(self, stage: Stage) -> None:
         """End the stage that is under way and begin another."""
         self._clock.begin(stage)
-        self.watcher.expect(ahead(usual_s(self.known), stage))
+        self.watcher.expect(ahead(self.known, stage))
 
-    def end_round(self, done: int, asked: int | None) -> None:
+    def end_round(self, done: int) -> None:
         """Expect of the rounds to come what those that are done have taken."""
         spent_s = self.timings_ns()[Stage.RUN] / NS_PER_S
         self._round_s = spent_s / done
-        self.watcher.expect(rounds_ahead(usual_s(self.known), done, asked, spent_s))
+        self.watcher.expect(rounds_ahead(self.known, done, spent_s))
+
+    def end_rounds(self) -> None:
+        """Expect no more rounds."""
+        self.watcher.expect(no_rounds_ahead(self.known))
 
     def again(self, known: Known, left_out: str | None) -> Again:
         """Return what an analysis would take of which so much is known; see `durations.again`."""

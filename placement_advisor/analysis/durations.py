@@ -9,7 +9,7 @@ Left out: how much slower or faster another machine is, before its rounds begin.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ from placement_advisor import defaults
 from placement_advisor.analysis.advice.settling import Again
 from placement_advisor.candidates import batch_towers
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
+from placement_advisor.measurement.anytime_interval import least_samples
+from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 from placement_advisor.testbed.added_rounds import MAX_ROUNDS, TIMING_BUDGET_S
 from placement_advisor.units import NS_PER_S
 
@@ -29,20 +31,28 @@ if TYPE_CHECKING:
 # usually run.
 _USUAL_OPS = 1_000
 _USUAL_STEP_NS, _USUAL_CANDIDATES = 15_000_000, 8
-# Seconds, rounded from `timings_ns` of `advisor analyze` with deepconn (603 ops) and transformer
-# (5,555) of sample_models/, once with all and once with `--quick` (docs/figures.md).
+# Seconds, rounded from what `advisor analyze` took of the processor with deepconn (603 ops) and
+# transformer (5,555) of sample_models/ (docs/figures.md); less is known of what needs two cores:
+# calibration is what docs/cost-model.md says, a turn is judgement.
 _IMPORT_S, _LOAD_S = 4.0, 1.2
-# Of tracing, of tracing once more for shares of the batch, of simulating: for each thousand ops.
-_TRACE_S, _SPLIT_S, _SIMULATE_S = 0.8, 1.2, 0.15
-_START_S, _CALIBRATION_S, _MEASURE_S = 2.0, 20.0, 3.0
-# Effort is counted in seconds: of two searches, and of two for other links that have one at most.
-_SEARCHES, _MOST_FOR_OTHER_LINKS_S = 2, 2.0
-_SEARCH_S, _CONCLUDE_S, _PER_THOUSAND_S = 0.5, 0.3, 0.15
-# For each candidate, and each thousand ops of it: to place and verify it, to profile it.
-_PREPARE_S, _VERIFY_S, _PROFILE_S, _READ_S = 1.0, 0.5, 1.0, 0.2
+# Once and for each thousand ops: tracing, tracing shares of the batch, searching, and so on.
+_TRACE_S = (0.3, 0.6)
+_SPLIT_S = (0.5, 1.2)
+_SEARCH_S = (0.5, 0.1)
+_SIMULATE_S = (0.0, 0.12)
+_CONCLUDE_S = (0.2, 0.1)
+_REPORT_S = (1.5, 0.6)
+# The same for each candidate: to place and verify it, to profile it.
+_PREPARE_S = (1.3, 0.5)
+_PROFILE_S = (0.2, 0.2)
+_START_S, _CALIBRATION_S = 2.0, 20.0
+# Op times of the step, and as much for each split of its batch.
+_MEASURE_S = 4.0
+# Searches for candidates have all of the effort, which is in seconds, those for other links a
+# second each at most.
+_SEARCHES, _SEARCHES_FOR_LINKS = 2, 2
 # What a turn takes beside its steps; other batch sizes and the dataset beside all rounds.
-_TURN_S, _BESIDE_S = 0.01, 3.0
-_REPORT_S, _DRAWING_S = 2.0, 0.6
+_TURN_S, _BESIDE_S = 0.01, 2.0
 # What takes longer than expected goes on for about a tenth of what it has taken. Judgement.
 _OVERDUE_SHARE = 0.1
 
@@ -69,15 +79,17 @@ class Stage(StrEnum):
 class Known:
     """What is known of an analysis by now.
 
-    ``is_run``: steps of it run. ``splits`` are the splits of its batch to trace. ``ops`` are those
-    of the step, None while they are not known, ``steps_ns`` what a step of each candidate that runs
-    takes.
+    ``is_run``: steps of it run. ``splits`` are the splits of its batch to trace, ``searches`` those
+    for candidates. ``rounds`` are those asked for, None if none were. ``ops`` are those of the
+    step, None while they are not known, ``steps_ns`` what a step of each candidate that runs takes.
     """
 
     is_run: bool
     is_calibrated: bool
     effort: float
+    searches: int
     splits: int
+    rounds: int | None
     steps: int
     steps_ns: tuple[int, ...]
     ops: int | None = None
@@ -116,7 +128,9 @@ def known_at_first(options: AnalyzeOptions) -> Known:
         is_run=options.run and options.hardware is None,
         is_calibrated=True,
         effort=options.effort.units,
+        searches=_SEARCHES if SEARCHED in asked else 0,
         splits=bool(asked.intersection(PER_DEVICE)) + bool(per_pair),
+        rounds=options.rounds,
         steps=options.steps,
         steps_ns=(_USUAL_STEP_NS,) * count,
     )
@@ -125,51 +139,65 @@ def known_at_first(options: AnalyzeOptions) -> Known:
 def usual_s(known: Known) -> dict[Stage, float]:
     """Return what each stage usually takes, without those that are left out."""
     thousands, count = (known.ops or _USUAL_OPS) / 1_000, len(known.steps_ns)
-    other_links_s = min(2 * known.effort, _MOST_FOR_OTHER_LINKS_S)
+
+    def grows(once_s: float, each_s: float) -> float:
+        return once_s + each_s * thousands
+
     found = {
         Stage.IMPORT: _IMPORT_S,
         Stage.LOAD: _LOAD_S,
-        Stage.TRACE: _TRACE_S * thousands,
-        Stage.SPLIT: _SPLIT_S * thousands * known.splits,
-        Stage.SEARCH: _SEARCH_S + _PER_THOUSAND_S * thousands + _SEARCHES * known.effort,
-        Stage.SIMULATE: _SIMULATE_S * thousands,
-        Stage.CONCLUDE: _CONCLUDE_S + _PER_THOUSAND_S * thousands + other_links_s,
-        Stage.REPORT: _REPORT_S + _DRAWING_S * thousands,
+        Stage.TRACE: grows(*_TRACE_S),
+        Stage.SPLIT: grows(*_SPLIT_S) * known.splits,
+        Stage.SEARCH: grows(*_SEARCH_S) + known.effort * known.searches,
+        Stage.SIMULATE: grows(*_SIMULATE_S),
+        Stage.CONCLUDE: grows(*_CONCLUDE_S) + min(known.effort, 1.0) * _SEARCHES_FOR_LINKS,
+        Stage.REPORT: grows(*_REPORT_S),
     }
     if known.is_run:
         found |= {
             Stage.CALIBRATE: _START_S + (0.0 if known.is_calibrated else _CALIBRATION_S),
             Stage.MEASURE: _MEASURE_S * (1 + known.splits),
-            Stage.PREPARE: (_PREPARE_S + _VERIFY_S * thousands) * count,
-            Stage.RUN: known.round_s * defaults.ROUNDS + _BESIDE_S,
-            Stage.PROFILE: (_PROFILE_S + _READ_S * thousands) * count,
+            Stage.PREPARE: grows(*_PREPARE_S) * count,
+            Stage.RUN: rounds_left(known, 0, known.round_s).stage_s + _BESIDE_S,
+            Stage.PROFILE: grows(*_PROFILE_S) * count,
         }
     return {stage: found[stage] for stage in Stage if stage in found}
 
 
-def ahead(expected_s: Mapping[Stage, float], stage: Stage) -> Ahead:
+def ahead(known: Known, stage: Stage) -> Ahead:
     """Return what is ahead when a stage begins."""
-    later = [each for each in expected_s if list(Stage).index(each) > list(Stage).index(stage)]
+    usual, order = usual_s(known), list(Stage)
+    later = [each for each in usual if order.index(each) > order.index(stage)]
+    has_rounds = Stage.RUN in (stage, *later)
     return Ahead(
-        stage_s=expected_s.get(stage, 0.0), later_s=sum(expected_s[each] for each in later)
+        stage_s=usual.get(stage, 0.0),
+        later_s=sum(usual[each] for each in later),
+        doubt_s=rounds_left(known, 0, known.round_s).doubt_s if has_rounds else 0.0,
     )
 
 
-def rounds_ahead(
-    expected_s: Mapping[Stage, float], done: int, asked: int | None, spent_s: float
-) -> Ahead:
-    """Return what is ahead once rounds are done, of which so many were asked for."""
-    round_s, rounds = spent_s / done, asked or defaults.ROUNDS
-    budget_s = max(0.0, TIMING_BUDGET_S - spent_s)
-    stage_s = max(0, rounds - done) * round_s
-    if asked is None:
-        stage_s = min(stage_s, budget_s)
+def rounds_ahead(known: Known, done: int, spent_s: float) -> Ahead:
+    """Return what is ahead once some rounds are done, which took so long."""
+    left = rounds_left(known, done, spent_s / done)
+    last = no_rounds_ahead(known)
+    return replace(last, stage_s=left.stage_s + last.stage_s, doubt_s=left.doubt_s)
+
+
+def no_rounds_ahead(known: Known) -> Ahead:
+    """Return what is ahead once no round is."""
+    return replace(ahead(known, Stage.RUN), stage_s=_BESIDE_S, doubt_s=0.0)
+
+
+def rounds_left(known: Known, done: int, round_s: float) -> Ahead:
+    """Return what is left of the rounds alone: see `Trial.race` for when they end."""
+    rounds = known.rounds or defaults.ROUNDS
+    budget_s = max(0.0, TIMING_BUDGET_S - done * round_s)
+    sure_s = max(0, rounds - done) * round_s
+    if known.rounds is None:
+        least = least_samples(max(1, len(known.steps_ns) - 1))
+        sure_s = max(min(sure_s, budget_s), (least - done) * round_s)
     more_s = max(0, MAX_ROUNDS - max(rounds, done)) * round_s
-    return Ahead(
-        stage_s=stage_s + _BESIDE_S,
-        later_s=ahead(expected_s, Stage.RUN).later_s,
-        doubt_s=min(more_s, max(0.0, budget_s - stage_s)),
-    )
+    return Ahead(stage_s=sure_s, later_s=0.0, doubt_s=min(more_s, max(0.0, budget_s - sure_s)))
 
 
 def again(

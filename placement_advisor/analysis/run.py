@@ -109,6 +109,7 @@ def run(
         _enter(apparatus, placement)
     course.begin(Stage.RUN)
     beside = _race(subject.options, apparatus, course, show)
+    course.end_rounds()
     watcher.working("timing other batch sizes", 0, 1)
     points = batch_points(loader, subject.traced.batch_size, beside.as_is_ns)
     input_timing, warnings = _time_input(loader, watcher)
@@ -168,7 +169,7 @@ def _race(
         beside = _time_weak_scaling(beside, options, apparatus, number)
         results = Results(outcomes=_outcomes(apparatus.trial), beside=beside)
         show(f"timing, round {number + 1} done", results)
-        course.end_round(number + 1, options.rounds)
+        course.end_round(number + 1)
 
     time_in_rounds(apparatus.trial, options.rounds, end_round)
     return beside

@@ -17,25 +17,44 @@ from placement_advisor.analysis.durations import (
     again,
     ahead,
     known_at_first,
+    no_rounds_ahead,
     rounds_ahead,
+    rounds_left,
     usual_s,
 )
 from placement_advisor.analysis.options import effort_of
+from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.testbed.added_rounds import TIMING_BUDGET_S
 
 MS = 1_000_000
 RUNS = Known(
-    is_run=True, is_calibrated=True, effort=5.0, splits=1, steps=4, steps_ns=(15 * MS,) * 8
+    is_run=True,
+    is_calibrated=True,
+    effort=5.0,
+    searches=2,
+    splits=1,
+    rounds=None,
+    steps=4,
+    steps_ns=(15 * MS,) * 8,
 )
 OF_A_RUN = (Stage.CALIBRATE, Stage.MEASURE, Stage.PREPARE, Stage.RUN, Stage.PROFILE)
-EXPECTED = {Stage.IMPORT: 5.0, Stage.TRACE: 2.0, Stage.RUN: 20.0, Stage.REPORT: 3.0}
+PREDICTED = replace(RUNS, is_run=False)
+LEAST = least_samples(len(RUNS.steps_ns) - 1)
 
 
 def test_ahead_is_the_stage_that_begins_and_all_that_come_later() -> None:
-    assert ahead(EXPECTED, Stage.IMPORT) == Ahead(stage_s=5.0, later_s=25.0)
-    assert ahead(EXPECTED, Stage.RUN) == Ahead(stage_s=20.0, later_s=3.0)
+    usual = usual_s(PREDICTED)
+    last, before = usual[Stage.REPORT], usual[Stage.CONCLUDE]
+    assert ahead(PREDICTED, Stage.REPORT) == Ahead(stage_s=last, later_s=0.0)
+    assert ahead(PREDICTED, Stage.CONCLUDE) == Ahead(stage_s=before, later_s=last)
     # Nobody expected it to take any time.
-    assert ahead(EXPECTED, Stage.SEARCH) == Ahead(stage_s=0.0, later_s=23.0)
+    assert ahead(PREDICTED, Stage.PROFILE) == Ahead(stage_s=0.0, later_s=before + last)
+
+
+def test_rounds_that_may_be_added_are_told_from_the_beginning_until_rounds_are_over() -> None:
+    assert ahead(RUNS, Stage.IMPORT).doubt_s == ahead(RUNS, Stage.RUN).doubt_s > 0
+    assert no_rounds_ahead(RUNS).doubt_s == ahead(RUNS, Stage.PROFILE).doubt_s == 0
+    assert no_rounds_ahead(RUNS).later_s == ahead(RUNS, Stage.RUN).later_s
 
 
 def test_what_is_left_shrinks_with_the_time_until_a_stage_is_overdue() -> None:
@@ -46,25 +65,32 @@ def test_what_is_left_shrinks_with_the_time_until_a_stage_is_overdue() -> None:
     assert before.left_s(60) == 9
 
 
-def test_rounds_to_come_take_what_rounds_have_taken() -> None:
-    beside_s = rounds_ahead(EXPECTED, 15, 15, 0.0).stage_s
-    after = rounds_ahead(EXPECTED, 5, None, 10.0)
-    # Ten more of the usual fifteen, 2 s each; then up to 75 more, for as long as there is time.
-    assert after.stage_s == pytest.approx(20 + beside_s)
-    assert after.later_s == 3
-    assert after.doubt_s == pytest.approx(TIMING_BUDGET_S - 10 - 20)
-    # Those that are added end as soon as nothing is in doubt.
-    added = rounds_ahead(EXPECTED, 20, None, 40.0)
-    assert (added.stage_s, added.doubt_s) == (beside_s, pytest.approx(TIMING_BUDGET_S - 40))
-
-
-def test_rounds_that_were_asked_for_are_not_cut_short() -> None:
-    asked = rounds_ahead(EXPECTED, 10, 200, 100.0)
-    assert asked.stage_s == pytest.approx(1_900, abs=10)
-    assert asked.doubt_s == 0
-    # Nobody asked: the time is up.
-    usual = rounds_ahead(EXPECTED, 10, None, 100.0)
-    assert (usual.stage_s, usual.doubt_s) == (rounds_ahead(EXPECTED, 15, 15, 0.0).stage_s, 0)
+@pytest.mark.parametrize(
+    ("asked", "done", "round_s", "sure_s", "doubt_s"),
+    [
+        # Ten more of the usual fifteen; then up to 75 more, for as long as there is time.
+        (None, 5, 2.0, 20, 90 - 10 - 20),
+        (None, 5, 0.5, 5, 75 * 0.5),
+        # Those that are added end as soon as nothing is in doubt.
+        (None, 20, 2.0, 0, 90 - 40),
+        (None, 90, 0.5, 0, 0),
+        # The time is up, but not before there is an interval.
+        (None, 12, 10.0, 0, 0),
+        (None, 1, 100.0, (LEAST - 1) * 100, 0),
+        # What was asked for runs, however long it takes.
+        (200, 10, 10.0, 1_900, 0),
+        (20, 10, 1.0, 10, 90 - 20),
+    ],
+)
+def test_rounds_to_come_take_what_rounds_have_taken(
+    asked: int | None, done: int, round_s: float, sure_s: float, doubt_s: float
+) -> None:
+    assert TIMING_BUDGET_S == 90
+    left = rounds_left(replace(RUNS, rounds=asked), done, round_s)
+    assert (left.stage_s, left.doubt_s) == (sure_s, doubt_s)
+    whole = rounds_ahead(replace(RUNS, rounds=asked), done, done * round_s)
+    assert whole.stage_s == pytest.approx(sure_s + no_rounds_ahead(RUNS).stage_s)
+    assert whole.doubt_s == pytest.approx(doubt_s)
 
 
 def test_a_round_is_a_turn_of_each_candidate_and_the_step_as_it_is() -> None:
@@ -75,7 +101,7 @@ def test_a_round_is_a_turn_of_each_candidate_and_the_step_as_it_is() -> None:
 
 
 def test_what_does_not_run_takes_no_time_for_runs() -> None:
-    predicted = usual_s(replace(RUNS, is_run=False))
+    predicted = usual_s(PREDICTED)
     assert not set(OF_A_RUN).intersection(predicted)
     assert [*usual_s(RUNS)] == [*Stage]
 
@@ -94,7 +120,7 @@ def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
     assert (known_at_first(quick).splits, known_at_first(quick).is_run) == (0, False)
     named = known_at_first(replace(OPTIONS, candidates=("towers", "alternating")))
     # The single device always runs.
-    assert (named.splits, len(named.steps_ns)) == (0, 3)
+    assert (named.splits, named.searches, len(named.steps_ns)) == (0, 0, 3)
 
 
 @given(
@@ -103,7 +129,9 @@ def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
         is_run=st.booleans(),
         is_calibrated=st.booleans(),
         effort=st.floats(0, 100),
+        searches=st.integers(0, 2),
         splits=st.integers(0, 2),
+        rounds=st.none() | st.integers(1, 500),
         steps=st.integers(1, 50),
         ops=st.none() | st.integers(1, 10**6),
         steps_ns=st.lists(st.integers(1, 10**10), min_size=1).map(tuple),
@@ -111,7 +139,7 @@ def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
 )
 def test_the_later_it_is_the_less_is_ahead(known: Known) -> None:
     expected = usual_s(known)
-    totals = [sum((ahead(expected, s).stage_s, ahead(expected, s).later_s)) for s in expected]
+    totals = [ahead(known, stage).left_s(0) for stage in expected]
     # To rounding.
     assert all(after <= before + 1e-9 * before for before, after in pairwise(totals))
     assert all(seconds >= 0 for seconds in expected.values())
@@ -122,7 +150,7 @@ def test_again_takes_what_was_seen_but_for_rounds_and_a_calibration() -> None:
     del seen_ns[Stage.REPORT]
     usual = usual_s(RUNS)
     found = again(RUNS, seen_ns, 2.5, None)
-    beside_s = rounds_ahead(usual, 15, 15, 0.0).stage_s
+    beside_s = no_rounds_ahead(RUNS).stage_s
     others_s = usual[Stage.CALIBRATE] + usual[Stage.REPORT] + beside_s
     assert (found.round_s, found.left_out) == (2.5, None)
     assert found.fixed_s == pytest.approx(10 * (len(Stage) - 3) + others_s)
@@ -137,6 +165,6 @@ def test_without_what_kept_it_short_an_analysis_takes_the_import_and_trace_that_
 
 
 def test_where_no_step_can_run_there_is_no_round() -> None:
-    found = again(replace(RUNS, is_run=False), {}, None, "--quick")
+    found = again(PREDICTED, {}, None, "--quick")
     assert found.round_s is None
-    assert found.takes_s(15) == sum(usual_s(replace(RUNS, is_run=False)).values())
+    assert found.takes_s(15) == sum(usual_s(PREDICTED).values())
