@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from placement_advisor.check.difference import Difference, Move
     from placement_advisor.check.problem import Place
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
 
 _PARTS = {Part.FORWARD: "", Part.BACKWARD: "backward pass of ", Part.VARIABLES: "variables of "}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scopes:
-    """What the `tf.device` scopes of today ask for.
+    """What the `tf.device` scopes of today ask for, by the names of the cluster's devices.
 
     ``device_of`` has the device that most forward ops of each layer ask for; layers that ask for
     none lack. The backward pass of what is on the devices in ``left_behind`` has none at all.
@@ -60,17 +61,20 @@ class _Edit(NamedTuple):
     is_in_scope: bool = False
 
 
-def read_scopes(graph: OpGraph, requested_device_of: Mapping[str, str]) -> Scopes:
+def read_scopes(graph: OpGraph, requested_device_of: Mapping[str, str], cluster: Cluster) -> Scopes:
     """Return what the user's scopes ask for."""
+    asked = devices_asked_for(requested_device_of)
+    called = dict(zip(asked, cluster.device_names(), strict=False))
     votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for op in graph.ops:
         if op.role is Role.FORWARD and op.name in requested_device_of:
-            votes[op.layer or NO_LAYER][requested_device_of[op.name]] += 1
+            device = requested_device_of[op.name]
+            votes[op.layer or NO_LAYER][called.get(device, device)] += 1
     left = backward_on_default_device.left_behind(graph, requested_device_of)
     return Scopes(
         device_of={layer: count.most_common(1)[0][0] for layer, count in votes.items()},
-        left_behind=frozenset(left),
-        is_split=len(devices_asked_for(requested_device_of)) > 1,
+        left_behind=frozenset(called.get(device, device) for device in left),
+        is_split=len(asked) > 1,
     )
 
 
@@ -129,10 +133,12 @@ _ORDER = (Code.PLACEMENT_CHANGED, Code.SCOPE_CHANGED, Code.BACKWARD_LEFT, Code.M
 
 def _edit(move: Move, scopes: Scopes, *, is_forward: bool) -> _Edit:
     asked = scopes.device_of.get(move.layer)
+    # What reads a variable runs where that is, whatever its scope asks for.
+    still_asks = is_forward and asked == move.before[0]
+    if still_asks or (move.part is Part.VARIABLES and not is_forward):
+        return _Edit(Code.SCOPE_CHANGED, of_variables=True)
     if is_forward:
         return _Edit(Code.SCOPE_CHANGED, is_in_scope=asked is not None)
-    if move.part is Part.VARIABLES:
-        return _Edit(Code.SCOPE_CHANGED, of_variables=True)
     return _Edit(Code.BACKWARD_LEFT if asked in scopes.left_behind else Code.MOVED)
 
 
@@ -143,7 +149,8 @@ def _cause(
     placed_at: Callable[[str], Place | None],
 ) -> Cause:
     layers = list(dict.fromkeys(move.layer for move in moves))
-    leading = [move for move in moves if move.part is Part.FORWARD] or moves
+    first = Part.VARIABLES if edit.of_variables else Part.FORWARD
+    leading = [move for move in moves if move.part is first] or moves
     place = lines.of_parts((move.layer, move.part) for move in leading)
     if edit.code is Code.PLACEMENT_CHANGED:
         place = placed_at(layers[0])

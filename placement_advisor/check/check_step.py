@@ -80,7 +80,7 @@ def check_step(
 
     scopes = None
     if model.placement == AS_WRITTEN and requested_device_of is not None:
-        scopes = read_scopes(graph, requested_device_of)
+        scopes = read_scopes(graph, requested_device_of, cluster)
     setting = Setting(
         limits=model.limits,
         # Where all runs on one device as written, none can have traded places with another.

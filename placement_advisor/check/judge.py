@@ -89,18 +89,16 @@ def judge(before: Record | None, today: Predicted, setting: Setting) -> Judgemen
     if is_same and before.placement == after.placement:
         return Judgement(problems=_alone(broken, setting), notes=tuple(notes), difference=None)
     found = difference(before, after, setting.alike)
-    notes += _notes(found, setting)
-    grown = tuple(effect for effect in broken if has_grown(effect, found.before, after))
+    grown = [effect for effect in broken if has_grown(effect, found.before, after)]
     problems = (
+        *_problems(found, grown, setting),
         *_alone([effect for effect in broken if effect not in grown], setting),
-        *_problems(found, today, grown, setting),
     )
+    notes += _notes(found, setting, has_failed=bool(problems))
     return Judgement(problems=problems, notes=tuple(notes), difference=found)
 
 
-def _problems(
-    found: Difference, today: Predicted, grown: Sequence[Effect], setting: Setting
-) -> list[Problem]:
+def _problems(found: Difference, grown: Sequence[Effect], setting: Setting) -> list[Problem]:
     """Return each cause with its effects, those first that move layers."""
     lines = setting.lines
     left = [*effects(found.before, found.after, setting.limits, setting.freedom), *grown]
@@ -177,14 +175,15 @@ def _alone(broken: Sequence[Effect], setting: Setting) -> tuple[Problem, ...]:
     return tuple(alone(effect, setting.lines.largest.get(effect.device)) for effect in broken)
 
 
-def _notes(found: Difference, setting: Setting) -> list[str]:
+def _notes(found: Difference, setting: Setting, *, has_failed: bool) -> list[str]:
+    """Return what a reader should know; a problem says itself what moved."""
     before, after = found.before, found.after
     notes = []
     if found.renamed:
         names = list(found.renamed.items())[:MAX_CULPRITS]
         few = [f"{called(old)} is {called(new)} now" for old, new in names]
         notes.append(f"renamed, which is no change: {', '.join(few)}")
-    if found.moves and _may_move(found, setting):
+    if found.moves and not has_failed:
         moved = list(said_moves(found.moves, setting.lines))[:MAX_CULPRITS]
         notes.append(f"moved: {'; '.join(moved)}")
     return [*notes, *improvements(before, after, setting.limits, setting.freedom)]

@@ -10,7 +10,14 @@ CORE = Subject(
         Area(modules=("cost/*.py",), tests=("tests/cost",)),
         Area(modules=("candidates/**/*.py",), tests=("tests/candidates",)),
         Area(
-            modules=("measurement/*.py", "analysis/advice/recommend.py", "check/judge.py"),
+            modules=(
+                "measurement/*.py",
+                "analysis/advice/recommend.py",
+                "check/judge.py",
+                "check/effects.py",
+                "check/causes.py",
+                "check/changed_layers.py",
+            ),
             tests=(
                 "tests/measurement",
                 "tests/analysis/test_recommend.py",

@@ -17,7 +17,7 @@ from placement_advisor.check.judge import Judgement, Setting, judge
 from placement_advisor.check.placements import Freedom
 from placement_advisor.check.predicted import Predicted
 from placement_advisor.check.problem import MAX_CULPRITS, Code, Place
-from placement_advisor.check.record import Part, Standing
+from placement_advisor.check.record import LayerRecord, Part, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -176,6 +176,27 @@ def test_variables_alone_that_moved_were_created_in_another_scope() -> None:
     before = replace(with_variables(TWO), placed="b0", step_us=1_000)
     (problem,) = judged(with_variables(ONE), before).problems
     assert problem.code is Code.SCOPE_CHANGED
+    assert problem.what == "the variables of 1 layer are created for GPU:0, not for GPU:1"
+
+
+def test_a_layer_that_follows_its_variable_has_kept_its_scope() -> None:
+    lower = record().layers["lower"]
+    before, after = (
+        record(
+            placed=device,
+            layers={
+                "lower": lower,
+                "upper": LayerRecord(
+                    devices={Part.FORWARD: (device,), Part.VARIABLES: (device,)},
+                    fingerprint="22",
+                    busy_us=100,
+                ),
+            },
+            step_us=step_us,
+        )
+        for device, step_us in ((TWO, 1_000), (ONE, 1_001))
+    )
+    (problem,) = judged(after, before).problems
     assert problem.what == "the variables of 1 layer are created for GPU:0, not for GPU:1"
 
 
@@ -416,7 +437,7 @@ def test_a_limit_that_an_edit_breaks_is_its_effect_and_one_that_was_broken_is_no
     more = {**record().memory_bytes, ONE: {"variables": 990_000_000}}
     after = replace(MOVED, memory_bytes=more)
     limits: dict[str, Any] = {"shortages": {ONE: "GPU:0 is full"}, "max_transfer_bytes": 5}
-    budget, moved = judged(after, **limits).problems
+    moved, budget = judged(after, **limits).problems
     assert budget.codes == (Code.OVER_BUDGET,)
     assert moved.codes == (Code.MOVED, Code.MEMORY, Code.OUT_OF_MEMORY)
 
