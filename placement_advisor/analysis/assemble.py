@@ -82,6 +82,8 @@ def review_of(analysis: Analysis) -> Review:
         warnings=analysis.warnings,
         how=analysis.how,
         break_even=analysis.break_even,
+        as_is=analysis.as_is,
+        input_timing=analysis.input_timing,
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
+    from placement_advisor.measurement.input_timing import InputTiming
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
@@ -31,8 +32,8 @@ class Review:
     """What there is to show of an analysis.
 
     ``doing`` says what it does at the moment, None once it is complete; until then there is no
-    recommendation. ``testbed`` is None until its costs are known. ``how`` and ``break_even`` are
-    those of `Analysis`.
+    recommendation. ``testbed`` is None until its costs are known. ``how``, ``break_even``,
+    ``as_is`` and ``input_timing`` are those of `Analysis`.
     """
 
     model: ModelSummary
@@ -44,6 +45,8 @@ class Review:
     warnings: tuple[str, ...] = ()
     how: HowToSplit | None = None
     break_even: BreakEven | None = None
+    as_is: tuple[int, ...] | None = None
+    input_timing: InputTiming | None = None
 
 
 class Recorder(Protocol):

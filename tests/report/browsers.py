@@ -42,6 +42,13 @@ def open_browser() -> Iterator[Browser]:
         opened.close()
 
 
+def open_report(page: Page, file: Path) -> None:
+    """Open a ``report.html``; return when all of it is drawn."""
+    page.goto(file.as_uri())
+    page.locator('section[aria-label="Copies"] > div > *').first.wait_for()
+    page.evaluate("() => new Promise((d) => requestAnimationFrame(() => setTimeout(d)))")
+
+
 def computed_ms(page: Page, act: Callable[[], object]) -> float:
     """Do something; return for how long the page's main thread then computed."""
     session = page.context.new_cdp_session(page)

@@ -21,7 +21,7 @@ from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_graph import Edge, Op, OpGraph
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
-from placement_advisor.measurement.measurement import Measurement, StepProfile
+from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile
 from placement_advisor.report.pictures.bars import simulated_spans
 from placement_advisor.report.tensorboard.tab import Tab
 from placement_advisor.simulator.simulator import Simulator
@@ -151,7 +151,16 @@ def _candidate(placement: Placement, schedule: Schedule) -> Candidate:
                 compute_ns=schedule.compute_ns,
                 exposed_by_device=schedule.exposed_by_device,
                 transfers=(),
-                activities=(),
+                activities=(
+                    Activity(
+                        name=f"MatMul of {placement.label}",
+                        calls=3,
+                        total_ns=9_000,
+                        min_ns=2_000,
+                        max_ns=4_000,
+                        is_copy=False,
+                    ),
+                ),
                 op_ns={},
                 timeline=simulated_spans(schedule),
             ),

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sample_analysis import HOSTILE, US, sample
+from sample_break_even import with_break_even
 from simulated_steps import PLACEMENT, towers, towers_graph
 
-from placement_advisor.analysis.recorder import Review
+from placement_advisor.analysis.assemble import review_of
 from placement_advisor.files.log_files import DETAILS, OVERVIEW
 from placement_advisor.graph.op_graph import Op, OpGraph
 from placement_advisor.report.pictures.layer_map import layer_map
@@ -20,19 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.analysis.recorder import Review
 
 
 def review(analysis: Analysis, **changes: Any) -> Review:
-    shown = Review(
-        model=analysis.model,
-        testbed=analysis.testbed,
-        candidates=analysis.candidates,
-        doing=None,
-        recommendation=analysis.recommendation,
-        findings=analysis.findings,
-        warnings=analysis.warnings,
-    )
-    return replace(shown, **changes)
+    return replace(review_of(analysis), **changes)
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
@@ -93,6 +86,12 @@ def test_the_overview_has_verdict_figures_and_findings(tmp_path: Path) -> None:
     assert low < split["measured_speedup"]["median"] < high
     assert crashed["measured"] is None
     assert crashed["failure_kind"] == "crashed"
+    assert split["peak_memory"] == [
+        {"device": "worker:0", "bytes": 12_100_000},
+        {"device": "worker:1", "bytes": 8_200_000},
+    ]
+    assert overview["as_is"] == {"name": "as-is", "step_ns": 29_400 * US}
+    assert overview["input"] is None
     (finding,) = overview["findings"]
     assert finding["where"] == "layer item_conv, sample_models/deepconn.py:41"
     assert finding["page"].startswith("# PA201")
@@ -126,6 +125,44 @@ def test_details_have_lanes_bars_and_copies_of_both_steps(tmp_path: Path) -> Non
     }
 
 
+def test_the_overview_says_how_fast_the_dataset_is(tmp_path: Path) -> None:
+    Tab(tmp_path, towers_graph()).show(review(with_break_even()))
+    assert read(tmp_path, OVERVIEW)["input"].startswith("input: 12,800 samples/s alone; the step")
+
+
+def test_details_have_what_took_the_time_of_the_profiled_steps(tmp_path: Path) -> None:
+    Tab(tmp_path, towers_graph()).show(review(sample()))
+    activities = read(tmp_path, f"{DETAILS}/towers.json")["activities"]
+    # Ops take 54.08 ms a step, 13.52 ms of that item_conv, copies 2.18 ms.
+    assert activities["parts"] == ("Compute 96 %, copies 4 % of all activity in 10 profiled steps.")
+    first, *_ = activities["rows"]
+    assert first["cells"] == [
+        "24.03%",
+        "135 ms",
+        "10",
+        "13.5 ms",
+        "12.2 ms",
+        "17.6 ms",
+        "item_conv",
+    ]
+    assert not first["is_copy"]
+    assert [row["cells"][-1] for row in activities["rows"] if row["is_copy"]] == [
+        "[gRPC copy worker:1 → worker:0]",
+        "[gRPC copy worker:0 → worker:1]",
+    ]
+
+
+def test_of_an_empty_profile_there_is_nothing_but_that_it_is_empty(tmp_path: Path) -> None:
+    towers = sample().candidates[1]
+    assert towers.measured is not None
+    assert towers.measured.profile is not None
+    profile = replace(towers.measured.profile, activities=())
+    empty = replace(towers, measured=replace(towers.measured, profile=profile))
+    Tab(tmp_path, towers_graph()).show(review(sample(), candidates=(empty,)))
+    activities = read(tmp_path, f"{DETAILS}/towers.json")["activities"]
+    assert (activities["parts"], activities["rows"]) == ("The profile is empty.", [])
+
+
 def test_bytes_of_unknown_size_are_null_and_what_lacks_them_is_a_floor(tmp_path: Path) -> None:
     split = replace(sample().candidates[1], predicted=towers().schedule)
     Tab(tmp_path, towers_graph()).show(review(sample(), candidates=(split,)))
@@ -149,6 +186,7 @@ def test_what_was_not_measured_is_null(tmp_path: Path) -> None:
     details = read(tmp_path, f"{DETAILS}/alternating.json")
     assert details["timelines"]["measured"] is None
     assert details["copies"]["measured"] is None
+    assert details["activities"] is None
 
 
 def test_a_split_of_the_batch_has_no_layers_on_one_device_each(tmp_path: Path) -> None:

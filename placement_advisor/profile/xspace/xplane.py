@@ -188,9 +188,9 @@ class _Ids:
 
     def __init__(self, metadata: Any) -> None:
         self._metadata = metadata
-        self._known = {entry.name: key for key, entry in metadata.items()}
+        self._known: dict[str, int] = {entry.name: key for key, entry in metadata.items()}
         # Viewers take the id 0 for "not set".
-        self._last = max(metadata, default=0)
+        self._last: int = max(metadata, default=0)
 
     def of(self, name: str) -> int:
         if name not in self._known:

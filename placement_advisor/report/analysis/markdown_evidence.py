@@ -14,6 +14,7 @@ from placement_advisor.report.analysis.markdown_syntax import escape, table
 from placement_advisor.report.analysis.tables import (
     ACTIVITY_HEADINGS,
     NOTHING,
+    REPORT_ACTIVITIES,
     activity_rows,
     bytes_text,
     candidate_figures,
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from placement_advisor.report.analysis.tables import StepFigures
     from placement_advisor.simulator.schedule import Schedule
 
-# Rows of the nvprof-style table: enough to see what lies behind the top five of the terminal.
-REPORT_ACTIVITIES = 15
 MAX_MOVED_OPS = 10
 _METHOD_HEADINGS = (
     "Candidate",

@@ -39,6 +39,8 @@ GRAPH = "graph.json.gz"
 HOW_TO_SPLIT = "how_to_split.py"
 # nvprof's own summaries rarely need more rows to show what a step is made of.
 TOP_ACTIVITIES = 5
+# What has more room shows what lies behind those.
+REPORT_ACTIVITIES = 15
 _BASIS_WORDS = {SizeBasis.PROFILE: "profiled", SizeBasis.SHAPES: "by the graph's shapes"}
 _DASH = "–"
 NOTHING = _DASH
@@ -135,7 +137,7 @@ def was_measured(analysis: Analysis) -> bool:
     )
 
 
-def as_is_interval(analysis: Analysis) -> Interval | None:
+def as_is_interval(analysis: Analysis | Review) -> Interval | None:
     """Return the step time of the user's own step."""
     return bootstrap_median(analysis.as_is) if analysis.as_is else None
 

@@ -200,12 +200,15 @@ _OVERVIEW = _object(
             failure_kind=_or_null(_text),
             samples=_or_null(_some(_count)),
             predicted=_or_null(_FIGURES),
+            peak_memory=_or_null(_some(_object(device=_text, bytes=_count))),
             measured=_or_null(_FIGURES),
             predicted_speedup=_or_null(_number),
             measured_speedup=_or_null(_object(median=_number, low=_number, high=_number)),
             details=_count,
         )
     ),
+    as_is=_or_null(_object(name=_text, step_ns=_count)),
+    input=_or_null(_text),
     graph=_object(
         box=_pair(_number, _number),
         layers=_some(
@@ -296,6 +299,13 @@ _DETAILS = _object(
         _object(tensor=_text, source=_text, target=_text, bytes=_or_null(_count), time_ns=_count)
     ),
     copies=_object(simulated=_COPIES, measured=_COPIES),
+    activities=_or_null(
+        _object(
+            parts=_text,
+            head=_some(_text),
+            rows=_some(_object(cells=_some(_text), is_copy=_flag)),
+        )
+    ),
     lanes=_some(_text),
     timelines=_object(simulated=_TIMELINE, measured=_TIMELINE),
 )

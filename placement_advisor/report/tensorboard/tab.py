@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.files.log_files import DETAILS, OVERVIEW
 from placement_advisor.report.pictures.layer_map import LayerMap, layer_map
-from placement_advisor.report.tensorboard.tab_json import details_as_json, overview_as_json
+from placement_advisor.report.tensorboard.tab_details import details_as_json
+from placement_advisor.report.tensorboard.tab_json import overview_as_json
 
 if TYPE_CHECKING:
     from pathlib import Path

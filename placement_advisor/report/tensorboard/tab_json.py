@@ -1,12 +1,11 @@
-"""What the Placement tab of TensorBoard shows, as JSON: an overview, and details by candidate.
+"""What the Placement tab of TensorBoard shows first, as JSON; `tab_details` has what it opens.
 
-Integer nanoseconds and bytes, per step. The overview is small, since it is written anew while the
-analysis runs; the details are what grows with the step. Spans refer to lanes and names by number.
+Integer nanoseconds and bytes, per step. It is small, since it is written anew while the analysis
+runs.
 """
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.analysis.advice.reasons import speedup_of
@@ -17,18 +16,18 @@ from placement_advisor.report.analysis.break_even_text import (
     break_even_title,
     value_text,
 )
+from placement_advisor.report.analysis.input_text import input_line
 from placement_advisor.report.analysis.scaling import WHICH, row_as_json, scaling
 from placement_advisor.report.analysis.tables import (
+    AS_IS,
     NOT_RECOMMENDED,
+    as_is_interval,
     candidate_figures,
     how_title,
     verdict_is_split,
     where_text,
 )
-from placement_advisor.report.pictures.bars import simulated_spans
 from placement_advisor.report.pictures.layer_map import BOX_HEIGHT, BOX_WIDTH
-from placement_advisor.simulator.events import carried
-from placement_advisor.simulator.intervals import length, merged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,13 +39,10 @@ if TYPE_CHECKING:
         Recommendation,
     )
     from placement_advisor.analysis.recorder import Review
-    from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.measurement.measurement import Span, TransferTotal
     from placement_advisor.report.analysis.scaling import ScalingRow
     from placement_advisor.report.analysis.tables import StepFigures
     from placement_advisor.report.pictures.layer_map import LayerMap
     from placement_advisor.simulator.break_even import BreakEven
-    from placement_advisor.simulator.exposure import SeenCopy
     from placement_advisor.simulator.schedule import Schedule
 
 SCHEMA_VERSION = 1
@@ -71,54 +67,14 @@ def overview_as_json(review: Review, layers: LayerMap) -> dict[str, Any]:
         "devices": [] if testbed is None else list(testbed.cluster.place_names()),
         "verdict": None if review.recommendation is None else _verdict(review.recommendation),
         "candidates": [_candidate(candidate) for candidate in review.candidates],
+        "as_is": _as_is(review),
+        "input": input_line(review),
         "graph": _graph(layers),
         "findings": [_finding(finding) for finding in review.findings],
         "warnings": list(review.warnings),
         "how": None if review.how is None else _how(review, review.how),
         "break_even": None if review.break_even is None else _break_even(review.break_even),
         "scaling": _scaling(scaling(review.candidates)),
-    }
-
-
-def details_as_json(
-    candidate: Candidate, graph: OpGraph, layers: LayerMap, devices: tuple[str, ...]
-) -> dict[str, Any]:
-    """Return what the tab shows of one candidate.
-
-    ``layers`` has the device of each layer by its number, ``cuts`` the number of a flow and the
-    bytes that cross; both are null for a split of the batch, whose ops are not the model's.
-    """
-    device_numbers: list[int | None] | None = None
-    cuts: list[tuple[int, int | None]] | None = None
-    if candidate.placement is not None and candidate.samples is None:
-        number = {name: i for i, name in enumerate(devices)}
-        device_numbers = [number.get(device) for device in layers.devices(candidate.placement)]
-        cuts = list(layers.cut_bytes(graph, candidate.placement).items())
-    profile = candidate.measured.profile if candidate.measured else None
-    predicted = candidate.predicted
-    spans = {
-        "simulated": simulated_spans(predicted) if predicted else (),
-        "measured": profile.timeline if profile else (),
-    }
-    steps_ns = {
-        "simulated": predicted.step_ns if predicted else None,
-        "measured": round(median(profile.step_ns)) if profile and profile.step_ns else None,
-    }
-    others = sorted({span.lane for some in spans.values() for span in some})
-    lanes = list(dict.fromkeys([*devices, *others]))
-    return {
-        "layers": device_numbers,
-        "cuts": cuts,
-        "tensors": _tensors(predicted) if predicted else [],
-        "copies": {
-            "simulated": _simulated_copies(predicted) if predicted else None,
-            "measured": [_copies(total) for total in profile.transfers] if profile else None,
-        },
-        "lanes": lanes,
-        "timelines": {
-            which: _timeline(some, lanes, steps_ns[which]) if some else None
-            for which, some in spans.items()
-        },
     }
 
 
@@ -145,6 +101,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "samples": None if candidate.samples is None else list(candidate.samples),
         "predicted": _figures(predicted),
         "measured": _figures(measured),
+        "peak_memory": _peak_memory(candidate.predicted) if candidate.predicted else None,
         # Single over candidate: above 1 is faster.
         "predicted_speedup": 1 / ratio.ratio if ratio and ratio.ratio else None,
         "measured_speedup": {
@@ -157,6 +114,17 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         # Grows with what there is to show of it.
         "details": int(candidate.predicted is not None) + 2 * int(profile is not None),
     }
+
+
+def _as_is(review: Review) -> dict[str, Any] | None:
+    """Return the user's own step, which is no candidate."""
+    found = as_is_interval(review)
+    return None if found is None else {"name": AS_IS, "step_ns": round(found.median)}
+
+
+def _peak_memory(schedule: Schedule) -> list[dict[str, Any]]:
+    peaks = schedule.peak_memory_bytes
+    return [{"device": device, "bytes": size} for device, size in peaks.items()]
 
 
 def _figures(figures: StepFigures | None) -> dict[str, Any] | None:
@@ -246,65 +214,3 @@ def _break_even(found: BreakEven) -> dict[str, Any]:
 
 def _scaling(rows: Sequence[ScalingRow]) -> dict[str, Any] | None:
     return {"note": WHICH, "rows": list(map(row_as_json, rows))} if rows else None
-
-
-def _tensors(schedule: Schedule) -> list[dict[str, Any]]:
-    """Return what crosses, largest first."""
-    ordered = sorted(schedule.transfers, key=lambda copy: (-(copy.size_bytes or 0), copy.tensor))
-    return [
-        {
-            "tensor": copy.tensor,
-            "source": copy.source,
-            "target": copy.target,
-            "bytes": copy.size_bytes,
-            "time_ns": copy.end_ns - copy.start_ns,
-        }
-        for copy in ordered
-    ]
-
-
-def _simulated_copies(schedule: Schedule) -> list[dict[str, Any]]:
-    pairs: dict[tuple[str, str], list[SeenCopy]] = {}
-    for copy in schedule.copies:
-        pairs.setdefault((copy.source, copy.target), []).append(copy)
-    shown = []
-    for (source, target), copies in sorted(pairs.items()):
-        size = carried(each for copy in copies for each in copy.transfers)
-        shown.append(
-            {
-                "source": source,
-                "target": target,
-                "count": len(copies),
-                "bytes": size.amount,
-                "bytes_are_a_floor": size.is_floor,
-                "time_ns": length(merged((copy.start_ns, copy.end_ns) for copy in copies)),
-            }
-        )
-    return shown
-
-
-def _copies(total: TransferTotal) -> dict[str, Any]:
-    return {
-        "source": total.source,
-        "target": total.target,
-        "count": total.count,
-        "bytes": total.size_bytes,
-        "bytes_are_a_floor": False,
-        "basis": total.size_basis.value if total.size_basis else None,
-        "time_ns": total.time_ns,
-    }
-
-
-def _timeline(spans: Sequence[Span], lanes: list[str], step_ns: int | None) -> dict[str, Any]:
-    lane = {name: i for i, name in enumerate(lanes)}
-    names = {name: i for i, name in enumerate(dict.fromkeys(span.name for span in spans))}
-    ordered = sorted(spans, key=lambda span: (lane[span.lane], span.start_ns, span.end_ns))
-    return {
-        "step_ns": step_ns,
-        "names": list(names),
-        # Lane, name, start, end; a lane has either ops or copies.
-        "spans": [
-            [lane[span.lane], names[span.name], span.start_ns, span.end_ns] for span in ordered
-        ],
-        "copies": sorted({lane[span.lane] for span in spans if span.is_copy}),
-    }

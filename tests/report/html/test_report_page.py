@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from browsers import SCREENSHOTS, SHOWN_WITHIN_MS, computed_ms
-from playwright.sync_api import Page, expect
-from sample_analysis import record
-from sample_break_even import FOUND
+from browsers import computed_ms, open_report
+from playwright.sync_api import expect
+from sample_break_even import FOUND, TIMING
 from sample_scaling import with_batch
 from simulated_steps import towers_graph
 from tab_samples import write_sample
 
 from placement_advisor.analysis.assemble import review_of
-from placement_advisor.cli.show import shown
 from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
-from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.html.report_file import report_html
 from placement_advisor.report.tensorboard.tab import Tab
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Locator
+    from conftest import Opened
 
     from placement_advisor.analysis.analysis_result import Analysis
 
@@ -37,81 +35,32 @@ MARKUP = "</script><img src=x onerror=\"window.pwned='img'\"><svg onload=window.
 QUOTES = "'\"`\\${window.pwned='template'}&amp;--><!--"
 REORDERED = "abc\u202edef\u2066ghi\u2069"
 LONG = "long_" + "0123456789" * 1_000
+# Presses a key on the timeline; returns the texts drawn then, each with where it begins and ends.
+DRAWN_TEXT = """async (key) => {
+  const frames = async (count) => {
+    for (let i = 0; i < count; i += 1) await new Promise((next) => requestAnimationFrame(next));
+  };
+  await frames(3); // What is drawn because of the new width.
+  const drawn = [];
+  const { fillText } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const { width } = this.measureText(text);
+    const start = this.textAlign === 'end' ? x - width : x;
+    if (this.canvas.ariaLabel === 'Timeline of a step') drawn.push([text, start, start + width]);
+    fillText.call(this, text, x, y);
+  };
+  const canvas = document.querySelector('canvas[aria-label="Timeline of a step"]');
+  canvas.dispatchEvent(new KeyboardEvent('keydown', { key }));
+  await frames(2);
+  CanvasRenderingContext2D.prototype.fillText = fillText;
+  return drawn;
+}"""
 HOSTILE = [MARKUP, QUOTES, REORDERED, LONG, "javascript:window.pwned='link'", "plain"]
-
-
-@dataclass
-class Opened:
-    """A page, with all that its browser complains of and asks for."""
-
-    page: Page
-    complaints: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-
-    def section(self, name: str) -> Locator:
-        return self.page.locator(f'section[aria-label="{name}"]')
-
-    def choose(self, candidate: str) -> None:
-        self.page.get_by_label(candidate, exact=True).check()
-        expect(self.page.get_by_text(f"{candidate}: ").first).to_be_visible()
-
-    def text(self) -> str:
-        """Return all that the browser's search would look through."""
-        text: str = self.page.evaluate("() => document.body.textContent")
-        return text
-
-    def picture(self, name: str, width: int) -> None:
-        SCREENSHOTS.mkdir(exist_ok=True)
-        self.page.set_viewport_size({"width": width, "height": 900})
-        self.page.wait_for_timeout(300)  # Canvases are drawn anew in the next frame.
-        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
-
-
-@pytest.fixture
-def opened(browser: Browser) -> Iterator[Callable[..., Opened]]:
-    pages: list[Page] = []
-
-    def open_page(dark: bool = False) -> Opened:
-        page = browser.new_page(
-            viewport={"width": 1_280, "height": 900}, color_scheme="dark" if dark else "light"
-        )
-        pages.append(page)
-        page.set_default_timeout(SHOWN_WITHIN_MS)
-        opened = Opened(page)
-        page.on("console", lambda said: opened.complaints.append(said.text))
-        page.on("pageerror", lambda error: opened.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: opened.complaints.append(f"dialog: {dialog.message}"))
-        page.on("request", lambda request: opened.asked.append(request.url))
-        return opened
-
-    yield open_page
-    for page in pages:
-        page.close()
-
-
-@pytest.fixture
-def show(opened: Callable[..., Opened], tmp_path: Path) -> Iterator[Callable[..., Opened]]:
-    """Opens the report of an analysis folder; it may ask for nothing and complain of nothing."""
-    file = tmp_path / "report.html"
-    shown: list[Opened] = []
-
-    def show_folder(folder: Path, dark: bool = False) -> Opened:
-        file.write_text(report_html(folder), encoding="utf-8")
-        page = opened(dark)
-        page.page.goto(file.as_uri())
-        page.section("Copies").locator("> div > *").first.wait_for()
-        shown.append(page)
-        return page
-
-    yield show_folder
-    for each in shown:
-        assert each.complaints == []
-        assert each.asked == [file.as_uri()]
 
 
 def full() -> Analysis:
     """Return an analysis with something in every section."""
-    return replace(with_batch(), break_even=FOUND)
+    return replace(with_batch(), break_even=FOUND, input_timing=TIMING)
 
 
 def write(analysis: Analysis, folder: Path) -> Path:
@@ -122,8 +71,10 @@ def write(analysis: Analysis, folder: Path) -> Path:
 def test_all_sections_of_an_analysis_are_there(show: Callable[..., Opened], tmp_path: Path) -> None:
     page = show(write(full(), tmp_path))
     expect(page.page).to_have_title("deepconn: placement report")
+    for text in (*full().recommendation.reasons, *full().warnings):
+        expect(page.page.locator("main")).to_contain_text(text)
     names = [
-        *("Candidates", "Timeline", "Layers", "Copies", "Findings"),
+        *("Candidates", "Timeline", "Layers", "Copies", "Activities", "Findings"),
         *("How to split", "Break-even", "Scaling"),
     ]
     expect(page.page.locator("section h2")).to_have_text(names)
@@ -139,24 +90,45 @@ def test_all_sections_of_an_analysis_are_there(show: Callable[..., Opened], tmp_
     expect(points.nth(3)).to_have_text("150 GB/stowers1.67×wins")
 
 
-def test_what_the_terminal_names_is_found(show: Callable[..., Opened], tmp_path: Path) -> None:
-    analysis = full()
-    told = shown(screen(record(analysis), tmp_path, 400), color=False)
-    page = show(write(analysis, tmp_path))
-    searched = " ".join(page.text().split())
-    layers = {name for each in analysis.candidates for name in each.by_layer or ()}
-    tensors = {copy.tensor for c in analysis.candidates for copy in c.predicted.transfers}
-    candidates = {each.name for each in analysis.candidates}
-    named = {name for name in layers | tensors | candidates if name in told}
-    assert named & candidates
-    for name in named - layers:
-        assert name in searched, name
-    find = page.page.get_by_label("Find a layer")
-    for name in named & {layer.layer for layer in towers_graph().ops}:
-        find.fill(name)
-        expect(page.section("Layers").locator(".told")).to_contain_text(name)
-    for reason in (*analysis.recommendation.reasons, *analysis.warnings):
-        assert reason in searched
+def test_the_users_own_step_memory_and_input_stand_beside_the_candidates(
+    show: Callable[..., Opened], tmp_path: Path
+) -> None:
+    candidates = show(write(full(), tmp_path)).section("Candidates")
+    expect(candidates.locator("tfoot tr")).to_have_text("as-is– | 29.4 ms––––")
+    expect(candidates).to_contain_text("as-is: your own step, unmodified, with all of the machine.")
+    expect(candidates).to_contain_text("input: 12,800 samples/s alone; the step (as-is) takes")
+    towers = candidates.locator("tbody tr").nth(1).locator("td").last
+    expect(towers.locator("div")).to_have_text(["worker:0 12.1 MB", "worker:1 8.20 MB"])
+
+
+def test_what_took_the_time_is_told_of_each_candidate(
+    show: Callable[..., Opened], tmp_path: Path
+) -> None:
+    page = show(write(full(), tmp_path))
+    section = page.section("Activities")
+    expect(section).to_contain_text("Compute 96 %, copies 4 % of all activity in 10 profiled steps")
+    expect(section.locator("tbody tr").first).to_have_text(
+        "24.03%135 ms1013.5 ms12.2 ms17.6 msitem_conv"
+    )
+    expect(section.locator("td b").last).to_have_text("[gRPC copy worker:0 → worker:1]")
+    page.choose("alternating")
+    expect(section).to_have_text("ActivitiesNo profile of it is kept here.")
+
+
+@pytest.mark.parametrize("width", [390, 700, 1_280])
+def test_no_label_on_the_axis_of_time_is_cut(
+    show: Callable[..., Opened], tmp_path: Path, width: int
+) -> None:
+    page = show(write(full(), tmp_path))
+    page.page.set_viewport_size({"width": width, "height": 900})
+    canvas = page.page.get_by_role("application", name="Timeline of a step")
+    for key in ("0", "+", "ArrowRight", "+", "ArrowRight"):
+        drawn = page.page.evaluate(DRAWN_TEXT, key)
+        labels = [ends for text, *ends in drawn if re.fullmatch(r"0|[0-9.]+ [nµm]?s", text)]
+        assert labels
+        starts, ends = zip(*labels, strict=True)
+        assert all(start > end for start, end in zip(starts[1:], ends[:-1], strict=True))
+        assert ends[-1] <= canvas.evaluate("(canvas) => canvas.clientWidth")
 
 
 def test_tensors_of_each_candidate_are_found(show: Callable[..., Opened], tmp_path: Path) -> None:
@@ -316,13 +288,7 @@ def drawn_ms(opened: Callable[..., Opened], folder: Path) -> float:
     """Return for how long the page of a report computes until all of it is drawn."""
     file = folder / "report.html"
     file.write_text(report_html(folder), encoding="utf-8")
-    page = opened()
-
-    def open_it() -> None:
-        page.page.goto(file.as_uri())
-        page.section("Copies").locator("> div > *").first.wait_for()
-        page.page.evaluate("() => new Promise((d) => requestAnimationFrame(() => setTimeout(d)))")
-
-    times = [computed_ms(page.page, open_it) for _ in range(3)]
+    page = opened().page
+    times = [computed_ms(page, partial(open_report, page, file)) for _ in range(3)]
     print(f"{folder.name}: {json.dumps(times)} ms, {file.stat().st_size:,} bytes")
     return sorted(times)[1]

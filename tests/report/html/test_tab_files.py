@@ -46,11 +46,17 @@ def test_what_an_analysis_wrote_is_read_as_it_is(logdir: Path) -> None:
 
 def test_what_an_older_advisor_did_not_write_is_null(logdir: Path) -> None:
     def as_before(overview: Document) -> None:
-        for name in ("how", "break_even", "scaling"):
+        for name in ("how", "break_even", "scaling", "as_is", "input"):
             del overview[name]
+        del overview["candidates"][0]["peak_memory"]
 
     overview = read_overview(changed(logdir / OVERVIEW, as_before))
     assert (overview["how"], overview["break_even"], overview["scaling"]) == (None, None, None)
+    assert (overview["as_is"], overview["input"]) == (None, None)
+    assert overview["candidates"][0]["peak_memory"] is None
+    path = logdir / DETAILS / "single.json"
+    details = read_details(changed(path, lambda details: details.pop("activities")), overview)
+    assert details["activities"] is None
 
 
 @pytest.mark.parametrize(
@@ -67,6 +73,8 @@ def test_what_an_older_advisor_did_not_write_is_null(logdir: Path) -> None:
         (lambda o: o["graph"]["flows"][0].update(target=5), "graph.flows.target: 5 is none of 5"),
         (lambda o: o["graph"]["flows"][0].update(route=[[0, 0]]), "a way without two ends"),
         (lambda o: o["findings"][0].update(hypothetical=0), "neither true nor false"),
+        (lambda o: o.update(as_is={"name": "as-is"}), "as_is.step_ns: None is not a whole number"),
+        (lambda o: o["candidates"][0].update(peak_memory={}), r"peak_memory: \{\} is not a list"),
     ],
 )
 def test_an_overview_that_cannot_be_shown_is_refused_with_its_place(
@@ -88,6 +96,7 @@ def test_an_overview_that_cannot_be_shown_is_refused_with_its_place(
         (lambda d: d["timelines"]["measured"]["spans"].append([0, 0, 1]), "is not a lane, a name"),
         (lambda d: d["timelines"]["measured"]["spans"].append([0, 0, 1, True]), "not a lane"),
         (lambda d: d.pop("copies"), "copies: None is not an object"),
+        (lambda d: d["activities"].update(rows=[["a"]]), r"activities.rows\[0\]: .* not an object"),
     ],
 )
 def test_details_that_do_not_fit_the_overview_are_refused_with_their_place(

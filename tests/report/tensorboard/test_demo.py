@@ -272,7 +272,6 @@ def test_profile_shows_both_steps_lane_by_lane(board: Tab) -> None:
 def test_scalars_plot_the_step_of_every_candidate_over_the_rounds(board: Tab) -> None:
     go_to(board, "#scalars")
     page = board.page
-    page.get_by_role("button").filter(has_text="step_ms").click()
     expect(page.get_by_text("tag: step_ms", exact=True)).to_be_visible()
     for name in RAN:
         expect(page.get_by_text(f"runs/{name}", exact=True).first).to_be_visible()

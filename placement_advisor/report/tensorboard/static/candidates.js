@@ -1,17 +1,32 @@
 import { el } from './dom.js';
 import { NOTHING, formatBytes, formatNs, formatTimes } from './format.js';
 
-const HEAD = ['Candidate', 'Step', 'Copies', 'Exposed', 'Speed-up'];
+const HEAD = ['Candidate', 'Step', 'Copies', 'Exposed', 'Speed-up', 'Peak memory'];
 
-/** Returns the table of candidates; `choose` is called with the name of one. */
-export function candidateTable(candidates, chosen, choose) {
+/** Returns candidates and the step that feeds them; `choose` is called with the name of one. */
+export function candidateTable({ candidates, as_is: asIs, input }, chosen, choose) {
+  const own = asIs ? `${asIs.name}: your own step, unmodified, with all of the machine.` : null;
+  const notes = [own, input].filter(Boolean);
+  return el('div', {}, tableOf(candidates, asIs, chosen, choose), ...notes.map(note));
+}
+
+const note = (text) => el('p', { class: 'hint' }, text);
+
+function tableOf(candidates, asIs, chosen, choose) {
   return el(
     'table',
     { class: 'candidates' },
     el('caption', {}, 'Candidates: predicted | measured, per step'),
     el('thead', {}, el('tr', {}, ...HEAD.map((name) => el('th', { scope: 'col' }, name)))),
     el('tbody', {}, ...candidates.map((each) => row(each, each.name === chosen, choose))),
+    asIs ? el('tfoot', {}, ownRow(asIs)) : null,
   );
+}
+
+/** Returns the row of the user's own step, which is no candidate. */
+function ownRow({ name, step_ns: time }) {
+  const rest = HEAD.slice(2).map(() => el('td', {}, NOTHING));
+  return el('tr', {}, el('th', { scope: 'row' }, name), pair(NOTHING, formatNs(time)), ...rest);
 }
 
 function row(candidate, isChosen, choose) {
@@ -31,6 +46,7 @@ function row(candidate, isChosen, choose) {
         pair(copies(predicted), copies(measured)),
         pair(exposed(predicted), exposed(measured)),
         pair(formatTimes(candidate.predicted_speedup), speedup(candidate.measured_speedup)),
+        el('td', {}, ...memory(candidate.peak_memory)),
       ];
   const label = el('label', {}, radio, name);
   const head = el('th', { scope: 'row' }, label);
@@ -51,6 +67,10 @@ function copies(figures) {
   if (!figures.copies) return 'none';
   return `${figures.copies}, ${formatBytes(figures.bytes, figures.bytes_are_a_floor)}`;
 }
+
+/** Returns a line for each device: what it holds at most, as predicted. */
+const memory = (peaks) =>
+  (peaks ?? []).map(({ device, bytes }) => el('div', { class: 'predicted' }, `${device} ${formatBytes(bytes)}`));
 
 function speedup(ratio) {
   if (!ratio) return NOTHING;

@@ -1,4 +1,5 @@
 // What is shown of an analysis, whoever is asked for it: TensorBoard, or the file that it stands in.
+import { activityTable } from './activities.js';
 import { breakEven } from './break_even.js';
 import { candidateTable } from './candidates.js';
 import { copyTables } from './copies.js';
@@ -36,7 +37,7 @@ export function addPage(ask, { hasOneRun = false } = {}) {
   parts.select = el('select', { id: 'run', onchange: (event) => openRun(event.target.value) });
   parts.notice = el('p', { class: 'failure', role: 'status' });
   parts.headline = el('p', { class: 'headline', role: 'status' });
-  for (const name of ['verdict', 'some', 'copies', 'findings']) parts[name] = el('div');
+  for (const name of ['verdict', 'some', 'copies', 'activities', 'findings']) parts[name] = el('div');
   parts.candidates = el('div', { class: 'wide' });
   parts.rationale = el('p', { class: 'hint' });
   parts.content = el(
@@ -47,6 +48,7 @@ export function addPage(ask, { hasOneRun = false } = {}) {
     section('Timeline', parts.timeline.element),
     section('Layers', parts.layers.element),
     section('Copies', parts.copies),
+    section('Activities', parts.activities),
     section('Findings', parts.findings),
     parts.some,
   );
@@ -170,6 +172,10 @@ async function showDetails() {
   parts.copies.replaceChildren(
     details ? copyTables(details, overview.devices) : el('p', {}, NOTHING_OF_IT),
   );
+  const { activities } = shown;
+  parts.activities.replaceChildren(
+    activities ? activityTable(activities) : el('p', {}, 'No profile of it is kept here.'),
+  );
 }
 
 function showRuns() {
@@ -201,7 +207,7 @@ function showCandidates() {
   const hadFocus = parts.candidates.contains(document.activeElement);
   parts.candidates.replaceChildren(
     overview.candidates.length
-      ? candidateTable(overview.candidates, chosen, choose)
+      ? candidateTable(overview, chosen, choose)
       : el('p', {}, 'Not yet known.'),
   );
   if (hadFocus) parts.candidates.querySelector('input:checked')?.focus();

@@ -162,13 +162,18 @@ export class Timeline extends Panel {
     const wanted = (this.to - this.from) / Math.max(2, this.room / 110);
     const power = 10 ** Math.floor(Math.log10(wanted));
     const step = power * [1, 2, 5, 10].find((times) => power * times >= wanted);
+    context.save();
     for (let at = Math.ceil(this.from / step) * step; at <= this.to; at += step) {
       const x = Math.round(this.x(at)) + 0.5;
       context.fillStyle = color('line');
       context.fillRect(x, 0, 1, height - AXIS);
       context.fillStyle = color('faint');
-      context.fillText(at ? formatNs(at) : '0', x + 3, height - AXIS / 2);
+      const text = at ? formatNs(at) : '0';
+      const fits = x + 3 + context.measureText(text).width <= this.canvas.width;
+      context.textAlign = fits ? 'start' : 'end';
+      context.fillText(text, fits ? x + 3 : x - 3, height - AXIS / 2);
     }
+    context.restore();
   }
 
   drawLane(context, row) {

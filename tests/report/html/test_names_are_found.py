@@ -1,0 +1,130 @@
+"""What the terminal names is found in `report.html` by the browser's search."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from command_runs import few_rounds
+from playwright.sync_api import expect
+from sample_analysis import four_devices, hostile, not_applicable, record, sample, unmeasured
+from sample_break_even import with_break_even
+from simulated_steps import towers_graph
+
+from placement_advisor.analysis.assemble import review_of
+from placement_advisor.cli.show import shown
+from placement_advisor.files.log_files import LOG_FOLDER
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.report.analysis.record import read_record
+from placement_advisor.report.analysis.screen import screen
+from placement_advisor.report.analysis.tables import ANALYSIS, GRAPH, one_line
+from placement_advisor.report.tensorboard.tab import Tab
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from command_runs import Ran
+    from conftest import Opened
+
+    from placement_advisor.analysis.analysis_result import Analysis
+
+WIDTHS = (80, 120)
+MADE_UP = (sample, unmeasured, hostile, four_devices, not_applicable, with_break_even)
+
+
+def assert_found(page: Opened, told: str, names: set[str]) -> None:
+    """Check that the browser finds those of the names that a text has."""
+    on_screen, searched = (" ".join(text.split()) for text in (told, page.text()))
+    named = {name for name in map(one_line, names) if name in on_screen}
+    assert named
+    assert {name for name in named if name not in searched} == set()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("made_up", MADE_UP)
+def test_every_name_of_an_analysis_that_is_on_the_terminal(
+    show: Callable[..., Opened], tmp_path: Path, made_up: Callable[[], Analysis], width: int
+) -> None:
+    analysis = made_up()
+    Tab(tmp_path / LOG_FOLDER, towers_graph()).show(review_of(analysis))
+    predicted = [each.predicted for each in analysis.candidates if each.predicted]
+    names = {
+        *(each.name for each in analysis.candidates),
+        *(layer for each in analysis.candidates for layer in each.by_layer or ()),
+        *(copy.tensor for step in predicted for copy in step.transfers),
+        *(run.op for step in predicted for run in step.runs),
+        *analysis.testbed.cluster.place_names(),
+    }
+    told = shown(screen(record(analysis), tmp_path, width), color=False)
+    assert_found(show(tmp_path), told, names)
+
+
+def assert_real_names_found(page: Opened, folder: Path) -> None:
+    """Check the names of a real analysis: those of its graph, and of its candidates."""
+    analysis = json.loads((folder / ANALYSIS).read_text())
+    graph = OpGraph.load(folder / GRAPH)
+    names = {
+        *(each["name"] for each in analysis["candidates"]),
+        *(device["name"] for device in analysis["testbed"]["devices"]),
+        *(op.layer for op in graph.ops if op.layer),
+        *(op.name for op in graph.ops),
+    }
+    for width in WIDTHS:
+        told = shown(screen(read_record(folder / ANALYSIS), folder, width), color=False)
+        assert_found(page, told, names)
+
+
+@pytest.mark.slow
+def test_every_name_of_the_demo(show: Callable[..., Opened], demo: Path) -> None:
+    assert_real_names_found(show(demo.parent), demo.parent)
+
+
+@pytest.mark.slow
+def test_every_name_on_logical_cpus(
+    show: Callable[..., Opened], advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    words = ("--testbed", "logical-cpus", "--rounds", "5", "--steps", "1", "--quiet")
+    with few_rounds():
+        ran = advisor("analyze", str(two_towers), "-o", str(folder), *words)
+    assert ran.code == 0, ran.err
+    page = show(folder)
+    assert_real_names_found(page, folder)
+    page.choose("towers")
+    # Threads are shared: of a split nobody can tell which device computed.
+    expect(page.section("Activities")).to_have_text("ActivitiesNo profile of it is kept here.")
+    page.picture("report-logical-cpus", 1_280)
+
+
+@pytest.mark.slow
+def test_every_name_where_one_device_is_too_small(
+    show: Callable[..., Opened], advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path
+) -> None:
+    folder, cluster = tmp_path / "out", tmp_path / "small.toml"
+    words = (
+        "analyze",
+        str(two_towers),
+        "-o",
+        str(folder),
+        "--no-run",
+        "--quiet",
+        "--effort",
+        "0.05",
+    )
+    assert advisor(*words).code == 0
+    single, *_ = json.loads((folder / ANALYSIS).read_text())["candidates"]
+    too_small = max(single["predicted"]["peak_memory_bytes"].values()) - 1
+    device = f'preset = "V100"\nmemory_bytes = {too_small}\n'
+    cluster.write_text(
+        "".join(f'[[devices]]\nname = "{name}"\n{device}' for name in ("a", "b"))
+        + '[[links]]\nbetween = ["a", "b"]\npreset = "PCIe3"\n'
+    )
+    assert advisor(*words, "--hardware", str(cluster)).code == 0
+    page = show(folder)
+    assert_real_names_found(page, folder)
+    expect(page.page.locator(".headline")).to_contain_text("cannot fit")
+    failed = page.page.locator(".candidates .failure").first
+    expect(failed).to_contain_text("on a the step holds")
+    page.picture("report-cannot-fit", 1_280)
