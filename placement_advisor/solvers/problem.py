@@ -44,6 +44,9 @@ class Problem:
     ``edges`` are (producer, consumer). ``copy_time`` is for the output of each op, ``size_bytes``
     the memory that the op needs where it is. ``backward`` has the ops of the backward pass.
     ``groups`` has each op once.
+
+    Raises:
+        ValueError: times or sizes are not one for each op, which compiled searches rely on.
     """
 
     ops: tuple[str, ...]
@@ -53,6 +56,11 @@ class Problem:
     backward: frozenset[int]
     groups: tuple[tuple[int, ...], ...]
     pools: tuple[Pool, ...]
+
+    def __post_init__(self) -> None:
+        of_ops = (self.copy_time, self.size_bytes, *(pool.work for pool in self.pools))
+        if any(len(values) != len(self.ops) for values in of_ops):
+            raise ValueError("times and sizes are one for each op")
 
     @cached_property
     def group_of(self) -> tuple[int, ...]:

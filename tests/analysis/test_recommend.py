@@ -569,8 +569,9 @@ def test_why_nothing_ran_is_the_first_reason_of_a_simulated_answer():
 
 
 def test_without_a_prediction_for_single_a_simulation_tells_nothing():
-    answer = recommend([candidate("single"), candidate("towers", predicted=1)], NOT_RUN, None)
+    answer = recommend([candidate("single"), simulated("towers", 0.4, 0.5, 0.6)], NOT_RUN, None)
     assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert answer.headline.startswith("cannot tell: single has no prediction to compare with")
 
 
 def test_reasons_set_copies_against_compute_and_prediction_against_measurement():

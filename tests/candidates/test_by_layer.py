@@ -83,6 +83,33 @@ def test_an_input_goes_with_its_first_reader_unless_its_own_layer_has_a_device()
     assert place_by_layer(named, {"a": "d1", "feed": "d2"}, {}, "d0")["x"] == "d2"
 
 
+def test_an_input_whose_own_layer_has_no_device_goes_with_its_first_reader():
+    graph = OpGraph(
+        [
+            Op(name="x", kind="Placeholder", role=Role.INPUT, layer="feed"),
+            Op(name="y", kind="Relu", layer="a"),
+        ],
+        [Edge(producer="x", consumer="y", port=0, size_bytes=4)],
+    )
+    assert place_by_layer(graph, {"a": "d1"}, {}, "d0")["x"] == "d1"
+
+
+def test_what_is_computed_for_one_variable_sits_with_it_wherever_its_gradient_comes_from():
+    ops = [
+        Op(name="w", kind="VarHandleOp", role=Role.VARIABLE, variable="w"),
+        Op(name="read", kind="ReadVariableOp", layer="a", variable="w"),
+        Op(name="y", kind="MatMul", layer="a"),
+        Op(name="gradient", kind="MatMul", layer="a", role=Role.BACKWARD),
+        Op(name="clipped", kind="Mul", role=Role.UPDATE),
+        Op(name="update", kind="AssignSubVariableOp", role=Role.UPDATE, variable="w"),
+    ]
+    pairs = ["w read", "read y", "y gradient", "gradient clipped", "clipped update", "w update"]
+    edges = [Edge(*pair.split(), port=0, size_bytes=None) for pair in pairs]
+    device_of = place_by_layer(OpGraph(ops, edges), {"a": "d1"}, {"w": "d2"}, "d0")
+    assert device_of["gradient"] == "d1"
+    assert device_of["clipped"] == device_of["update"] == "d2"
+
+
 def gather(table_bytes, rows_bytes):
     """A gather on d1 from a variable on d0: 8 bytes of ids in, rows out to d1."""
     ops = [

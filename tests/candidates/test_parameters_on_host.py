@@ -123,6 +123,19 @@ def test_a_table_read_through_an_identity_or_by_a_lookup_of_its_own_is_one():
     assert on(own, GPU, hosts=[HOST]).device_of["words"] == "CPU:0"
 
 
+def test_the_gradient_of_rows_is_made_on_the_device_though_only_the_host_reads_it():
+    scaled = Op(name="scaled", kind="Mul", layer="dense", role=Role.BACKWARD, output_bytes=(40,))
+    graph = lookup_step(extra=[scaled], links=["grad scaled", "scaled update"])
+    found = on(graph, GPU, hosts=[HOST])
+    assert found.device_of["update"] == "CPU:0"
+    assert found.device_of["scaled"] == "GPU:0"
+
+
+def test_a_sum_that_takes_a_variable_of_the_device_stays_with_it():
+    graph = replace_op(lookup_step(), "sum", variable="w")
+    assert on(graph, GPU, hosts=[HOST]).device_of["sum"] == "GPU:0"
+
+
 def test_of_several_gpus_the_host_is_that_of_the_first():
     other = replace(GPU, name="GPU:1", host="CPU:1")
     found = on(lookup_step(), GPU, other, hosts=[replace(HOST, name="CPU:1"), HOST])

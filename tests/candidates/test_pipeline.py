@@ -63,6 +63,20 @@ def test_copies_at_the_cut_count():
     assert stages == {"d0": "ab", "d1": "c"}
 
 
+def test_of_what_an_op_makes_only_what_leaves_its_layer_is_copied():
+    ops = [
+        Op(name="apart", kind="Split", layer="a", output_bytes=(500, 5)),
+        Op(name="inner", kind="Relu", layer="a", output_bytes=(4,)),
+        Op(name="next", kind="Relu", layer="b", output_bytes=(4,)),
+    ]
+    edges = [Edge("apart", "inner", 0, 500), Edge("apart", "next", 1, 5)]
+    cost = OpCost(time_ns=100, basis=CostBasis.MEASURED)
+    costs = CostTable(costs={"apart": cost, "next": cost})
+    # 100 ns and a copy of 5 bytes, 15 ns, on either side; 500 bytes stay where they are.
+    found = proposed(pipeline, OpGraph(ops, edges), costs, "d0", "d1")
+    assert found.device_of == {"apart": "d0", "inner": "d0", "next": "d1"}
+
+
 def test_a_device_of_half_the_speed_gets_the_smaller_part():
     _, stages = cut(chain(100, 100, 100), "d0", "d1", slower=["d0"])
     assert {device: len(layers) for device, layers in stages.items()} == {"d0": 1, "d1": 2}

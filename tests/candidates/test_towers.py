@@ -4,7 +4,7 @@ from step_graphs import Call, cluster_of, deepconn, proposed, training_step
 from placement_advisor.candidates import towers as family
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Device
 
@@ -54,6 +54,15 @@ def test_deepconn_gradients_slots_and_updates_follow_their_tower():
     shared = [name for name in device_of if name.startswith("words") or name == "vocab"]
     assert {device_of[name] for name in shared} == {"d0"}
     assert {device_of[name] for name in ("in:user", "in:item", "in:label", "metric")} == {"d0"}
+
+
+def test_a_layer_moves_to_its_shared_variable_with_ops_that_do_not_read_it():
+    graph, costs = training_step(deepconn())
+    mask = Op(name="embedding@2/mask", kind="NotEqual", layer="embedding@2", output_bytes=(8,))
+    of_ids = Edge("lookup@2/op", mask.name, 0, 2_560)
+    masked = OpGraph([*graph.ops, mask], [*graph.edges, of_ids])
+    device_of = proposed(family, masked, costs, "d0", "d1").device_of
+    assert {device_of[name] for name in ("words", "embedding@2/op", mask.name)} == {"d0"}
 
 
 def test_an_embedding_smaller_than_its_output_is_read_across_and_its_layer_stays():

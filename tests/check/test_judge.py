@@ -474,6 +474,17 @@ def test_times_of_other_versions_are_not_compared_and_all_else_is(what: str) -> 
     assert codes(judged(record(versions=versions), max_transfer_bytes=5)) == [Code.OVER_BUDGET]
 
 
+def test_a_move_between_versions_is_for_the_better_if_less_crosses() -> None:
+    moved = replace(MOVED, versions=OTHER_VERSIONS["TensorFlow"], step_us=900)
+    assert codes(judged(moved)) == [Code.MOVED]
+    assert judged(replace(moved, bytes_across=999_999)).problems == ()
+
+
+def test_what_is_not_comparable_is_told_with_the_locked_version_first() -> None:
+    found = judged(changed(versions=OTHER_VERSIONS["TensorFlow"]))
+    assert "locked with TensorFlow 2.21.0, now 2.22.0. All else" in found.notes[0]
+
+
 def test_a_search_is_held_to_copies_where_times_do_not_compare() -> None:
     after = changed(copies=2)
     assert judged(after, freedom=Freedom.SEARCH).problems == ()

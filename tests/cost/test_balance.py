@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from placement_advisor.cost.batch import SplitStep
 from placement_advisor.cost.batch_balance import (
+    Balance,
     best_by_lines,
     largest_alone,
     other_batches,
@@ -92,3 +94,34 @@ def test_a_batch_that_no_split_fits_is_refused():
     assert why.value.hint == "--batch-size 32"
     with pytest.raises(AdvisorError, match=r"GPU:1 has 105 MB: the step holds 110 MB for one"):
         largest_alone(4, held(300, 105), memory)
+
+
+def balance_of(batch: int, *devices) -> Balance:
+    nothing = SplitStep(batches=(), slowest_ns=0)
+    return Balance(
+        model="",
+        testbed="",
+        batch=batch,
+        batch_was_asked=False,
+        devices=devices,
+        memory=BatchMemory(fixed_bytes=0, per_sample_bytes=0),
+        most=FREE,
+        best=nothing,
+        even=nothing,
+        others=(),
+        best_batch=None,
+        advised=(),
+        tried={},
+        warnings=(),
+    )
+
+
+def test_the_fastest_device_is_the_one_that_makes_most_of_the_whole_batch():
+    # 32 samples take 18 ms on a and 16 ms on b; 8 samples take 6 ms on a and 10 ms on b.
+    devices = device("a", 2, 0.5), device("b", 8, 0.25)
+    assert balance_of(32, *devices).fastest_alone == ("b", pytest.approx(2_000))
+    assert balance_of(8, *devices).fastest_alone == ("a", pytest.approx(8 / 0.006))
+
+
+def test_no_device_is_the_fastest_where_none_held_the_whole_batch():
+    assert balance_of(64, device("a", 2, 0.5), device("b", 8, 0.25)).fastest_alone is None

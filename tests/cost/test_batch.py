@@ -80,6 +80,12 @@ def test_a_card_that_costs_more_than_it_saves_gets_nothing() -> None:
     assert best_split([fast, slow_to_start], 60) == (60, 0)
 
 
+def test_of_equally_fast_splits_earlier_cards_get_more() -> None:
+    card = BatchTime(fixed_ns=0, per_sample_ns=1.0 * MS)
+    # In the 2 ms that five samples take on three cards there is room for six.
+    assert best_split([card, card, card], 5) == (2, 2, 1)
+
+
 def test_a_batch_beyond_all_memory_is_refused() -> None:
     card = BatchTime(fixed_ns=0, per_sample_ns=1.0)
     with pytest.raises(AdvisorError, match="batch of 100 does not fit: the cards hold 60 samples"):

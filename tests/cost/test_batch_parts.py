@@ -116,3 +116,36 @@ def test_noise_grows_and_what_is_ordered_after_it_does_not():
         ],
     )
     assert batch_parts(graph, BATCH).ops == {"noise", "mask"}
+
+
+def test_what_is_looked_up_is_no_gradient_though_it_is_as_large_as_the_table():
+    table_bytes = BATCH * 8
+    graph = OpGraph(
+        [
+            op("words", BATCH * 8, "Placeholder", Role.INPUT),
+            op("ids", BATCH * 8, "Cast"),
+            op("table", 0, "VarHandleOp", Role.VARIABLE)._replace(parameter_bytes=table_bytes),
+            op("rows", BATCH * 40, "ResourceGather")._replace(variable="table"),
+        ],
+        [edge("words", "ids", BATCH * 8), edge("ids", "rows", BATCH * 8), edge("table", "rows", 0)],
+    )
+    assert batch_parts(graph, BATCH).tensors == {("words", 0), ("ids", 0), ("rows", 0)}
+
+
+def test_what_an_update_only_waits_for_is_no_gradient():
+    # Of a variable of unknown size there are 0 bytes, as of a signal.
+    graph = OpGraph(
+        [
+            op("x", BATCH * 8, "Placeholder", Role.INPUT),
+            op("y", BATCH * 8),
+            op("passed", BATCH * 8, "Identity"),
+            op("v", 0, "VarHandleOp", Role.VARIABLE),
+            Op(name="update", kind="AssignVariableOp", role=Role.UPDATE, variable="v"),
+        ],
+        [
+            edge("x", "y", BATCH * 8),
+            edge("y", "passed", BATCH * 8),
+            Edge(producer="passed", consumer="update", port=CONTROL_PORT, size_bytes=0),
+        ],
+    )
+    assert batch_parts(graph, BATCH).tensors == {("x", 0), ("y", 0), ("passed", 0)}

@@ -6,8 +6,11 @@ from placement_advisor.cost.measured_costs import (
     UNSEEN_OP_LIMIT_NS,
     dispatch_overhead_ns,
     measured_costs,
+    ns_per_byte,
     unseen_op_ns,
+    with_members,
 )
+from placement_advisor.cost.roofline import STAND_IN_CPU
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
@@ -78,6 +81,32 @@ def test_the_dispatch_overhead_is_never_negative() -> None:
 def test_the_dispatch_overhead_of_no_ops_is_a_bug() -> None:
     with pytest.raises(ValueError, match="no ops"):
         dispatch_overhead_ns(in_ops_ns=1, compute_ns=0, op_count=0)
+
+
+def test_ops_within_loops_count_for_these_and_those_of_one_name_are_shared_out() -> None:
+    op_ns = {"x": 7, "body/mul": 40, "body/add": 5, "unread": 3}
+    members = {"loop": ["body/mul", "body/add", "unseen"], "other": ["body/mul"]}
+    # Half of the 40 ns to each of them.
+    assert with_members(op_ns, members) == {"x": 7, "unread": 3, "loop": 20 + 5, "other": 20}
+
+
+def test_a_byte_costs_what_measured_ops_that_work_by_element_took_for_each() -> None:
+    ops = [
+        Op(name="relu", kind="Relu", bytes_accessed=400),
+        Op(name="add", kind="AddV2", bytes_accessed=600),
+        Op(name="unknown", kind="Relu"),
+        Op(name="guessed", kind="Relu", bytes_accessed=900),
+        Op(name="product", kind="MatMul", bytes_accessed=900),
+    ]
+    took = {"relu": 100, "add": 150, "unknown": 70, "product": 5_000}
+    costs = {name: OpCost(time_ns=ns, basis=CostBasis.MEASURED) for name, ns in took.items()}
+    costs["guessed"] = OpCost(time_ns=9_000, basis=CostBasis.GUESSED)
+    # 250 ns for 1,000 bytes.
+    assert ns_per_byte([(OpGraph(ops, []), CostTable(costs=costs))]) == 0.25
+
+
+def test_where_nothing_was_measured_a_byte_costs_what_is_assumed_of_a_cpu() -> None:
+    assert ns_per_byte([]) == 1e9 / (STAND_IN_CPU.memory_bandwidth_bytes_per_s or 0)
 
 
 def test_with_its_dispatch_overhead_the_simulated_single_step_is_the_measured_one() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,3 +120,16 @@ def test_one_unknown_size_makes_the_bytes_unknown() -> None:
 
 def test_no_transfers_are_zero_bytes() -> None:
     assert profile().transfer_bytes == 0
+
+
+def test_bytes_that_are_not_known_or_not_there_come_from_nowhere() -> None:
+    assert profile(10, 20).size_basis is SizeBasis.PROFILE
+    assert profile(10, None).size_basis is None
+    assert profile().size_basis is None
+
+
+def test_bytes_that_come_from_shapes_in_part_come_from_shapes() -> None:
+    shown = profile(10, 20)
+    first, second = shown.transfers
+    by_shape = replace(second, size_basis=SizeBasis.SHAPES)
+    assert replace(shown, transfers=(first, by_shape)).size_basis is SizeBasis.SHAPES

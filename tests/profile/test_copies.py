@@ -59,3 +59,9 @@ def test_copies_are_known_by_all_their_names(name, kind):
 def test_bytes_and_destination_are_read_from_all_details(details, size_bytes, target):
     assert copied_bytes(details) == size_bytes
     assert destination(details) == target
+
+
+@pytest.mark.parametrize(("size", "read"), [(2**53, 2**53), (2**53 + 1, None)])
+def test_a_number_beyond_what_any_copy_has_is_none(size: int, read: int | None) -> None:
+    assert copied_bytes(f"size:{size} dest:1") == read
+    assert destination(f"size:1 dest:{size}") == read

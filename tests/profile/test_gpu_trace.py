@@ -98,6 +98,8 @@ def test_every_figure_of_two_gpus_is_exact(tmp_path: Path) -> None:
         "[CUDA memcpy HtoD]": (2, 60, 30, 30),
         "[CUDA memcpy DtoD]": (2, 20, 10, 10),
     }
+    longest_first = sorted(rows, key=lambda name: -rows[name][1])
+    assert [row.name for row in profile.activities] == longest_first
     assert profile.unclassified_share == 0
 
 
@@ -159,6 +161,16 @@ def test_a_kernel_is_of_the_step_that_launched_it(tmp_path: Path) -> None:
     profile = read(tmp_path / "p.xplane.pb", host([*marks, *launches]), gpu(0, kernels))
     assert profile.steps_from == "step marks"
     assert profile.warm_up_steps == 1
+    assert profile.step_ns == (100, 60)
+
+
+def test_a_kernel_launched_as_a_step_ends_is_no_more_of_it(tmp_path: Path) -> None:
+    marks = [mark(i, 10 * i, 10 * i + 9) for i in range(3)]
+    launched = [2, 12, 22, 29]
+    launches = [event("launch", at, at, correlation_id=i + 1) for i, at in enumerate(launched)]
+    kernels = [kernel("a:A", 100 * i, 100 * i + 60, correlation_id=i + 1) for i in range(4)]
+    profile = read(tmp_path / "p.xplane.pb", host([*marks, *launches]), gpu(0, kernels))
+    # The last step ends with the third kernel, at 260.
     assert profile.step_ns == (100, 60)
 
 

@@ -141,6 +141,20 @@ def test_a_send_without_an_event_begins_when_its_op_ended(tmp_path: Path) -> Non
     assert route.time_ns == 250 * US
 
 
+@pytest.mark.parametrize(("others", "source"), [(["a"], "a"), (["a", "c"], "unknown")])
+def test_a_tensor_that_no_profile_names_came_from_the_only_other_process(
+    tmp_path: Path, others: list[str], source: str
+) -> None:
+    busy = {name: [ran("y:Add", 0, 100)] for name in others}
+    profile = read(
+        tmp_path, [(0, 1000)], b=[arrived("few_S9", 400), ran("z:Add", 400, 900)], **busy
+    )
+    (route,) = profile.routes
+    assert route.route == Route(source, "b", CopyKind.WORKER)
+    # Nobody knows when it set out.
+    assert (route.count, route.time_ns) == (1, 0)
+
+
 def test_copies_of_a_tensor_are_joined_step_by_step(tmp_path: Path) -> None:
     # The send of the second step has left no event of its own.
     profile = read(
@@ -170,11 +184,20 @@ def test_a_wait_between_steps_is_for_the_client(tmp_path: Path) -> None:
 def test_ops_on_several_threads_count_once_and_input_pipelines_do_not(tmp_path: Path) -> None:
     threads = host(
         [mark(0, 0, 100)],
+        Line(name="tf_data_iterator", events=(event("c:C", 0, 100),)),
         [event("a:A", 0, 60)],
         [event("b:B", 40, 90)],
-        Line(name="tf_data_iterator", events=(event("c:C", 0, 100),)),
     )
     write(tmp_path / "one.xplane.pb", threads, Plane(name="Task Environment"))
     profile = totals_of(trace_of(tmp_path))
     assert profile.devices[0].total[Use.COMPUTE].time_ns == 90
     assert {row.name for row in profile.activities} == {"A", "B"}
+
+
+def test_what_other_planes_of_a_file_hold_are_no_ops_of_the_process(tmp_path: Path) -> None:
+    other = Line(name="copied", events=(event("d:D", 0, 100),))
+    threads = host([mark(0, 0, 100)], [event("a:A", 0, 60)])
+    write(tmp_path / "one.xplane.pb", Plane(name="/host:metadata", lines=(other,)), threads)
+    profile = totals_of(trace_of(tmp_path))
+    assert profile.devices[0].total[Use.COMPUTE].time_ns == 60
+    assert [row.name for row in profile.activities] == ["A"]

@@ -245,6 +245,24 @@ def test_steps_that_a_worker_profiled_in_part_are_skipped(profiles, start_ns, st
     assert steps_ns == ((1_200, 1_100) if start_ns > 0 else (1_000, 1_200))
 
 
+def test_a_step_that_begins_and_ends_with_the_profile_of_a_worker_counts(profiles):
+    one_step(profiles, 0, 1_000)
+    profiles.starts_ns[WORKER_1] = 0
+    profiles.stops_ns[WORKER_1] = 1_000
+
+    assert profiles.read(A_TO_WORKER_1).step_ns == (1_000,)
+
+
+def test_a_tensor_is_seen_to_arrive_on_a_thread_that_ran_ops_before(profiles):
+    profiles.step(0, 1_000)
+    profiles.add(WORKER_0, "a_S1:_Send", 100, 110)
+    profiles.add(WORKER_1, "b:Relu", 120, 130, thread="tf_GrpcWorkerEnvQueues/1")
+    profiles.arrival(WORKER_1, "a_S2", 400)
+
+    (total,) = profiles.read(A_TO_WORKER_1).transfers
+    assert (total.count, total.time_ns) == (1, 300)
+
+
 def test_no_step_with_work_is_an_error_that_names_the_profile(profiles):
     profiles.step(0, 1_000)
     profiles.add(WORKER_0, "a:MatMul", 1_500, 1_600)

@@ -293,6 +293,13 @@ def test_a_list_that_holds_a_variable_for_each_trip_of_a_loop_takes_no_memory() 
     assert peak_bytes(ops, edges)[0] == 1_000 + 3_000 + 2
 
 
+def test_after_a_single_trip_a_result_as_large_as_a_variable_has_a_buffer_of_its_own() -> None:
+    loop = Op(name="loop", kind="While", output_bytes=(1_000,), trips=1)
+    ops = [variable("v", 1_000), loop, op("y", 2)]
+    edges = [edge("v", "loop", None), edge("loop", "y", 1_000)]
+    assert peak_bytes(ops, edges)[0] == 1_000 + 1_000 + 2
+
+
 def test_ops_of_a_host_do_not_count_for_its_device() -> None:
     ops = [op("x", 100), op("y", 30)]
     assert peak_bytes(ops, [edge("x", "y", 100)], x="host") == (30, 0)

@@ -135,7 +135,7 @@ def test_without_gradients_replicas_have_nothing_to_exchange() -> None:
     assert not crossing(mirrored(2, 2, wiring=wiring))
 
 
-def looking_up_twice(samples: int) -> OpGraph:
+def looking_up_twice(samples: int, joining: str = "ConcatV2") -> OpGraph:
     """Return a step that adds the rows of two lookups up in one table: 8 bytes a row."""
     rows = 8 * samples
     ops = [
@@ -146,7 +146,7 @@ def looking_up_twice(samples: int) -> OpGraph:
         op("axis", 4, kind="Const", role=Role.CONSTANT),
         op("first", rows, kind="Reshape", role=Role.BACKWARD),
         op("second", rows, kind="Reshape", role=Role.BACKWARD),
-        op("joined", 2 * rows, kind="ConcatV2", role=Role.UPDATE),
+        op("joined", 2 * rows, kind=joining, role=Role.UPDATE),
         op("update", None, kind="ResourceScatterAdd", role=Role.UPDATE)._replace(
             variable="table", output_bytes=()
         ),
@@ -160,18 +160,28 @@ def looking_up_twice(samples: int) -> OpGraph:
     return wired(ops, reads)
 
 
-def test_rows_of_several_lookups_in_one_table_are_exchanged_once() -> None:
-    whole, share = looking_up_twice(4), looking_up_twice(2)
+def mirrored_lookups(joining: str = "ConcatV2") -> SplitGraph:
+    whole, share = looking_up_twice(4, joining), looking_up_twice(2, joining)
     plan = plan_split(whole, share, [])
     assert set(plan.merged) == {("first", 0), ("second", 0)}
     wiring = Wiring(
         plan=plan, shares=(2, 2), merges=dict.fromkeys(plan.merged, Merge.CONCAT), axes={}
     )
-    found = mirrored_graph(whole, [share, share], wiring, [], ["update"])
+    return mirrored_graph(whole, [share, share], wiring, [], ["update"])
 
+
+def test_rows_of_several_lookups_in_one_table_are_exchanged_once() -> None:
+    found = mirrored_lookups()
     assert set(found.collective_of.values()) == {"all_gather/joined"}
     # Each replica joins its own rows, and the update has those of both.
     assert found.graph.op("replica_0/joined").output_bytes == (2 * 16,)
     assert found.graph.op("replica_0/all_gather/joined/done").output_bytes == (2 * 2 * 16,)
     read = {edge.producer for edge in found.graph.inputs_of("replica_1/update")}
     assert read == {"replica_1/table", "replica_1/all_gather/joined/done"}
+
+
+def test_rows_are_exchanged_one_by_one_where_more_is_done_with_them_than_joining() -> None:
+    found = mirrored_lookups("Mul")
+    assert set(found.collective_of.values()) == {"all_gather/first", "all_gather/second"}
+    read = {edge.producer for edge in found.graph.inputs_of("replica_1/joined")}
+    assert {f"replica_1/all_gather/{rows}/done" for rows in ("first", "second")} < read

@@ -105,6 +105,23 @@ def test_a_random_number_for_all_is_drawn_once():
     assert "noise" not in plan.replicated | plan.local
 
 
+def test_what_an_update_computes_of_constants_is_computed_once():
+    def decayed(samples: int):
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                op("start", 4, kind="Const", role=Role.CONSTANT),
+                op("rate", 4, kind="Mul", role=Role.UPDATE),
+                op("product", 8 * samples),
+            ],
+            {"rate": ["start"], "product": ["x", "rate"]},
+        )
+
+    plan = plan_split(decayed(4), decayed(2), [("product", 0)])
+    assert plan.replicated == {"x", "product"}
+    assert plan.local == set()
+
+
 def test_an_update_of_rows_runs_once_on_the_rows_of_all_replicas():
     def rows(samples: int):
         return wired(
@@ -237,7 +254,7 @@ def test_what_a_step_keeps_of_its_batch_is_each_replicas_own_if_it_is_not_the_sa
     assert own_of_replicas(graph, plan, plan.merged) == ("mask", "mean")
 
 
-def scaled(samples: int, joined: str = "Mul"):
+def scaled(samples: int, joined: str = "Mul", controls: tuple[tuple[str, str], ...] = ()):
     """Return the gradient of a scale: of a sum over samples and of what was computed with it."""
     return wired(
         [
@@ -265,6 +282,7 @@ def scaled(samples: int, joined: str = "Mul"):
             "squared": ["decayed", "summed"],
             "set": ["scale", "squared"],
         },
+        controls,
     )
 
 
@@ -288,6 +306,21 @@ def test_finished_gradients_are_what_updates_read(joined: str):
     plan = plan_split(whole, share, [])
     assert set(finished(whole, plan, [])) == {("decayed", 0), ("summed", 0)}
     assert finished(whole, plan, [("joined", 0)])[2:] == (("joined", 0),)
+
+
+def test_what_an_update_only_waits_for_is_not_among_finished_gradients():
+    waits = (("centred", "set"),)
+    whole, share = scaled(4, controls=waits), scaled(2, controls=waits)
+    plan = plan_split(whole, share, [])
+    assert set(finished(whole, plan, [])) == {("decayed", 0), ("summed", 0)}
+
+
+def test_a_gradient_that_replicas_go_on_with_is_no_statistic_of_their_own():
+    whole = scaled(4)
+    plan = plan_split(whole, scaled(2), [])
+    # The scale is set to what follows from it, and each replica joins its own.
+    assert ("summed", 0) in plan.merged
+    assert own_of_replicas(whole, plan, [("summed", 0)]) == ()
 
 
 def test_moving_statistics_are_kept_and_metrics_are_not_among_them():

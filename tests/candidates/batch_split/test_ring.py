@@ -138,3 +138,14 @@ def test_a_collective_begins_after_the_one_before() -> None:
     for op in ops:
         waits = [tensor for tensor in op.inputs if tensor.port == CONTROL_PORT]
         assert waits == ([RingTensor(op.replica, "a/done", -1, 0)] if op.name == "b/pack" else [])
+
+
+def test_in_the_first_round_chunks_are_added_up_and_in_the_second_kept() -> None:
+    ops = all_reduce("sum", [[RingTensor(r, "own", 0, 90)] for r in range(3)], None)
+    kinds = {op.name: op.kind for op in ops if op.replica == 0 and "hop" in op.name}
+    assert kinds == {
+        "sum/hop_0": "AddV2",
+        "sum/hop_1": "AddV2",
+        "sum/hop_2": "Identity",
+        "sum/hop_3": "Identity",
+    }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from split_steps import training, wiring_of_training
+from split_steps import op, training, wired, wiring_of_training
 
+from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.split_graph import SplitGraph, split_graph
-from placement_advisor.candidates.batch_split.wiring import Merge
-from placement_advisor.graph.op_graph import Role
+from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
+from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.graph.placement import Placement, placed_ops
 
 
@@ -21,7 +22,7 @@ def test_each_replica_computes_its_share_and_the_update_runs_once():
     assert graph.op("replica_0/product").output_bytes == (24,)
     assert graph.op("replica_1/product").output_bytes == (8,)
     assert "product" not in graph
-    assert [op.name for op in graph.ops if op.role is Role.UPDATE] == ["update"]
+    assert [each.name for each in graph.ops if each.role is Role.UPDATE] == ["update"]
 
 
 def test_the_update_reads_the_weighted_mean_of_the_gradients():
@@ -74,8 +75,8 @@ def test_each_replica_is_laid_out_on_a_group_as_the_unsplit_step_is():
         label="two",
         family="two",
         device_of={
-            op.name: "q" if op.name in ("product", "gradient") else "p"
-            for op in placed_ops(training(4))
+            each.name: "q" if each.name in ("product", "gradient") else "p"
+            for each in placed_ops(training(4))
         },
         rationale="",
     )
@@ -107,8 +108,8 @@ def test_a_shared_op_that_waits_for_a_replicated_one_waits_for_all():
 
 
 def test_joining_ops_move_what_they_read_and_write():
-    op = split(3, 1).graph.op("replicas/gradient/merged")
-    assert (op.kind, op.bytes_accessed, op.role) == ("AddN", 48, Role.BACKWARD)
+    joined = split(3, 1).graph.op("replicas/gradient/merged")
+    assert (joined.kind, joined.bytes_accessed, joined.role) == ("AddN", 48, Role.BACKWARD)
 
 
 def test_what_is_the_same_for_all_comes_from_the_first_replica():
@@ -116,3 +117,42 @@ def test_what_is_the_same_for_all_comes_from_the_first_replica():
     merges = {**wiring.merges, ("loss", 0): Merge.SAME}
     same = type(wiring)(plan=wiring.plan, shares=(2, 2), merges=merges, axes={})
     assert same.tensor(("loss", 0), None) == ("replica_0/loss", 0)
+
+
+def divided(size_bytes: int | None) -> OpGraph:
+    """Return a step of four samples in shares of 2, 1 and 1 that divides what a shared op makes."""
+
+    def swapping(samples: int) -> OpGraph:
+        each = None if size_bytes is None else size_bytes * samples // 4
+        state = op("state", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="state")
+        return wired(
+            [
+                op("x", 8 * samples, role=Role.INPUT),
+                state,
+                op("swap", each, kind="Exchange")._replace(variable="state"),
+                op("product", 8 * samples),
+            ],
+            {"swap": ["state", "x"], "product": ["swap"]},
+        )
+
+    whole, shares = swapping(4), (2, 1, 1)
+    plan = plan_split(whole, swapping(1), [("product", 0)])
+    merges = dict.fromkeys(plan.merged, Merge.CONCAT)
+    axes = dict.fromkeys((*plan.merged, *plan.divided), 0)
+    wiring = Wiring(plan=plan, shares=shares, merges=merges, axes=axes)
+    traces = [swapping(share) for share in shares]
+    return split_graph(whole, traces, wiring, [("product", 0)], []).graph
+
+
+def test_what_is_divided_has_the_bytes_of_each_share():
+    graph = divided(400)
+    assert graph.op("replicas/swap/divided").output_bytes == (200, 100, 100)
+    # Numbers of four bytes: the samples of three shares, and one axis.
+    assert graph.op("replicas/swap/sizes").output_bytes == (12,)
+    assert graph.op("replicas/swap/axis").output_bytes == (4,)
+
+
+def test_parts_of_what_has_no_known_size_have_none():
+    apart = divided(None).op("replicas/swap/divided")
+    assert apart.output_bytes == (None, None, None)
+    assert apart.bytes_accessed is None
