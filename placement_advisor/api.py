@@ -36,9 +36,9 @@ class SearchResult:
     """The best placement that was found, and what is known of any.
 
     ``objective_value_ns`` is the simulated step (latency), or what the fullest device works for
-    each step (throughput); no placement has less than ``lower_bound_ns``, and ``is_proven`` says
-    that this one has no more. ``stopped_by`` says why the search ended: proof, effort, clock,
-    size or solver.
+    each step (throughput); no placement that keeps to what was pinned has less than
+    ``lower_bound_ns``, and ``is_proven`` says that this one has no more. ``stopped_by`` says why
+    the search ended: proof, effort, clock, size or solver.
     """
 
     placement: Placement

@@ -39,9 +39,9 @@ def search_step(
 ) -> Found:
     """Return the placement with the shortest step that was found; equal arguments, equal answers.
 
-    ``pinned`` has ops that have to be on a device or host; the bound is that of any placement, with
-    them or not. It is met by proof if no placement takes less: the bound says so, or all were
-    tried.
+    ``pinned`` has ops that have to be on a device or host; the bound is that of placements that
+    keep to it. It is met by proof if none of these takes less: a bound on any placement says so, or
+    all that keep to it were tried.
 
     Raises:
         PlacementError: ops that have to stay together are pinned apart, one is pinned to what there

@@ -35,7 +35,8 @@ def test_two_of_three_ops_share_a_device() -> None:
 def test_ops_stay_where_they_are_pinned() -> None:
     found = searched(one="b", two="b", three="b")
     assert found.device_of == dict.fromkeys(NAMES, "b")
-    assert found.objective_value == 300
+    # Other placements take 200 ns; of those that keep to the pins none takes less.
+    assert (found.objective_value, found.lower_bound, found.is_proven) == (300, 300, True)
 
 
 def test_a_pin_of_what_there_is_not_is_refused() -> None:
