@@ -30,7 +30,7 @@ class Silent:
 
 @pytest.mark.parametrize(
     ("hardware", "codes"),
-    [("2xV100-NVLink", set()), ("GTX1080Ti+GTX1080", {Code.MOVED, Code.SLOWER})],
+    [("2xV100-NVLink", set()), ("GTX1080Ti+GTX1080", {Code.PLACEMENT_CHANGED, Code.SLOWER})],
 )
 def test_a_whole_step_may_move_to_another_device_if_that_is_as_good(
     tmp_path: Path, hardware: str, codes: set[Code]
@@ -51,4 +51,8 @@ def test_a_whole_step_may_move_to_another_device_if_that_is_as_good(
         (result,) = check_models(
             read_config(tmp_path / "pyproject.toml"), options, Silent()
         ).results
-    assert {problem.code for problem in result.problems} == codes, result
+    assert {code for problem in result.problems for code in problem.codes} == codes, result
+    for problem in result.problems:
+        assert problem.place is not None
+        assert problem.place.file == "placement.json"
+        assert '"dense":' in (problem.source or "")

@@ -8,7 +8,7 @@ import pytest
 
 from placement_advisor.check.check_measured import MAX_ROUNDS, ROUNDS, Measured, with_measured
 from placement_advisor.check.check_result import ModelResult, Status
-from placement_advisor.check.problem import Code, Place
+from placement_advisor.check.problem import Code, Place, Problem
 from placement_advisor.check.slowdown import Pace, Race, race
 from placement_advisor.measurement.measurement import Interval
 
@@ -133,3 +133,17 @@ def test_what_was_measured_never_makes_a_failed_check_pass():
     for told in (SAME, UNCLEAR):
         found = with_measured(failed, Measured(devices="2 workers", first=told))
         assert found.status is Status.FAILED
+
+
+def test_what_was_measured_of_layers_that_moved_is_an_effect_of_why_they_did():
+    moved, other = (
+        Problem(code=code, what="w", action="a") for code in (Code.SCOPE_CHANGED, Code.NO_KERNEL)
+    )
+    failed = replace(PASSED, status=Status.FAILED, problems=(other, moved))
+    told = Measured(devices="2 workers", first=SLOWER, second=SLOWER)
+    found = with_measured(failed, told).problems
+    assert [problem.codes for problem in found] == [
+        (Code.NO_KERNEL,),
+        (Code.SCOPE_CHANGED, Code.MEASURED_SLOWER),
+    ]
+    assert "measured on 2 workers: " in found[1].effects[0].what
