@@ -23,7 +23,6 @@ from placement_advisor.analysis.options import AnalyzeOptions
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
-from placement_advisor.measurement.equal_changes import Verification
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import (
     Activity,
@@ -35,6 +34,7 @@ from placement_advisor.measurement.measurement import (
     TransferTotal,
 )
 from placement_advisor.measurement.verdict import compare
+from placement_advisor.measurement.verification import Verification
 from placement_advisor.report.analysis.analysis_json import analysis_as_json
 from placement_advisor.report.analysis.record import record_of
 from placement_advisor.simulator.events import OpRun, Transfer

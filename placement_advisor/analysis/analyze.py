@@ -19,7 +19,7 @@ from placement_advisor.analysis.durations import Stage, known_at_first
 from placement_advisor.analysis.options import NO_RUN, QUICK
 from placement_advisor.analysis.predict import bound_of, break_even_of, certificate_of, predict
 from placement_advisor.analysis.price import assume_prices, measure_prices
-from placement_advisor.analysis.prices import read_elsewhere
+from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.analysis.propose import propose_all
 from placement_advisor.analysis.run import Results, run, to_be_run
 from placement_advisor.analysis.subject import Subject
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.predict import Forecast
     from placement_advisor.analysis.price import Priced
-    from placement_advisor.analysis.prices import Elsewhere
+    from placement_advisor.analysis.prices_elsewhere import Elsewhere
     from placement_advisor.analysis.recorder import Recorder
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement

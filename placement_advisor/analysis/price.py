@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.doubts import ASSUMED_DOUBT, MEASURED_DOUBT
 from placement_advisor.analysis.durations import Stage
-from placement_advisor.analysis.prices import ASSUMED_DOUBT, Prices
+from placement_advisor.analysis.prices_elsewhere import Prices
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostSource
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.simulator.sensitivity import Doubt
 from placement_advisor.testbed.costing import calibrated, measure_costs, measure_split_costs
 
 if TYPE_CHECKING:
@@ -20,16 +20,13 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.apparatus import Apparatus
     from placement_advisor.analysis.course import Course
-    from placement_advisor.analysis.prices import Elsewhere
+    from placement_advisor.analysis.prices_elsewhere import Elsewhere
     from placement_advisor.analysis.subject import Subject
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.cost.table import CostTable
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.testbed.costing import Costing
     from placement_advisor.tf.answers import TracedSplit
-
-# Where both were measured: meant to hold nine in ten ratios (docs/cost-model.md: how many it did).
-MEASURED_DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.analysis.price import Priced
-    from placement_advisor.analysis.prices import Prices
+    from placement_advisor.analysis.prices_elsewhere import Prices
     from placement_advisor.candidates.not_applicable import NotApplicable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.analysis.price import PricedSplit
-    from placement_advisor.analysis.prices import Prices
+    from placement_advisor.analysis.prices_elsewhere import Prices
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement

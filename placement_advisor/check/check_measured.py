@@ -19,7 +19,7 @@ from placement_advisor.check.causes import said_moves
 from placement_advisor.check.check_result import Status
 from placement_advisor.check.code_lines import CodeLines
 from placement_advisor.check.problem import MOVES, Code, Effect, Problem, alone, first_few
-from placement_advisor.check.slowdown import Pace, Race, race
+from placement_advisor.check.race import Pace, Race, race
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import Trial
 

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor import defaults
-from placement_advisor.analysis.prices import read_elsewhere
+from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates import single
 from placement_advisor.check.check_measured import measure, with_measured
@@ -40,7 +40,7 @@ from placement_advisor.tf.load.model_source import ModelSource, source_kind, spl
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
-    from placement_advisor.analysis.prices import Elsewhere
+    from placement_advisor.analysis.prices_elsewhere import Elsewhere
     from placement_advisor.check.config import CheckConfig, ModelConfig
     from placement_advisor.check.record import Record
     from placement_advisor.graph.placement import Placement

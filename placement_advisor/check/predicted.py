@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.prices import ASSUMED_DOUBT
+from placement_advisor.analysis.doubts import ASSUMED_DOUBT
 from placement_advisor.candidates import single
 from placement_advisor.check.record import record
 from placement_advisor.simulator.peak import shortages

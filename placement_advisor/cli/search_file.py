@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.prices import read_elsewhere
+from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.clock import Clock
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place

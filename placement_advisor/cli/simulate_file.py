@@ -9,7 +9,7 @@ import json
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.prices import read_elsewhere
+from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.files.output_file import output_file

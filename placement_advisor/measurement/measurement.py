@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.measurement.equal_changes import Verification
+    from placement_advisor.measurement.verification import Verification
 
 CONFIDENCE = 0.95
 # Enough resamples for two stable digits of a 95 % interval (Efron & Tibshirani, 1993, ch. 13).

@@ -2,7 +2,7 @@
 
 Steps are compared within a round only: rounds of all candidates are interleaved, so what slows
 the machine for a while slows both sides of a ratio. Intervals allow for rounds that are added while
-a verdict is in doubt, and for the number of candidates (`sequential`).
+a verdict is in doubt, and for the number of candidates (`anytime_interval`).
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ after the other until it is closed. Whatever happens in it (a crash, a hang, too
 exit) comes back as a `CallFailure`; the command's process is never harmed. Of what children
 print the end is kept, in memory alone.
 
-No child outlives the command: the fork server dies with the command's guard (`guard.py`) and each
-child with the fork server, by the kernel's parent-death signal. What a child has started, detached
-processes too, ends with it.
+No child outlives the command: the fork server dies with the command's guard (`orphan_guard.py`) and
+each child with the fork server, by the kernel's parent-death signal. What a child has started,
+detached processes too, ends with it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, full_disk
-from placement_advisor.processes import guard
+from placement_advisor.processes import orphan_guard
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         self._process.join(_GRACE_S)
-        _tell_guard(guard.LOOK)
+        _tell_guard(orphan_guard.LOOK)
         self._connection.close()
 
     def __enter__(self) -> Child:
@@ -285,7 +285,7 @@ def preload() -> None:
     """Start the fork server, which begins to import TensorFlow in the background."""
     from multiprocessing import forkserver, resource_tracker
 
-    guard.announce(_temporary_folder())
+    orphan_guard.announce(_temporary_folder())
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([_PRELOADED])
     with _environment():
@@ -346,8 +346,8 @@ def _tell_guard(number: signal.Signals) -> int | None:
 
 def _serve(connection: Connection, output: Connection, stacks: Connection) -> None:
     """Answer calls until the other side hangs up. Runs in the child."""
-    guard.die_with_parent()
-    guard.adopt_orphans()
+    orphan_guard.die_with_parent()
+    orphan_guard.adopt_orphans()
     command = multiprocessing.parent_process()
     if command is None or not command.is_alive():
         os._exit(1)  # The command was gone before the kernel knew.

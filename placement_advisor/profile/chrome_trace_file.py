@@ -22,7 +22,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_file import mapped
 from placement_advisor.profile.json_members import list_start, members
 from placement_advisor.profile.spans import Spans
-from placement_advisor.profile.timeline.copies import (
+from placement_advisor.profile.timeline.copy_kinds import (
     LARGEST_NUMBER,
     CopyKind,
     copied_bytes,

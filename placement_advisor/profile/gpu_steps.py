@@ -16,7 +16,7 @@ import numpy as np
 
 from placement_advisor.measurement.measurement import SizeBasis
 from placement_advisor.profile.step_profile import Copy, Work, summarise
-from placement_advisor.profile.timeline.copies import CopyKind
+from placement_advisor.profile.timeline.copy_kinds import CopyKind
 from placement_advisor.profile.timeline.device_trace import UNKNOWN_BYTES
 from placement_advisor.profile.timeline.gpu_streams import GpuPlane, gpu_planes, is_stream
 from placement_advisor.profile.timeline.step_windows import HOST_PLANE, OP_EVENT, step_windows

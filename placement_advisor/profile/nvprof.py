@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_file import open_plain
 from placement_advisor.measurement.measurement import Activity
-from placement_advisor.profile.timeline.copies import copy_kind
+from placement_advisor.profile.timeline.copy_kinds import copy_kind
 from placement_advisor.profile.timeline.device_trace import USE_OF, Use
 from placement_advisor.profile.totals import Amount, DeviceTotals, ProfileTotals
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.files.own_folders import scratch_folder
-from placement_advisor.processes.guard import die_with_parent
+from placement_advisor.processes.orphan_guard import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The event loop of the simulator, compiled by numba; its rules stand in `engine`.
+"""The event loop of the simulator, compiled by numba; its rules stand in `simulator`.
 
 Ops, tensors, devices and links are indices into the arrays of `Step` and `Wires`. A *crossing* is
 one tensor on its way to one device. What a device does ends at ``until``. Crossings under way are

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.cost.collectives import CollectiveTimes
-    from placement_advisor.measurement.equal_changes import Verification
+    from placement_advisor.measurement.verification import Verification
     from placement_advisor.processes.children import Pending
     from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import Prepared

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.testbed_plan import TestbedPlan
-    from placement_advisor.measurement.equal_changes import Verification
+    from placement_advisor.measurement.verification import Verification
     from placement_advisor.tf.answers import Prepared
 
 _Arguments = TypeVarTuple("_Arguments")

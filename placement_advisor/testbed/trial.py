@@ -18,10 +18,10 @@ from placement_advisor.candidates import single
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.measurement.equal_changes import TOLERANCE, VERIFIED_STEPS
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Measurement
 from placement_advisor.measurement.verdict import Comparison, compare
+from placement_advisor.measurement.verification import TOLERANCE, VERIFIED_STEPS
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.timeline.worker_steps import read_worker_steps
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.measurement.equal_changes import Verification
     from placement_advisor.measurement.measurement import StepProfile
+    from placement_advisor.measurement.verification import Verification
     from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import Prepared, SourceLine
 

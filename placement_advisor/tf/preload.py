@@ -7,7 +7,7 @@ survives a fork.
 import contextlib
 import os
 
-from placement_advisor.processes.guard import follow_the_command
+from placement_advisor.processes.orphan_guard import follow_the_command
 
 follow_the_command()
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -6,7 +6,7 @@ from placed_steps import HALF_EACH, edge, op, pair, price
 
 from placement_advisor.analysis.predict import Forecast, predict
 from placement_advisor.analysis.price import Priced
-from placement_advisor.analysis.prices import Prices
+from placement_advisor.analysis.prices_elsewhere import Prices
 from placement_advisor.analysis.propose import propose_all
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.op_graph import OpGraph

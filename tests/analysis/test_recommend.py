@@ -13,7 +13,6 @@ from placement_advisor.analysis.analysis_result import (
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster
-from placement_advisor.measurement.equal_changes import Verification
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import (
     BrokenLaw,
@@ -25,6 +24,7 @@ from placement_advisor.measurement.measurement import (
     TransferTotal,
 )
 from placement_advisor.measurement.verdict import Comparison
+from placement_advisor.measurement.verification import Verification
 from placement_advisor.simulator.events import Transfer
 from placement_advisor.simulator.schedule import Schedule
 from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from silent import Silent
 
-from placement_advisor.analysis.prices import read_elsewhere
+from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.candidates.families import FAMILIES
 from placement_advisor.check.check_measured import Measured, measure
 from placement_advisor.cost.roofline import roofline_by_place

@@ -12,7 +12,7 @@ from more_cuts import MORE_CUTS
 from silent import Silent
 from traced_models import traced_model
 
-from placement_advisor.analysis.price import MEASURED_DOUBT
+from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed

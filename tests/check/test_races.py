@@ -9,7 +9,7 @@ import pytest
 from placement_advisor.check.check_measured import MAX_ROUNDS, ROUNDS, Measured, with_measured
 from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.problem import Code, Place, Problem
-from placement_advisor.check.slowdown import Pace, Race, race
+from placement_advisor.check.race import Pace, Race, race
 from placement_advisor.measurement.measurement import Interval
 
 STEP_NS = 20_000_000

@@ -292,7 +292,7 @@ with scratch_folder():
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Command]]:
     """Runs a command whose child has started one process and detached another."""
     (tmp_path / "light_preload.py").write_text(
-        "from placement_advisor.processes.guard import follow_the_command; follow_the_command()"
+        "from placement_advisor.processes import orphan_guard; orphan_guard.follow_the_command()"
     )
     with ExitStack() as stack:
 

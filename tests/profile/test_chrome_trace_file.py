@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.chrome_trace_file import read_chrome_trace
-from placement_advisor.profile.timeline.copies import CopyKind
+from placement_advisor.profile.timeline.copy_kinds import CopyKind
 from placement_advisor.profile.timeline.device_trace import Route, Use
 from placement_advisor.profile.totals import ProfileTotals, totals_of
 

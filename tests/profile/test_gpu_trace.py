@@ -11,7 +11,7 @@ from recorded_profiles import copy, event, gpu, host, kernel, mark, trace_of, wr
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.timeline.by_host import ByHost
-from placement_advisor.profile.timeline.copies import CopyKind
+from placement_advisor.profile.timeline.copy_kinds import CopyKind
 from placement_advisor.profile.timeline.device_trace import Route, Use
 from placement_advisor.profile.totals import ProfileTotals, totals_of
 from placement_advisor.profile.xspace.xplane import Event, Line, Plane

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from recorded_profiles import event, host, mark, trace_of, write
 
-from placement_advisor.profile.timeline.copies import CopyKind
+from placement_advisor.profile.timeline.copy_kinds import CopyKind
 from placement_advisor.profile.timeline.device_trace import Route, Use
 from placement_advisor.profile.timeline.waiting import Cause
 from placement_advisor.profile.totals import ProfileTotals, totals_of

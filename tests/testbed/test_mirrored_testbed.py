@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.measurement.equal_changes import Verification
+from placement_advisor.measurement.verification import Verification
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.testbed import mirrored_testbed
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed

@@ -11,8 +11,8 @@ from placement_advisor.errors import TestbedError
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
 from placement_advisor.measurement.anytime_interval import least_samples
-from placement_advisor.measurement.equal_changes import Verification
 from placement_advisor.measurement.failure import FailureKind
+from placement_advisor.measurement.verification import Verification
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.testbed import added_rounds
 from placement_advisor.testbed import trial as trial_module

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from placement_advisor.measurement.equal_changes import Results
+from placement_advisor.measurement.verification import Results
 from placement_advisor.tf.trace import captures
 from placement_advisor.tf.trace.tracer import labels, loaded_workload
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from placement_advisor.tf.load.example_inputs import make_batches
+from placement_advisor.tf.load.made_up_batches import make_batches
 from placement_advisor.tf.trace import tracer
 from placement_advisor.tf.trace.captures import array
 

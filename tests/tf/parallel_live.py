@@ -24,7 +24,7 @@ from placement_advisor.tf.verify.verifier import Verifier
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from placement_advisor.measurement.equal_changes import Verification
+    from placement_advisor.measurement.verification import Verification
     from placement_advisor.tf.trace.bundle import Bundle
 
 STEPS = 6

@@ -19,7 +19,7 @@ from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
-from placement_advisor.measurement.equal_changes import Results
+from placement_advisor.measurement.verification import Results
 from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.calls import runner

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import Placement, placed_ops
-from placement_advisor.measurement.equal_changes import Results
+from placement_advisor.measurement.verification import Results
 from placement_advisor.processes.children import Child
 from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
-from placement_advisor.tf.verify.results import relative_difference
+from placement_advisor.tf.verify.rounding import relative_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

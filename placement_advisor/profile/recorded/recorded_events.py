@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.profile.recorded.recorded_steps import STEP_KEY
-from placement_advisor.profile.timeline.copies import CopyKind
+from placement_advisor.profile.timeline.copy_kinds import CopyKind
 from placement_advisor.profile.timeline.device_trace import HOST, UNKNOWN_END
 from placement_advisor.profile.timeline.gpu_streams import GpuPlane, is_stream
 from placement_advisor.profile.timeline.step_windows import HOST_PLANE, OP_EVENT, host_lines

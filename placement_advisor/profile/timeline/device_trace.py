@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from placement_advisor.profile.spans import Spans, union
-from placement_advisor.profile.timeline.copies import CopyKind
+from placement_advisor.profile.timeline.copy_kinds import CopyKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.profile.spans import Spans
-from placement_advisor.profile.timeline.copies import CopyKind, copied_bytes, copy_kind, destination
+from placement_advisor.profile.timeline.copy_kinds import (
+    CopyKind,
+    copied_bytes,
+    copy_kind,
+    destination,
+)
 from placement_advisor.profile.timeline.device_trace import UNKNOWN_BYTES, Route, gpu_route
 
 if TYPE_CHECKING:

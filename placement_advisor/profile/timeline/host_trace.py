@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.profile.spans import Spans, union
-from placement_advisor.profile.timeline.copies import CopyKind
+from placement_advisor.profile.timeline.copy_kinds import CopyKind
 from placement_advisor.profile.timeline.device_trace import (
     UNKNOWN_BYTES,
     UNKNOWN_END,

@@ -26,7 +26,7 @@ from placement_advisor.graph.op_graph import CONTROL_PORT
 from placement_advisor.measurement.measurement import SizeBasis
 from placement_advisor.profile.step_profile import Copy, Work, summarise, tensor_name
 from placement_advisor.profile.timeline.allocator_memory import measured_memory
-from placement_advisor.profile.timeline.copies import CopyKind
+from placement_advisor.profile.timeline.copy_kinds import CopyKind
 from placement_advisor.profile.timeline.step_windows import OP_EVENT, host_lines, step_windows
 from placement_advisor.profile.xspace.xplane import read_planes
 

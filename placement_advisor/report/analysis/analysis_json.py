@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     )
     from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
     from placement_advisor.analysis.options import AnalyzeOptions
-    from placement_advisor.measurement.equal_changes import Verification
     from placement_advisor.measurement.input_timing import InputTiming
     from placement_advisor.measurement.measurement import SizeBasis, StepProfile
+    from placement_advisor.measurement.verification import Verification
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
 

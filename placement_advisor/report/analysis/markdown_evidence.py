@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from placement_advisor.analysis.analysis_result import Analysis
-    from placement_advisor.measurement.equal_changes import Verification
     from placement_advisor.measurement.measurement import Measurement, StepProfile
+    from placement_advisor.measurement.verification import Verification
     from placement_advisor.report.analysis.tables import StepFigures
     from placement_advisor.simulator.schedule import Schedule
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.processes.children import Tail
-from placement_advisor.processes.guard import die_with_parent
+from placement_advisor.processes.orphan_guard import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.load import examples
+from placement_advisor.tf.load import example_batches
 from placement_advisor.tf.load.function_step import (
     function_step,
     is_function,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from placement_advisor.tf.load.examples import Examples
+    from placement_advisor.tf.load.example_batches import Examples
     from placement_advisor.tf.load.loaded_step import LoadedStep
 
 _STEP_NAMES = ("train_step", "training_step", "step")
@@ -61,7 +61,7 @@ def find_step(
         return workload_step(path, value, label, mode=mode, batch_size=batch_size)
     if is_signature(value):
         return signature_step(path, value, label, mode=mode, batch_size=batch_size)
-    found = examples.found_in(path, namespace, batch_size)
+    found = example_batches.found_in(path, namespace, batch_size)
     if isinstance(value, keras.Model):
         return keras_step(path, value, label, found, mode=mode, batch_size=batch_size)
     if isinstance(value, tf.Module):
@@ -114,7 +114,7 @@ def _first(path: Path, namespace: dict[str, Any]) -> tuple[Any, str]:
 
 def _only_function(namespace: dict[str, Any], functions: dict[str, Any]) -> tuple[Any, str] | None:
     """Return the only function that can be traced, or the only one that trains by its name."""
-    has_examples = examples.are_in(namespace)
+    has_examples = example_batches.are_in(namespace)
     trains = {name: f for name, f in functions.items() if _trains(name)}
     for choice in (functions, trains):
         if len(choice) == 1:

@@ -15,7 +15,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.tf.load import examples
+from placement_advisor.tf.load import example_batches
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def load_frozen_graph(
         op.name: tf.TensorSpec(op.outputs[0].shape, op.outputs[0].dtype, name=op.name)
         for op in inputs
     }
-    found = examples.made_up(path, specs, "its placeholders", batch_size)
+    found = example_batches.made_up(path, specs, "its placeholders", batch_size)
 
     names = sorted(specs)  # As a dictionary is flattened.
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.load import examples
+from placement_advisor.tf.load import example_batches
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from placement_advisor.tf.load.examples import Examples
+    from placement_advisor.tf.load.example_batches import Examples
     from placement_advisor.workload import Workload
 
 _NO_EXAMPLES_HINT = (
@@ -59,9 +59,9 @@ def function_step(
     """
     signature = signature_of(function)
     if _takes_nothing(function):
-        found = examples.Examples(specs=(), batches=((),), origin="which takes no inputs")
+        found = example_batches.Examples(specs=(), batches=((),), origin="which takes no inputs")
     elif found is None and signature is not None:
-        found = examples.made_up(path, signature, "its input_signature", batch_size)
+        found = example_batches.made_up(path, signature, "its input_signature", batch_size)
     if found is None:
         raise ModelError(f"{path}: {label}: no example batches", hint=_NO_EXAMPLES_HINT)
     kind = "tf.function" if is_function(function) else type(function).__name__
@@ -81,10 +81,10 @@ def workload_step(
             f"{path}: {label} has mode {workload.mode!r}, not {mode!r}", hint="leave --mode out"
         )
     where = f"the inputs of {label}"
-    if isinstance(workload.inputs, examples.DATASETS):
-        found = examples.from_dataset(path, workload.inputs, where, batch_size)
+    if isinstance(workload.inputs, example_batches.DATASETS):
+        found = example_batches.from_dataset(path, workload.inputs, where, batch_size)
     else:
-        found = examples.from_values(
+        found = example_batches.from_values(
             path, workload.inputs, where, batch_size, given=workload.batch_size
         )
     size = None if batch_size else workload.batch_size

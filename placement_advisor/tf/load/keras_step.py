@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.load import examples
+from placement_advisor.tf.load import example_batches
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
 from placement_advisor.tf.load.run_model_file import describe, hint_for
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from placement_advisor.tf.load.examples import Examples
+    from placement_advisor.tf.load.example_batches import Examples
 
 _MADE_WITHOUT = (
     "make it without: where ops run is for the advisor to find out, and it runs copies under "
@@ -62,7 +62,7 @@ def keras_step(
         )
     if found is None:
         specs, origin = _declared_inputs(path, model, label)
-        found = examples.made_up(path, specs, origin, batch_size)
+        found = example_batches.made_up(path, specs, origin, batch_size)
     alone = _is_x_alone(model, found.specs)
     features = found.specs if alone else found.specs[0]
     # With a GPU in sight Keras would hand the whole step to XLA, which ignores devices inside.

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.load import examples, v1_graphs
+from placement_advisor.tf.load import example_batches, v1_graphs
 from placement_advisor.tf.load.keras_step import keras_step
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size, numbered
 
@@ -69,7 +69,7 @@ def signature_step(
             f"{path}: {label} is a signature, which cannot be trained", hint="leave --mode out"
         )
     specs = signature.structured_input_signature
-    found = examples.made_up(path, specs, "its signature", batch_size)
+    found = example_batches.made_up(path, specs, "its signature", batch_size)
 
     def call(batch: Any) -> Any:
         arguments, named = batch

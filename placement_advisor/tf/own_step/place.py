@@ -20,7 +20,7 @@ from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
 from placement_advisor.graph.placement import Placement, placed_ops, read_placement
-from placement_advisor.tf.load import examples
+from placement_advisor.tf.load import example_batches
 from placement_advisor.tf.load.function_step import function_step, workload_step
 from placement_advisor.tf.load.keras_step import keras_step
 from placement_advisor.tf.own_step.placed_function import placed_function
@@ -191,7 +191,7 @@ def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
         return workload_step(path, step, "the workload", mode=None, batch_size=None)
     found = None
     if inputs:
-        found = examples.from_values(path, inputs, "the inputs given to place()", None)
+        found = example_batches.from_values(path, inputs, "the inputs given to place()", None)
     if isinstance(step, keras.Model):
         # Several tensors in one would be taken for x and y.
         if found is not None and len(inputs) == 1 and not isinstance(inputs[0], tuple):

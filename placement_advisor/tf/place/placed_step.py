@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.measurement.equal_changes import Given, Results
+from placement_advisor.measurement.verification import Given, Results
 from placement_advisor.tf.place.placer import RESIDENT_SUFFIX
 from placement_advisor.tf.trace.update_inputs import given_in_step, tensor_name, tensors, updates
 

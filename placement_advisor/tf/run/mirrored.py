@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from placement_advisor.cost.collectives import CollectiveTimes
-    from placement_advisor.measurement.equal_changes import Results
+    from placement_advisor.measurement.verification import Results
     from placement_advisor.tf.load.model_source import ModelSource
 
 _REDUCTION = "CollectiveReduce"

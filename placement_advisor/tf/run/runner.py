@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.calibration import Calibration
-    from placement_advisor.measurement.equal_changes import Results, Verification
+    from placement_advisor.measurement.verification import Results, Verification
     from placement_advisor.processes.call_failure import CallFailure
 
 

@@ -16,7 +16,7 @@ from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.split.merging import Merging, merges, tensors_of
 from placement_advisor.tf.split.own_samples import Differing, own_samples, parts_of
 from placement_advisor.tf.verify.held import with_constant_draws
-from placement_advisor.tf.verify.results import rounded
+from placement_advisor.tf.verify.rounding import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

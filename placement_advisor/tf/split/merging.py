@@ -17,9 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from placement_advisor.candidates.batch_split.wiring import Merge
-from placement_advisor.measurement.equal_changes import NOISE_MARGIN
+from placement_advisor.measurement.verification import NOISE_MARGIN
 from placement_advisor.tf.place.placed_step import assignments, table_imports
-from placement_advisor.tf.verify.results import relative_difference
+from placement_advisor.tf.verify.rounding import relative_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set

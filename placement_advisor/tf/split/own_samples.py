@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement_advisor.measurement.equal_changes import farthest, largest
+from placement_advisor.measurement.verification import farthest, largest
 from placement_advisor.tf.split.merging import ROUNDING, merged, tensors_of
-from placement_advisor.tf.verify.results import relative_difference
+from placement_advisor.tf.verify.rounding import relative_difference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

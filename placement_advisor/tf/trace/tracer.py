@@ -21,8 +21,8 @@ from tensorflow.python.framework import ops
 
 from placement_advisor.errors import ModelError
 from placement_advisor.tf.answers import Traced
-from placement_advisor.tf.load.example_inputs import make_batches, resampled
 from placement_advisor.tf.load.loader import load
+from placement_advisor.tf.load.made_up_batches import make_batches, resampled
 from placement_advisor.tf.load.run_model_file import describe, hint_for
 from placement_advisor.tf.trace import captures
 from placement_advisor.tf.trace.flat_step import flatten

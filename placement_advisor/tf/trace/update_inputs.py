@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement_advisor.measurement.equal_changes import Given
+from placement_advisor.measurement.verification import Given
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

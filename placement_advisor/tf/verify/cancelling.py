@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement_advisor.measurement.equal_changes import shows
+from placement_advisor.measurement.verification import shows
 from placement_advisor.tf.trace.update_inputs import op_of, tensor_name, updates
 from placement_advisor.tf.verify.held import Cancelling
-from placement_advisor.tf.verify.results import ROUNDING_SEED, rounded
+from placement_advisor.tf.verify.rounding import ROUNDING_SEED, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement_advisor.measurement.equal_changes import Given, Results
+from placement_advisor.measurement.verification import Given, Results
 from placement_advisor.tf.trace.update_inputs import tensor_name
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.measurement.equal_changes import Results, Verification, verify
+from placement_advisor.measurement.verification import Results, Verification, verify
 from placement_advisor.tf.verify.cancelling import find_cancelling
 from placement_advisor.tf.verify.held import (
     Cancelling,
@@ -35,7 +35,7 @@ from placement_advisor.tf.verify.held import (
     with_rounded_lookups,
     without_cancelling,
 )
-from placement_advisor.tf.verify.results import ROUNDING_SEED, rounded
+from placement_advisor.tf.verify.rounding import ROUNDING_SEED, rounded
 from placement_advisor.tf.verify.share_by_share import results_of_shares
 
 if TYPE_CHECKING:

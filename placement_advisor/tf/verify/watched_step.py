@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from placement_advisor.measurement.equal_changes import Given, Results
+from placement_advisor.measurement.verification import Given, Results
 from placement_advisor.tf.trace.nodes import in_order
 from placement_advisor.tf.trace.read_graph import read
 from placement_advisor.tf.trace.update_inputs import (

@@ -6,8 +6,8 @@ slows the machine for a while slows both sides.
 
 A placement is slower if the whole interval lies above the tolerance, and the median ratio above the
 noise; it is no slower if the whole interval lies below the tolerance. Intervals hold at every look
-(`sequential`), so that rounds may be added until they tell. A single race may still be wrong: who
-fails on it should ask for another.
+(`anytime_interval`), so that rounds may be added until they tell. A single race may still be wrong:
+who fails on it should ask for another.
 """
 
 from __future__ import annotations

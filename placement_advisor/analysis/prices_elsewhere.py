@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.doubts import ASSUMED_DOUBT, RECORDED_DOUBT
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostSource
 from placement_advisor.errors import AdvisorError
@@ -19,7 +20,6 @@ from placement_advisor.machine.presets import read_hardware
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
 from placement_advisor.profile.recorded.recorded import read_recorded
 from placement_advisor.profile.recorded.recorded_costs import recorded_costs, recorded_links
-from placement_advisor.simulator.sensitivity import Doubt
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
@@ -28,15 +28,8 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostTable
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.profile.recorded.recorded import Recorded
+    from placement_advisor.simulator.sensitivity import Doubt
     from placement_advisor.tf.answers import Traced
-
-# A roofline is within 2 for two kinds of op in three (docs/figures.md), most of which both sides of
-# a ratio share: what is left between them is taken for a quarter, by judgement. Nobody has timed
-# launches and copies there: twice and half as much is judgement, too.
-ASSUMED_DOUBT = Doubt(copies=2.0, launches=2.0, ops=1.25, may_hide_launches=True)
-# What was recorded of links is their time without waiting and without the call that starts a copy.
-# Judgement: between what is measured here and what is assumed.
-RECORDED_DOUBT = Doubt(copies=1.5, launches=2.0, ops=1.1, may_hide_launches=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,12 @@
 
 import pytest
 
-from placement_advisor.profile.timeline.copies import CopyKind, copied_bytes, copy_kind, destination
+from placement_advisor.profile.timeline.copy_kinds import (
+    CopyKind,
+    copied_bytes,
+    copy_kind,
+    destination,
+)
 
 
 @pytest.mark.parametrize(

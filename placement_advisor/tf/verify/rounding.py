@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement_advisor.measurement.equal_changes import EXACT_KINDS, farthest, largest
+from placement_advisor.measurement.verification import EXACT_KINDS, farthest, largest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

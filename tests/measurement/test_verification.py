@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement_advisor.measurement.equal_changes import Given, Results, Verification, verify
+from placement_advisor.measurement.verification import Given, Results, Verification, verify
 
 STEPS = 2
 # The last digit of a float near 1.

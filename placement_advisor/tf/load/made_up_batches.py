@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.load.examples import EXAMPLE_BATCHES
+from placement_advisor.tf.load.example_batches import EXAMPLE_BATCHES
 from placement_advisor.tf.load.input_domains import Domain, input_domains
 
 if TYPE_CHECKING:
