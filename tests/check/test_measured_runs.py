@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from placement_advisor.check.check_models import CheckOptions, check_models
 from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.config import read_config
@@ -30,6 +32,7 @@ def checked(project: Path, placement: str, options: CheckOptions) -> ModelResult
     return result
 
 
+@pytest.mark.slow
 def test_a_placement_that_was_replaced_by_a_worse_one_is_measured_to_be_slower(tmp_path):
     (tmp_path / MODEL.name).write_text(MODEL.read_text())
     checked(tmp_path, "single", CheckOptions(update=True))

@@ -151,6 +151,7 @@ inputs = (x, np.ones((24, 1), "float32"))
 """
 
 
+@pytest.mark.slow
 def test_on_four_devices_the_batch_goes_to_pairs_and_the_towers_of_each_to_its_devices(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -201,6 +201,7 @@ class TestAMirroredStep:
         assert 'tf.distribute.MirroredStrategy(["/GPU:0", "/GPU:1"])' in report
 
 
+@pytest.mark.slow
 @needs_workers
 def test_devices_of_one_process_are_mirrored_as_well(
     advisor: Callable[..., Ran], tmp_path: Path
@@ -216,6 +217,7 @@ def test_devices_of_one_process_are_mirrored_as_well(
     assert mirrored["measured"]["verification"]["unverified"] == []
 
 
+@pytest.mark.slow
 @needs_workers
 @pytest.mark.parametrize("scaled", ["", SCALED])
 def test_gradients_that_add_up_to_others_are_found_out(
@@ -251,6 +253,7 @@ def test_replicas_that_train_alone_are_a_wrong_result_with_line_and_remedy(
     assert analysis["recommendation"]["verdict"] != "split"
 
 
+@pytest.mark.slow
 @needs_workers
 def test_a_process_that_dies_costs_the_candidate_alone(
     fork_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -309,6 +312,7 @@ def test_elsewhere_replicas_are_simulated(advisor: Callable[..., Ran], tmp_path:
     assert "PA103" not in {finding["code"] for finding in analysis["findings"]}
 
 
+@pytest.mark.slow
 @needs_workers
 def test_replicas_that_take_statistics_and_draw_are_verified_as_well(
     advisor: Callable[..., Ran], tmp_path: Path

@@ -146,6 +146,7 @@ def test_a_command_killed_while_tensorflow_is_imported_leaves_no_process(
         assert command.processes_left() == []
 
 
+@pytest.mark.slow
 def test_a_command_killed_between_steps_of_workers_leaves_no_process(
     two_towers: Path, tmp_path: Path
 ) -> None:

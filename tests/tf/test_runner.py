@@ -157,6 +157,7 @@ def test_a_bundle_that_is_saved_loads_equal(
         assert different == []
 
 
+@pytest.mark.slow
 @needs_workers
 def test_workers_are_calibrated_and_profiled(
     traced: Callable[[str], TracedModel], tmp_path: Path
