@@ -53,7 +53,7 @@ campaign-%: $(INSTALLED)
 docs: $(INSTALLED)  ## write the tables of docs/contracts.md from the JSON Schemas
 	$(BIN)/python tests/contracts_page.py
 
-readme: $(INSTALLED)  ## make the outputs and pictures of README.md anew, about 4 minutes
+readme: $(INSTALLED)  ## make the outputs and pictures of README.md anew, about 2 minutes
 	$(BIN)/python tests/readme_page.py
 
 lint: $(INSTALLED)  ## check style, types and import contracts
