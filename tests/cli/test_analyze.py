@@ -297,6 +297,7 @@ def test_a_worker_killed_in_the_middle_of_a_step_costs_that_candidate_alone(
     jsonschema.validate(analysed.analysis, load_schema("analysis"))
 
 
+@pytest.mark.slow
 @needs_workers
 def test_without_single_nothing_can_be_told(broken_run: Callable[..., Analysed]) -> None:
     analysed = broken_run("run_steps", "single", 4, lambda testbed: kill(testbed, "worker:0"))

@@ -190,6 +190,7 @@ def test_with_fewer_devices_or_no_towers_that_is_said(
         assert reason in (output / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_step_that_draws_random_numbers_is_verified_with_draws_held_equal(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_ctrl_c_in_the_users_endless_loop_ends_everything(tmp_path: Path) -> Non
         assert_interrupted(command, tmp_path)
 
 
+@pytest.mark.slow
 def test_ctrl_c_between_steps_of_workers_ends_everything(two_towers: Path, tmp_path: Path) -> None:
     words = ("analyze", str(two_towers), "-o", str(tmp_path / "out"), *MANY)
     with Command(*words, temp=tmp_path / "temp") as command:

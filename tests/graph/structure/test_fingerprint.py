@@ -261,6 +261,7 @@ def test_a_move_to_a_device_of_its_own_counts(graph: OpGraph, data: DataObject) 
     assert fingerprint(graph, together) != fingerprint(graph, {**together, moved: "b"})
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_ops_take_seconds() -> None:
     graph = OpGraph(*large(100_000, 210_000))
     device_of = {each.name: f"GPU:{i % 2}" for i, each in enumerate(placed_ops(graph))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import chain, edge, graphs, large, op
@@ -87,6 +88,7 @@ def test_ops_in_other_layers_are_another_graph() -> None:
     assert numbering(layered).fingerprint != numbering(one).fingerprint
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_ops_take_seconds() -> None:
     graph = OpGraph(*large(100_000, 210_000))
     began = time.process_time()

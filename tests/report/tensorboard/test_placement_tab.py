@@ -301,6 +301,7 @@ def test_a_running_analysis_is_followed_to_its_end(
     assert [text for text in live.complaints if "404" not in text] == []
 
 
+@pytest.mark.slow
 def test_what_cannot_be_loaded_is_said_and_asked_for_again(
     open_tab: Callable[[Path], Tab], tmp_path: Path
 ) -> None:
