@@ -57,8 +57,23 @@ def test_garbage_in_a_python_file_is_not_python(
 ) -> None:
     (tmp_path / "model.py").write_bytes(bytes(range(256)) * 4)
     error = failing(None)
-    assert "model.py" in error
-    assert "not valid Python" in error or "not a Python file" in error
+    assert "model.py: not a Python file: it holds null bytes" in error
+
+
+def test_a_python_file_in_another_encoding_is_named_with_its_line(
+    failing: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "model.py").write_bytes("NAME = 'Müller'\n".encode("latin-1"))
+    assert "model.py:1: not valid Python: (unicode error)" in failing(None)
+
+
+def test_data_that_the_file_cannot_decode_is_an_error_of_its_line(
+    failing: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "words.txt").write_bytes("Müller".encode("latin-1"))
+    error = failing("from pathlib import Path\n\nPath('words.txt').read_text('utf-8')\n")
+    assert "model.py: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xfc" in error
+    assert 'model.py", line 3' in error
 
 
 def test_a_syntax_error_is_named_with_file_and_line(failing: Callable[..., str]) -> None:

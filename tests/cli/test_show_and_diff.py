@@ -88,6 +88,7 @@ def test_colour_is_shown_where_it_is_asked_for(
     folder = str(written(tmp_path / "a", sample_analysis.sample()))
     assert "\x1b" not in run_here("show", folder).out
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
     assert "\x1b[1;32msplit: towers" in run_here("show", folder).out
 
 

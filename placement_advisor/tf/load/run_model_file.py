@@ -6,6 +6,7 @@ Runs in a child: the file is foreign code.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import inspect
 import re
@@ -65,6 +66,8 @@ def run_file(path: Path, wanted: str) -> dict[str, Any]:
     spec = importlib.util.spec_from_file_location(f"_model_file_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ModelError(f"{path}: not a Python file", hint=wanted)
+    if _holds_null_bytes(path):  # Pythons differ in what they say of it.
+        raise ModelError(f"{path}: not a Python file: it holds null bytes", hint=wanted)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(path.resolve().parent))
@@ -82,11 +85,15 @@ def run_file(path: Path, wanted: str) -> dict[str, Any]:
         raise ModelError(f"{where}: not valid Python: {error.msg}") from None
     except MemoryError as error:
         raise ModelError(f"{path}: out of memory while loading{_where(error, path)}") from None
-    except UnicodeDecodeError as error:
-        raise ModelError(f"{path}: not a Python file: {error}") from None
     except BaseException as error:
         raise ModelError(f"{path}: {describe(error, path)}", hint=_loading_hint(error)) from None
     return vars(module)
+
+
+def _holds_null_bytes(path: Path) -> bool:
+    with contextlib.suppress(OSError):  # What runs the file says why it cannot be read.
+        return b"\0" in path.read_bytes()
+    return False
 
 
 def _loading_hint(error: BaseException) -> str | None:
