@@ -16,6 +16,7 @@ from placement_advisor.analysis.apparatus import set_up
 from placement_advisor.analysis.assemble import assemble, candidates_of, review_of, review_so_far
 from placement_advisor.analysis.batch_splits import split_batch
 from placement_advisor.analysis.durations import Stage, known_at_first
+from placement_advisor.analysis.hosts import connect
 from placement_advisor.analysis.options import NO_RUN, QUICK
 from placement_advisor.analysis.predict import bound_of, break_even_of, certificate_of, predict
 from placement_advisor.analysis.price import assume_prices, measure_prices
@@ -36,6 +37,7 @@ from placement_advisor.machine.testbed_plan import (
 )
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.costing import has_calibration
+from placement_advisor.testbed.host_site import HostSite
 from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.tf.load.model_source import source_kind
 
@@ -81,14 +83,21 @@ def analyze(
     elsewhere = None
     if options.hardware is not None:
         elsewhere = read_elsewhere(options.hardware, options.costs)
-    plan = _plan(options, elsewhere)
-    if plan.not_run is None:
-        course.known = replace(course.known, is_calibrated=has_calibration(plan))
-    else:
-        course.known = replace(course.known, is_run=False)
-    plan = _to_be_used(plan, options, course.watcher)
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
+        connected = None
+        if options.hosts is not None:
+            preload()  # It goes on while hosts start.
+            connected = connect(options.hosts, stack, course.watcher)
+            plan = connected.plan
+        else:
+            plan = _plan(options, elsewhere)
+        _check_ratios(options, plan)
+        if plan.not_run is None:
+            course.known = replace(course.known, is_calibrated=has_calibration(plan))
+        else:
+            course.known = replace(course.known, is_run=False)
+        plan = _to_be_used(plan, options, course.watcher)
         course.begin(Stage.IMPORT)
         course.watcher.working("importing TensorFlow", 0, 1)
         preload()
@@ -100,7 +109,11 @@ def analyze(
         if plan.not_run is not None:
             loader.close()
             return _by_predicting(subject, elsewhere, onlookers)
-        apparatus = set_up(subject, loader, bundle, scratch, course.watcher)
+        site = None
+        if connected is not None:
+            site = HostSite(plan, connected.hosts, scratch)
+            stack.callback(site.close)
+        apparatus = set_up(subject, loader, bundle, scratch, course.watcher, site)
         stack.callback(apparatus.close)
         return _by_running(subject, apparatus, onlookers)
 
@@ -108,15 +121,16 @@ def analyze(
 def _plan(options: AnalyzeOptions, elsewhere: Elsewhere | None) -> TestbedPlan:
     """Return where candidates can run, or why they cannot."""
     if elsewhere is not None:
-        plan = elsewhere.plan()
-    else:
-        plan = plan_testbed(options.testbed, options.devices)
+        return elsewhere.plan()
+    return plan_testbed(options.testbed, options.devices)
+
+
+def _check_ratios(options: AnalyzeOptions, plan: TestbedPlan) -> None:
     if options.ratios is not None and len(options.ratios) != len(plan.devices):
         raise AdvisorError(
             f"--ratios: {len(options.ratios)} ratios for {len(plan.devices)} devices",
             hint="give one for each device",
         )
-    return plan
 
 
 def _to_be_used(plan: TestbedPlan, options: AnalyzeOptions, watcher: Watcher) -> TestbedPlan:

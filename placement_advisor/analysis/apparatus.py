@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.subject import Subject
     from placement_advisor.processes.children import Child
+    from placement_advisor.testbed.site import Site
     from placement_advisor.testbed.trial import Watcher
 
 
@@ -42,10 +43,15 @@ class Apparatus:
 
 
 def set_up(
-    subject: Subject, loader: Child, bundles: Path, scratch: Path, watcher: Watcher
+    subject: Subject,
+    loader: Child,
+    bundles: Path,
+    scratch: Path,
+    watcher: Watcher,
+    site: Site | None,
 ) -> Apparatus:
-    """Return what the subject runs on; no process of it has started yet."""
-    testbed = Testbed(subject.plan, scratch=scratch)
+    """Return what the subject runs on, on a site or this machine; no process has started yet."""
+    testbed = Testbed(subject.plan, scratch=scratch, site=site)
     testbed.add_program(STEP, bundles, subject.graph)
     trial = Trial(
         testbed,
@@ -65,7 +71,6 @@ def set_up(
             program=PER_DEVICE[0],
             draws=split.draws,
             statistics=split.statistics,
-            scratch=scratch,
         )
     return Apparatus(
         testbed=testbed, trial=trial, mirrored=mirrored, loader=loader, bundles=bundles

@@ -12,6 +12,7 @@ from placement_advisor.solvers.effort import Effort
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from placement_advisor.analysis.hosts import HostsAsked
     from placement_advisor.machine.testbed_plan import TestbedKind
     from placement_advisor.tf.load.model_source import ModelSource
 
@@ -26,7 +27,8 @@ class AnalyzeOptions:
     """What `advisor analyze` was asked; see its help. ``candidates`` is None if none is named.
 
     ``ratios`` are those of the samples on each device where the batch is split, None for even ones.
-    ``rounds`` is None for as many as it takes. What is ``quick`` does not ``run``.
+    ``rounds`` is None for as many as it takes. What is ``quick`` does not ``run``. ``devices`` are
+    those of ``hosts``, if there are any; None runs on this machine.
     """
 
     source: ModelSource
@@ -34,6 +36,7 @@ class AnalyzeOptions:
     hardware: str | None
     costs: Path | None
     testbed: TestbedKind | None
+    hosts: HostsAsked | None = None
     candidates: tuple[str, ...] | None
     ratios: tuple[float, ...] | None
     effort: Effort

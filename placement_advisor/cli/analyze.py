@@ -9,6 +9,13 @@ from typing import Annotated
 import typer
 
 from placement_advisor import defaults
+from placement_advisor.cli.host_options import (
+    HostFile,
+    HostLink,
+    Hosts,
+    Launch,
+    hosts_asked,
+)
 from placement_advisor.cli.output_streams import print_json, say
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.show import Verbose, print_analysis
@@ -54,6 +61,10 @@ def analyze(
         TestbedChoice | None,
         typer.Option(help="Where candidates run. Default: GPUs if there are enough, else workers."),
     ] = None,
+    hosts: Hosts = None,
+    hostfile: HostFile = None,
+    launch: Launch = None,
+    link: HostLink = None,
     costs: Annotated[
         Path | None,
         typer.Option(
@@ -137,13 +148,31 @@ def analyze(
             f"{option} and --hardware cannot be used together",
             hint="--hardware says how many there are",
         )
+    asked = hosts_asked(hosts, hostfile, launch, link)
+    if asked is not None:
+        others = {
+            "--devices": devices is not None,
+            "--hardware": hardware is not None,
+            "--testbed": testbed is not None,
+            "--no-run": not run,
+            "--quick": quick,
+            "--open-ports": open_ports,
+        }
+        for option, is_given in others.items():
+            if is_given:
+                raise AdvisorError(
+                    f"{option} and --hosts cannot be used together",
+                    hint="`advisor calibrate --hosts … -o cluster.toml` writes what --hardware "
+                    "takes, where nothing is to run",
+                )
     if costs is not None and hardware is None:
         raise AdvisorError(
             "--costs needs --hardware", hint="it says where the profile was recorded: 2xV100-NVLink"
         )
     options = AnalyzeOptions(
         source=source,
-        devices=devices or defaults.DEVICES,
+        devices=asked.device_count if asked else devices or defaults.DEVICES,
+        hosts=asked,
         hardware=hardware,
         costs=costs,
         testbed=None if testbed is None else TestbedKind(testbed.value),

@@ -25,6 +25,12 @@ _PORTS_ARE_OPEN = (
 )
 
 
+_PORTS_ARE_OPEN_ON_HOSTS = (
+    "until this run ends, TensorFlow's workers listen on all networks of the hosts without "
+    "authentication, and whoever reaches them can read and write your files there (--link direct)"
+)
+
+
 class TestbedKind(StrEnum):
     """Where candidates run."""
 
@@ -33,7 +39,38 @@ class TestbedKind(StrEnum):
     GPUS = "gpus"
     WORKERS = "workers"
     LOGICAL_CPUS = "logical-cpus"
+    HOSTS = "hosts"
     NONE = "none"
+
+
+class HostLink(StrEnum):
+    """How TensorFlow's servers on several hosts reach one another.
+
+    By TLS, through a relay on each, or directly, on the hosts' own network.
+    """
+
+    TLS = "tls"
+    DIRECT = "direct"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostShare:
+    """What a host lends to a testbed: ``cores``, each of which stands for a device.
+
+    ``address`` is where the other hosts reach it, ``fingerprint`` tells machines apart that
+    compute at different speeds. ``is_here`` says that it is the machine of the command itself.
+    """
+
+    name: str
+    address: str
+    cores: tuple[int, ...]
+    fingerprint: str
+    is_here: bool
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """Names of its devices."""
+        return tuple(f"{self.name}:{i}" for i in range(len(self.cores)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +80,8 @@ class TestbedPlan:
     ``is_declined``: something could run, and is not to.
 
     Workers have a network of their own, unless the user accepts ``open_ports``: then whoever
-    reaches this machine by network reaches them.
+    reaches this machine by network reaches them. ``hosts`` are empty for devices of one machine;
+    else they are reached by ``link``, and ``devices`` and ``cores`` are theirs, host by host.
     """
 
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
@@ -56,10 +94,14 @@ class TestbedPlan:
     not_run: str | None
     is_declined: bool = False
     open_ports: bool = False
+    hosts: tuple[HostShare, ...] = ()
+    link: HostLink | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user is to know before anything starts."""
+        if self.link is HostLink.DIRECT:
+            return (_PORTS_ARE_OPEN_ON_HOSTS,)
         return (_PORTS_ARE_OPEN,) if self.open_ports else ()
 
 
@@ -115,6 +157,26 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
         stand_in=True,
         description=f"{count} CPU stand-ins (1 core each, gRPC)",
         not_run=not_run,
+    )
+
+
+def plan_hosts(hosts: tuple[HostShare, ...], link: HostLink) -> TestbedPlan:
+    """Return the testbed of what several hosts lend."""
+    shares = ", ".join(f"{host.name}: {len(host.cores)}" for host in hosts)
+    count = sum(len(host.cores) for host in hosts)
+    network = "TLS" if link is HostLink.TLS else "no encryption"
+    return TestbedPlan(
+        kind=TestbedKind.HOSTS,
+        devices=tuple(
+            Device(name=name, kind="CPU") for host in hosts for name in host.device_names
+        ),
+        cores=tuple(core for host in hosts for core in host.cores),
+        stand_in=True,
+        description=f"{count} CPU stand-ins on {len(hosts)} hosts ({shares}; 1 core each, gRPC, "
+        f"{network})",
+        not_run=None,
+        hosts=hosts,
+        link=link,
     )
 
 

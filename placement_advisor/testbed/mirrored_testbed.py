@@ -10,30 +10,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from placement_advisor.errors import TestbedError
-from placement_advisor.machine.testbed_plan import TestbedKind
+from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child
+from placement_advisor.testbed.site import START_LIMIT_S
 from placement_advisor.testbed.testbed import (
     CALL_LIMIT_S,
-    START_LIMIT_S,
+    HAVE_WORKERS,
     ProfileFiles,
+    crash,
     dead_among,
-    join_network,
-    only_profile,
-    profile_folder,
+    fetched_profiles,
 )
 from placement_advisor.tf.calls import mirrored, runner, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
-    from pathlib import Path
 
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.measurement.verification import Verification
-    from placement_advisor.processes.children import Pending
+    from placement_advisor.processes.callee import Callee, Pending
     from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import Prepared
     from placement_advisor.tf.load.model_source import ModelSource
@@ -65,7 +64,6 @@ class MirroredTestbed:
         program: str,
         draws: bool,
         statistics: Collection[str],
-        scratch: Path,
     ) -> None:
         """Take the step's source, its bundle, and the order in which it creates its variables.
 
@@ -74,9 +72,9 @@ class MirroredTestbed:
         """
         self._statistics = frozenset(statistics)
         self._program, self._draws = program, draws
-        self._testbed, self._source, self._scratch = testbed, source, scratch
+        self._testbed, self._source = testbed, source
         self._bundle, self._created = bundle, created
-        self._children: tuple[Child, ...] = ()
+        self._children: tuple[Callee, ...] = ()
         self._failure: CallFailure | None = None
 
     @property
@@ -92,29 +90,39 @@ class MirroredTestbed:
 
     def verify(self, label: str, steps: int) -> Verification | CallFailure | None:
         """Compare the step's results with the right ones; None if these are not known."""
-        files = {child.name: self._scratch / f"{child.name}.results" for child in self._children}
-        failed = self._all(
+        try:
+            return self._verify(steps)
+        except TestbedError as error:  # A host is gone.
+            return self._lost(error)
+
+    def _verify(self, steps: int) -> Verification | CallFailure | None:
+        site = self._testbed.site
+        paths = {
+            child.name: f"{site.new_folder(i, child.name)}/results"
+            for i, child in enumerate(self._children)
+        }
+        failed = self._first(
             lambda child: child.start(
-                mirrored.save_results, steps, str(files[child.name]), not self._draws
+                mirrored.save_results, steps, paths[child.name], not self._draws
             )
         )
         if failed is not None:
             return failed
-        paths = [str(path) for path in files.values()]
-        found = self._testbed.call(runner.compare, self._program, paths, steps)
-        for path in files.values():
+        files = [site.fetch(i, path) for i, path in enumerate(paths.values())]
+        found = self._testbed.call(runner.compare, self._program, list(map(str, files)), steps)
+        for path in files:
             path.unlink()
         return found
 
     def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
         """Run steps on the shares of a batch and return the time of each, in ns."""
-        return self._all(lambda child: child.start(mirrored.run_steps, batch, steps))
+        return self._first(lambda child: child.start(mirrored.run_steps, batch, steps))
 
     def run_weak_steps(
         self, batch: int, steps: int, *, time_limit_s: float
     ) -> list[int] | CallFailure:
         """Run steps with the whole batch on every device, as weak scaling has it."""
-        return self._all(
+        return self._first(
             lambda child: child.start(mirrored.run_weak_steps, batch, steps), time_limit_s
         )
 
@@ -125,44 +133,51 @@ class MirroredTestbed:
         with TensorFlow 2.21, in `tf.profiler.experimental.stop`. Then all processes are started
         anew, and profiled once more.
         """
-        answer = self._profile(label, steps)
-        for _ in range(_MORE_PROFILES):
-            if not _crashed(answer):
-                break
-            self._failure = None
-            answer = self._anew() or self._profile(label, steps)
+        try:
+            answer = self._profile(label, steps)
+            for _ in range(_MORE_PROFILES):
+                if not _crashed(answer):
+                    break
+                self._failure = None
+                answer = self._anew() or self._profile(label, steps)
+        except TestbedError as error:  # A host is gone.
+            return self._lost(error)
         return answer
 
     def _profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
+        site = self._testbed.site
         folders = {
-            child.name: profile_folder(self._scratch, label, child) for child in self._children
+            child.name: site.new_folder(i, f"profile-{label}-{child.name}")
+            for i, child in enumerate(self._children)
         }
         # Each ends before the next begins, so that nothing else goes on when profilers stop.
-        stages: tuple[Callable[[Child], Pending[CallFailure | None]], ...] = (
-            lambda child: child.start(worker.start_profiler, str(folders[child.name])),
+        stages: tuple[Callable[[Callee], Pending[CallFailure | None]], ...] = (
+            lambda child: child.start(worker.start_profiler, folders[child.name]),
             lambda child: child.start(mirrored.run_marked_steps, steps),
-            lambda child: child.start(worker.stop_profiler),
         )
         for begin in stages:
-            failed = self._all(begin)
+            failed = self._first(begin)
             if failed is not None:
                 return failed
-        files = [only_profile(folder) for folder in folders.values()]
-        if len(files) == 1:
-            return ProfileFiles(client=files[0], devices={})
-        devices = (device.name for device in self._testbed.plan.devices)
-        return ProfileFiles(client=files[0], devices=dict(zip(devices, files, strict=True)))
+        written = self._all(lambda child: child.start(worker.stop_profiler))
+        if isinstance(written, CallFailure):
+            return written
+        if not self._is_of_workers:
+            return ProfileFiles(client=Path(written[0]), devices={})
+        devices = [device.name for device in self._testbed.plan.devices]
+        files = fetched_profiles(site, Path(), devices, written)
+        return replace(files, client=files.devices[devices[0]])
 
     def _anew(self) -> CallFailure | None:
         """Start all processes again and warm the step up; return what went wrong, if anything."""
         try:
             self._open()
         except TestbedError as error:
-            return CallFailure(cause=FailureCause.CRASHED, message=error.message)
+            return crash(error)
         prepared = self._prepare()
         if isinstance(prepared, CallFailure):
             return prepared
-        warm = self._all(lambda child: child.start(mirrored.run_steps, 0, _WARM_UP))
+        warm = self._first(lambda child: child.start(mirrored.run_steps, 0, _WARM_UP))
         return warm if isinstance(warm, CallFailure) else None
 
     def close(self) -> None:
@@ -179,34 +194,51 @@ class MirroredTestbed:
         try:
             self._open()
         except TestbedError as error:
-            self._failure = CallFailure(cause=FailureCause.CRASHED, message=error.message)
+            self._failure = crash(error)
             return None
-        times = self._all(
+        times = self._first(
             lambda child: child.start(mirrored.time_collectives), _COLLECTIVES_LIMIT_S
         )
         return None if isinstance(times, CallFailure) else times
 
     def _prepare(self) -> Prepared | CallFailure:
-        bundle = str(self._bundle)
-        prepared = self._all(
-            lambda child: child.start(mirrored.prepare, self._source, bundle, self._created)
+        site = self._testbed.site
+        try:
+            sent = {
+                child.name: (
+                    replace(self._source, path=site.send(i, Path(self._source.path))),
+                    site.send(i, self._bundle),
+                )
+                for i, child in enumerate(self._children)
+            }
+        except AdvisorError as error:
+            return crash(error)
+        prepared = self._first(
+            lambda child: child.start(mirrored.prepare, *sent[child.name], self._created)
         )
         if isinstance(prepared, CallFailure):
             return prepared
         alone = tuple(name for name in prepared.unexchanged if name not in self._statistics)
         return replace(prepared, unexchanged=alone)
 
+    @property
+    def _is_of_workers(self) -> bool:
+        return self._testbed.plan.kind in HAVE_WORKERS
+
     def _open(self) -> None:
         plan = self._testbed.plan
-        if plan.kind is not TestbedKind.WORKERS:
+        if not self._is_of_workers:
             self._children = (Child("mirrored"),)
             (child,) = self._children
             kind, count = plan.devices[0].kind, len(plan.devices)
             opened = child.call(mirrored.open_devices, kind, count, time_limit_s=START_LIMIT_S)
             expect(opened, partial(self._not_started, child))
             return
-        self._children = tuple(Child(f"mirrored-{core}") for core in plan.cores)
-        addresses = join_network(plan, self._children, (), self._not_started)
+        site = self._testbed.site
+        self._children = tuple(
+            site.fork(i, f"mirrored-{device.name}") for i, device in enumerate(plan.devices)
+        )
+        addresses = site.join(self._children, None, self._not_started)
         opening = [
             (child, child.start(mirrored.open_worker, addresses, index, core))
             for index, (child, core) in enumerate(zip(self._children, plan.cores, strict=True))
@@ -215,21 +247,34 @@ class MirroredTestbed:
             answer = begun.wait(time_limit_s=START_LIMIT_S, watch=self._children)
             expect(answer, partial(self._not_started, child))
 
-    def _not_started(self, child: Child, failure: CallFailure) -> TestbedError:
+    def _lost(self, error: TestbedError) -> CallFailure:
+        """End all processes and return what to answer from now on."""
+        self.close()
+        self._failure = crash(error)
+        return self._failure
+
+    def _not_started(self, child: Callee, failure: CallFailure) -> TestbedError:
         """End the other processes, which would wait for it for ever, and return what to say."""
         self.close()
         return TestbedError(f"{child.name} did not start: {failure.message}")
 
-    def _all(
-        self, begin: Callable[[Child], Pending[_Returned]], time_limit_s: float = CALL_LIMIT_S
+    def _first(
+        self, begin: Callable[[Callee], Pending[_Returned]], time_limit_s: float = CALL_LIMIT_S
     ) -> _Returned | CallFailure:
+        """Return the first process's answer to what all are asked; see `_all`."""
+        answers = self._all(begin, time_limit_s)
+        return answers if isinstance(answers, CallFailure) else answers[0]
+
+    def _all(
+        self, begin: Callable[[Callee], Pending[_Returned]], time_limit_s: float = CALL_LIMIT_S
+    ) -> list[_Returned] | CallFailure:
         """Call a function in all processes at once, for they wait for each other.
 
-        Returns the first one's answer, or what went wrong in any of them.
+        Returns all answers, or what went wrong in any of them.
         """
         if self._failure is not None:
             return self._failure
-        answers = []
+        answers: list[_Returned] = []
         for begun in [begin(child) for child in self._children]:
             answer = begun.wait(time_limit_s=time_limit_s, watch=self._children)
             if isinstance(answer, CallFailure):
@@ -239,7 +284,7 @@ class MirroredTestbed:
                 self.close()  # The others would wait for it for ever.
                 return answer
             answers.append(answer)
-        return answers[0]
+        return answers
 
 
 def _crashed(answer: ProfileFiles | CallFailure) -> bool:

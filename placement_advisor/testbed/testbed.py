@@ -1,10 +1,10 @@
 """Testbeds: the devices on which candidates really run, seen from the command's process.
 
-Every testbed has one client child that drives the steps. The `workers` testbed has one more child
-per device, pinned to a core of its own and joined to the client by gRPC; the client waits while
-they work, on the first one's core. The others hold their devices in the client's own process. When
-any of these processes dies, the testbed is down: the call in flight gets a `CallFailure`, and
-`start` builds it anew.
+Every testbed has one client child that drives the steps. The testbeds `workers` and `hosts` have
+one more process per device, pinned to a core of its own and joined to the client by gRPC; the
+client waits while they work, on the first one's core if that is of this machine. The others hold
+their devices in the client's own process. When any of these processes dies, the testbed is down:
+the call in flight gets a `CallFailure`, and `start` builds it anew.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.machine.this_machine import free_ports
-from placement_advisor.processes.call_failure import CallFailure, expect
+from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, ChildError
+from placement_advisor.profile.timeline.clock_alignment import ONE_CLOCK
+from placement_advisor.testbed.site import START_LIMIT_S, ThisMachine
 from placement_advisor.tf.calls import runner, worker
-from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from placement_advisor.errors import AdvisorError
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.measurement.verification import Verification
+    from placement_advisor.processes.callee import Callee
+    from placement_advisor.profile.timeline.clock_alignment import HostClocks
+    from placement_advisor.testbed.site import Site
     from placement_advisor.tf.answers import Prepared
 
 _Arguments = TypeVarTuple("_Arguments")
@@ -37,9 +41,7 @@ _Returned = TypeVar("_Returned")
 
 # The program that is the step as it was traced; a split of the batch is another one.
 STEP = "step"
-_FIRST_PORT = 20_000
-# Starting a server takes 0.1 s; anything near this is a hang.
-START_LIMIT_S = 60.0
+HAVE_WORKERS = frozenset({TestbedKind.WORKERS, TestbedKind.HOSTS})
 # A candidate's steps are few enough to take seconds.
 CALL_LIMIT_S = 300.0
 # TensorFlow reports a lost connection a little before the kernel reports the dead process.
@@ -48,10 +50,14 @@ _DEATH_GRACE_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFiles:
-    """Raw profiles of one window: the client's, and one per device where devices are processes."""
+    """Raw profiles of one window: the client's, and one per device where devices are processes.
+
+    ``clocks`` says whose clocks they were taken by.
+    """
 
     client: Path
     devices: dict[str, Path]
+    clocks: HostClocks = ONE_CLOCK
 
 
 class Testbed:
@@ -59,13 +65,17 @@ class Testbed:
 
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
 
-    def __init__(self, plan: TestbedPlan, *, scratch: Path) -> None:
-        """Prepare a testbed; ``scratch`` holds profiles."""
+    def __init__(self, plan: TestbedPlan, *, scratch: Path, site: Site | None = None) -> None:
+        """Prepare a testbed on the machines of a site, None for this one.
+
+        ``scratch`` holds profiles.
+        """
         self.plan = plan
+        self.site = site or ThisMachine(scratch, open_ports=plan.open_ports)
         self._scratch = scratch
         self._programs: dict[str, tuple[str, OpGraph]] = {}
         self._client: Child | None = None
-        self._workers: tuple[Child, ...] = ()
+        self._workers: tuple[Callee, ...] = ()
 
     @property
     def up(self) -> bool:
@@ -93,7 +103,7 @@ class Testbed:
         client = Child("client")
         self._client = client
         count = len(self.plan.devices)
-        if self.plan.kind is TestbedKind.WORKERS:
+        if self.plan.kind in HAVE_WORKERS:
             addresses = self._start_workers(client)
             devices = [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(count)]
             target, host, logical = f"grpc://{addresses[0]}", devices[0], 0
@@ -161,28 +171,33 @@ class Testbed:
 
     def profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
         """Run steps with all profilers on."""
-        client = self._client
-        assert client is not None, "start comes first"
-        folders = {
-            child.name: profile_folder(self._scratch, label, child) for child in self._children()
-        }
-        for child in self._workers:
-            failed = child.call(
-                worker.start_profiler, str(folders[child.name]), time_limit_s=CALL_LIMIT_S
-            )
+        assert self._client is not None, "start comes first"
+        try:
+            return self._profile(label, steps)
+        except TestbedError as error:  # A host is gone, or a profiler wrote nothing.
+            self.close()
+            return crash(error)
+
+    def _profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
+        folder = tempfile.mkdtemp(prefix=f"profile-{label}-", dir=self._scratch)
+        for i, child in enumerate(self._workers):
+            theirs = self.site.new_folder(i, f"profile-{label}-{child.name}")
+            failed = child.call(worker.start_profiler, theirs, time_limit_s=CALL_LIMIT_S)
             if failed is not None:
                 self.close()
                 return failed
-        answer = self.call(runner.profile_steps, label, steps, str(folders[client.name]))
+        answer = self.call(runner.profile_steps, label, steps, folder)
+        written = []
         for child in self._workers:  # Stop them also after a failed step: others will follow.
-            failed = child.call(worker.stop_profiler, time_limit_s=CALL_LIMIT_S)
-            if failed is not None:
+            path = child.call(worker.stop_profiler, time_limit_s=CALL_LIMIT_S)
+            if isinstance(path, CallFailure):
                 self.close()
-                return failed
-        if answer is not None:
+                return path
+            written.append(path)
+        if isinstance(answer, CallFailure):
             return answer
-        files = {name: only_profile(folder) for name, folder in folders.items()}
-        return ProfileFiles(client=files.pop(client.name), devices=files)
+        names = [device.name for device in self.plan.devices]
+        return fetched_profiles(self.site, Path(answer), names, written)
 
     def close(self) -> None:
         """End all processes."""
@@ -194,7 +209,7 @@ class Testbed:
         opened = client.call(runner.open_program, name, bundle, graph, time_limit_s=START_LIMIT_S)
         expect(opened, partial(self._not_started, client))
 
-    def _children(self) -> tuple[Child, ...]:
+    def _children(self) -> tuple[Callee, ...]:
         return (*self._workers, self._client) if self._client else self._workers
 
     def _dead_worker(self) -> CallFailure | None:
@@ -203,13 +218,16 @@ class Testbed:
 
     def _start_workers(self, client: Child) -> tuple[str, ...]:
         """Start one server per device in a network of their own; return their addresses."""
-        # On a core that has slept, the client took up to 3 ms longer to begin a step and to end it.
-        pinned = client.call(
-            os.sched_setaffinity, 0, {self.plan.cores[0]}, time_limit_s=START_LIMIT_S
+        if not self.plan.hosts or self.plan.hosts[0].is_here:
+            # On a core that has slept, the client took up to 3 ms longer to begin and end a step.
+            pinned = client.call(
+                os.sched_setaffinity, 0, {self.plan.cores[0]}, time_limit_s=START_LIMIT_S
+            )
+            expect(pinned, partial(self._not_started, client))
+        self._workers = tuple(
+            self.site.fork(i, device.name) for i, device in enumerate(self.plan.devices)
         )
-        expect(pinned, partial(self._not_started, client))
-        self._workers = tuple(Child(device.name) for device in self.plan.devices)
-        addresses = join_network(self.plan, self._workers, (client,), self._not_started)
+        addresses = self.site.join(self._workers, client, self._not_started)
         serving = [
             (child, child.start(worker.serve, addresses, i, core))
             for i, (child, core) in enumerate(zip(self._workers, self.plan.cores, strict=True))
@@ -218,7 +236,7 @@ class Testbed:
             expect(begun.wait(time_limit_s=START_LIMIT_S), partial(self._not_started, child))
         return addresses
 
-    def _not_started(self, child: Child, failure: CallFailure) -> TestbedError:
+    def _not_started(self, child: Callee, failure: CallFailure) -> TestbedError:
         """End the other processes, which are of no use, and return what to say."""
         self.close()
         return TestbedError(
@@ -227,7 +245,12 @@ class Testbed:
         )
 
 
-def dead_among(children: Sequence[Child]) -> CallFailure | None:
+def crash(error: AdvisorError) -> CallFailure:
+    """Return an error that ends the processes of a candidate as the answer to a call of them."""
+    return CallFailure(cause=FailureCause.CRASHED, message=error.message, child_ended=True)
+
+
+def dead_among(children: Sequence[Callee]) -> CallFailure | None:
     """Return how one of several processes died, if one did: others see a broken connection."""
     for child in children:
         failure = child.failure(within_s=_DEATH_GRACE_S / len(children))
@@ -236,43 +259,13 @@ def dead_among(children: Sequence[Child]) -> CallFailure | None:
     return None
 
 
-def join_network(
-    plan: TestbedPlan,
-    workers: Sequence[Child],
-    others: Sequence[Child],
-    not_started: Callable[[Child, CallFailure], TestbedError],
-) -> tuple[str, ...]:
-    """Put processes into a network of their own and return addresses there, one for each worker.
-
-    With open ports they stay in the machine's. ``not_started`` returns what to raise for a child
-    that fails.
+def fetched_profiles(
+    site: Site, client: Path, devices: Sequence[str], written: Sequence[str]
+) -> ProfileFiles:
+    """Return profiles, brought here from the machines of their devices, with these' clocks.
 
     Raises:
-        TestbedError: a child fails, or the system lets us make no network.
+        TestbedError: a machine is gone.
     """
-    if plan.open_ports:
-        return tuple(f"127.0.0.1:{port}" for port in free_ports(len(workers)))
-    first, *joining = workers
-    created = first.call(private_network.create, time_limit_s=START_LIMIT_S)
-    expect(created, partial(not_started, first))
-    for child in (*joining, *others):
-        joined = child.call(private_network.join, first.pid, time_limit_s=START_LIMIT_S)
-        expect(joined, partial(not_started, child))
-    return tuple(f"127.0.0.1:{_FIRST_PORT + i}" for i in range(len(workers)))
-
-
-def profile_folder(scratch: Path, label: str, child: Child) -> Path:
-    """Make a folder for one profile: the one before is the candidate's if this one fails."""
-    return Path(tempfile.mkdtemp(prefix=f"profile-{label}-{child.name}-", dir=scratch))
-
-
-def only_profile(folder: Path) -> Path:
-    """Return the profile that was written into a folder.
-
-    Raises:
-        TestbedError: none was.
-    """
-    found = sorted(folder.rglob("*.xplane.pb"))
-    if not found:
-        raise TestbedError(f"the profiler wrote nothing for {folder.name}")
-    return found[-1]
+    files = {name: site.fetch(i, written[i]) for i, name in enumerate(devices[: len(written)])}
+    return ProfileFiles(client=client, devices=files, clocks=site.clocks())

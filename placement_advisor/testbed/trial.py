@@ -25,7 +25,7 @@ from placement_advisor.measurement.verification import TOLERANCE, VERIFIED_STEPS
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.timeline.worker_steps import read_worker_steps
-from placement_advisor.testbed.testbed import STEP, ProfileFiles
+from placement_advisor.testbed.testbed import HAVE_WORKERS, STEP, ProfileFiles
 from placement_advisor.tf.calls import runner
 
 if TYPE_CHECKING:
@@ -260,12 +260,13 @@ class Trial:
         names = [device.name for device in self._testbed.plan.devices]
         if kind is TestbedKind.GPUS:
             return read_gpu_steps(files.client, {name: i for i, name in enumerate(names)})
-        if kind is TestbedKind.WORKERS:
+        if kind in HAVE_WORKERS:
             return read_worker_steps(
                 files.devices,
                 files.client,
                 entry.prepared.crossings,
                 entry.prepared.exchanged_bytes,
+                files.clocks,
             )
         # Logical CPUs share their threads: the profile cannot tell which device an op ran on,
         # unless there is only one in use.

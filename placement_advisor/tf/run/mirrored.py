@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from placement_advisor.tf.run.worker import OP_THREADS, become_device
 from placement_advisor.tf.trace.bundle import Bundle
 from placement_advisor.tf.trace.tracer import seed_everything
 from placement_advisor.tf.trace.variable_log import VariableLog
+from placement_advisor.tf.verify.results_file import save_results as write_results
 from placement_advisor.tf.verify.watched_step import WatchedStep
 
 if TYPE_CHECKING:
@@ -123,9 +123,7 @@ def save_results(steps: int, path: str, draws: bool) -> CallFailure | None:
     """
 
     def save(step: _MirroredStep) -> None:
-        with Path(path).open("wb") as file:
-            found = step.results(steps, draws=draws)
-            pickle.dump(found, file, protocol=pickle.HIGHEST_PROTOCOL)
+        write_results(Path(path), step.results(steps, draws=draws))
 
     failed: CallFailure | None = _attempt(save)
     return failed

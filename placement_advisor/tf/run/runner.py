@@ -6,12 +6,12 @@ from the same state and see the same batches.
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
+from placement_advisor.errors import TestbedError
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.place import placer
@@ -19,6 +19,7 @@ from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
 from placement_advisor.tf.run import measure_testbed as calibration
 from placement_advisor.tf.run.bench import timed
 from placement_advisor.tf.trace.bundle import Bundle
+from placement_advisor.tf.verify.results_file import read_results
 from placement_advisor.tf.verify.verifier import Verifier
 
 if TYPE_CHECKING:
@@ -123,10 +124,7 @@ def compare(program: str, paths: list[str], steps: int) -> Verification | CallFa
     """
     if _verifier is None:
         return None
-    found: list[Results] = []
-    for path in paths:
-        with Path(path).open("rb") as file:  # Only files that our own processes wrote.
-            found += pickle.load(file)
+    found = [each for path in paths for each in read_results(Path(path))]
     split = _programs[program].bundle.split
     assert split is not None, f"{program} is not split"
     try:
@@ -150,8 +148,12 @@ def run_steps(label: str, batch: int, steps: int) -> list[int] | CallFailure:
         return run_failure(error)
 
 
-def profile_steps(label: str, steps: int, folder: str) -> CallFailure | None:
-    """Run steps under this process's profiler, each marked as a step."""
+def profile_steps(label: str, steps: int, folder: str) -> str | CallFailure:
+    """Run steps under this process's profiler, each marked as a step; return its file.
+
+    Raises:
+        TestbedError: the profiler wrote nothing.
+    """
     ready = _ready[label]
     tf.profiler.experimental.start(folder, options=profiler_options())
     try:
@@ -162,7 +164,19 @@ def profile_steps(label: str, steps: int, folder: str) -> CallFailure | None:
         return run_failure(error)
     finally:
         tf.profiler.experimental.stop()
-    return None
+    return written_profile(Path(folder))
+
+
+def written_profile(folder: Path) -> str:
+    """Return the file of the profile that was written into a folder.
+
+    Raises:
+        TestbedError: none was.
+    """
+    found = sorted(folder.rglob("*.xplane.pb"))
+    if not found:
+        raise TestbedError(f"the profiler wrote nothing for {folder.name}")
+    return str(found[-1])
 
 
 def profiler_options() -> Any:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from placement_advisor.tf.run.runner import profiler_options
+from placement_advisor.tf.run.runner import profiler_options, written_profile
 
 # With one thread the executor follows a chain of ops to its end before it sends what is ready: the
 # other device waits for work that it does not need. No accelerator does that: its host launches
@@ -24,6 +25,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 _MALLOC_OPTIONS = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, (1 << 31) - 1))
 
 _server: Any = None
+_profiled = Path()
 
 
 def serve(addresses: tuple[str, ...], index: int, core: int) -> None:
@@ -62,10 +64,17 @@ def become_device(core: int) -> None:
 
 
 def start_profiler(folder: str) -> None:
-    """Begin to profile this worker."""
+    """Begin to profile this worker into a folder."""
+    global _profiled
+    _profiled = Path(folder)
     tf.profiler.experimental.start(folder, options=profiler_options())
 
 
-def stop_profiler() -> None:
-    """End the profile and write it."""
+def stop_profiler() -> str:
+    """End the profile and write it; return its file.
+
+    Raises:
+        TestbedError: the profiler wrote nothing.
+    """
     tf.profiler.experimental.stop()
+    return written_profile(_profiled)

@@ -1,0 +1,126 @@
+"""Hosts for an analysis: what was asked -> connections, and the testbed that they make."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.errors import TestbedError
+from placement_advisor.machine.testbed_plan import HostShare, plan_hosts
+from placement_advisor.remote_hosts.launched_service import LOCALHOST
+from placement_advisor.remote_hosts.remote_host import open_hosts
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from placement_advisor.machine.testbed_plan import HostLink, TestbedPlan
+    from placement_advisor.remote_hosts.host_requests import HostRequest
+    from placement_advisor.remote_hosts.remote_host import RemoteHost
+    from placement_advisor.testbed.trial import Watcher
+
+_ANY_PORT = 9
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostsAsked:
+    """Hosts to run on: which, how a command is started there, and how they reach one another."""
+
+    requests: tuple[HostRequest, ...]
+    launch: str
+    link: HostLink
+
+    @property
+    def device_count(self) -> int:
+        """How many devices they are asked for."""
+        return sum(request.devices for request in self.requests)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedHosts:
+    """Hosts that answer, and the testbed of what they lend."""
+
+    hosts: tuple[RemoteHost, ...]
+    plan: TestbedPlan
+
+
+def connect(asked: HostsAsked, stack: ExitStack, watcher: Watcher) -> ConnectedHosts:
+    """Start `advisor worker` on all hosts at once; they end with the stack.
+
+    Raises:
+        TestbedError: a host does not answer, has another version, is in use, or has too few cores.
+    """
+    addresses = _addresses(asked.requests)
+    watcher.working("starting hosts", 0, 1)
+    names = [request.name for request in asked.requests]
+    hosts = stack.enter_context(open_hosts(names, launch=asked.launch))
+    shares = tuple(
+        _share(host, request, address)
+        for host, request, address in zip(hosts, asked.requests, addresses, strict=True)
+    )
+    plan = plan_hosts(shares, asked.link)
+    for warning in plan.warnings:
+        watcher.note(f"warning: {warning}")
+    return ConnectedHosts(hosts=hosts, plan=plan)
+
+
+def _share(host: RemoteHost, request: HostRequest, address: str) -> HostShare:
+    cores = host.facts.cores
+    if request.devices > len(cores):
+        raise TestbedError(
+            f"host {request.name}: {request.devices} devices need a core of their own each; it "
+            f"lets us use {len(cores)}",
+            hint=f"--hosts {request.name}:{len(cores)}",
+        )
+    return HostShare(
+        name=request.name,
+        address=address,
+        cores=cores[: request.devices],
+        fingerprint=host.facts.fingerprint,
+        is_here=request.name == LOCALHOST,
+    )
+
+
+def _addresses(requests: tuple[HostRequest, ...]) -> list[str]:
+    """Return where hosts reach one another, found from here before anything is started.
+
+    Raises:
+        TestbedError: a name leads nowhere, or to this machine alone.
+    """
+    others = [request for request in requests if request.name != LOCALHOST]
+    found = {request.name: request.address or _resolved(request.name) for request in others}
+    for request in requests:
+        if request.name == LOCALHOST:
+            seen_from = found[others[0].name] if others else _LOOPBACK
+            found[request.name] = request.address or _own_address(seen_from)
+    return [found[request.name] for request in requests]
+
+
+def _resolved(name: str) -> str:
+    hint = f"say where the other hosts reach it: --hosts {name}:1@ADDRESS"
+    try:
+        address = str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise TestbedError(f"host {name}: no address is known here: {error}", hint=hint) from None
+    if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+        raise TestbedError(
+            f"host {name}: its name leads to this machine ({address})",
+            hint=f"{hint}; this machine is called {LOCALHOST}",
+        )
+    return address
+
+
+def _own_address(seen_from: str) -> str:
+    """Return the address of this machine from which packets to another one set out."""
+    family = socket.AF_INET6 if ":" in seen_from else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((seen_from, _ANY_PORT))  # Of a datagram socket: nothing is sent.
+        except OSError as error:
+            raise TestbedError(
+                f"host {LOCALHOST}: no way from here to {seen_from}: {error}",
+                hint=f"say where the other hosts reach it: --hosts {LOCALHOST}:1@ADDRESS",
+            ) from None
+        return str(probe.getsockname()[0])

@@ -1,0 +1,87 @@
+"""The options by which several hosts are asked for, of each command that has them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotation
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placement_advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from placement_advisor.analysis.hosts import HostsAsked
+
+_LAUNCH = "ssh {host}"
+
+
+class LinkChoice(StrEnum):
+    """How hosts reach one another."""
+
+    TLS = "tls"
+    DIRECT = "direct"
+
+
+Hosts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A:2,B:2",
+        help="Run on these hosts, with so many devices of each (docs/hosts.md). `localhost` is "
+        "this machine. An address behind @ is where the others reach it, if not by its name.",
+    ),
+]
+HostFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="The same as --hosts, a line for each host, such as: a slots=2."
+    ),
+]
+Launch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help=f"What runs a command on a host. Default: '{_LAUNCH}'; also 'srun -w {{host}} -N1 "
+        "-n1', 'kubectl exec -i {host} --'.",
+    ),
+]
+HostLink = Annotated[
+    LinkChoice | None,
+    typer.Option(
+        "--link",
+        help="How hosts reach one another: by a relay with TLS (the default), or directly, "
+        "TensorFlow's servers open to whoever reaches the hosts.",
+    ),
+]
+
+
+def hosts_asked(
+    hosts: str | None, hostfile: Path | None, launch: str | None, link: LinkChoice | None
+) -> HostsAsked | None:
+    """Return the hosts that are asked for, None if there are none.
+
+    Raises:
+        AdvisorError: the options contradict each other, or name no hosts.
+    """
+    if hosts is None and hostfile is None:
+        for option, value in (("--launch", launch), ("--link", link)):
+            if value is not None:
+                raise AdvisorError(f"{option} needs --hosts or --hostfile")
+        return None
+    from placement_advisor.analysis.hosts import HostsAsked
+    from placement_advisor.machine import testbed_plan
+    from placement_advisor.remote_hosts.host_requests import parse_hosts, read_hostfile
+
+    if hosts is not None and hostfile is not None:
+        raise AdvisorError("--hosts and --hostfile cannot be used together")
+    requests = read_hostfile(hostfile) if hostfile is not None else parse_hosts(hosts or "")
+    asked = HostsAsked(
+        requests=requests,
+        launch=launch or _LAUNCH,
+        link=testbed_plan.HostLink((link or LinkChoice.TLS).value),
+    )
+    if asked.device_count < 2:
+        raise AdvisorError(
+            "one device has nothing to be split over", hint="ask for two or more: --hosts a:1,b:1"
+        )
+    return asked

@@ -1,0 +1,177 @@
+"""Several hosts as the machines of one testbed.
+
+With TLS, TensorFlow's servers stay in a private network on each host, in which every other worker
+has a port of 127.0.0.1 too; a relay on each host joins these networks. Directly, they listen on the
+hosts' own network. The client of the testbed is a process of the command's machine: where that is
+the first host, it is in the network of the workers there; else it has one of its own, with a relay
+that only leads outwards.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placement_advisor.machine import this_machine
+from placement_advisor.machine.clock_range import ClockRange
+from placement_advisor.machine.testbed_plan import HostLink
+from placement_advisor.processes.call_failure import expect
+from placement_advisor.processes.children import Child
+from placement_advisor.profile.timeline.clock_alignment import HostClocks
+from placement_advisor.remote_hosts import door, relay
+from placement_advisor.remote_hosts.secret import ANALYSIS_DAYS, new_secret
+from placement_advisor.testbed.site import (
+    FIRST_PORT,
+    START_LIMIT_S,
+    join_network_of,
+    join_private_network,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.machine.testbed_plan import TestbedPlan
+    from placement_advisor.processes.callee import Callee
+    from placement_advisor.remote_hosts.remote_host import RemoteHost
+    from placement_advisor.testbed.site import NotStarted
+
+_NETWORK_BITS = 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RelayOfHost:
+    """The relay of a host: its process, its folder there, and its port, None if it has none."""
+
+    process: Callee
+    folder: str
+    port: int | None
+
+
+class HostSite:
+    """Hosts that lend their devices. What was fetched from them lies in a folder here."""
+
+    def __init__(self, plan: TestbedPlan, hosts: Sequence[RemoteHost], scratch: Path) -> None:
+        """Take the hosts of a plan, connected, in its order."""
+        self._shares, self._hosts, self._scratch = plan.hosts, tuple(hosts), scratch
+        self._link = plan.link
+        self._host_of = [i for i, share in enumerate(plan.hosts) for _ in share.cores]
+        self._sent: dict[tuple[int, Path], str] = {}
+        self._relays: list[_RelayOfHost] = []
+        self._outwards: _RelayOfHost | None = None
+
+    def fork(self, device: int, name: str) -> Callee:
+        """Return a new process on the host of a device."""
+        return self._hosts[self._host_of[device]].child(name)
+
+    def join(
+        self, workers: Sequence[Callee], client: Callee | None, not_started: NotStarted
+    ) -> tuple[str, ...]:
+        """Bring processes into one network; see `Site.join`."""
+        if self._link is HostLink.DIRECT:
+            return self._own_ports(workers, not_started)
+        if not self._relays:
+            self._start_relays(not_started)
+        network = secrets.randbits(_NETWORK_BITS)
+        ports = [FIRST_PORT + i for i in range(len(workers))]
+        for host, relay_here in enumerate(self._relays):
+            members = [w for i, w in enumerate(workers) if self._host_of[i] == host]
+            near = tuple(p for i, p in enumerate(ports) if self._host_of[i] == host)
+            join_private_network(members, not_started)
+            self._open(relay_here, members[0], network, near, self._far(ports, host), not_started)
+        if client is not None and self._shares[0].is_here:
+            join_network_of(workers[0], client, not_started)
+        elif client is not None:
+            assert self._outwards is not None, "relays have been started"
+            join_private_network([client], not_started)
+            far = self._far(ports, None)
+            self._open(self._outwards, client, network, (), far, not_started)
+        return tuple(f"localhost:{port}" for port in ports)
+
+    def send(self, device: int, path: Path) -> str:
+        """Bring a file or a folder to the host of a device, once; return where it is there."""
+        host = self._host_of[device]
+        if (host, path) not in self._sent:
+            self._sent[host, path] = self._hosts[host].put(path)
+        return self._sent[host, path]
+
+    def new_folder(self, device: int, name: str) -> str:
+        """Make a folder on the host of a device."""
+        return self._hosts[self._host_of[device]].new_folder(name)
+
+    def fetch(self, device: int, path: str) -> Path:
+        """Bring a file here from the host of a device."""
+        here = Path(tempfile.mkdtemp(dir=self._scratch)) / Path(path).name
+        self._hosts[self._host_of[device]].get(path, here)
+        return here
+
+    def clocks(self) -> HostClocks:
+        """Return how far the clocks of hosts are from this machine's."""
+        ranges = {}
+        for host in self._hosts:
+            low_ns, high_ns = host.clock()
+            ranges[host.name] = ClockRange(low_ns=low_ns, high_ns=high_ns)
+        host_of = {name: share.name for share in self._shares for name in share.device_names}
+        return HostClocks(host_of=host_of, ranges=ranges)
+
+    def close(self) -> None:
+        """End the relays."""
+        for each in (*self._relays, self._outwards):
+            if each is not None:
+                each.process.close()
+        self._relays, self._outwards = [], None
+
+    def _own_ports(self, workers: Sequence[Callee], not_started: NotStarted) -> tuple[str, ...]:
+        """Return addresses on the hosts' own network at which nobody listens yet."""
+        addresses = []
+        for host, share in enumerate(self._shares):
+            members = [w for i, w in enumerate(workers) if self._host_of[i] == host]
+            first = members[0]
+            found = first.call(this_machine.free_ports, len(members), time_limit_s=START_LIMIT_S)
+            ports = expect(found, partial(not_started, first))
+            addresses += [f"{share.address}:{port}" for port in ports]
+        return tuple(addresses)
+
+    def _start_relays(self, not_started: NotStarted) -> None:
+        secret = new_secret(ANALYSIS_DAYS)
+        for host, share in zip(self._hosts, self._shares, strict=True):
+            process = host.child(f"relay-{share.name}")
+            folder = host.new_folder("relay")
+            self._relays.append(_started(process, folder, secret, share.address, not_started))
+        if not self._shares[0].is_here:
+            folder = tempfile.mkdtemp(prefix="relay-", dir=self._scratch)
+            process = Child("relay")
+            self._outwards = _started(process, folder, secret, None, not_started)
+
+    def _far(self, ports: Sequence[int], host: int | None) -> tuple[tuple[int, str, int], ...]:
+        """Return where ports of workers elsewhere lead to."""
+        return tuple(
+            (port, self._shares[there].address, self._relays[there].port)
+            for port, there in zip(ports, self._host_of, strict=True)
+            if there != host
+        )
+
+    @staticmethod
+    def _open(
+        relay_here: _RelayOfHost,
+        member: Callee,
+        network: int,
+        near: tuple[int, ...],
+        far: tuple[tuple[int, str, int], ...],
+        not_started: NotStarted,
+    ) -> None:
+        opened = member.call(
+            door.open_network, relay_here.folder, network, near, far, time_limit_s=START_LIMIT_S
+        )
+        expect(opened, partial(not_started, member))
+
+
+def _started(
+    process: Callee, folder: str, secret: bytes, address: str | None, not_started: NotStarted
+) -> _RelayOfHost:
+    started = process.call(relay.start, folder, secret, address, time_limit_s=START_LIMIT_S)
+    port = expect(started, partial(not_started, process))
+    return _RelayOfHost(process=process, folder=folder, port=port)
