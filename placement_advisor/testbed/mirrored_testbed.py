@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.measurement.verification import Verification
-    from placement_advisor.processes.children import Pending
+    from placement_advisor.processes.callee import Pending
     from placement_advisor.testbed.testbed import Testbed
     from placement_advisor.tf.answers import Prepared
     from placement_advisor.tf.load.model_source import ModelSource
