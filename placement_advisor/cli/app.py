@@ -27,6 +27,7 @@ from placement_advisor.cli.simulate import simulate
 from placement_advisor.cli.trace import trace
 from placement_advisor.cli.verify import verify
 from placement_advisor.cli.view import view
+from placement_advisor.cli.worker import worker
 from placement_advisor.errors import AdvisorError, full_disk
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ app.command()(balance)
 app.command()(profile)
 app.command()(calibrate)
 app.command()(doctor)
+app.command()(worker)
 app.command()(explain)
 
 
@@ -127,3 +129,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     for each in _ENDING:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+if __name__ == "__main__":  # How a command starts another one on this machine.
+    main()

@@ -29,20 +29,19 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple
+from typing import IO, TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, full_disk
 from placement_advisor.processes import orphan_guard
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.processes.callee import Callee, Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
-    from types import TracebackType
 
 _Arguments = TypeVarTuple("_Arguments")
 _Returned = TypeVar("_Returned")
-_Answer = TypeVar("_Answer", covariant=True)
 
 # A socket's path has 107 bytes at most (unix(7)), of which multiprocessing takes 32 below a folder,
 # and 14 for a folder within that if the user's code uses it as well.
@@ -77,7 +76,7 @@ _one_starts = threading.Lock()
 _STACK_LINE = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in ')
 
 
-class Child:
+class Child(Callee):
     """A process forked from the fork server, which answers calls one after the other."""
 
     def __init__(self, name: str) -> None:
@@ -99,30 +98,13 @@ class Child:
         self._printed = Tail(printed)
         self._closed = False
         self._failed: CallFailure | None = None
+        self._interruption: tuple[FailureCause, str] | None = None
 
     @property
     def pid(self) -> int:
         """Process id."""
         assert self._process.pid is not None
         return self._process.pid
-
-    def call(
-        self,
-        function: Callable[[*_Arguments], _Returned],
-        *args: *_Arguments,
-        time_limit_s: float | None = None,
-    ) -> _Returned | CallFailure:
-        """Run ``function`` in the child and return what it returns.
-
-        It is found there by the names of its module and its own, which may be those of a
-        `RemoteModule`. Returns a `CallFailure` if the child dies or breaks a limit, and from then
-        on.
-
-        Raises:
-            AdvisorError: raised by the function, passed on.
-            ChildError: any other exception in the child, with its traceback.
-        """
-        return self.start(function, *args).wait(time_limit_s=time_limit_s)
 
     def start(
         self, function: Callable[[*_Arguments], _Returned], *args: *_Arguments
@@ -134,7 +116,8 @@ class Child:
                 self._connection.send((function.__module__, function.__qualname__, args))
         return Pending(self)
 
-    def _wait(self, time_limit_s: float | None, watch: tuple[Child, ...]) -> Any:
+    def wait_for_answer(self, time_limit_s: float | None, watch: tuple[Callee, ...]) -> Any:
+        """Return the answer to the call that is under way; see `Pending.wait`."""
         if self._failed is not None:
             return self._failed
         deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
@@ -145,16 +128,14 @@ class Child:
                 failure = other.failure()
                 if failure is not None:
                     return failure
+            if self._interruption is not None:
+                return self.stop(*self._interruption)
             if deadline is not None and time.monotonic() > deadline:
-                return self._stopped(
+                return self.stop(
                     FailureCause.TIMED_OUT, f"{self.name} gave no answer within {time_limit_s:g} s"
                 )
-            for child in (self, *watch):
-                if _resident_bytes(child.pid) > child._memory_limit_bytes:
-                    limit = f"{child._memory_limit_bytes / 1e9:.1f} GB"
-                    return child._stopped(
-                        FailureCause.OUT_OF_MEMORY, f"{child.name} used more than {limit} of memory"
-                    )
+            if self._takes_too_much():
+                return self._failed
         try:
             answer = self._connection.recv_bytes(_LONGEST_ANSWER_BYTES)
         except (EOFError, ConnectionResetError):
@@ -172,11 +153,20 @@ class Child:
         raise full_disk(value) or ChildError(f"{self.name}: {value}")
 
     def failure(self, *, within_s: float = 0.0) -> CallFailure | None:
-        """Return how the child died, None if it still lives ``within_s`` seconds from now."""
+        """Return how the child died, None if it still lives ``within_s`` seconds from now.
+
+        One that has more memory than it may is ended.
+        """
         if self._failed is not None:
             return self._failed
         self._process.join(within_s)
-        return None if self._process.is_alive() else self._died()
+        if not self._process.is_alive():
+            return self._died()
+        return self._failed if self._takes_too_much() else None
+
+    def interrupt(self, cause: FailureCause, message: str) -> None:
+        """Let the wait for an answer that goes on in another thread end as `stop` does."""
+        self._interruption = cause, message
 
     def close(self) -> None:
         """End the child and everything that it started."""
@@ -191,18 +181,8 @@ class Child:
         _tell_guard(orphan_guard.LOOK)
         self._connection.close()
 
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _stopped(self, cause: FailureCause, message: str) -> CallFailure:
+    def stop(self, cause: FailureCause, message: str) -> CallFailure:
+        """End the child; return that as a failure, with what it printed and where it was."""
         if self._process.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, _STACK_SIGNAL)
@@ -217,6 +197,14 @@ class Child:
         )
         return self._failed
 
+    def _takes_too_much(self) -> bool:
+        """Return whether the child had more memory than it may, and was ended for it."""
+        if _resident_bytes(self.pid) <= self._memory_limit_bytes:
+            return False
+        limit = f"{self._memory_limit_bytes / 1e9:.1f} GB"
+        self.stop(FailureCause.OUT_OF_MEMORY, f"{self.name} used more than {limit} of memory")
+        return True
+
     def _stack(self) -> tuple[tuple[str, int], ...]:
         text = ""
         if self._stacks.poll():
@@ -230,31 +218,13 @@ class Child:
             message = f"{self.name} was killed by {signal.Signals(-code).name}"
         else:
             message = f"{self.name} exited with status {code}"
-        return self._stopped(FailureCause.CRASHED, message)
+        return self.stop(FailureCause.CRASHED, message)
 
     def _garbled(self, error: Exception) -> CallFailure:
-        return self._stopped(
+        return self.stop(
             FailureCause.CRASHED,
             f"{self.name} gave an answer that cannot be read ({type(error).__name__}: {error})",
         )
-
-
-class Pending(Generic[_Answer]):
-    """A call that a child was asked for."""
-
-    def __init__(self, child: Child) -> None:
-        """Await the answer to what the child was asked last."""
-        self._child = child
-
-    def wait(
-        self, *, time_limit_s: float | None = None, watch: tuple[Child, ...] = ()
-    ) -> _Answer | CallFailure:
-        """Return the answer; see `Child.call`.
-
-        Where the answer needs other children too (``watch``), the death of one ends the wait.
-        """
-        answer: _Answer | CallFailure = self._child._wait(time_limit_s, watch)
-        return answer
 
 
 class Tail:

@@ -1,0 +1,104 @@
+"""One analysis at a time on a host: two would measure each other.
+
+A file in the user's cache folder is locked as long as one goes on, and says whose it is; the kernel
+lets go of the lock when the process ends, however it does. A home that several hosts share has a
+file for each, and so has each network of its own on one machine. Left out: analyses of other users,
+and hosts where nothing can be written or locked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import getpass
+import json
+import os
+import re
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placement_advisor.errors import TestbedError
+from placement_advisor.files.cache_folder import cache_folder
+from placement_advisor.files.foreign_json import MisfitError, as_object, field, parse, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MOST_BYTES = 10_000
+
+
+@contextlib.contextmanager
+def sole_use(asked_by: str) -> Iterator[None]:
+    """Keep other analyses off this host while the block runs; ``asked_by`` is who has it.
+
+    Raises:
+        TestbedError: there is one; the error says whose.
+    """
+    with contextlib.ExitStack() as stack:
+        lock = _opened()
+        if lock is not None:
+            stack.callback(os.close, lock)
+            if _is_taken(lock):
+                raise _in_use(os.pread(lock, _MOST_BYTES, 0))
+            _write(lock, asked_by)
+            stack.callback(os.ftruncate, lock, 0)
+        yield
+
+
+def user_name() -> str:
+    """Return the user's name, or number where there is no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # As in a container that takes any number.
+        return str(os.geteuid())
+
+
+def _opened() -> int | None:
+    path = _lock_file()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    return None
+
+
+def _lock_file() -> Path:
+    name = re.sub(r"[^\w.-]", "_", socket.gethostname())
+    network = Path("/proc/self/ns/net").stat().st_ino
+    return cache_folder() / "placement-advisor" / "hosts" / f"{name}-{network}.lock"
+
+
+def _is_taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # No locks on this file system.
+        return False
+    return False
+
+
+def _write(lock: int, asked_by: str) -> None:
+    says = {
+        "user": user_name(),
+        "pid": os.getpid(),
+        "since": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "from": asked_by,
+    }
+    with contextlib.suppress(OSError):  # The lock is what counts.
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, json.dumps(says).encode(), 0)
+
+
+def _in_use(says: bytes) -> TestbedError:
+    hint = "wait until it has ended: a host serves one analysis at a time"
+    try:
+        says_of = as_object(parse(says))
+        user, since, asked_by = (field(says_of, name, text) for name in ("user", "since", "from"))
+        pid = says_of.get("pid")
+    except MisfitError:  # It has just begun, or just ended.
+        return TestbedError("in use by another analysis", hint=hint)
+    return TestbedError(
+        f"in use by {user} (process {pid}) since {since}, from {asked_by}", hint=hint
+    )

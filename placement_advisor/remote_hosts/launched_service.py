@@ -1,0 +1,136 @@
+"""A service that a command of this machine has started: on a host, or here.
+
+What the launcher (ssh, srun) prints on standard error is kept to be shown where it fails. The
+kernel ends the launcher if this process dies; the service sees the end of its input then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from placement_advisor.errors import TestbedError
+from placement_advisor.processes.children import Tail
+from placement_advisor.remote_hosts.byte_streams import PipeStream
+
+if TYPE_CHECKING:
+    from placement_advisor.remote_hosts.byte_streams import ByteStream
+
+LOCALHOST = "localhost"
+DEFAULT_LAUNCH = "ssh {host}"
+_SERVICE = ("worker", "--stdio")
+# What ends its output is about to end itself.
+_STATUS_GRACE_S = 0.5
+# The service ends its children within a second, ssh itself a moment after that.
+_END_GRACE_S = 5.0
+
+
+def service_command(host: str, launch: str) -> list[str]:
+    """Return what starts the service on a host: the words of ``launch``, then `advisor worker`.
+
+    ``{host}`` stands for the host's name. This machine needs no launcher.
+
+    Raises:
+        TestbedError: there are no such words, or no such program.
+    """
+    if host == LOCALHOST:
+        return [sys.executable, "-P", "-m", "placement_advisor.cli.app", *_SERVICE]
+    try:
+        words = [word.replace("{host}", host) for word in shlex.split(launch)]
+    except ValueError as error:
+        raise TestbedError(f"--launch {launch!r}: {error}", hint=_hint()) from None
+    if not words:
+        raise TestbedError("--launch: no command", hint=_hint())
+    if shutil.which(words[0]) is None:
+        raise TestbedError(f"--launch {launch!r}: no program {words[0]!r} here", hint=_hint())
+    return [*words, "advisor", *_SERVICE]
+
+
+class LaunchedService:
+    """The service's standard streams, and the process on this machine that they go through."""
+
+    def __init__(self, command: list[str]) -> None:
+        """Start it.
+
+        Raises:
+            TestbedError: the system refuses.
+        """
+        self.command = shlex.join(command)
+        theirs, ours = os.pipe()
+        incoming, outgoing = os.pipe()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._refusal: OSError | None = None
+        self._started = threading.Event()
+        # The kernel takes the end of the thread that starts a process for the end of its parent.
+        self._thread = threading.Thread(
+            target=self._run, args=(command, theirs, outgoing), daemon=True
+        )
+        self._thread.start()
+        self._started.wait()
+        for descriptor in (theirs, outgoing):
+            os.close(descriptor)
+        if self._process is None:
+            os.close(ours)
+            os.close(incoming)
+            raise TestbedError(f"{self.command}: {self._refusal}")
+        self.stream: ByteStream = PipeStream(incoming, ours)
+
+    def account(self) -> str:
+        """Return how the command ended and what it said last; empty if it still runs."""
+        assert self._process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(_STATUS_GRACE_S)
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"status {code}"
+            how = how if code < 0 else f"ended with {how}"
+            return f"`{self.command}` {how}{self.said()}"
+        return ""
+
+    def said(self) -> str:
+        """Return what the command said last, on lines of its own; empty if it said nothing."""
+        text = self._printed.text().strip()
+        return f"\nIt last printed:\n{text}" if text else ""
+
+    def kill(self) -> None:
+        """End the command at once, and whatever it has started in its session."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait for the command, whose input has ended, and end it if it does not."""
+        self._thread.join(_END_GRACE_S)
+        self.kill()
+        self._thread.join(_END_GRACE_S)
+
+    def _run(self, command: list[str], theirs: int, outgoing: int) -> None:
+        bound = [sys.executable, "-P", "-m", "placement_advisor.processes.bound_to_parent"]
+        try:
+            # In a session of its own there is no terminal where ssh could wait for a password, and
+            # no Ctrl-C before we have taken leave.
+            process = subprocess.Popen(
+                [*bound, str(os.getpid()), *command],
+                stdin=theirs,
+                stdout=outgoing,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._refusal = error
+            self._started.set()
+            return
+        assert process.stderr is not None
+        self._printed = Tail(process.stderr)
+        self._process = process
+        self._started.set()
+        process.wait()
+
+
+def _hint() -> str:
+    return f"give a command that runs another one on a host, as {DEFAULT_LAUNCH!r}"

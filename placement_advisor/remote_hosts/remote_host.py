@@ -1,0 +1,309 @@
+"""A host that lends its devices, seen from the command: its facts, children, files and clock.
+
+When the connection is lost, or nothing is heard for a while, all that was asked fails, and so does
+every child there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import time
+from collections import deque
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeVar
+
+from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.files.foreign_json import MisfitError
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.remote_hosts.conversation import Conversation
+from placement_advisor.remote_hosts.frames import COMMAND_MARK, WORKER_MARK
+from placement_advisor.remote_hosts.host_facts import HostFacts
+from placement_advisor.remote_hosts.host_lock import user_name
+from placement_advisor.remote_hosts.launched_service import (
+    DEFAULT_LAUNCH,
+    LaunchedService,
+    service_command,
+)
+from placement_advisor.remote_hosts.questions import HostLostError, Questions
+from placement_advisor.remote_hosts.remote_child import RemoteChild
+from placement_advisor.remote_hosts.scratch_files import PIECE_BYTES, below
+from placement_advisor.remote_hosts.versions import check_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from placement_advisor.remote_hosts.questions import Answer
+    from placement_advisor.remote_hosts.scratch_files import Parts
+
+_Got = TypeVar("_Got")
+
+# A login over a slow line takes seconds; a password that is waited for never comes.
+START_LIMIT_S = 60.0
+# The least of so many round trips, each way, is what the line takes when nothing is in its way.
+_PING_PONGS = 20
+# So many pieces of a file are under way at once: a line's latency then costs little.
+_PIECES_AHEAD = 4
+
+
+class RemoteHost:
+    """A host with a service of ours, for this analysis alone; `open_hosts` makes them."""
+
+    def __init__(self, name: str, service: LaunchedService) -> None:
+        """Begin to speak with a service that has been started; `open` comes next."""
+        self.name = name
+        self._service = service
+        self._ended = False
+        self._versions: Future[object] = Future()
+        self._opened: Future[HostFacts] = Future()
+        self._children: dict[int, RemoteChild] = {}
+        self._numbers = itertools.count()
+        self._conversation = Conversation(
+            service.stream,
+            our_mark=COMMAND_MARK,
+            their_mark=WORKER_MARK,
+            heard=self._heard,
+            ended=self._lose,
+            patience_s=None,
+        )
+        self._questions = Questions(name, self._conversation.send)
+        self._conversation.start()
+
+    @property
+    def facts(self) -> HostFacts:
+        """What the host said of itself when it was opened."""
+        return self._opened.result()
+
+    def open(self) -> None:
+        """Take the host for this analysis.
+
+        Raises:
+            TestbedError: the service did not start, is of another version, or serves another
+                analysis.
+        """
+        deadline = time.monotonic() + START_LIMIT_S
+        check_versions(self.name, self._within(deadline, self._versions))
+        self._conversation.send(("open", _asked_by()))
+        self._within(deadline, self._opened)
+
+    def child(self, name: str) -> RemoteChild:
+        """Fork a child there, which has TensorFlow; the first one waits for its import.
+
+        Raises:
+            HostLostError: the host is gone.
+        """
+        number = next(self._numbers)
+        child = RemoteChild(name, number, self._questions)
+        self._children[number] = child
+        return child
+
+    def new_folder(self, name: str) -> str:
+        """Make a folder there whose name begins so, for what children write; return its path.
+
+        Raises:
+            AdvisorError: it cannot be made, or the host is gone.
+        """
+        folder: str = self._questions.ask("folder", name).result().value
+        return folder
+
+    def put(self, path: Path) -> str:
+        """Copy a file, or a folder with all files below it, to the host; return its path there.
+
+        It keeps its name, lies in a folder of its own, and goes with the analysis.
+
+        Raises:
+            AdvisorError: it cannot be written there, or the host is gone.
+        """
+        number = next(self._numbers)
+        files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+        asked = (
+            self._questions.ask("put", number, each.relative_to(path.parent).parts, piece, more)
+            for each in sorted(files)
+            for piece, more in _pieces(each)
+        )
+        sent = ""
+        for answer in _ahead(asked):
+            sent = answer.value
+        return sent
+
+    def new_folder(self, name: str) -> str:
+        """Make a folder on the host, which goes with the analysis; return its path there.
+
+        Raises:
+            AdvisorError: it cannot be made, or the host is gone.
+        """
+        folder: str = self._questions.ask("new folder", name).result().value
+        return folder
+
+    def get(self, path: str, local: Path) -> None:
+        """Copy a file of the host's scratch folder, or a folder with all files below it, to here.
+
+        Raises:
+            AdvisorError: it is not there, lies elsewhere, or the host is gone.
+        """
+        names = self._questions.ask("names", path).result().value
+        if names is None:
+            self._get(path, (), local)
+            return
+        local.mkdir(parents=True, exist_ok=True)
+        for parts in names:
+            target = local / below(parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._get(path, parts, target)
+
+    def clock(self) -> tuple[int, int]:
+        """Return between which ns the host's clock is ahead of ours (`time.time_ns` of both).
+
+        It is read between a question and its answer; of many, the narrowest limits count.
+
+        Raises:
+            HostLostError: the host is gone.
+        """
+        least, most = [], []
+        for _ in range(_PING_PONGS):
+            asked_ns = time.time_ns()
+            theirs_ns, came_ns = self._questions.ask("clock").result()
+            least.append(theirs_ns - came_ns)
+            most.append(theirs_ns - asked_ns)
+        low, high = max(least), min(most)
+        # One of the clocks was set meanwhile: what was true last is true now.
+        return (low, high) if low <= high else (least[-1], most[-1])
+
+    def end(self) -> None:
+        """Let the service there end, with everything that it started; `close` waits for that."""
+        if not self._ended:
+            self._ended = True
+            self._conversation.close()
+            self._fail_all(HostLostError(f"host {self.name} was closed"))
+
+    def close(self) -> None:
+        """End the service there and everything that it started."""
+        self.end()
+        self._service.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _get(self, path: str, parts: Parts, local: Path) -> None:
+        with local.open("wb") as file:
+            offsets = itertools.count(0, PIECE_BYTES)
+            asked = (self._questions.ask("get", path, parts, offset) for offset in offsets)
+            for answer in _ahead(asked):
+                if not answer.value:
+                    return
+                file.write(answer.value)
+
+    def _within(self, deadline: float, awaited: Future[_Got]) -> _Got:
+        try:
+            return awaited.result(max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            pass
+        skipped = self._conversation.skipped.strip()
+        raise TestbedError(
+            f"host {self.name}: `{self._service.command}` started no worker within "
+            f"{START_LIMIT_S:g} s{self._service.said()}"
+            + (f"\nIt printed:\n{skipped}" if skipped else ""),
+            hint="nobody can type a password here: let ssh log in by a key, or see "
+            "what --launch needs",
+        )
+
+    def _heard(self, message: object, came_ns: int) -> None:
+        match message:
+            case ("answer", int(number), str(outcome), value):
+                self._questions.answered(number, outcome, value, came_ns)
+            case ("ended", int(number), CallFailure() as failure):
+                if number in self._children:
+                    self._children[number].fail(failure)
+            case ("versions", versions) if not self._versions.done():
+                self._versions.set_result(versions)
+            case ("opened", HostFacts() as facts) if not self._opened.done():
+                self._opened.set_result(facts)
+            case ("refused", AdvisorError() as error) if not self._opened.done():
+                self._opened.set_exception(
+                    TestbedError(f"host {self.name}: {error.message}", hint=error.hint)
+                )
+            case _:
+                raise MisfitError("a message that no worker sends")
+
+    def _lose(self, why: str) -> None:
+        """Let everything fail that the host was to do."""
+        account = self._service.account()
+        started = self._opened.done()
+        skipped = "" if started else self._conversation.skipped.strip()
+        self._fail_all(
+            HostLostError(
+                f"host {self.name} {'is lost' if started else 'has no worker'}: {account or why}"
+                + (f"\nIt printed:\n{skipped}" if skipped else ""),
+                hint=None if started else f"see whether it starts alone: {self._service.command}",
+            )
+        )
+        self._service.kill()
+
+    def _fail_all(self, lost: HostLostError) -> None:
+        for opening in (self._versions, self._opened):
+            if not opening.done():
+                opening.set_exception(lost)
+        self._questions.lose(lost)
+        failure = CallFailure(cause=FailureCause.CRASHED, message=lost.message, child_ended=True)
+        for child in list(self._children.values()):
+            child.fail(failure)
+
+
+@contextlib.contextmanager
+def open_hosts(
+    names: Sequence[str], *, launch: str = DEFAULT_LAUNCH
+) -> Iterator[tuple[RemoteHost, ...]]:
+    """Start a service on each host while the block runs, all at once.
+
+    ``launch`` runs a command on ``{host}``; `localhost` is this machine.
+
+    Raises:
+        TestbedError: one does not start, is of another version, or serves another analysis.
+    """
+    with contextlib.ExitStack() as stack:
+        commands = [service_command(name, launch) for name in names]
+        hosts = []
+        for name, command in zip(names, commands, strict=True):
+            host = stack.enter_context(RemoteHost(name, LaunchedService(command)))
+            hosts.append(host)
+        for host in hosts:
+            stack.callback(host.end)  # All of them, before any is waited for.
+        for host in hosts:
+            host.open()
+        yield tuple(hosts)
+
+
+def _asked_by() -> str:
+    return f"{user_name()} on {socket.gethostname()} (process {os.getpid()})"
+
+
+def _pieces(path: Path) -> Iterator[tuple[bytes, bool]]:
+    """Give a file in pieces, at least one, each with whether there was one before."""
+    with path.open("rb") as file:
+        yield file.read(PIECE_BYTES), False
+        while piece := file.read(PIECE_BYTES):
+            yield piece, True
+
+
+def _ahead(asked: Iterable[Future[Answer]]) -> Iterator[Answer]:
+    """Give answers in order while the next questions are under way already."""
+    under_way: deque[Future[Answer]] = deque()
+    for question in asked:
+        under_way.append(question)
+        if len(under_way) > _PIECES_AHEAD:
+            yield under_way.popleft().result()
+    while under_way:
+        yield under_way.popleft().result()

@@ -1,0 +1,184 @@
+"""The service that lends this host's devices to one analysis: what `advisor worker` runs.
+
+It is a process as any command of ours: it never imports TensorFlow, its children are forked from a
+fork server that has, and a guard ends all of it, however it ends itself. It ends when whoever asked
+for it is done or silent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+import traceback
+from functools import partial
+from typing import TYPE_CHECKING
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.files.foreign_json import MisfitError
+from placement_advisor.files.own_folders import scratch_folder
+from placement_advisor.processes.call_failure import FailureCause
+from placement_advisor.processes.children import preload
+from placement_advisor.remote_hosts.conversation import SILENCE_S, Conversation
+from placement_advisor.remote_hosts.frames import COMMAND_MARK, WORKER_MARK
+from placement_advisor.remote_hosts.host_facts import host_facts
+from placement_advisor.remote_hosts.host_lock import sole_use
+from placement_advisor.remote_hosts.hosted_child import HostedChild
+from placement_advisor.remote_hosts.scratch_files import ScratchFiles
+from placement_advisor.remote_hosts.versions import own_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from placement_advisor.processes.call_failure import CallFailure
+    from placement_advisor.remote_hosts.byte_streams import ByteStream
+    from placement_advisor.remote_hosts.hosted_child import Answering
+
+# A child that is just being forked is not waited for: it ends with the fork server.
+_CLOSE_LIMIT_S = 2.0
+
+
+def serve(stream: ByteStream) -> None:
+    """Serve one analysis, until its command ends the conversation or is not heard any more.
+
+    Raises:
+        AdvisorError: nobody asked for anything.
+    """
+    _Service(stream).run()
+
+
+class _Service:
+    def __init__(self, stream: ByteStream) -> None:
+        # Who asks for this host; None at the end.
+        self._askers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._why = ""
+        self._children: dict[int, HostedChild] = {}
+        self._files: ScratchFiles | None = None
+        self._errands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._conversation = Conversation(
+            stream,
+            our_mark=WORKER_MARK,
+            their_mark=COMMAND_MARK,
+            heard=self._heard,
+            ended=self._ended,
+            patience_s=SILENCE_S,
+        )
+
+    def run(self) -> None:
+        with scratch_folder() as scratch, contextlib.closing(self._conversation):
+            self._conversation.start()
+            self._conversation.send(("versions", own_versions()))
+            asked_by = self._askers.get()
+            if asked_by is None:
+                raise AdvisorError(
+                    f"no command has asked for this worker: {self._why}",
+                    hint="`advisor analyze --hosts` starts it where it is needed",
+                )
+            try:
+                with sole_use(asked_by):
+                    self._serve(scratch)
+            except AdvisorError as error:
+                self._conversation.send(("refused", error))
+
+    def _serve(self, scratch: Path) -> None:
+        # Here, since the guard takes the end of the thread that starts it for ours.
+        preload()
+        threading.Thread(target=self._run_errands, daemon=True).start()
+        facts = host_facts(scratch)
+        self._files = ScratchFiles(scratch)
+        self._conversation.send(("opened", facts))
+        while self._askers.get() is not None:
+            pass
+        for child in self._children.values():
+            child.close(_nobody)
+        deadline = time.monotonic() + _CLOSE_LIMIT_S
+        for child in self._children.values():
+            child.join(max(0.0, deadline - time.monotonic()))
+
+    def _heard(self, message: object, came_ns: int) -> None:
+        match message:
+            case ("open", str(asked_by)):
+                self._askers.put(asked_by)
+            case ("ask", int(number), str(kind), tuple(args)) if self._files is not None:
+                self._asked(partial(self._answer, number), kind, args, self._files)
+            case _:
+                raise MisfitError("a message that no command sends")
+
+    def _asked(
+        self,
+        answer: Answering,
+        kind: str,
+        args: tuple[object, ...],
+        files: ScratchFiles,
+    ) -> None:
+        """Do what was asked, in a thread where it could take time: others are asked meanwhile."""
+        match kind, args:
+            case "clock", ():
+                answer("returned", time.time_ns())
+            case "fork", (int(number), str(name)):
+                self._children[number] = HostedChild(name, answer, partial(self._tell, number))
+            case "call", (int(number), str(module), str(name), tuple(its)):
+                self._child(number).call(answer, module, name, its)
+            case "stop", (int(number), FailureCause() as cause, str(message)):
+                self._child(number).stop(answer, cause, message)
+            case "close", (int(number),):
+                self._child(number).close(answer)
+            case "folder", (str(name),):
+                self._errand(answer, partial(files.new_folder, name))
+            case "put", (int(number), tuple(parts), bytes(piece), bool(more)):
+                self._errand(answer, partial(files.put, number, _texts(parts), piece, more))
+            case "new folder", (str(name),):
+                self._errand(answer, partial(files.new_folder, name))
+            case "names", (str(path),):
+                self._errand(answer, partial(files.names, path))
+            case "get", (str(path), tuple(parts), int(offset)):
+                self._errand(answer, partial(files.get, path, _texts(parts), offset))
+            case _:
+                raise MisfitError("a question that no command asks")
+
+    def _child(self, number: int) -> HostedChild:
+        if number not in self._children:
+            raise MisfitError(f"there is no child {number}")
+        return self._children[number]
+
+    def _errand(self, answer: Answering, do: Callable[[], object]) -> None:
+        """Have one of the questions of files answered, one after the other."""
+
+        def run() -> None:
+            try:
+                answer("returned", do())
+            except AdvisorError as error:
+                answer("raised", error)
+            except Exception:
+                answer("raised", traceback.format_exc())
+
+        self._errands.put(run)
+
+    def _run_errands(self) -> None:
+        while True:
+            self._errands.get()()
+
+    def _answer(self, number: int, outcome: str, value: object) -> None:
+        try:
+            self._conversation.send(("answer", number, outcome, value))
+        except (TypeError, MisfitError) as error:
+            self._conversation.send(("answer", number, "raised", str(error)))
+
+    def _tell(self, number: int, failure: CallFailure) -> None:
+        self._conversation.send(("ended", number, failure))
+
+    def _ended(self, why: str) -> None:
+        self._why = why
+        self._askers.put(None)
+
+
+def _texts(parts: tuple[object, ...]) -> tuple[str, ...]:
+    if not all(isinstance(part, str) for part in parts):
+        raise MisfitError("a name that is no string")
+    return tuple(map(str, parts))
+
+
+def _nobody(outcome: str, value: object) -> None:
+    """Answer nobody: the conversation is over."""

@@ -1,0 +1,48 @@
+"""A launcher that runs the worker here: ``light_worker.py advisor worker --stdio``.
+
+Its children have no TensorFlow, so that they are there at once, and may be called for more. What
+else is to be otherwise about it stands in an environment variable, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+CHANGES = "LIGHT_WORKER"
+MORE = (
+    ("builtins", "eval"),
+    ("builtins", "exec"),
+    ("builtins", "print"),
+    ("math", "factorial"),
+    ("operator", "truediv"),
+    ("posix", "_exit"),
+    ("posix", "kill"),
+    ("placement_advisor.candidates.families", "check_names"),
+    ("time", "sleep"),
+)
+
+
+def main() -> None:
+    from placement_advisor.cli.app import main as advisor
+    from placement_advisor.processes import children
+    from placement_advisor.remote_hosts import conversation, hosted_child, service, versions
+
+    changes = json.loads(os.environ.get(CHANGES, "{}"))
+    children._PRELOADED = "light_preload"
+    hosted_child.CALLABLE |= set(MORE)
+    versions.__version__ = changes.get("advisor", versions.__version__)
+    if "tensorflow" in changes:
+        versions.tensorflow_version = lambda: changes["tensorflow"]
+    if "memory_bytes" in changes:
+        children.available_memory_bytes = lambda: changes["memory_bytes"]
+    if "silence_s" in changes:
+        conversation.SILENCE_S = service.SILENCE_S = changes["silence_s"]
+    print(changes.get("banner", ""), end="", flush=True)
+    sys.argv = sys.argv[1:]
+    advisor()
+
+
+if __name__ == "__main__":
+    main()
