@@ -1,0 +1,237 @@
+"""A process on a host of the lab that does what a test asks, in lines of JSON.
+
+As a program it answers on its standard output until its standard input ends; `Agent` asks one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.remote_hosts import control_port, door, relay
+from placement_advisor.remote_hosts.secret import client_context
+from placement_advisor.tf.run import private_network
+
+if TYPE_CHECKING:
+    from network_lab.lab import Lab
+
+_LIMIT_S = 15.0
+_CHUNK_BYTES = 1 << 18
+_HEAD_BYTES = 8
+WARM_UP = 3
+
+
+class Agent:
+    """A process on a host."""
+
+    def __init__(self, lab: Lab, host: str, *, privileges: bool = True) -> None:
+        """Start it; without privileges it is root all the same, or what a lab takes for root."""
+        less = [] if privileges else ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+        self._process = lab.run(
+            host,
+            [*less, sys.executable, "-P", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        self.pid = self.do("own_pid")
+
+    def do(self, name: str, *args: Any) -> Any:
+        """Run a function of this module there and return what it returns; as text if it raises."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([name, args]) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def end(self) -> None:
+        """End the process at once."""
+        with self._process:
+            self._process.kill()
+
+
+def own_pid() -> int:
+    return os.getpid()
+
+
+def user_namespace() -> str:
+    return os.readlink("/proc/self/ns/user")  # noqa: PTH115 - it points to nothing
+
+
+def start_relay(folder: str, secret: str, address: str | None) -> int | None:
+    return relay.start(folder, secret.encode(), address)
+
+
+def make_network() -> None:
+    private_network.create()
+
+
+def join_network(pid: int) -> None:
+    private_network.join(pid)
+
+
+def open_network(folder: str, network: int, near: list[int], far: list[list[Any]]) -> None:
+    door.open_network(folder, network, tuple(near), tuple((p, a, q) for p, a, q in far))
+
+
+def serve_control(folder: str) -> None:
+    """Repeat to one connection of control at a time what it says, and tell others to wait."""
+
+    def repeat(connection: socket.socket) -> None:
+        while said := connection.recv(1_000):
+            connection.sendall(b"control: " + said)
+
+    def refuse(connection: socket.socket) -> None:
+        connection.sendall(b"another one is served")
+
+    waiting = control_port.waiting_for_control(Path(folder))
+    turns = partial(
+        control_port.take_turns, waiting, serve_one=repeat, refuse=refuse, check=lambda: None
+    )
+    threading.Thread(target=turns, daemon=True).start()
+
+
+def connect_control(address: str, port: int, secret: str) -> str:
+    """Begin another connection of control and say something; return the answer."""
+    _kept.append(control_port.connect(address, port, secret.encode()))
+    _kept[-1].sendall(b"hello")
+    return _kept[-1].recv(1_000).decode()
+
+
+def end_control() -> None:
+    """End the connection that was begun last."""
+    _kept.pop().close()
+
+
+def serve(port: int, name: str) -> None:
+    """Answer each message with this name before it; on every interface, as TensorFlow does."""
+    listening = socket.create_server(("0.0.0.0", port))
+
+    def answer(connection: socket.socket) -> None:
+        with connection:
+            while said := connection.recv(1_000):
+                connection.sendall(f"{name}: ".encode() + said)
+
+    def accept() -> None:
+        while True:
+            connection, _ = listening.accept()
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+def ask(address: str, port: int, message: str) -> str:
+    """Say something over a connection of its own and return the answer."""
+    with socket.create_connection((address, port), _LIMIT_S) as connection:
+        connection.sendall(message.encode())
+        return connection.recv(1_000).decode()
+
+
+_kept: list[socket.socket] = []
+
+
+def keep_asking(address: str, port: int, message: str) -> str:
+    """As `ask`, over one connection that stays."""
+    if not _kept:
+        _kept.append(socket.create_connection((address, port), _LIMIT_S))
+    _kept[0].sendall(message.encode())
+    answer = _kept[0].recv(1_000)
+    return answer.decode() if answer else "end"
+
+
+def say(message: str) -> None:
+    """Say something over the connection that stays."""
+    _kept[0].sendall(message.encode())
+
+
+def hear_kept() -> str:
+    """Return what comes next over the connection that stays."""
+    return _kept[0].recv(1_000).decode()
+
+
+def tell_tls(address: str, port: int, secret: str | None, newest: str, message: str) -> str:
+    """Speak TLS, with a certificate or without, and return the answer to a message (hex)."""
+    if secret is None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+    else:
+        context = client_context(secret.encode())
+    context.verify_mode = ssl.CERT_NONE  # A stranger takes whatever it gets.
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.maximum_version = ssl.TLSVersion[newest]
+    with (
+        socket.create_connection((address, port), _LIMIT_S) as plain,
+        context.wrap_socket(plain) as connection,
+    ):
+        connection.sendall(bytes.fromhex(message))
+        return connection.recv(1_000).decode()
+
+
+def serve_bytes(port: int) -> None:
+    """Take as many bytes as each message says first, and answer with one."""
+    listening = socket.create_server(("0.0.0.0", port))
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def take(connection: socket.socket) -> None:
+        buffer = bytearray(_CHUNK_BYTES)
+        with connection, connection.makefile("rb") as reading:
+            while head := reading.read(_HEAD_BYTES):
+                left = int.from_bytes(head, "big")
+                while left:
+                    left -= reading.readinto(memoryview(buffer)[: min(left, _CHUNK_BYTES)])
+                connection.sendall(b"k")
+
+    def accept() -> None:
+        while True:
+            connection, _ = listening.accept()
+            threading.Thread(target=take, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+def times_ns(address: str, port: int, size_bytes: int, repetitions: int) -> list[int]:
+    """Return what it takes until so many bytes are sent and the answer is there, a few times."""
+    message = size_bytes.to_bytes(_HEAD_BYTES, "big") + bytes(size_bytes)
+    times = []
+    with socket.create_connection((address, port), _LIMIT_S) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(WARM_UP + repetitions):
+            begun = time.perf_counter_ns()
+            connection.sendall(message)
+            if connection.recv(1) != b"k":
+                raise ConnectionResetError
+            times.append(time.perf_counter_ns() - begun)
+    return times[WARM_UP:]
+
+
+def core_time_ns() -> int:
+    """Return what this process has computed so far."""
+    return time.process_time_ns()
+
+
+def listening_ports() -> list[str]:
+    """Return where this process's network listens, as `ss` says it."""
+    said = subprocess.run(["ss", "-Htln"], check=True, capture_output=True, text=True).stdout
+    return sorted(line.split()[3] for line in said.splitlines())
+
+
+def _answer(name: str, args: list[Any]) -> Any:
+    try:
+        return globals()[name](*args)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(_answer(*json.loads(line))), flush=True)

@@ -1,0 +1,130 @@
+"""What one end sends the other end gets, whatever the sizes and whoever ends first."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+
+import pytest
+from tls_pairs import carried, tcp_pair, tls_pair
+
+from placement_advisor.remote_hosts.secret import new_secret
+
+
+@pytest.fixture(scope="module")
+def secret() -> bytes:
+    return new_secret(1)
+
+
+class Chain:
+    """TCP - relay - TLS - relay - TCP; `left` and `right` are the outer ends."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.left, left_inner = tcp_pair()
+        self.right, right_inner = tcp_pair()
+        client, server = tls_pair(secret)
+        self.wire = client.socket
+        self.threads = (carried(left_inner, client), carried(right_inner, server))
+
+    def __enter__(self) -> Chain:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.left.close()
+        self.right.close()
+        for thread in self.threads:
+            thread.join(10.0)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def chain(secret: bytes):
+    with Chain(secret) as made:
+        yield made
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    got = bytearray()
+    while more := connection.recv(1 << 16):
+        got += more
+    return bytes(got)
+
+
+def test_three_bytes_arrive_and_three_come_back(chain):
+    chain.left.sendall(b"one")
+    assert chain.right.recv(10) == b"one"
+    chain.right.sendall(b"two")
+    assert chain.left.recv(10) == b"two"
+
+
+def test_an_end_is_passed_on_and_the_other_direction_goes_on(chain):
+    chain.left.sendall(b"question")
+    chain.left.shutdown(socket.SHUT_WR)
+    assert read_to_end(chain.right) == b"question"
+    for part in (b"a", b"long", b"answer" * 100_000):
+        chain.right.sendall(part)
+    chain.right.shutdown(socket.SHUT_WR)
+    assert read_to_end(chain.left) == b"along" + b"answer" * 100_000
+    for thread in chain.threads:
+        thread.join(10.0)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_both_directions_at_once_arrive_whole_and_in_order(secret, seed):
+    draw = random.Random(seed)
+    sent = [draw.randbytes(draw.choice([0, 1, 16_384, 262_144, 5_000_000])) for _ in "ab"]
+
+    def send(connection: socket.socket, data: bytes, pieces: random.Random) -> None:
+        at = 0
+        while at < len(data):
+            size = pieces.choice([1, 100, 16_000, 70_000, 1_000_000])
+            connection.sendall(data[at : at + size])
+            at += size
+        connection.shutdown(socket.SHUT_WR)
+
+    with Chain(secret) as chain:
+        senders = [
+            threading.Thread(target=send, args=(end, data, random.Random(seed)))
+            for end, data in zip((chain.left, chain.right), sent, strict=True)
+        ]
+        got: list[bytes] = [b"", b""]
+
+        def receive(index: int, end: socket.socket) -> None:
+            got[index] = read_to_end(end)
+
+        receivers = [
+            threading.Thread(target=receive, args=(i, end))
+            for i, end in enumerate((chain.right, chain.left))
+        ]
+        for thread in (*senders, *receivers):
+            thread.start()
+        for thread in (*senders, *receivers):
+            thread.join()
+        assert got == sent
+
+
+def test_a_sender_must_wait_for_a_receiver_that_does_not_read(chain):
+    most = 200_000_000  # Buffers of the system have less together.
+    chain.left.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        chain.left.sendall(bytes(most))
+    # And it is told when that ends.
+    chain.right.close()
+    chain.left.settimeout(10.0)
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
+        chain.left.sendall(bytes(most))
+
+
+@pytest.mark.parametrize("breaks", ["near", "wire"])
+def test_a_connection_that_breaks_breaks_the_other_one(chain, breaks):
+    chain.left.sendall(b"x")
+    assert chain.right.recv(1) == b"x"
+    if breaks == "near":
+        chain.left.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        chain.left.close()
+    else:  # As when a host on the way forgets it: no word of TLS that it ends.
+        chain.wire.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(ConnectionResetError):
+        chain.right.recv(1)
