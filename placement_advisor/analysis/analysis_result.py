@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.table import CostSource
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
+    from placement_advisor.machine.testbed_plan import HostLink
     from placement_advisor.measurement.failure import Failure
     from placement_advisor.measurement.input_timing import InputTiming
     from placement_advisor.measurement.measurement import BrokenLaw, Interval, Measurement
@@ -80,7 +81,8 @@ class TestbedSummary:
     """Where candidates ran, or why they did not.
 
     ``stand_in`` is True where the devices are CPU cores that stand in for accelerators.
-    ``not_run`` says why nothing ran, None if something did.
+    ``not_run`` says why nothing ran, None if something did. ``host_of`` has the host of each device
+    where there are several hosts, which reach one another by ``link``.
     """
 
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
@@ -91,6 +93,8 @@ class TestbedSummary:
     cluster: Cluster
     fingerprint: str
     not_run: str | None
+    host_of: Mapping[str, str] = field(default_factory=dict)
+    link: HostLink | None = None
 
 
 class AdviceVerdict(StrEnum):

@@ -205,6 +205,8 @@ def _testbed(subject: Subject, forecast: Forecast) -> TestbedSummary:
         cluster=forecast.proposals.prices.cluster,
         fingerprint=testbed_fingerprint(plan),
         not_run=plan.not_run,
+        host_of={name: host.name for host in plan.hosts for name in host.device_names},
+        link=plan.link,
     )
 
 

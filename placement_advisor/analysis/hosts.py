@@ -33,6 +33,11 @@ class HostsAsked:
     link: HostLink
 
     @property
+    def words(self) -> str:
+        """Hosts and devices as ``--hosts`` takes them."""
+        return ",".join(f"{request.name}:{request.devices}" for request in self.requests)
+
+    @property
     def device_count(self) -> int:
         """How many devices they are asked for."""
         return sum(request.devices for request in self.requests)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path  # noqa: TC003 - typer reads the annotation
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.hosts import HostsAsked
 
 _LAUNCH = "ssh {host}"
+_FEWEST_DEVICES = 2
 
 
 class LinkChoice(StrEnum):
@@ -80,7 +81,7 @@ def hosts_asked(
         launch=launch or _LAUNCH,
         link=testbed_plan.HostLink((link or LinkChoice.TLS).value),
     )
-    if asked.device_count < 2:
+    if asked.device_count < _FEWEST_DEVICES:
         raise AdvisorError(
             "one device has nothing to be split over", hint="ask for two or more: --hosts a:1,b:1"
         )

@@ -10,7 +10,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.machine.this_machine import free_ports
-from placement_advisor.machine.this_machine import free_ports
 from placement_advisor.remote_hosts import door, relay
 from placement_advisor.tf.calls import mirrored, worker
 from placement_advisor.tf.run import private_network
@@ -32,7 +31,6 @@ CALLABLE = frozenset(
         free_ports,
         door.open_network,
         relay.start,
-        free_ports,
         private_network.create,
         private_network.join,
         worker.serve,

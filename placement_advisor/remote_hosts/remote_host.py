@@ -131,15 +131,6 @@ class RemoteHost:
             sent = answer.value
         return sent
 
-    def new_folder(self, name: str) -> str:
-        """Make a folder on the host, which goes with the analysis; return its path there.
-
-        Raises:
-            AdvisorError: it cannot be made, or the host is gone.
-        """
-        folder: str = self._questions.ask("new folder", name).result().value
-        return folder
-
     def get(self, path: str, local: Path) -> None:
         """Copy a file of the host's scratch folder, or a folder with all files below it, to here.
 

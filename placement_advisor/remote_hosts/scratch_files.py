@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import tempfile
 from pathlib import Path
 
 from placement_advisor.errors import AdvisorError, full_disk
@@ -53,18 +52,6 @@ class ScratchFiles:
         except OSError as error:
             raise _unwritten(error) from None
         return str(folder / parts[0])
-
-    def new_folder(self, name: str) -> str:
-        """Make a folder whose name begins so, and return its path.
-
-        Raises:
-            AdvisorError: it cannot be made.
-            ValueError: that is no name.
-        """
-        try:
-            return tempfile.mkdtemp(prefix=f"{_name(name)}-", dir=self._folder)
-        except OSError as error:
-            raise _unwritten(error) from None
 
     def names(self, path: str) -> tuple[Parts, ...] | None:
         """Return the ways to all files below a folder, None if it is a file.

@@ -129,8 +129,6 @@ class _Service:
                 self._errand(answer, partial(files.new_folder, name))
             case "put", (int(number), tuple(parts), bytes(piece), bool(more)):
                 self._errand(answer, partial(files.put, number, _texts(parts), piece, more))
-            case "new folder", (str(name),):
-                self._errand(answer, partial(files.new_folder, name))
             case "names", (str(path),):
                 self._errand(answer, partial(files.names, path))
             case "get", (str(path), tuple(parts), int(offset)):

@@ -120,6 +120,7 @@ def _options(options: AnalyzeOptions) -> dict[str, Any]:
         "hardware": options.hardware,
         "costs": None if options.costs is None else str(options.costs),
         "testbed": None if options.testbed is None else options.testbed.value,
+        "hosts": None if options.hosts is None else options.hosts.words,
         "candidates": None if options.candidates is None else list(options.candidates),
         "ratios": None if options.ratios is None else list(options.ratios),
         "effort": options.effort.units,
@@ -167,7 +168,11 @@ def _testbed(testbed: Testbed) -> dict[str, Any]:
         "stand_in": testbed.stand_in,
         "description": testbed.description,
         "not_run": testbed.not_run,
-        "devices": [{"name": device.name} for device in testbed.cluster.devices],
+        "host_link": None if testbed.link is None else testbed.link.value,
+        "devices": [
+            {"name": device.name, "host": testbed.host_of.get(device.name)}
+            for device in testbed.cluster.devices
+        ],
         "links": [
             {
                 "source": link.source,
