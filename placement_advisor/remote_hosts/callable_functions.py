@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.machine.this_machine import free_ports
+from placement_advisor.remote_hosts import door, relay
 from placement_advisor.tf.calls import mirrored, worker
 from placement_advisor.tf.run import private_network
 
@@ -28,6 +29,8 @@ CALLABLE = frozenset(
         os.getpid,
         os.sched_setaffinity,
         free_ports,
+        relay.start,
+        door.open_network,
         private_network.create,
         private_network.join,
         worker.serve,
