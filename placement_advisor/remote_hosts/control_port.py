@@ -1,13 +1,12 @@
 """Control by the port of the relay: for hosts on which a service waits, without ssh or the like.
 
 `advisor worker --listen` has one port for all. The relay, a child, keeps it; what is control it
-joins with a Unix socket of the service, in a folder that only this user can enter. One analysis is
-served at a time, in the service's main thread; another one is told that, and sent away.
+joins with a Unix socket of the service, in a folder that only this user can enter. Each analysis
+has a thread there. That only one is served is the host's lock's to see to (`host_lock.py`).
 """
 
 from __future__ import annotations
 
-import queue
 import re
 import socket
 import ssl
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.processes.call_failure import expect
-from placement_advisor.processes.children import Child
+from placement_advisor.processes.children import Child, preload
 from placement_advisor.remote_hosts import relay
 from placement_advisor.remote_hosts.door import socket_path
 from placement_advisor.remote_hosts.greeting import Greeter, Greeting, Purpose
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.processes.call_failure import CallFailure
     from placement_advisor.remote_hosts.tls_stream import TlsStream
-
-    # Serves or refuses one connection, which is closed afterwards.
-    Serve = Callable[[socket.socket], None]
 
 _PLACE = re.compile(r"(?:\[(?P<bracketed>[^\]]*)\]|(?P<plain>[^:]*)):(?P<port>\d{1,5})", re.ASCII)
 _PORTS = range(1, 1 << 16)
@@ -71,26 +67,26 @@ def check_may_listen(address: str, *, everywhere: bool) -> None:
         )
 
 
-def serve(
+def wait(
     address: str,
     port: int,
     secret: bytes,
     folder: Path,
     *,
-    serve_one: Serve,
-    refuse: Serve,
+    serve: Callable[[socket.socket, Path], None],
     opened: Callable[[], None],
 ) -> NoReturn:
-    """Serve analyses at a port, one after the other, until a signal ends this process.
+    """Wait for analyses at a port until a signal ends this process.
 
-    ``folder`` is one that only this user can enter; doors of the analyses open in it (`door.py`).
-    While one analysis is served by ``serve_one``, others are told so by ``refuse``, in another
-    thread. ``opened`` is called once the port is there.
+    ``serve`` is called for each, in a thread of its own, with the relay's folder, in which the
+    analysis may open doors (`door.py`). ``folder`` is one that only this user can enter.
+    ``opened`` is called once the port is there.
 
     Raises:
         AdvisorError: this host has no such address, or the port is taken.
         TestbedError: the relay has died.
     """
+    preload()
     with Child("relay") as child, waiting_for_control(folder) as waiting:
 
         def check() -> None:
@@ -103,7 +99,7 @@ def serve(
         )
         expect(started, _died)
         opened()
-        take_turns(waiting, serve_one=serve_one, refuse=refuse, check=check)
+        serve_each(waiting, lambda connection: serve(connection, folder), check)
 
 
 def waiting_for_control(folder: Path) -> socket.socket:
@@ -115,26 +111,21 @@ def waiting_for_control(folder: Path) -> socket.socket:
     return waiting
 
 
-def take_turns(
-    waiting: socket.socket, *, serve_one: Serve, refuse: Serve, check: Callable[[], None]
+def serve_each(
+    waiting: socket.socket, serve: Callable[[socket.socket], None], check: Callable[[], None]
 ) -> NoReturn:
-    """Serve one connection at a time in this thread, and refuse others in further ones.
+    """Serve every connection in a thread of its own.
 
-    ``check`` is called now and then while nobody is served, to end this by what it raises.
+    ``check`` is called now and then, to end this by what it raises.
     """
-    free = threading.Semaphore()
-    served: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
-    _in_background(_accept, waiting, free, served, refuse)
+    waiting.settimeout(_LOOK_S)
     while True:
         try:
-            connection = served.get(timeout=_LOOK_S)
-        except queue.Empty:
+            connection, _ = waiting.accept()
+        except TimeoutError:
             check()
             continue
-        try:
-            _on_connection(serve_one, connection)
-        finally:
-            free.release()
+        _in_background(_on_connection, serve, connection)
 
 
 def connect(address: str, port: int, secret: bytes) -> socket.socket:
@@ -161,21 +152,7 @@ def connect(address: str, port: int, secret: bytes) -> socket.socket:
     return ours
 
 
-def _accept(
-    waiting: socket.socket,
-    free: threading.Semaphore,
-    served: queue.SimpleQueue[socket.socket],
-    refuse: Serve,
-) -> None:
-    while True:
-        connection, _ = waiting.accept()
-        if free.acquire(blocking=False):
-            served.put(connection)
-        else:
-            _in_background(_on_connection, refuse, connection)
-
-
-def _on_connection(serve: Serve, connection: socket.socket) -> None:
+def _on_connection(serve: Callable[[socket.socket], None], connection: socket.socket) -> None:
     with connection:
         serve(connection)
 

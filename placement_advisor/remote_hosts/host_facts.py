@@ -29,7 +29,8 @@ class HostFacts:
     have a core of its own. ``visible_gpus`` is how many TensorFlow may see, ``gpus`` what the
     driver's tools say. ``available_memory_bytes`` is what was free. ``fingerprint`` differs where
     the processor, the cores or the kernel do. ``time_ns`` is the host's clock, in ns since 1970.
-    ``scratch`` is a folder there for this analysis, which goes when it ends.
+    ``scratch`` is a folder there for this analysis, which goes when it ends. ``relay_folder`` is
+    that of the relay by which control has come (`relay.py`), None where there is none yet.
     """
 
     host_name: str
@@ -43,9 +44,10 @@ class HostFacts:
     fingerprint: str
     time_ns: int
     scratch: str
+    relay_folder: str | None
 
 
-def host_facts(scratch: Path) -> HostFacts:
+def host_facts(scratch: Path, relay_folder: Path | None) -> HostFacts:
     """Find out about this machine, without TensorFlow."""
     return HostFacts(
         host_name=socket.gethostname(),
@@ -59,6 +61,7 @@ def host_facts(scratch: Path) -> HostFacts:
         fingerprint=fingerprint((os.uname().release,)),
         time_ns=time.time_ns(),
         scratch=str(scratch),
+        relay_folder=None if relay_folder is None else str(relay_folder),
     )
 
 

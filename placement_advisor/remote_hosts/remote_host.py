@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from placement_advisor.remote_hosts.questions import Answer
+    from placement_advisor.remote_hosts.reached_service import ReachedService
     from placement_advisor.remote_hosts.scratch_files import Parts
 
 _Got = TypeVar("_Got")
@@ -54,8 +55,8 @@ _PIECES_AHEAD = 4
 class RemoteHost:
     """A host with a service of ours, for this analysis alone; `open_hosts` makes them."""
 
-    def __init__(self, name: str, service: LaunchedService) -> None:
-        """Begin to speak with a service that has been started; `open` comes next."""
+    def __init__(self, name: str, service: LaunchedService | ReachedService) -> None:
+        """Begin to speak with a service that runs; `open` comes next."""
         self.name = name
         self._service = service
         self._ended = False

@@ -40,23 +40,27 @@ if TYPE_CHECKING:
 _CLOSE_LIMIT_S = 2.0
 
 
-def serve(stream: ByteStream) -> None:
+def serve(stream: ByteStream, relay_folder: Path | None = None) -> None:
     """Serve one analysis, until its command ends the conversation or is not heard any more.
+
+    ``relay_folder`` is that of the relay by which control comes, if it comes by one.
 
     Raises:
         AdvisorError: nobody asked for anything.
     """
-    _Service(stream).run()
+    _Service(stream, relay_folder).run()
 
 
 class _Service:
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream: ByteStream, relay_folder: Path | None) -> None:
+        self._relay_folder = relay_folder
         # Who asks for this host; None at the end.
         self._askers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._why = ""
         self._children: dict[int, HostedChild] = {}
         self._files: ScratchFiles | None = None
-        self._errands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        # None at the end.
+        self._errands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._conversation = Conversation(
             stream,
             our_mark=WORKER_MARK,
@@ -86,7 +90,7 @@ class _Service:
         # Here, since the guard takes the end of the thread that starts it for ours.
         preload()
         threading.Thread(target=self._run_errands, daemon=True).start()
-        facts = host_facts(scratch)
+        facts = host_facts(scratch, self._relay_folder)
         self._files = ScratchFiles(scratch)
         self._conversation.send(("opened", facts))
         while self._askers.get() is not None:
@@ -96,6 +100,7 @@ class _Service:
         deadline = time.monotonic() + _CLOSE_LIMIT_S
         for child in self._children.values():
             child.join(max(0.0, deadline - time.monotonic()))
+        self._errands.put(None)
 
     def _heard(self, message: object, came_ns: int) -> None:
         match message:
@@ -155,8 +160,8 @@ class _Service:
         self._errands.put(run)
 
     def _run_errands(self) -> None:
-        while True:
-            self._errands.get()()
+        while (errand := self._errands.get()) is not None:
+            errand()
 
     def _answer(self, number: int, outcome: str, value: object) -> None:
         try:

@@ -6,6 +6,7 @@ As a program it answers on its standard output until its standard input ends; `A
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import ssl
@@ -17,7 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.remote_hosts import control_port, door, relay
+from placement_advisor.remote_hosts.reached_service import ReachedService
+from placement_advisor.remote_hosts.remote_host import RemoteHost
 from placement_advisor.remote_hosts.secret import client_context
 from placement_advisor.tf.run import private_network
 
@@ -85,32 +89,43 @@ def open_network(folder: str, network: int, near: list[int], far: list[list[Any]
 
 
 def serve_control(folder: str) -> None:
-    """Repeat to one connection of control at a time what it says, and tell others to wait."""
+    """Repeat to each connection of control what it says."""
 
     def repeat(connection: socket.socket) -> None:
         while said := connection.recv(1_000):
             connection.sendall(b"control: " + said)
 
-    def refuse(connection: socket.socket) -> None:
-        connection.sendall(b"another one is served")
-
     waiting = control_port.waiting_for_control(Path(folder))
-    turns = partial(
-        control_port.take_turns, waiting, serve_one=repeat, refuse=refuse, check=lambda: None
-    )
-    threading.Thread(target=turns, daemon=True).start()
+    serve_each = partial(control_port.serve_each, waiting, repeat, lambda: None)
+    threading.Thread(target=serve_each, daemon=True).start()
 
 
 def connect_control(address: str, port: int, secret: str) -> str:
-    """Begin another connection of control and say something; return the answer."""
-    _kept.append(control_port.connect(address, port, secret.encode()))
-    _kept[-1].sendall(b"hello")
-    return _kept[-1].recv(1_000).decode()
+    """Say something over a connection of control and return the answer."""
+    with control_port.connect(address, port, secret.encode()) as connection:
+        connection.sendall(b"hello")
+        return connection.recv(1_000).decode()
 
 
-def end_control() -> None:
-    """End the connection that was begun last."""
-    _kept.pop().close()
+_hosts: list[RemoteHost] = []
+
+
+def open_host(address: str, port: int, secret: str) -> list[object]:
+    """Take a host at which a service waits; return its name and the folder of its relay."""
+    host = RemoteHost("far", ReachedService(address, port, secret.encode()))
+    _hosts.append(host)
+    host.open()
+    return [host.facts.host_name, host.facts.relay_folder]
+
+
+def factorial_there(number: int) -> int | str:
+    """Compute in a child there."""
+    answer = _hosts[-1].child("child").call(math.factorial, number)
+    return answer.message if isinstance(answer, CallFailure) else answer
+
+
+def close_host() -> None:
+    _hosts.pop().close()
 
 
 def serve(port: int, name: str) -> None:

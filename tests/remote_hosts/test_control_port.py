@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +14,6 @@ from placement_advisor.remote_hosts.secret import new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-needs_lab = pytest.mark.skipif(refusal() is not None, reason=str(refusal()))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +49,9 @@ def test_everywhere_takes_a_word_more(address):
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[Lab]:
-    with lab(hosts=3) as made:
+    if (reason := refusal()) is not None:
+        pytest.skip(reason)
+    with lab(hosts=2) as made:
         yield made
 
 
@@ -74,53 +73,23 @@ def port(
     relay.end()
 
 
-def begin(network: Lab, host: str, port: tuple[str, int], secret: str) -> tuple[Agent, str]:
-    agent = Agent(network, host)
-    return agent, agent.do("connect_control", *port, secret)
+@pytest.fixture(scope="module")
+def other_host(network: Lab) -> Iterator[Agent]:
+    agent = Agent(network, "h1")
+    yield agent
+    agent.end()
 
 
-@needs_lab
-def test_one_analysis_is_served_and_another_one_told_until_the_first_ends(network, port, secret):
-    first, said = begin(network, "h1", port, secret)
-    assert said == "control: hello"
-    second, said = begin(network, "h2", port, secret)
-    assert said == "another one is served"
-    second.end()
-    first.do("end_control")
-    # The end takes a moment to get there.
-    for _ in range(100):
-        third, said = begin(network, "h2", port, secret)
-        third.end()
-        if said == "control: hello":
-            break
-        time.sleep(0.1)
-    assert said == "control: hello"
-    first.end()
+def test_a_holder_of_the_secret_speaks_with_the_service(other_host, port, secret):
+    for _ in range(3):
+        assert other_host.do("connect_control", *port, secret) == "control: hello"
 
 
-@needs_lab
-def test_who_is_killed_while_served_makes_room(network, port, secret):
-    first, said = begin(network, "h1", port, secret)
-    assert said == "control: hello"
-    first.end()
-    for _ in range(100):
-        second, said = begin(network, "h2", port, secret)
-        second.end()
-        if said == "control: hello":
-            break
-        time.sleep(0.1)
-    assert said == "control: hello"
-
-
-@needs_lab
-def test_whoever_has_another_secret_is_told_so(network, port):
-    agent, said = begin(network, "h1", port, new_secret(1).decode())
+def test_whoever_has_another_secret_is_told_so(other_host, port):
+    said = other_host.do("connect_control", *port, new_secret(1).decode())
     assert said.startswith(f"AdvisorError: {port[0]}:{port[1]} has another secret"), said
-    agent.end()
 
 
-@needs_lab
-def test_where_nobody_waits_one_is_told_what_to_start(network, port, secret):
-    agent, said = begin(network, "h1", (port[0], 1), secret)
+def test_where_nobody_waits_one_is_told_what_to_start(other_host, port, secret):
+    said = other_host.do("connect_control", port[0], 1, secret)
     assert said.startswith(f"AdvisorError: {port[0]}:1 cannot be reached: Connection refused"), said
-    agent.end()

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(refusal() is not None, reason=str(refusal()))
-
 NETWORK = 7_000_000_000_000_000_001
 PORTS = (20_000, 20_001)
 DATA = 2
@@ -57,6 +55,8 @@ class Host:
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[Lab]:
+    if (reason := refusal()) is not None:
+        pytest.skip(reason)
     with lab(hosts=3) as made:
         yield made
 

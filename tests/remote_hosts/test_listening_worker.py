@@ -1,0 +1,205 @@
+"""`advisor worker --listen` as a user starts it, on hosts of the lab."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent import Agent
+from network_lab.lab import Lab, lab, refusal
+
+from placement_advisor.remote_hosts.secret import new_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIGHT = str(Path(__file__).with_name("light_worker.py"))
+PORT = 7_000
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Lab]:
+    if (reason := refusal()) is not None:
+        pytest.skip(reason)
+    with lab(hosts=3) as made:
+        yield made
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "hosts.pem"
+    path.write_bytes(new_secret(1))
+    path.chmod(0o600)
+    return path
+
+
+class Service:
+    """A service on the first host, whose children have no TensorFlow."""
+
+    def __init__(self, network: Lab, folder: Path, *words: str | Path) -> None:
+        self.temp = folder / "temp"
+        self.temp.mkdir()
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "TMPDIR": str(self.temp),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+        }
+        self.process: subprocess.Popen[str] = network.run(
+            "h0",
+            [sys.executable, "-P", LIGHT, "advisor", "worker", *words],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def line(self) -> str:
+        """Return what it says next."""
+        assert self.process.stderr is not None
+        return self.process.stderr.readline().strip()
+
+    def end(self) -> tuple[int, str]:
+        """Return its exit code and what else it says."""
+        _, said = self.process.communicate(timeout=30)
+        return self.process.returncode, said
+
+
+@pytest.fixture
+def service(network: Lab, tmp_path: Path, secret: Path) -> Iterator[Service]:
+    place = f"{network.address('h0')}:{PORT}"
+    started = Service(network, tmp_path, "--listen", place, "--secret", secret)
+    assert started.line() == f"advisor: waiting at {place}"
+    yield started
+    started.process.kill()
+    started.end()
+
+
+def opened(network: Lab, host: str, secret: Path) -> tuple[Agent, Any]:
+    agent = Agent(network, host)
+    return agent, agent.do("open_host", network.address("h0"), PORT, secret.read_text())
+
+
+def test_a_service_lends_its_host_to_one_analysis_after_the_other(network, service, secret):
+    for host in ("h1", "h2"):
+        agent, facts = opened(network, host, secret)
+        assert facts[0] == "h0", facts
+        assert Path(facts[1], "doors").is_socket()
+        assert agent.do("factorial_there", 5) == 120
+        agent.do("close_host")
+        agent.end()
+
+
+def test_a_second_analysis_is_told_who_uses_the_host(network, service, secret):
+    first, facts = opened(network, "h1", secret)
+    assert facts[0] == "h0", facts
+    second, said = opened(network, "h2", secret)
+    assert said.startswith("TestbedError: host far: in use by "), said
+    assert "on h1" in said
+    assert first.do("factorial_there", 5) == 120
+    first.do("close_host")
+    for agent in (first, second):
+        agent.end()
+
+
+def test_a_command_that_is_killed_frees_the_host(network, service, secret):
+    first, facts = opened(network, "h1", secret)
+    assert first.do("factorial_there", 5) == 120
+    first.end()
+    for _ in range(100):
+        second, facts = opened(network, "h2", secret)
+        if facts[0] == "h0":
+            break
+        second.end()
+        time.sleep(0.1)
+    assert second.do("factorial_there", 5) == 120
+    second.end()
+
+
+def test_one_port_is_all_that_a_service_opens(network, service, secret):
+    agent, _ = opened(network, "h1", secret)
+    agent.do("factorial_there", 5)
+    watcher = Agent(network, "h0")
+    assert watcher.do("listening_ports") == [f"{network.address('h0')}:{PORT}"]
+    for each in (agent, watcher):
+        each.end()
+
+
+@pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])
+def test_a_service_that_is_ended_leaves_nothing_behind(network, service, secret, signal):
+    agent, _ = opened(network, "h1", secret)
+    assert agent.do("factorial_there", 5) == 120
+    (own,) = (
+        pid for pid in network.processes("h0") if LIGHT in Path(f"/proc/{pid}/cmdline").read_text()
+    )
+    subprocess.run(["kill", f"-{signal}", str(own)], check=True)
+    service.end()
+    for _ in range(100):
+        left = network.processes("h0")
+        if not left and not list(service.temp.iterdir()):
+            break
+        time.sleep(0.1)
+    assert left == ()
+    assert list(service.temp.iterdir()) == []
+    said = agent.do("factorial_there", 5)
+    assert "lost" in said, said
+    agent.end()
+
+
+def test_a_relay_that_dies_ends_its_service_with_a_word(network, service):
+    (relay,) = re.findall(r"pid=(\d+)", network.call("h0", ["ss", "-Htlnp"]))
+    subprocess.run(["kill", "-KILL", relay], check=True)
+    code, said = service.end()
+    assert code == 2
+    assert "the relay has ended" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "say one of --stdio, --listen and --new-secret"),
+        ("--stdio --listen a:1", "say one of --stdio, --listen and --new-secret"),
+        ("--stdio --everywhere", "--secret and --everywhere belong to --listen"),
+        ("--listen node:7000", "no --secret, and whoever may give orders can run programs as you"),
+        ("--listen node --secret SECRET", "'node' is no address with a port"),
+        ("--listen :7000 --secret SECRET", "':7000' is no address with a port"),
+        ("--listen 0.0.0.0:7000 --secret SECRET", "0.0.0.0 means every network"),
+        ("--listen [::]:7000 --secret SECRET", ":: means every network"),
+        ("--listen 10.77.0.1:7000 --secret nowhere.pem", "nowhere.pem: No such file"),
+        ("--listen 10.77.0.2:7000 --secret SECRET", "cannot listen at 10.77.0.2 port 7000"),
+    ],
+)
+def test_what_could_open_more_than_was_meant_is_refused(network, tmp_path, secret, words, said):
+    given = [secret if word == "SECRET" else word for word in words.split()]
+    code, error = Service(network, tmp_path, *given).end()
+    assert code == 2
+    assert error.startswith("advisor: error: "), error
+    assert said in error
+
+
+def test_everywhere_is_everywhere_where_it_is_said_twice(network, tmp_path, secret):
+    words = ("--listen", f"0.0.0.0:{PORT}", "--everywhere", "--secret", secret)
+    service = Service(network, tmp_path, *words)
+    assert service.line() == f"advisor: waiting at 0.0.0.0:{PORT}"
+    agent, facts = opened(network, "h1", secret)
+    assert facts[0] == "h0", facts
+    agent.end()
+    service.process.kill()
+    service.end()
+
+
+def test_a_new_secret_is_made_once(network, tmp_path):
+    path = tmp_path / "made.pem"
+    code, said = Service(network, tmp_path, "--new-secret", path).end()
+    assert code == 0
+    assert said.startswith(f"advisor: {path} is made.")
+    assert path.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "temp").rmdir()
+    code, said = Service(network, tmp_path, "--new-secret", path).end()
+    assert code == 2
+    assert "exists already" in said
