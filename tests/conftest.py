@@ -10,6 +10,7 @@ import pytest
 import sample_calibration
 from command_runs import Ran, children_left, run_here
 from hypothesis import HealthCheck, settings
+from network_lab.lab import lab, refusal
 
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
@@ -18,6 +19,9 @@ from placement_advisor.testbed import costing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from network_lab.lab import Lab
 
 # A machine that is busy, or bad luck in drawing examples, is no fault of what is tested.
 settings.register_profile(
@@ -114,3 +118,12 @@ def advisor(
     assert children_left() == []
     left = [path.name for path in temp.iterdir() if not path.name.startswith("pymp-")]
     assert left == []
+
+
+@pytest.fixture
+def network_lab() -> Callable[..., AbstractContextManager[Lab]]:
+    """Makes hosts in namespaces with cables between them; see `network_lab.lab`."""
+    reason = refusal()
+    if reason is not None:
+        pytest.skip(reason)
+    return lab
