@@ -16,6 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from placement_advisor.machine.clock_range import ClockRange
     from placement_advisor.measurement.verification import Verification
 
 CONFIDENCE = 0.95
@@ -121,6 +122,10 @@ class StepProfile:
     wherever that came from. ``unseen_copies`` names copies that the step makes and the profile does
     not show: how many there are in all, and their bytes, is then unknown. ``broken_laws`` are those
     that any of the profiled steps breaks.
+
+    ``clocks`` has, for devices of other hosts, how far their clock is ahead of the command's; it is
+    taken to be in the middle of that range. ``clock_contradiction_ns`` is more than 0 where what
+    crossed between hosts fits no offsets: clocks were set, or drifted more than clocks do.
     """
 
     step_ns: tuple[int, ...]
@@ -133,6 +138,17 @@ class StepProfile:
     step_memory_bytes: Mapping[str, int] = field(default_factory=dict)
     unseen_copies: tuple[str, ...] = ()
     broken_laws: tuple[BrokenLaw, ...] = ()
+    clocks: Mapping[str, ClockRange] = field(default_factory=dict)
+    clock_contradiction_ns: int = 0
+
+    @property
+    def clock_uncertainty_ns(self) -> int | None:
+        """How far what is shown of any device may be from where it belongs in time.
+
+        None where all devices share the command's clock.
+        """
+        uncertain = (clock.uncertainty_ns for clock in self.clocks.values())
+        return max(uncertain, default=None)
 
     @property
     def exposed_ns(self) -> int:

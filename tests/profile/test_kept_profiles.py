@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from placement_advisor.profile.timeline.kept_profiles import keep_profiles
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane, read_planes, write_planes
+from placement_advisor.profile.xspace.xplane import (
+    Event,
+    Line,
+    Plane,
+    copy_set_back,
+    read_planes,
+    set_back,
+    write_planes,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,3 +148,19 @@ def test_a_step_without_a_part_of_a_worker_is_marked_all_the_same(
     keep_profiles({**files, "worker:0": written(tmp_path / "raw", "late", *late)}, tmp_path / "run")
     host, _ = read_planes(tmp_path / "run" / "worker-0.xplane.pb")
     assert ["_p" in event.stats for event in host.lines[-1].events] == [False] * 2 + [True] * 4
+
+
+def test_profiles_of_other_machines_are_put_onto_the_commands_clock(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
+    skew_ns = 3_600_000_000_123
+    skewed = tmp_path / "raw" / "skewed.pb"
+    copy_set_back(files["worker:1"], skewed, -skew_ns)
+    here, there = read_planes(files["worker:1"]), read_planes(skewed)
+    assert there == set_back(here, -skew_ns) != here
+
+    keep_profiles(files, tmp_path / "together")
+    keep_profiles({**files, "worker:1": skewed}, tmp_path / "apart", {"worker:1": skew_ns})
+    for path in (tmp_path / "together").iterdir():
+        assert read_planes(tmp_path / "apart" / path.name) == read_planes(path)
+    assert len(list((tmp_path / "apart").iterdir())) == 3

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.machine.clock_range import ClockRange
 from placement_advisor.measurement.measurement import (
     Activity,
     Law,
@@ -14,8 +15,9 @@ from placement_advisor.measurement.measurement import (
     StepProfile,
     TransferTotal,
 )
+from placement_advisor.profile.timeline.clock_alignment import ONE_CLOCK, HostClocks
 from placement_advisor.profile.timeline.worker_steps import Crossing, read_worker_steps
-from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
+from placement_advisor.profile.xspace.xplane import Event, Line, Plane, set_back, write_planes
 
 EPOCH_NS = 1_795_257_210_000_000_000
 CLIENT, WORKER_0, WORKER_1 = "client", "worker:0", "worker:1"
@@ -41,6 +43,8 @@ class Profiles:
         default_factory=lambda: {CLIENT: -40, WORKER_0: -300, WORKER_1: -100}
     )
     stops_ns: dict[str, int] = field(default_factory=dict)
+    # How far the clock of the machine on which a process ran is ahead.
+    skews_ns: dict[str, int] = field(default_factory=dict)
     events: dict[tuple[str, str], list[Event]] = field(default_factory=dict)
 
     def add(self, process, name, start_ns, end_ns, *, thread="tf_Compute/1", stats=None):
@@ -71,13 +75,14 @@ class Profiles:
         self.add(process, f"{node}:CollectiveReduceV2", start_ns + 1, end_ns + 500, thread=thread)
         self.add(process, done, end_ns, end_ns + 500, thread=thread, stats=stats)
 
-    def read(self, *crossings, exchanged=None) -> StepProfile:
+    def read(self, *crossings, exchanged=None, clocks=ONE_CLOCK) -> StepProfile:
         self.write(CLIENT, WORKER_0, WORKER_1)
         return read_worker_steps(
             {worker: self.file(worker) for worker in (WORKER_0, WORKER_1)},
             self.file(CLIENT),
             crossings,
             exchanged or {},
+            clocks,
         )
 
     def write(self, *processes: str) -> None:
@@ -90,10 +95,11 @@ class Profiles:
             task = {"profile_start_time": EPOCH_NS + self.starts_ns.get(process, -300)}
             if process in self.stops_ns:
                 task["profile_stop_time"] = EPOCH_NS + self.stops_ns[process]
-            write_planes(
-                self.file(process),
-                [Plane(name="/host:CPU", lines=lines), Plane(name="Task Environment", stats=task)],
+            planes = (
+                Plane(name="/host:CPU", lines=lines),
+                Plane(name="Task Environment", stats=task),
             )
+            write_planes(self.file(process), set_back(planes, -self.skews_ns.get(process, 0)))
 
     def file(self, process: str) -> Path:
         return self.folder / f"{process.replace(':', '')}.xplane.pb"
@@ -537,3 +543,114 @@ def test_a_collective_that_was_under_way_when_profiling_began_is_no_end_of_the_n
 
     (total,) = profiles.read(exchanged={"sum": 8}).transfers
     assert (total.count, total.time_ns) == (1, 200)
+
+
+SKEW_NS = 123_456_789
+
+
+def known_to(**hosts: tuple[int, int]) -> dict[str, ClockRange]:
+    """Return ranges of hosts, each as far below and above the true skew as pings left open."""
+    return {
+        host: ClockRange(low_ns=SKEW_NS - below_ns, high_ns=SKEW_NS + above_ns)
+        for host, (below_ns, above_ns) in hosts.items()
+    }
+
+
+def test_steps_of_two_machines_are_as_if_they_had_one_clock(profiles):
+    for start_ns in (0, 2_000, 5_000):
+        one_step(profiles, start_ns, start_ns + 1_000)
+    profiles.stops_ns = {WORKER_0: 9_000, WORKER_1: 9_000}
+    together = profiles.read(A_TO_WORKER_1)
+    profiles.skews_ns[WORKER_1] = SKEW_NS
+    # From pings the second machine seems to be ahead by 400 more than it is: copies would arrive
+    # 200 before they were sent. They take 200, so it cannot be more than 200 ahead.
+    clocks = HostClocks(host_of={WORKER_1: "b"}, ranges=known_to(b=(201, 1_000)))
+
+    apart = profiles.read(A_TO_WORKER_1, clocks=clocks)
+
+    (found,) = apart.clocks.values()
+    # Drift within some microseconds counts as 1, for copies and for the profile.
+    assert (found.low_ns, found.high_ns) == (SKEW_NS - 202, SKEW_NS + 202)
+    assert replace(apart, clocks={}) == together
+    assert apart.clock_uncertainty_ns == 202
+    assert (together.clocks, together.clock_uncertainty_ns) == ({}, None)
+
+
+def test_a_profile_on_another_clock_shows_nothing_unless_the_clock_is_known(profiles):
+    one_step(profiles, 0, 1_000)
+    profiles.skews_ns[WORKER_1] = SKEW_NS
+
+    with pytest.raises(AdvisorError, match=r"no step of .* is complete"):
+        profiles.read(A_TO_WORKER_1)
+
+
+def test_devices_of_one_machine_share_what_is_learned_of_its_clock(profiles):
+    one_step(profiles, 0, 1_000)
+    profiles.skews_ns = {WORKER_0: SKEW_NS, WORKER_1: SKEW_NS}
+    clocks = HostClocks(host_of={WORKER_0: "b", WORKER_1: "b"}, ranges=known_to(b=(50, 50)))
+
+    profile = profiles.read(A_TO_WORKER_1, clocks=clocks)
+
+    assert set(profile.clocks) == {WORKER_0, WORKER_1}
+    assert profile.clocks[WORKER_0] == profile.clocks[WORKER_1]
+    # A copy within the machine tells nothing, and takes what it took. Drift counts as 1.
+    assert profile.clock_uncertainty_ns == 51
+    assert profile.transfers[0].time_ns == 200
+
+
+def test_sends_that_the_profile_lacks_say_nothing_of_clocks(profiles):
+    profiles.step(0, 5_000)
+    for sent_ns, arrived_ns in ((100, 300), (2_000, 2_200)):
+        copied(profiles, "x", sent_ns, arrived_ns)
+    # The event of this one's send is missing: the first arrival must not be taken for the first
+    # send's, which was later.
+    profiles.arrival(WORKER_1, "x_recv", 50)
+    profiles.skews_ns[WORKER_1] = SKEW_NS
+    clocks = HostClocks(host_of={WORKER_1: "b"}, ranges=known_to(b=(50, 50)))
+    profiles.add(WORKER_0, "z:MatMul", 10, 20)
+
+    profile = profiles.read(crossing("x"), clocks=clocks)
+
+    assert profile.clock_contradiction_ns == 0
+    assert profile.clocks[WORKER_1] == clocks.ranges["b"]
+
+
+def test_a_clock_that_was_set_while_steps_were_profiled_is_told(profiles):
+    one_step(profiles, 0, 1_000)
+    # Pings were right, and then the clock was set back by 350: a copy that took 200 seems to have
+    # arrived 150 before it was sent, and pings leave 100 open.
+    profiles.skews_ns[WORKER_1] = SKEW_NS - 350
+    clocks = HostClocks(host_of={WORKER_1: "b"}, ranges=known_to(b=(100, 100)))
+
+    profile = profiles.read(A_TO_WORKER_1, clocks=clocks)
+
+    # Copies and pings share the rest; drift counts as 1 or 2.
+    assert profile.clock_contradiction_ns == (150 - 100) // 2
+    (copy,) = (span for span in profile.timeline if span.is_copy)
+    assert copy.end_ns == copy.start_ns
+    assert 25 <= profile.clock_uncertainty_ns <= 25 + 2
+
+
+def test_copies_of_a_model_on_two_machines_are_aligned_by_what_they_exchange(profiles):
+    copies_of_a_model(profiles, late_ns=200)
+    profiles.stops_ns = {WORKER_0: 9_000, WORKER_1: 9_000}
+    together = profiles.read()
+    # The first copy asks for the steps, on a clock of another machine than the command's.
+    profiles.skews_ns = {CLIENT: SKEW_NS, WORKER_0: SKEW_NS, WORKER_1: -SKEW_NS}
+    ranges = {
+        "a": ClockRange(low_ns=SKEW_NS - 10, high_ns=SKEW_NS + 10),
+        "b": ClockRange(low_ns=-SKEW_NS - 600, high_ns=-SKEW_NS + 700),
+    }
+    clocks = HostClocks(host_of={WORKER_0: "a", WORKER_1: "b"}, ranges=ranges, client="a")
+
+    apart = profiles.read(clocks=clocks)
+
+    # The second copy joins at 705 what the first leaves at 900; 505 and 1100 the other way around.
+    found = apart.clocks[WORKER_1]
+    assert -210 <= found.low_ns + SKEW_NS <= -200
+    assert 600 <= found.high_ns + SKEW_NS <= 610
+    assert apart.clock_contradiction_ns == 0
+    assert len(apart.step_ns) == len(together.step_ns)
+    # The steps last longer or shorter by what is not known of the clocks.
+    longer_ns = apart.step_ns[0] - together.step_ns[0]
+    assert abs(longer_ns) <= sum(clock.uncertainty_ns for clock in apart.clocks.values())

@@ -20,7 +20,7 @@ from placement_advisor.profile.timeline.copy_kinds import CopyKind
 from placement_advisor.profile.timeline.device_trace import HOST, UNKNOWN_END
 from placement_advisor.profile.timeline.gpu_streams import GpuPlane, is_stream
 from placement_advisor.profile.timeline.step_windows import HOST_PLANE, OP_EVENT, host_lines
-from placement_advisor.profile.timeline.worker_steps import shared_core_ns
+from placement_advisor.profile.timeline.worker_events import shared_core_ns
 from placement_advisor.profile.xspace.xplane import plane_as_objects
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from placement_advisor.profile.timeline.device_trace import (
 )
 from placement_advisor.profile.timeline.process_record import Process, Ran, Sent
 from placement_advisor.profile.timeline.step_windows import HOST_PLANE, OP_EVENT
-from placement_advisor.profile.timeline.worker_steps import (
+from placement_advisor.profile.timeline.worker_events import (
     ARRIVAL,
     COLLECTIVE_KINDS,
     RECEIVE_KINDS,

@@ -6,20 +6,28 @@ What a worker computes for a step XProf finds by the id under which the worker r
 a mark has as well. A worker that had nothing to do has no profile in the run, since no step of it
 would count.
 
-Left out: clocks of several hosts, which are not aligned.
+Profiles of other machines are put onto the command's clock.
 """
 
 from __future__ import annotations
 
 import shutil
+import tempfile
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from placement_advisor.profile.timeline.step_windows import HOST_PLANE, STEP_EVENT
-from placement_advisor.profile.xspace.xplane import Event, Line, copy_with_line, space_file
+from placement_advisor.profile.xspace.xplane import (
+    Event,
+    Line,
+    copy_set_back,
+    copy_with_line,
+    space_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from placement_advisor.profile.xspace.xplane_schema import StatValue
 
@@ -31,22 +39,40 @@ _PART, _PART_ID, _OF_EXECUTOR = "RunGraph", "_p", 2
 _STEP_NUMBER = "step_num"
 
 
-def keep_profiles(files: Mapping[str, Path], folder: Path) -> None:
+def keep_profiles(
+    files: Mapping[str, Path], folder: Path, ahead_ns: Mapping[str, int] = MappingProxyType({})
+) -> None:
     """Copy the profiles of some processes into a folder, a file for each.
+
+    ``ahead_ns`` has how far the clocks of processes on other machines are ahead of the command's.
 
     Raises:
         AdvisorError: one of them cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        aligned = dict(files)
+        for process, by_ns in ahead_ns.items():
+            if process in files and by_ns:
+                aligned[process] = Path(scratch) / _file_name(process)
+                copy_set_back(files[process], aligned[process], by_ns)
+        _keep(aligned, folder)
+
+
+def _keep(files: Mapping[str, Path], folder: Path) -> None:
     marks = _events(files[CLIENT], STEP_EVENT, _STEP_NUMBER)
     for process, path in files.items():
-        target = folder / f"{process.replace(':', '-')}.xplane.pb"
+        target = folder / _file_name(process)
         parts = _events(path, _PART, _PART_ID)
         if parts and not _events(path, STEP_EVENT, _STEP_NUMBER):
             steps = Line(name="Steps of the client", events=tuple(_steps(marks, parts)))
             copy_with_line(path, target, HOST_PLANE, steps)
         elif _recorded_anything(path):
             shutil.copy2(path, target)
+
+
+def _file_name(process: str) -> str:
+    return f"{process.replace(':', '-')}.xplane.pb"
 
 
 def _events(path: Path, name: str, stat: str) -> list[Event]:

@@ -1,22 +1,22 @@
-"""What ran in each profiled step of worker processes on one machine.
+"""What ran in each profiled step of worker processes, on one machine or several.
 
-The profiles share the machine's clock, so that the steps of the client cut all of them; copies of a
-model under `tf.distribute` mark steps of their own, which cut each one's profile.
-Ops are the events of their kernels, wherever they ran: a thread that receives a tensor may run
-the ops that waited for it inline. Sends and receives are copies, not compute.
+The steps of the client cut the profiles of all workers; copies of a model under `tf.distribute`
+mark steps of their own, which cut each one's profile. On one machine all profiles share its clock.
+On several, those of other hosts are first put onto the command's clock as pings told of it, which
+cuts them right: a worker's part of a step begins at least as long after the step as a question
+takes to get there, and ends as long before as an answer does. What then crosses between hosts tells
+more of their clocks (`clock_alignment`), and all is cut once more.
 
-A collective lasts on a device from when the executor starts it until it goes on; it counts as a
-copy from the device before it in the ring, the wait for slower devices included. Its hops leave no
-event, and no copy's bytes are in a profile of a CPU: those come from the shapes in the graph.
+No copy's bytes are in a profile of a CPU: those come from the shapes in the graph.
 
-Left out: loops and calls, which complete asynchronously, have no event of their own, only the ops
-that they run; clocks of several hosts are not aligned.
+Left out: what `worker_events` and `clock_alignment` leave out.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from itertools import permutations
 from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -24,37 +24,25 @@ from typing import TYPE_CHECKING
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import CONTROL_PORT
 from placement_advisor.measurement.measurement import SizeBasis
-from placement_advisor.profile.step_profile import Copy, Work, summarise, tensor_name
+from placement_advisor.profile.step_profile import Copy, summarise, tensor_name
 from placement_advisor.profile.timeline.allocator_memory import measured_memory
+from placement_advisor.profile.timeline.clock_alignment import ONE_CLOCK, SeenCopy, align_clocks
 from placement_advisor.profile.timeline.copy_kinds import CopyKind
-from placement_advisor.profile.timeline.step_windows import OP_EVENT, host_lines, step_windows
-from placement_advisor.profile.xspace.xplane import read_planes
+from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
+from placement_advisor.profile.timeline.worker_events import COLLECTIVE_ROW, gather_events
+from placement_advisor.profile.xspace.xplane import read_planes, set_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from placement_advisor.machine.clock_range import ClockRange
     from placement_advisor.measurement.measurement import StepProfile
     from placement_advisor.profile.step_profile import RecordedStep
-    from placement_advisor.profile.timeline.step_windows import OpenStep, StepWindows
-    from placement_advisor.profile.xspace.xplane import Event, Line
+    from placement_advisor.profile.timeline.clock_alignment import HostClocks
+    from placement_advisor.profile.timeline.step_windows import OpenStep
 
 COPY_ROW = CopyKind.WORKER
-COLLECTIVE_ROW = "[gRPC ring collective]"
-
-ARRIVAL = "ExecutorState::ProcessAsync::Done"
-JOIN = "ExecutorState::ProcessAsync::Start"
-SEND_KINDS = frozenset({"_Send", "_HostSend"})
-RECEIVE_KINDS = frozenset({"_Recv", "_HostRecv"})
-COLLECTIVE_KINDS = frozenset(
-    {
-        "CollectiveGather",
-        "CollectiveGatherV2",
-        "CollectiveReduce",
-        "CollectiveReduceV2",
-        "CollectiveReduceV3",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +67,7 @@ def read_worker_steps(
     client_file: Path,
     crossings: Sequence[Crossing],
     exchanged_bytes: Mapping[str, int | None] = MappingProxyType({}),
+    clocks: HostClocks = ONE_CLOCK,
 ) -> StepProfile:
     """Read the profiles of the workers, one per device; the steps are those of the client.
 
@@ -94,19 +83,78 @@ def read_worker_steps(
         AdvisorError: a file is missing or corrupt, no complete step is left, or none of the
             planned copies was seen.
     """
-    asked = covered = step_windows(read_planes(client_file), client_file)
-    threads: dict[str, tuple[Line, ...]] = {}
-    windows: dict[str, StepWindows] = {}
-    for device, path in worker_files.items():
-        planes = read_planes(path)
-        own = windows[device] = asked.marked_by(planes, path).covered_by(planes)
-        covered = covered.shared_with(own)
-        threads[device] = tuple(host_lines(planes))
-        _gather_ops(device, threads[device], own)
-        for line in threads[device]:
-            _gather_arrivals(device, line, own)
-        _gather_exchanges(device, threads[device], own, tuple(worker_files), exchanged_bytes)
-    steps = covered.with_work(client_file)
+    files = _Files(client_file, worker_files, exchanged_bytes, clocks)
+    steps, memory = files.steps(clocks.ranges)
+    if not clocks.ranges:
+        return _profile(steps, memory, worker_files, crossings, exchanged_bytes)
+    alignment = align_clocks(clocks.ranges, _seen_copies(steps, crossings, clocks))
+    steps, memory = files.steps(alignment.ranges)
+    return replace(
+        _profile(steps, memory, worker_files, crossings, exchanged_bytes),
+        clocks={
+            device: alignment.ranges[host]
+            for device, host in clocks.host_of.items()
+            if host in alignment.ranges and device in worker_files
+        },
+        clock_contradiction_ns=alignment.contradiction_ns,
+    )
+
+
+class _Files:
+    """The profiles of a client and its workers, to be cut into steps on any clocks."""
+
+    def __init__(
+        self,
+        client_file: Path,
+        worker_files: Mapping[str, Path],
+        exchanged_bytes: Mapping[str, int | None],
+        clocks: HostClocks,
+    ) -> None:
+        """Read them.
+
+        Raises:
+            AdvisorError: a file is missing or corrupt.
+        """
+        self._client_file, self._worker_files = client_file, worker_files
+        self._exchanged_bytes, self._clocks = exchanged_bytes, clocks
+        self._client = read_planes(client_file)
+        self._workers = {device: read_planes(path) for device, path in worker_files.items()}
+
+    def steps(self, ranges: Mapping[str, ClockRange]) -> tuple[list[OpenStep], dict[str, int]]:
+        """Return the steps on the command's clock, and what each device held in one, in bytes.
+
+        ``ranges`` has how far the clocks of hosts are ahead of that.
+
+        Raises:
+            AdvisorError: no step is complete.
+        """
+        clocks = replace(self._clocks, ranges=ranges)
+        client = set_back(self._client, clocks.client_ahead_ns)
+        asked = covered = step_windows(client, self._client_file)
+        threads, windows = {}, {}
+        for device, recorded in self._workers.items():
+            planes = set_back(recorded, clocks.ahead_ns(device))
+            own = asked.marked_by(planes, self._worker_files[device]).covered_by(planes)
+            windows[device] = own
+            covered = covered.shared_with(own)
+            threads[device] = tuple(host_lines(planes))
+            devices = tuple(self._workers)
+            gather_events(device, threads[device], own, devices, self._exchanged_bytes)
+        steps = covered.with_work(self._client_file)
+        memory = {
+            device: measured_memory(lines, windows[device].shared_with(covered))
+            for device, lines in threads.items()
+        }
+        return steps, {device: round(median(held)) for device, held in memory.items() if held}
+
+
+def _profile(
+    steps: Sequence[OpenStep],
+    memory: Mapping[str, int],
+    worker_files: Mapping[str, Path],
+    crossings: Sequence[Crossing],
+    exchanged_bytes: Mapping[str, int | None],
+) -> StepProfile:
     for step in steps:
         step.copies.extend(_copies(step, crossings))
     if crossings and not any(step.copies for step in steps):
@@ -115,128 +163,37 @@ def read_worker_steps(
             f"none of the {len(crossings)} planned copies is in the profiles {paths}"
         )
     closed = [step.closed() for step in steps]
-    summary = replace(
+    return replace(
         summarise(closed, tuple(worker_files)),
         unseen_copies=_unseen(closed, tuple(worker_files), crossings, exchanged_bytes),
+        step_memory_bytes=memory,
     )
-    memory = {
-        device: measured_memory(lines, windows[device].shared_with(covered))
-        for device, lines in threads.items()
-    }
-    held_bytes = {device: round(median(steps)) for device, steps in memory.items() if steps}
-    return replace(summary, step_memory_bytes=held_bytes)
 
 
-def _gather_ops(device: str, lines: Sequence[Line], windows: StepWindows) -> None:
-    threads = [
-        [
-            (event, match.group(1), match.group(2))
-            for event in line.events
-            if (match := OP_EVENT.fullmatch(event.name)) and match.group(2) not in COLLECTIVE_KINDS
-        ]
-        for line in lines
-    ]
-    own = shared_core_ns([[event for event, _, _ in thread] for thread in threads])
-    for thread, thread_own in zip(threads, own, strict=True):
-        for (event, name, kind), own_ns in zip(thread, thread_own, strict=True):
-            step = windows.at(event.start_ns)
-            if step is None or kind in RECEIVE_KINDS:
-                continue
-            if kind in SEND_KINDS:
-                step.sends[device, name].append(event.start_ns)
-                continue
-            step.work.append(
-                Work(
-                    device=device,
-                    op=name,
-                    row=kind,
-                    start_ns=event.start_ns,
-                    end_ns=event.end_ns,
-                    own_ns=own_ns,
-                )
-            )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moments:
+    """When the ends of one crossing were seen in a step, each in order of time.
 
-
-def shared_core_ns(threads: Sequence[Sequence[Event]]) -> list[list[int]]:
-    """Return the core time of each event of a worker whose threads share one core.
-
-    Within a thread the innermost event runs; events that run in several threads at the same moment
-    have equal parts of it. So core times add up to the time in which anything ran.
+    ``made`` are the moments at which the op ended that makes the tensor.
     """
-    own = [[0.0] * len(events) for events in threads]
-    changes = []
-    for thread, events in enumerate(threads):
-        for place, event in enumerate(events):
-            if event.duration_ns:
-                # At one moment ends come before starts, and of starts the outermost comes first.
-                changes.append((event.end_ns, 0, 0, thread, place))
-                changes.append((event.start_ns, 1, -event.end_ns, thread, place))
-    changes.sort()
-    running: dict[int, list[int]] = {}
-    before_ns = 0
-    for now_ns, is_start, _, thread, place in changes:
-        for other, stack in running.items():
-            own[other][stack[-1]] += (now_ns - before_ns) / len(running)
-        before_ns = now_ns
-        if is_start:
-            running.setdefault(thread, []).append(place)
-            continue
-        running[thread].remove(place)
-        if not running[thread]:
-            del running[thread]
-    return [[round(time_ns) for time_ns in of_thread] for of_thread in own]
+
+    crossing: Crossing
+    sends: Sequence[int]
+    made: Sequence[int]
+    arrivals: Sequence[int]
 
 
-def _gather_arrivals(device: str, line: Line, windows: StepWindows) -> None:
-    for event in line.events:
-        if event.name != ARRIVAL or event.stats.get("kernel_type") not in RECEIVE_KINDS:
-            continue
-        step = windows.at(event.start_ns)
-        if step is not None:
-            step.arrivals[device, str(event.stats.get("name"))].append(event.start_ns)
-
-
-def _gather_exchanges(
-    device: str,
-    lines: Iterable[Line],
-    windows: StepWindows,
-    devices: Sequence[str],
-    exchanged_bytes: Mapping[str, int | None],
-) -> None:
-    """Put the collectives of a device into their steps: the first join ends first, and so on.
-
-    The op's own event lasts longer: its thread goes on to run the ops that waited for it.
-    """
-    joined_ns: defaultdict[str, list[int]] = defaultdict(list)
-    done_ns: defaultdict[str, list[int]] = defaultdict(list)
-    for line in lines:
-        for event in line.events:
-            if event.stats.get("kernel_type") in COLLECTIVE_KINDS:
-                moments = {JOIN: joined_ns, ARRIVAL: done_ns}.get(event.name)
-                if moments is not None:
-                    moments[str(event.stats.get("name"))].append(event.start_ns)
-    for name, starts in joined_ns.items():
-        done = sorted(done_ns[name])
-        for start_ns in sorted(starts):
-            step = windows.at(start_ns)
-            # One that was under way when profiling began has ended, but not joined.
-            while done and done[0] < start_ns:
-                done.pop(0)
-            if step is None or not done:
-                continue
-            step.copies.append(
-                Copy(
-                    source=devices[devices.index(device) - 1],
-                    target=device,
-                    waiting=device,
-                    tensor=name,
-                    row=COLLECTIVE_ROW,
-                    size_bytes=exchanged_bytes.get(name),
-                    size_basis=SizeBasis.SHAPES,
-                    start_ns=start_ns,
-                    end_ns=done.pop(0),
-                )
-            )
+def _moments(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[_Moments]:
+    ends: dict[tuple[str, str | None], list[int]] = defaultdict(list)
+    for work in step.work:
+        ends[work.device, work.op].append(work.end_ns)
+    for crossing in crossings:
+        yield _Moments(
+            crossing=crossing,
+            sends=sorted(step.sends.get((crossing.source, crossing.send_node), ())),
+            made=sorted(ends.get((crossing.source, crossing.producer), ())),
+            arrivals=sorted(step.arrivals.get((crossing.target, crossing.recv_node), ())),
+        )
 
 
 def _copies(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[Copy]:
@@ -246,15 +203,11 @@ def _copies(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[Copy]:
     such a copy starts when the op ended that made the tensor, or, where that was cheap as well, is
     counted with no time of its own.
     """
-    ends: dict[tuple[str, str | None], list[int]] = defaultdict(list)
-    for work in step.work:
-        ends[work.device, work.op].append(work.end_ns)
-    for crossing in crossings:
-        sends = sorted(step.sends.get((crossing.source, crossing.send_node), ()))
-        arrivals = sorted(step.arrivals.get((crossing.target, crossing.recv_node), ()))
-        made = sorted(ends.get((crossing.source, crossing.producer), ()))
-        for i, arrival_ns in enumerate(arrivals):
-            start_ns = next((seen[i] for seen in (sends, made) if i < len(seen)), arrival_ns)
+    for seen in _moments(step, crossings):
+        crossing = seen.crossing
+        for i, arrival_ns in enumerate(seen.arrivals):
+            starts = (found[i] for found in (seen.sends, seen.made) if i < len(found))
+            start_ns = next(starts, arrival_ns)
             yield Copy(
                 source=crossing.source,
                 target=crossing.target,
@@ -264,10 +217,51 @@ def _copies(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[Copy]:
                 size_bytes=0 if crossing.port == CONTROL_PORT else crossing.size_bytes,
                 size_basis=SizeBasis.SHAPES,
                 start_ns=start_ns,
-                # Both processes read the machine's clock, which may be set back in between; a
-                # copy cannot arrive before it was sent.
+                # A clock may be set back in between, or be known only roughly; a copy cannot
+                # arrive before it was sent.
                 end_ns=max(start_ns, arrival_ns),
             )
+
+
+def _seen_copies(
+    steps: Iterable[OpenStep], crossings: Sequence[Crossing], clocks: HostClocks
+) -> Iterator[SeenCopy]:
+    """Yield what got from host to host, as clocks read it that pings were taken of.
+
+    A tensor whose sends are not all in the profile says nothing: which arrival belongs to which?
+    A collective ends on no device before it has begun on all.
+    """
+
+    def seen(source: str, sent_ns: int, target: str, arrived_ns: int) -> SeenCopy:
+        return SeenCopy(
+            source=clocks.host_of.get(source),
+            target=clocks.host_of.get(target),
+            sent_ns=sent_ns + clocks.ahead_ns(source),
+            arrived_ns=arrived_ns + clocks.ahead_ns(target),
+        )
+
+    for step in steps:
+        for moments in _moments(step, crossings):
+            ends = moments.crossing.source, moments.crossing.target
+            complete = (
+                starts
+                for starts in (moments.sends, moments.made)
+                if len(starts) == len(moments.arrivals)
+            )
+            for sent_ns, arrived_ns in zip(next(complete, ()), moments.arrivals, strict=False):
+                yield seen(ends[0], sent_ns, ends[1], arrived_ns)
+        joined: defaultdict[str, defaultdict[str, list[Copy]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for copy in step.copies:
+            if copy.row == COLLECTIVE_ROW:
+                joined[copy.tensor][copy.target].append(copy)
+        for of_devices in joined.values():
+            if len({len(runs) for runs in of_devices.values()}) > 1:
+                continue
+            for source, target in permutations(of_devices, 2):
+                for sent, done in zip(of_devices[source], of_devices[target], strict=True):
+                    yield seen(source, sent.start_ns, target, done.end_ns)
 
 
 def _unseen(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from placement_advisor.profile.xspace.xplane_schema import StatValue
 
 PROFILE_STOP = "profile_stop_time"
+_MOMENTS = frozenset({PROFILE_START, PROFILE_STOP})
 
 _PS_PER_NS = 1_000
 _INT64_MAX = 2**63 - 1
@@ -68,6 +69,31 @@ def read_planes(path: Path) -> tuple[Plane, ...]:
     return tuple(plane_as_objects(file, plane) for plane in file.planes)
 
 
+def set_back(planes: tuple[Plane, ...], by_ns: int) -> tuple[Plane, ...]:
+    """Return planes as a clock would have them that is behind the one that they were taken by."""
+    if not by_ns:
+        return planes
+    return tuple(
+        replace(
+            plane,
+            lines=tuple(
+                replace(
+                    line,
+                    events=tuple(
+                        replace(event, start_ns=event.start_ns - by_ns) for event in line.events
+                    ),
+                )
+                for line in plane.lines
+            ),
+            stats={
+                name: value - by_ns if name in _MOMENTS and isinstance(value, int) else value
+                for name, value in plane.stats.items()
+            },
+        )
+        for plane in planes
+    )
+
+
 def space_file(path: Path) -> SpaceFile:
     """Return an XSpace file, none of its events read yet.
 
@@ -107,6 +133,24 @@ def copy_with_line(source: Path, target: Path, plane: str, line: Line) -> None:
         if message.name == plane:
             free = max((each.id for each in message.lines), default=0) + 1
             _write_lines(message, [replace(line, id=free)], base_ns)
+    target.write_bytes(space.SerializeToString(deterministic=True))
+
+
+def copy_set_back(source: Path, target: Path, by_ns: int) -> None:
+    """Copy an XSpace file as a clock would have it that is behind; see `set_back`.
+
+    All its times count from when profiling began, which the plane "Task Environment" says.
+    """
+    space = new_space()
+    space.ParseFromString(source.read_bytes())
+    for plane in space.planes:
+        if plane.name != TASK_PLANE:
+            continue
+        moments = {key for key, each in plane.stat_metadata.items() if each.name in _MOMENTS}
+        for stat in plane.stats:
+            if stat.metadata_id in moments:
+                value = stat.uint64_value or stat.int64_value
+                stat.int64_value = value - by_ns
     target.write_bytes(space.SerializeToString(deterministic=True))
 
 

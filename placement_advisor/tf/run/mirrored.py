@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.profile.timeline.worker_steps import COLLECTIVE_KINDS
+from placement_advisor.profile.timeline.worker_events import COLLECTIVE_KINDS
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.load.loader import load
