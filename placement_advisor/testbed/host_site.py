@@ -138,21 +138,22 @@ class HostSite:
     def _start_relays(self, not_started: NotStarted) -> None:
         secret = new_secret(ANALYSIS_DAYS)
         for host, share in zip(self._hosts, self._shares, strict=True):
-            process = host.child(f"relay-{share.name}")
             folder = host.new_folder("relay")
+            process = host.child(f"relay-{share.name}")
             self._relays.append(_started(process, folder, secret, share.address, not_started))
         if not self._shares[0].is_here:
             folder = tempfile.mkdtemp(prefix="relay-", dir=self._scratch)
-            process = Child("relay")
-            self._outwards = _started(process, folder, secret, None, not_started)
+            self._outwards = _started(Child("relay"), folder, secret, None, not_started)
 
     def _far(self, ports: Sequence[int], host: int | None) -> tuple[tuple[int, str, int], ...]:
         """Return where ports of workers elsewhere lead to."""
-        return tuple(
-            (port, self._shares[there].address, self._relays[there].port)
-            for port, there in zip(ports, self._host_of, strict=True)
-            if there != host
-        )
+        found = []
+        for port, there in zip(ports, self._host_of, strict=True):
+            if there != host:
+                leads_to = self._relays[there].port
+                assert leads_to is not None, "relays of hosts listen"
+                found.append((port, self._shares[there].address, leads_to))
+        return tuple(found)
 
     @staticmethod
     def _open(

@@ -228,11 +228,11 @@ class MirroredTestbed:
     def _open(self) -> None:
         plan = self._testbed.plan
         if not self._is_of_workers:
-            self._children = (Child("mirrored"),)
-            (child,) = self._children
+            alone = Child("mirrored")
+            self._children = (alone,)
             kind, count = plan.devices[0].kind, len(plan.devices)
-            opened = child.call(mirrored.open_devices, kind, count, time_limit_s=START_LIMIT_S)
-            expect(opened, partial(self._not_started, child))
+            opened = alone.call(mirrored.open_devices, kind, count, time_limit_s=START_LIMIT_S)
+            expect(opened, partial(self._not_started, alone))
             return
         site = self._testbed.site
         self._children = tuple(
