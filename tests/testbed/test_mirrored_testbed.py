@@ -11,20 +11,24 @@ import pytest
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.verification import Verification
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.testbed import mirrored_testbed
+from placement_advisor.testbed import site
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 from placement_advisor.testbed.testbed import ProfileFiles
 from placement_advisor.tf.answers import Prepared
+from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 KILLED = CallFailure(
-    cause=FailureCause.CRASHED, message="mirrored-1 was killed by SIGKILL", child_ended=True
+    cause=FailureCause.CRASHED, message="mirrored-worker:1 was killed by SIGKILL", child_ended=True
 )
 LATE = CallFailure(cause=FailureCause.TIMED_OUT, message="late", child_ended=True)
 REFUSED = CallFailure(cause=FailureCause.CRASHED, message="connection reset")
 RIGHT = Verification(steps=4, variables=1, relative_difference=1e-7)
+SOURCE = ModelSource(
+    path="model.py", name=None, mode=None, batch_size=None, outputs=(), time_limit_s=1.0
+)
 PREPARED = Prepared(moved_ops=(), crossings=(), unexchanged=("mean", "w"))
 
 
@@ -36,6 +40,7 @@ class FakeChild:
     answers: dict[str, Any]
     once: dict[tuple[str, str], Any]
     died: str
+    profile: Path
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -44,13 +49,15 @@ class FakeChild:
         asked = function.__name__
         self.log.append((self.name, asked))
         if asked == "start_profiler":
-            (Path(args[0]) / "vm.xplane.pb").write_text("")
+            self.profile = Path(args[0]) / "vm.xplane.pb"
+            self.profile.write_text("")
         if asked == "save_results":
             Path(args[1]).write_text("")
 
         def wait(**_: Any) -> Any:
             self.log.append((self.name, f"{asked} done"))
-            return self.once.pop((self.name, asked), self.answers.get(asked))
+            written = str(self.profile) if asked == "stop_profiler" else None
+            return self.once.pop((self.name, asked), self.answers.get(asked, written))
 
         return SimpleNamespace(wait=wait)
 
@@ -70,7 +77,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
         "run_weak_steps": [900],
         "time_collectives": "times",
     }
-    monkeypatch.setattr(mirrored_testbed, "Child", made)
+    monkeypatch.setattr(site, "Child", made)
     return made
 
 
@@ -80,20 +87,21 @@ def bench(child: type[FakeChild], tmp_path: Path) -> MirroredTestbed:
     devices = tuple(SimpleNamespace(name=f"worker:{i}", kind="CPU") for i in range(2))
     plan = SimpleNamespace(kind=TestbedKind.WORKERS, devices=devices, cores=(0, 1), open_ports=True)
 
+    machine = site.ThisMachine(tmp_path, open_ports=True)
+
     def call(function: Callable[..., Any], program: str, paths: list[str], steps: int) -> Any:
         assert (function.__name__, program, steps) == ("compare", "batch", 4)
         assert all(Path(path).exists() for path in paths)
         return RIGHT
 
     made = MirroredTestbed(
-        SimpleNamespace(plan=plan, call=call),  # type: ignore[arg-type]
-        None,  # type: ignore[arg-type]
+        SimpleNamespace(plan=plan, call=call, site=machine),  # type: ignore[arg-type]
+        SOURCE,
         tmp_path,
         {},
         program="batch",
         draws=False,
         statistics=("mean",),
-        scratch=tmp_path,
     )
     assert made.start() == "times"
     child.log.clear()
@@ -105,10 +113,10 @@ def test_all_are_asked_before_one_is_waited_for(
 ) -> None:
     assert bench.run_steps("mirrored", 0, 2) == [600, 610]
     assert child.log == [
-        ("mirrored-0", "run_steps"),
-        ("mirrored-1", "run_steps"),
-        ("mirrored-0", "run_steps done"),
-        ("mirrored-1", "run_steps done"),
+        ("mirrored-worker:0", "run_steps"),
+        ("mirrored-worker:1", "run_steps"),
+        ("mirrored-worker:0", "run_steps done"),
+        ("mirrored-worker:1", "run_steps done"),
     ]
 
 
@@ -129,9 +137,9 @@ def test_results_are_compared_on_the_testbed_and_are_gone_then(
 def test_a_failure_ends_all_and_is_the_answer_to_all_that_follows(
     bench: MirroredTestbed, child: type[FakeChild], answer: CallFailure
 ) -> None:
-    child.once["mirrored-0", "run_steps"] = answer
+    child.once["mirrored-worker:0", "run_steps"] = answer
     assert bench.run_steps("mirrored", 0, 2) == answer
-    assert child.log[-2:] == [("mirrored-0", "closed"), ("mirrored-1", "closed")]
+    assert child.log[-2:] == [("mirrored-worker:0", "closed"), ("mirrored-worker:1", "closed")]
     child.log.clear()
     assert bench.run_weak_steps(0, 2, time_limit_s=1.0) == answer
     assert bench.verify("mirrored", 4) == answer
@@ -141,7 +149,7 @@ def test_a_failure_ends_all_and_is_the_answer_to_all_that_follows(
 def test_a_broken_connection_is_the_death_of_the_process_behind_it(
     bench: MirroredTestbed, child: type[FakeChild]
 ) -> None:
-    child.once["mirrored-0", "run_steps"], child.died = REFUSED, "mirrored-1"
+    child.once["mirrored-worker:0", "run_steps"], child.died = REFUSED, "mirrored-worker:1"
     assert bench.run_steps("mirrored", 0, 2) == KILLED
 
 
@@ -155,9 +163,9 @@ def test_each_process_has_its_profile(bench: MirroredTestbed) -> None:
 def test_a_profiler_that_takes_its_process_down_is_tried_once_more_on_new_ones(
     bench: MirroredTestbed, child: type[FakeChild]
 ) -> None:
-    child.once["mirrored-1", "stop_profiler"] = KILLED
+    child.once["mirrored-worker:1", "stop_profiler"] = KILLED
     assert isinstance(bench.profile("mirrored", 3), ProfileFiles)
-    asked = [what for name, what in child.log if name == "mirrored-0" and "done" not in what]
+    asked = [what for name, what in child.log if name == "mirrored-worker:0" and "done" not in what]
     stages = ["start_profiler", "run_marked_steps", "stop_profiler"]
     assert asked == [*stages, "closed", "open_worker", "prepare", "run_steps", *stages]
 
@@ -166,16 +174,16 @@ def test_a_profiler_that_takes_its_process_down_is_tried_once_more_on_new_ones(
 def test_a_profile_that_fails_otherwise_is_not_tried_again(
     bench: MirroredTestbed, child: type[FakeChild], answer: CallFailure
 ) -> None:
-    child.once["mirrored-1", "run_marked_steps"] = answer
+    child.once["mirrored-worker:1", "run_marked_steps"] = answer
     assert bench.profile("mirrored", 3) == answer
-    assert ("mirrored-0", "open_worker") not in child.log
+    assert ("mirrored-worker:0", "open_worker") not in child.log
 
 
 def test_why_it_did_not_start_is_the_answer_to_all_that_follows(
     bench: MirroredTestbed, child: type[FakeChild]
 ) -> None:
-    child.once["mirrored-1", "open_worker"] = REFUSED
+    child.once["mirrored-worker:1", "open_worker"] = REFUSED
     assert bench.start() is None
     answer = bench.prepare("mirrored", {}, "batch")
     assert isinstance(answer, CallFailure)
-    assert answer.message == "mirrored-1 did not start: connection reset"
+    assert answer.message == "mirrored-worker:1 did not start: connection reset"
