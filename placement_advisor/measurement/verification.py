@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # A step on each of the example batches, which the loader takes four of.
 VERIFIED_STEPS = 4
@@ -145,21 +145,22 @@ class _Findings:
 def verify(
     ours: Results,
     reference: Results,
-    rounded: Results,
+    rounded: Sequence[Results],
     steps: int,
     *,
     is_exchanged: bool = False,
 ) -> Verification:
     """Compare what steps computed with the reference.
 
-    ``rounded`` is the reference computed from values that differ in the last digit.
+    ``rounded`` is the reference computed from values that differ in the last digit, and in other
+    ways that only rounding tells apart; what any of them shows is what rounding does.
     ``is_exchanged`` says that updates are known to take what all replicas computed: where that is
     zero but for rounding, as the gradient of a bias that a softmax takes away again, there is
     nothing else to verify.
     """
     found = _Findings()
     for number, values in enumerate(
-        zip(ours.outputs, reference.outputs, rounded.outputs, strict=True)
+        zip(ours.outputs, reference.outputs, *(run.outputs for run in rounded), strict=True)
     ):
         found.add(_apart(*values), f"output {number}")
     for name in reference.state:
@@ -181,13 +182,13 @@ def _compare_variable(
     name: str,
     ours: Results,
     reference: Results,
-    rounded: Results,
+    rounded: Sequence[Results],
     found: _Findings,
     *,
     is_exchanged: bool,
 ) -> bool:
     """Compare a variable's change and what its updates were given; say whether either shows."""
-    runs = ours, reference, rounded
+    runs = ours, reference, *rounded
     if name not in ours.state:
         found.add(_infinitely_far(), f"variable {name!r}, which is not there", name)
         return False
@@ -204,7 +205,7 @@ def _compare_variable(
         return False
     steps: dict[str, int] = {}
     for (update, step), value in given[0].items():
-        apart = _apart(value, given[1][update, step], given[2][update, step])
+        apart = _apart(value, *(run[update, step] for run in given[1:]))
         # How large noise is says nothing: Adam squares it. Where it stands alone, nothing shows.
         if apart.is_noise:
             is_seen = apart.agrees or (is_exchanged and apart.is_zero_rounded)
@@ -244,19 +245,19 @@ def _change(*runs: tuple[Any, Any]) -> _Apart:
     return _Apart(found.difference, max(found.noise, digit), found.size, found.is_exact)
 
 
-def _apart(ours: Any, theirs: Any, noisy: Any) -> _Apart:
-    ours, theirs, noisy = map(np.asarray, (ours, theirs, noisy))
+def _apart(ours: Any, theirs: Any, *noisy: Any) -> _Apart:
+    ours, theirs, *noisy = map(np.asarray, (ours, theirs, *noisy))  # type: ignore[assignment]
     if ours.shape != theirs.shape:
         return _infinitely_far()
     if theirs.dtype.kind in EXACT_KINDS:
         is_equal = np.array_equal(ours, theirs)
         # What rounding alone turns, as a choice of the larger of two, is no mistake if it turns.
-        is_free = not np.array_equal(noisy, theirs)
+        is_free = not all(np.array_equal(each, theirs) for each in noisy)
         if is_free:
             return _Apart(float(not is_equal), 1.0, 1.0, False)
         return _Apart(0.0 if is_equal else np.inf, 0.0, 1.0, True)
     size = largest(theirs)
-    noise = farthest(noisy, theirs) if noisy.shape == theirs.shape else np.inf
+    noise = max(farthest(each, theirs) if each.shape == theirs.shape else np.inf for each in noisy)
     return _Apart(farthest(ours, theirs), noise, size, False)
 
 

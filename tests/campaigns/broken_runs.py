@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # Four models that nobody chose, drawn after the code was frozen; every second has dropout or batch
 # normalization.
-FIRST_SEED = 128551
+FIRST_SEED = 814009
 SEEDS = tuple(f"seed-{FIRST_SEED + number}" for number in range(4))
 _NEEDS = ({"dropout"}, (), {"batch_norm"}, ())
 _SMALL_MS = 2.0

@@ -19,12 +19,13 @@ from placement_advisor.tf.own_step.place import live_step
 from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
 from placement_advisor.tf.place.placer import placed_graph
 from placement_advisor.tf.split.split_step import split_step
+from placement_advisor.tf.verify.share_by_share import results_of_shares
 from placement_advisor.tf.verify.verifier import Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from placement_advisor.measurement.verification import Verification
+    from placement_advisor.measurement.verification import Results, Verification
     from placement_advisor.tf.trace.bundle import Bundle
 
 STEPS = 6
@@ -119,6 +120,25 @@ def verified_tie(loses_a_share: bool) -> Verification:
     verifier = Verifier(place, bundle, first)
     verifier.begin(2)
     return verifier.verify("batch", split, ours, place(split, ours), 2)
+
+
+def reordered(name: str) -> dict[str, tuple[Results, Results]]:
+    """Run a step on the samples as they are and in another order: on all at once, and by share."""
+    cpus(1)
+    live = LIVE[name]()
+    whole = live_step(live.step, live.batches[0])
+    split = split_step(whole, (BATCH // 2, BATCH // 2)).bundle().split
+    assert split is not None
+    bundle = whole.flat.bundle(whole.batches())
+    graph = placed_graph(bundle, dict.fromkeys(_names(bundle), "/device:CPU:0"), "/device:CPU:0")
+    step = PlacedStep(bundle, graph, Runtime(address="", logical_cpus=1))
+    return {
+        way: (
+            results_of_shares(step, split, samples, 2, None),
+            results_of_shares(step, split, samples, 2, None, 7),
+        )
+        for way, samples in (("whole", (BATCH,)), ("shares", split.samples))
+    }
 
 
 def _names(bundle: Bundle) -> list[str]:

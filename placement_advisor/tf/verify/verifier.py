@@ -8,7 +8,8 @@ something of their own, it is made comparable first:
 - where replicas take statistics of their samples, the reference is put together from runs of the
   unsplit step (`share_by_share`).
 
-What a split step then does otherwise is held against a reference whose lookups are rounded as well.
+What a split step then does otherwise may be what only splits round otherwise: the reference is
+computed once more with lookups rounded as well, and with samples in another order.
 What still drowns in rounding since a sum cancels is compared once more in a step in which it
 does not (`cancelling`, `held.without_cancelling`).
 
@@ -19,6 +20,7 @@ draws of integers or by weight: there variables stay unverified.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,7 +64,11 @@ class _Comparable:
     constant_draws: bool = False
     samples: tuple[int, ...] = ()
     shown: tuple[Cancelling, ...] = ()
-    rounded_lookups: bool = False
+    split_rounding: bool = False
+
+
+# What a step computes, and what it does where things are rounded otherwise.
+_Reference = tuple["Results", tuple["Results", ...]]
 
 
 class Verifier:
@@ -71,8 +77,8 @@ class Verifier:
     def __init__(self, place: Place, bundle: Bundle, device_of: Mapping[str, str]) -> None:
         """Take what makes placed steps, and the reference: a step and where its ops are."""
         self._place, self._bundle, self._device_of = place, bundle, dict(device_of)
-        self._references: dict[_Comparable, tuple[Results, Results]] = {}
-        self._alone: dict[str, tuple[Results, Results]] = {}
+        self._references: dict[_Comparable, _Reference] = {}
+        self._alone: dict[str, _Reference] = {}
         self._split: Split | None = None
 
     def begin(self, steps: int) -> None:
@@ -145,7 +151,7 @@ class Verifier:
     ) -> Verification:
         found = verify(ours, *self._reference(how, steps), steps, is_exchanged=is_exchanged)
         if found.wrong and self._split is not None:
-            how = replace(how, rounded_lookups=True)
+            how = replace(how, split_rounding=True)
             found = verify(ours, *self._reference(how, steps), steps, is_exchanged=is_exchanged)
         return found
 
@@ -179,21 +185,45 @@ class Verifier:
         finally:
             step.close()
 
-    def _reference(self, how: _Comparable, steps: int) -> tuple[Results, Results]:
-        """Return what the reference computes, and what it does from values that are rounded."""
+    def _reference(self, how: _Comparable, steps: int) -> _Reference:
+        """Return what the reference computes, and what it does where things are rounded."""
         if how not in self._references:
-            self._references[how] = self._twice(
-                *_made(self._bundle, self._device_of, how),
-                lambda step, values: (
-                    results_of_shares(step, self._split, steps, values)
-                    if how.samples and self._split is not None
-                    else step.results(steps, values)
-                ),
-                rounded_lookups=how.rounded_lookups,
-            )
+            bundle, device_of = _made(self._bundle, self._device_of, how)
+            if how.split_rounding:
+                exact, noisy = self._reference(replace(how, split_rounding=False), steps)
+                self._references[how] = exact, (*noisy, *self._as_splits_round(how, steps))
+            else:
+                self._references[how] = self._twice(
+                    bundle, device_of, partial(self._run, how, steps)
+                )
         return self._references[how]
 
-    def _split_alone(self, program: str, bundle: Bundle, steps: int) -> tuple[Results, Results]:
+    def _as_splits_round(self, how: _Comparable, steps: int) -> tuple[Results, ...]:
+        bundle, device_of = _made(self._bundle, self._device_of, how)
+        values = rounded(bundle.variables, ROUNDING_SEED)
+        reordered = self._once(bundle, device_of, partial(self._reordered, how, steps), values)
+        bundle, beside = with_rounded_lookups(bundle, ROUNDING_SEED)
+        device_of |= {new: device_of[old] for new, old in beside.items()}
+        looked_up = self._once(bundle, device_of, partial(self._run, how, steps), values)
+        return reordered, looked_up
+
+    def _run(
+        self, how: _Comparable, steps: int, step: PlacedStep, values: Mapping[str, Any] | None
+    ) -> Results:
+        """Return what the reference computes, from other values if there are any."""
+        if self._split is not None and how.samples:
+            return results_of_shares(step, self._split, how.samples, steps, values)
+        return step.results(steps, values)
+
+    def _reordered(
+        self, how: _Comparable, steps: int, step: PlacedStep, values: Mapping[str, Any] | None
+    ) -> Results:
+        """Return what the reference computes of samples in another order."""
+        assert self._split is not None, "only splits add up in another order"
+        samples = how.samples or (sum(self._split.samples),)
+        return results_of_shares(step, self._split, samples, steps, values, ROUNDING_SEED)
+
+    def _split_alone(self, program: str, bundle: Bundle, steps: int) -> _Reference:
         """Return what a split step computes on the one device of the reference."""
         if program not in self._alone:
             device = next(iter(self._device_of.values()))
@@ -209,24 +239,27 @@ class Verifier:
         bundle: Bundle,
         device_of: Mapping[str, str],
         run: Callable[[PlacedStep, Mapping[str, Any] | None], Results],
-        *,
-        rounded_lookups: bool = False,
-    ) -> tuple[Results, Results]:
-        """Run a step from its values and from rounded ones.
+    ) -> _Reference:
+        """Run a step from its values and from rounded ones."""
+        exact, noisy = (
+            self._once(bundle, device_of, run, values)
+            for values in (None, rounded(bundle.variables, ROUNDING_SEED))
+        )
+        return exact, (noisy,)
 
-        Each time in a session of its own, where kernels that draw random numbers begin anew.
-        """
-        found = []
-        for values in (None, rounded(bundle.variables, ROUNDING_SEED)):
-            if rounded_lookups and values is not None:
-                bundle, beside = with_rounded_lookups(bundle, ROUNDING_SEED)
-                device_of = {**device_of, **{new: device_of[old] for new, old in beside.items()}}
-            step = self._place(bundle, device_of)
-            try:
-                found.append(run(step, values))
-            finally:
-                step.close()
-        return found[0], found[1]
+    def _once(
+        self,
+        bundle: Bundle,
+        device_of: Mapping[str, str],
+        run: Callable[[PlacedStep, Mapping[str, Any] | None], Results],
+        values: Mapping[str, Any] | None,
+    ) -> Results:
+        """Run a step in a session of its own, where kernels that draw numbers begin anew."""
+        step = self._place(bundle, device_of)
+        try:
+            return run(step, values)
+        finally:
+            step.close()
 
 
 def _comparable(split: Split | None) -> _Comparable | None:
