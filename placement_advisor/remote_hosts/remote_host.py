@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.remote_hosts.conversation import Conversation
+from placement_advisor.remote_hosts.conversation import ENDED, Conversation
 from placement_advisor.remote_hosts.frames import COMMAND_MARK, WORKER_MARK
 from placement_advisor.remote_hosts.host_facts import HostFacts
 from placement_advisor.remote_hosts.host_lock import user_name
@@ -49,6 +49,10 @@ START_LIMIT_S = 60.0
 _PING_PONGS = 20
 # So many pieces of a file are under way at once: a line's latency then costs little.
 _PIECES_AHEAD = 4
+# What has ended its output is about to end itself.
+_STATUS_GRACE_S = 0.5
+# A page of what came instead of a worker.
+_SHOWN_CHARS = 2_000
 
 
 class RemoteHost:
@@ -169,6 +173,8 @@ class RemoteHost:
         """Let the service there end, with everything that it started; `close` waits for that."""
         if not self._ended:
             self._ended = True
+            if not self._opened.done():
+                self._service.kill()  # There is nobody who would take leave.
             self._conversation.close()
             self._fail_all(HostLostError(f"host {self.name} was closed"))
 
@@ -202,14 +208,20 @@ class RemoteHost:
             return awaited.result(max(0.0, deadline - time.monotonic()))
         except TimeoutError:
             pass
-        skipped = self._conversation.skipped.strip()
         raise TestbedError(
             f"host {self.name}: `{self._service.command}` started no worker within "
-            f"{START_LIMIT_S:g} s{self._service.said()}"
-            + (f"\nIt printed:\n{skipped}" if skipped else ""),
+            f"{START_LIMIT_S:g} s{self._printed()}",
             hint="nobody can type a password here: let ssh log in by a key, or see "
             "what --launch needs",
         )
+
+    def _printed(self) -> str:
+        """Return what came instead of a worker, on lines of its own."""
+        parts = {
+            "It last printed": self._service.said().strip(),
+            "Instead of a worker spoke": self._conversation.skipped.strip()[-_SHOWN_CHARS:],
+        }
+        return "".join(f"\n{what}:\n{text}" for what, text in parts.items() if text)
 
     def _heard(self, message: object, came_ns: int) -> None:
         match message:
@@ -231,26 +243,32 @@ class RemoteHost:
 
     def _lose(self, why: str) -> None:
         """Let everything fail that the host was to do."""
-        account = self._service.account()
-        started = self._opened.done()
-        skipped = "" if started else self._conversation.skipped.strip()
-        self._fail_all(
-            HostLostError(
-                f"host {self.name} {'is lost' if started else 'has no worker'}: {account or why}"
-                + (f"\nIt printed:\n{skipped}" if skipped else ""),
-                hint=None if started else f"see whether it starts alone: {self._service.command}",
+        if why == ENDED:
+            why = self._service.account(wait_s=_STATUS_GRACE_S) or why
+        if self._opened.done():
+            self._fail_all(HostLostError(f"host {self.name} is lost: {why}"))
+        else:
+            self._fail_all(
+                HostLostError(
+                    f"host {self.name} has no worker: {why}{self._printed()}",
+                    hint=f"see whether it starts alone: {self._service.command}",
+                )
             )
-        )
         self._service.kill()
 
     def _fail_all(self, lost: HostLostError) -> None:
         for opening in (self._versions, self._opened):
             if not opening.done():
                 opening.set_exception(lost)
-        self._questions.lose(lost)
-        failure = CallFailure(cause=FailureCause.CRASHED, message=lost.message, child_ended=True)
+        failure = CallFailure(
+            cause=FailureCause.CRASHED,
+            message=lost.message,
+            child_ended=True,
+            output_tail=self._service.said(),
+        )
         for child in list(self._children.values()):
             child.fail(failure)
+        self._questions.lose(lost)
 
 
 @contextlib.contextmanager
