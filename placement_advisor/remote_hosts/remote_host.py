@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from placement_advisor.remote_hosts.questions import Answer
+    from placement_advisor.remote_hosts.reached_service import ReachedService
     from placement_advisor.remote_hosts.scratch_files import Parts
 
 _Got = TypeVar("_Got")
@@ -56,13 +57,14 @@ _SHOWN_CHARS = 2_000
 
 
 class RemoteHost:
-    """A host with a service of ours, for this analysis alone; `open_hosts` makes them."""
+    """A host with a service of ours, for this analysis alone; `open_hosts` gives them."""
 
-    def __init__(self, name: str, service: LaunchedService) -> None:
-        """Begin to speak with a service that has been started; `open` comes next."""
+    def __init__(self, name: str, service: ReachedService) -> None:
+        """Begin to speak with a service that has been reached; `open` comes next."""
         self.name = name
         self._service = service
         self._ended = False
+        self._deadline = time.monotonic() + START_LIMIT_S
         self._versions: Future[object] = Future()
         self._opened: Future[HostFacts] = Future()
         self._children: dict[int, RemoteChild] = {}
@@ -90,10 +92,9 @@ class RemoteHost:
             TestbedError: the service did not start, is of another version, or serves another
                 analysis.
         """
-        deadline = time.monotonic() + START_LIMIT_S
-        check_versions(self.name, self._within(deadline, self._versions))
+        check_versions(self.name, self._soon(self._versions))
         self._conversation.send(("open", _asked_by()))
-        self._within(deadline, self._opened)
+        self._soon(self._opened)
 
     def child(self, name: str) -> RemoteChild:
         """Fork a child there, which has TensorFlow; the first one waits for its import.
@@ -121,10 +122,12 @@ class RemoteHost:
         It keeps its name, lies in a folder of its own, and goes with the analysis.
 
         Raises:
-            AdvisorError: it cannot be written there, or the host is gone.
+            AdvisorError: it cannot be written there, there is none, or the host is gone.
         """
         number = next(self._numbers)
         files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+        if not files:
+            raise AdvisorError(f"{path}: no file to send to host {self.name}")
         asked = (
             self._questions.ask("put", number, each.relative_to(path.parent).parts, piece, more)
             for each in sorted(files)
@@ -154,7 +157,8 @@ class RemoteHost:
     def clock(self) -> tuple[int, int]:
         """Return between which ns the host's clock is ahead of ours (`time.time_ns` of both).
 
-        It is read between a question and its answer; of many, the narrowest limits count.
+        A question comes after it was asked, and its answer after that was given; of many, the
+        narrowest limits count.
 
         Raises:
             HostLostError: the host is gone.
@@ -162,9 +166,9 @@ class RemoteHost:
         least, most = [], []
         for _ in range(_PING_PONGS):
             asked_ns = time.time_ns()
-            theirs_ns, came_ns = self._questions.ask("clock").result()
-            least.append(theirs_ns - came_ns)
-            most.append(theirs_ns - asked_ns)
+            (heard_ns, answered_ns), came_ns = self._questions.ask("clock").result()
+            least.append(answered_ns - came_ns)
+            most.append(heard_ns - asked_ns)
         low, high = max(least), min(most)
         # One of the clocks was set meanwhile: what was true last is true now.
         return (low, high) if low <= high else (least[-1], most[-1])
@@ -203,9 +207,9 @@ class RemoteHost:
                     return
                 file.write(answer.value)
 
-    def _within(self, deadline: float, awaited: Future[_Got]) -> _Got:
+    def _soon(self, awaited: Future[_Got]) -> _Got:
         try:
-            return awaited.result(max(0.0, deadline - time.monotonic()))
+            return awaited.result(max(0.0, self._deadline - time.monotonic()))
         except TimeoutError:
             pass
         raise TestbedError(

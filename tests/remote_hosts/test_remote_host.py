@@ -73,6 +73,13 @@ def test_files_go_there_and_come_back(host: RemoteHost, tmp_path: Path) -> None:
     assert (tmp_path / "back" / "data" / "none").read_bytes() == b""
 
 
+def test_what_is_not_there_cannot_be_sent(host: RemoteHost, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("folder", "file"):
+        with pytest.raises(AdvisorError, match=f"{name}: no file to send to host b"):
+            host.put(tmp_path / name)
+
+
 def test_what_children_write_into_a_new_folder_can_be_had(host: RemoteHost, tmp_path: Path) -> None:
     folder = host.new_folder("profile")
     with host.child("b:0") as child:
