@@ -11,7 +11,6 @@ import itertools
 import os
 import socket
 import time
-from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,6 +18,7 @@ from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.remote_hosts.conversation import ENDED, Conversation
+from placement_advisor.remote_hosts.copied_files import fetch, send
 from placement_advisor.remote_hosts.frames import COMMAND_MARK, WORKER_MARK
 from placement_advisor.remote_hosts.host_facts import HostFacts
 from placement_advisor.remote_hosts.host_lock import user_name
@@ -29,18 +29,15 @@ from placement_advisor.remote_hosts.launched_service import (
 )
 from placement_advisor.remote_hosts.questions import HostLostError, Questions
 from placement_advisor.remote_hosts.remote_child import RemoteChild
-from placement_advisor.remote_hosts.scratch_files import PIECE_BYTES, below
 from placement_advisor.remote_hosts.versions import check_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
-    from placement_advisor.remote_hosts.questions import Answer
     from placement_advisor.remote_hosts.reached_service import ReachedService
-    from placement_advisor.remote_hosts.scratch_files import Parts
 
 _Got = TypeVar("_Got")
 
@@ -48,8 +45,6 @@ _Got = TypeVar("_Got")
 START_LIMIT_S = 60.0
 # The least of so many round trips, each way, is what the line takes when nothing is in its way.
 _PING_PONGS = 20
-# So many pieces of a file are under way at once: a line's latency then costs little.
-_PIECES_AHEAD = 4
 # What has ended its output is about to end itself.
 _STATUS_GRACE_S = 0.5
 # A page of what came instead of a worker.
@@ -124,19 +119,7 @@ class RemoteHost:
         Raises:
             AdvisorError: it cannot be written there, there is none, or the host is gone.
         """
-        number = next(self._numbers)
-        files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-        if not files:
-            raise AdvisorError(f"{path}: no file to send to host {self.name}")
-        asked = (
-            self._questions.ask("put", number, each.relative_to(path.parent).parts, piece, more)
-            for each in sorted(files)
-            for piece, more in _pieces(each)
-        )
-        sent = ""
-        for answer in _ahead(asked):
-            sent = answer.value
-        return sent
+        return send(self._questions, next(self._numbers), path)
 
     def get(self, path: str, local: Path) -> None:
         """Copy a file of the host's scratch folder, or a folder with all files below it, to here.
@@ -144,15 +127,7 @@ class RemoteHost:
         Raises:
             AdvisorError: it is not there, lies elsewhere, or the host is gone.
         """
-        names = self._questions.ask("names", path).result().value
-        if names is None:
-            self._get(path, (), local)
-            return
-        local.mkdir(parents=True, exist_ok=True)
-        for parts in names:
-            target = local / below(parts)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self._get(path, parts, target)
+        fetch(self._questions, path, local)
 
     def clock(self) -> tuple[int, int]:
         """Return between which ns the host's clock is ahead of ours (`time.time_ns` of both).
@@ -197,15 +172,6 @@ class RemoteHost:
         where: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _get(self, path: str, parts: Parts, local: Path) -> None:
-        with local.open("wb") as file:
-            offsets = itertools.count(0, PIECE_BYTES)
-            asked = (self._questions.ask("get", path, parts, offset) for offset in offsets)
-            for answer in _ahead(asked):
-                if not answer.value:
-                    return
-                file.write(answer.value)
 
     def _soon(self, awaited: Future[_Got]) -> _Got:
         try:
@@ -301,22 +267,3 @@ def open_hosts(
 
 def _asked_by() -> str:
     return f"{user_name()} on {socket.gethostname()} (process {os.getpid()})"
-
-
-def _pieces(path: Path) -> Iterator[tuple[bytes, bool]]:
-    """Give a file in pieces, at least one, each with whether there was one before."""
-    with path.open("rb") as file:
-        yield file.read(PIECE_BYTES), False
-        while piece := file.read(PIECE_BYTES):
-            yield piece, True
-
-
-def _ahead(asked: Iterable[Future[Answer]]) -> Iterator[Answer]:
-    """Give answers in order while the next questions are under way already."""
-    under_way: deque[Future[Answer]] = deque()
-    for question in asked:
-        under_way.append(question)
-        if len(under_way) > _PIECES_AHEAD:
-            yield under_way.popleft().result()
-    while under_way:
-        yield under_way.popleft().result()
