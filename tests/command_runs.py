@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _ROOT = Path(placement_advisor.__file__).parents[1]
-_MARK = "ADVISOR_TEST_RUN"
+MARK = "ADVISOR_TEST_RUN"
 LAUNCH = "import sys; sys.argv[0] = 'advisor'; from placement_advisor.cli.app import main; main()"
 # Only what hangs takes longer, also on a machine that does other things.
 HANGS_AFTER_S = 600.0
@@ -129,7 +129,7 @@ class Command:
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, *path))),
                     "TMPDIR": str(temp),
-                    _MARK: self._mark,
+                    MARK: self._mark,
                 },
             )
 
@@ -154,14 +154,8 @@ class Command:
         return self._out.read_text()
 
     def processes(self) -> list[psutil.Process]:
-        """Return every process with the mark of this run, wherever it stands in the tree."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                running = process.status() != psutil.STATUS_ZOMBIE
-                if running and process.environ().get(_MARK) == self._mark:
-                    found.append(process)
-        return found
+        """Return every process of this run, wherever it stands in the tree."""
+        return processes_marked(self._mark)
 
     def names(self) -> list[str]:
         """Return the names of its processes."""
@@ -183,6 +177,17 @@ class Command:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         self.process.wait()
+
+
+def processes_marked(mark: str) -> list[psutil.Process]:
+    """Return the processes that run with a mark in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            running = process.status() != psutil.STATUS_ZOMBIE
+            if running and process.environ().get(MARK) == mark:
+                found.append(process)
+    return found
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float = HANGS_AFTER_S) -> bool:

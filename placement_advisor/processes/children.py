@@ -241,9 +241,9 @@ class Tail:
             while chunk := os.read(pipe.fileno(), _CHUNK_BYTES):
                 self._kept = (self._kept + chunk)[-_CHUNK_BYTES:]
 
-    def text(self) -> str:
+    def text(self, *, wait_s: float = _GRACE_S) -> str:
         """Return the last characters, waiting a moment for those that are under way."""
-        self._thread.join(_GRACE_S)
+        self._thread.join(wait_s)
         return self._kept.decode(errors="replace")[-_OUTPUT_TAIL_CHARS:]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class RemoteModule:
-    """Stands for a module where that must not be imported; see `Child.call`."""
+    """Stands for a module where that must not be imported; see `Callee.call`."""
 
     def __init__(self, name: str) -> None:
         """Stand for the module of this name."""

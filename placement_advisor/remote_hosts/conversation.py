@@ -26,6 +26,8 @@ HEARTBEAT_S = 2.0
 # Three heartbeats may be late. What notices that and tells takes less than 2 s more, which makes
 # the 10 s in which the loss of a host is to be known.
 SILENCE_S = 8.0
+# Why a conversation is over of which the other side has taken leave, or its process ended.
+ENDED = "the connection ended"
 # For what was said last, as "this host is in use"; whoever reads takes it at once.
 _FLUSH_S = 1.0
 _JOIN_S = 2.0
@@ -54,8 +56,9 @@ class Conversation:
         self._stream, self._mark = stream, our_mark
         self._frames = FrameReader(their_mark)
         self._heard, self._ended, self._patience_s = heard, ended, patience_s
+        self._heartbeat_s, self._silence_s = HEARTBEAT_S, SILENCE_S
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._is_over = threading.Event()
+        self._is_over, self._is_closed = threading.Event(), False
         self._one_ends = threading.Lock()
         self._threads = tuple(
             threading.Thread(target=run, daemon=True) for run in (self._read, self._write)
@@ -82,6 +85,9 @@ class Conversation:
 
     def close(self) -> None:
         """Say what is left to say, for a moment, and end the conversation."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._end(None)
         self._outgoing.put(None)
         reader, writer = self._threads
@@ -93,14 +99,14 @@ class Conversation:
             self._stream.close()
 
     def _read(self) -> None:
-        why = "the connection ended"
+        why = ENDED
         try:
             while chunk := self._stream.read(self._limit_s()):
                 came_ns = time.time_ns()
                 for message in self._frames.feed(chunk):
                     self._heard(decode(message), came_ns)
         except TimeoutError:
-            why = f"nothing was heard for {SILENCE_S:g} s"
+            why = f"nothing was heard for {self._silence_s:g} s"
         except OSError as error:
             why = f"the connection broke: {error.strerror or error}"
         except MisfitError as misfit:
@@ -110,7 +116,7 @@ class Conversation:
         self._end(why)
 
     def _limit_s(self) -> float | None:
-        return SILENCE_S if self._frames.is_open else self._patience_s
+        return self._silence_s if self._frames.is_open else self._patience_s
 
     def _write(self) -> None:
         try:
@@ -124,7 +130,7 @@ class Conversation:
 
     def _next(self) -> bytes | None:
         try:
-            return self._outgoing.get(timeout=HEARTBEAT_S)
+            return self._outgoing.get(timeout=self._heartbeat_s)
         except queue.Empty:
             return HEARTBEAT
 

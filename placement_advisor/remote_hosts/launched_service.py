@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 LOCALHOST = "localhost"
 DEFAULT_LAUNCH = "ssh {host}"
 _SERVICE = ("worker", "--stdio")
-# What ends its output is about to end itself.
-_STATUS_GRACE_S = 0.5
+# For what it printed last to get here; processes that it has left may hold the pipe for ever.
+_LAST_WORDS_S = 0.5
 # The service ends its children within a second, ssh itself a moment after that.
 _END_GRACE_S = 5.0
 
@@ -82,20 +82,21 @@ class LaunchedService:
             raise TestbedError(f"{self.command}: {self._refusal}")
         self.stream: ByteStream = PipeStream(incoming, ours)
 
-    def account(self) -> str:
-        """Return how the command ended and what it said last; empty if it still runs."""
+    def account(self, *, wait_s: float) -> str:
+        """Return how the command ended, in words; empty if it runs for so long."""
         assert self._process is not None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(_STATUS_GRACE_S)
-            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"status {code}"
-            how = how if code < 0 else f"ended with {how}"
-            return f"`{self.command}` {how}{self.said()}"
-        return ""
+        try:
+            code = self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            return ""
+        if code < 0:
+            return f"`{self.command}` was killed by {signal.Signals(-code).name}"
+        return f"`{self.command}` ended with status {code}"
 
     def said(self) -> str:
-        """Return what the command said last, on lines of its own; empty if it said nothing."""
-        text = self._printed.text().strip()
-        return f"\nIt last printed:\n{text}" if text else ""
+        """Return what the command said last; all of it, if it has ended."""
+        assert self._process is not None
+        return self._printed.text(wait_s=0.0 if self._process.poll() is None else _LAST_WORDS_S)
 
     def kill(self) -> None:
         """End the command at once, and whatever it has started in its session."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 class HostLostError(TestbedError):
     """A host does not answer any more; the message says which, and why."""
 
-    __test__ = False
-
 
 class Answer(NamedTuple):
     """What a question was answered with, and when that came, by `time.time_ns`."""

@@ -1,39 +1,30 @@
-"""A service that waits on a host already, reached over TLS: `advisor worker --listen`."""
+"""A service that can be spoken with, whichever way it was reached."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from placement_advisor.remote_hosts.byte_streams import PipeStream
-from placement_advisor.remote_hosts.control_port import connect
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from placement_advisor.remote_hosts.byte_streams import ByteStream
 
 
-class ReachedService:
-    """A connection to a service; there is no process of ours, as `LaunchedService` has one."""
+class ReachedService(Protocol):
+    """The stream to a service, and what there is to tell of the way there.
 
-    def __init__(self, address: str, port: int, secret: bytes) -> None:
-        """Connect to it.
+    ``command`` reaches it again, for the user to try.
+    """
 
-        Raises:
-            AdvisorError: it cannot be reached, or has another secret.
-        """
-        self.command = f"advisor worker --listen {address}:{port}"
-        descriptor = connect(address, port, secret).detach()
-        self.stream: ByteStream = PipeStream(descriptor, descriptor)
+    command: str
+    stream: ByteStream
 
-    def account(self) -> str:
-        """Return nothing: how it ended is not known here."""
-        return ""
+    def account(self, *, wait_s: float) -> str:
+        """Return how the way there ended, in words; empty if it is there after so long."""
 
     def said(self) -> str:
-        """Return nothing: what it prints is printed there."""
-        return ""
+        """Return what was said on the way, as by ssh; empty if nothing was."""
 
     def kill(self) -> None:
-        """Do nothing: it notices that the connection is gone, and waits for the next analysis."""
+        """End the way there at once."""
 
     def wait(self) -> None:
-        """Do nothing: it goes on."""
+        """Wait until nothing is left of it on this machine."""

@@ -11,14 +11,14 @@ import itertools
 import os
 import socket
 import time
-from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
-from placement_advisor.remote_hosts.conversation import Conversation
+from placement_advisor.remote_hosts.conversation import ENDED, Conversation
+from placement_advisor.remote_hosts.copied_files import fetch, send
 from placement_advisor.remote_hosts.frames import COMMAND_MARK, WORKER_MARK
 from placement_advisor.remote_hosts.host_facts import HostFacts
 from placement_advisor.remote_hosts.host_lock import user_name
@@ -29,18 +29,15 @@ from placement_advisor.remote_hosts.launched_service import (
 )
 from placement_advisor.remote_hosts.questions import HostLostError, Questions
 from placement_advisor.remote_hosts.remote_child import RemoteChild
-from placement_advisor.remote_hosts.scratch_files import PIECE_BYTES, below
 from placement_advisor.remote_hosts.versions import check_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
-    from placement_advisor.remote_hosts.questions import Answer
     from placement_advisor.remote_hosts.reached_service import ReachedService
-    from placement_advisor.remote_hosts.scratch_files import Parts
 
 _Got = TypeVar("_Got")
 
@@ -48,18 +45,21 @@ _Got = TypeVar("_Got")
 START_LIMIT_S = 60.0
 # The least of so many round trips, each way, is what the line takes when nothing is in its way.
 _PING_PONGS = 20
-# So many pieces of a file are under way at once: a line's latency then costs little.
-_PIECES_AHEAD = 4
+# What has ended its output is about to end itself.
+_STATUS_GRACE_S = 0.5
+# A page of what came instead of a worker.
+_SHOWN_CHARS = 2_000
 
 
 class RemoteHost:
-    """A host with a service of ours, for this analysis alone; `open_hosts` makes them."""
+    """A host with a service of ours, for this analysis alone; `open_hosts` gives them."""
 
-    def __init__(self, name: str, service: LaunchedService | ReachedService) -> None:
-        """Begin to speak with a service that runs; `open` comes next."""
+    def __init__(self, name: str, service: ReachedService) -> None:
+        """Begin to speak with a service that has been reached; `open` comes next."""
         self.name = name
         self._service = service
         self._ended = False
+        self._deadline = time.monotonic() + START_LIMIT_S
         self._versions: Future[object] = Future()
         self._opened: Future[HostFacts] = Future()
         self._children: dict[int, RemoteChild] = {}
@@ -87,10 +87,9 @@ class RemoteHost:
             TestbedError: the service did not start, is of another version, or serves another
                 analysis.
         """
-        deadline = time.monotonic() + START_LIMIT_S
-        check_versions(self.name, self._within(deadline, self._versions))
+        check_versions(self.name, self._soon(self._versions))
         self._conversation.send(("open", _asked_by()))
-        self._within(deadline, self._opened)
+        self._soon(self._opened)
 
     def child(self, name: str) -> RemoteChild:
         """Fork a child there, which has TensorFlow; the first one waits for its import.
@@ -118,19 +117,9 @@ class RemoteHost:
         It keeps its name, lies in a folder of its own, and goes with the analysis.
 
         Raises:
-            AdvisorError: it cannot be written there, or the host is gone.
+            AdvisorError: it cannot be written there, there is none, or the host is gone.
         """
-        number = next(self._numbers)
-        files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-        asked = (
-            self._questions.ask("put", number, each.relative_to(path.parent).parts, piece, more)
-            for each in sorted(files)
-            for piece, more in _pieces(each)
-        )
-        sent = ""
-        for answer in _ahead(asked):
-            sent = answer.value
-        return sent
+        return send(self._questions, next(self._numbers), path)
 
     def get(self, path: str, local: Path) -> None:
         """Copy a file of the host's scratch folder, or a folder with all files below it, to here.
@@ -138,20 +127,13 @@ class RemoteHost:
         Raises:
             AdvisorError: it is not there, lies elsewhere, or the host is gone.
         """
-        names = self._questions.ask("names", path).result().value
-        if names is None:
-            self._get(path, (), local)
-            return
-        local.mkdir(parents=True, exist_ok=True)
-        for parts in names:
-            target = local / below(parts)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self._get(path, parts, target)
+        fetch(self._questions, path, local)
 
     def clock(self) -> tuple[int, int]:
         """Return between which ns the host's clock is ahead of ours (`time.time_ns` of both).
 
-        It is read between a question and its answer; of many, the narrowest limits count.
+        A question comes after it was asked, and its answer after that was given; of many, the
+        narrowest limits count.
 
         Raises:
             HostLostError: the host is gone.
@@ -159,9 +141,9 @@ class RemoteHost:
         least, most = [], []
         for _ in range(_PING_PONGS):
             asked_ns = time.time_ns()
-            theirs_ns, came_ns = self._questions.ask("clock").result()
-            least.append(theirs_ns - came_ns)
-            most.append(theirs_ns - asked_ns)
+            (heard_ns, answered_ns), came_ns = self._questions.ask("clock").result()
+            least.append(answered_ns - came_ns)
+            most.append(heard_ns - asked_ns)
         low, high = max(least), min(most)
         # One of the clocks was set meanwhile: what was true last is true now.
         return (low, high) if low <= high else (least[-1], most[-1])
@@ -170,6 +152,8 @@ class RemoteHost:
         """Let the service there end, with everything that it started; `close` waits for that."""
         if not self._ended:
             self._ended = True
+            if not self._opened.done():
+                self._service.kill()  # There is nobody who would take leave.
             self._conversation.close()
             self._fail_all(HostLostError(f"host {self.name} was closed"))
 
@@ -189,28 +173,25 @@ class RemoteHost:
     ) -> None:
         self.close()
 
-    def _get(self, path: str, parts: Parts, local: Path) -> None:
-        with local.open("wb") as file:
-            offsets = itertools.count(0, PIECE_BYTES)
-            asked = (self._questions.ask("get", path, parts, offset) for offset in offsets)
-            for answer in _ahead(asked):
-                if not answer.value:
-                    return
-                file.write(answer.value)
-
-    def _within(self, deadline: float, awaited: Future[_Got]) -> _Got:
+    def _soon(self, awaited: Future[_Got]) -> _Got:
         try:
-            return awaited.result(max(0.0, deadline - time.monotonic()))
+            return awaited.result(max(0.0, self._deadline - time.monotonic()))
         except TimeoutError:
             pass
-        skipped = self._conversation.skipped.strip()
         raise TestbedError(
             f"host {self.name}: `{self._service.command}` started no worker within "
-            f"{START_LIMIT_S:g} s{self._service.said()}"
-            + (f"\nIt printed:\n{skipped}" if skipped else ""),
+            f"{START_LIMIT_S:g} s{self._printed()}",
             hint="nobody can type a password here: let ssh log in by a key, or see "
             "what --launch needs",
         )
+
+    def _printed(self) -> str:
+        """Return what came instead of a worker, on lines of its own."""
+        parts = {
+            "It last printed": self._service.said().strip(),
+            "Instead of a worker spoke": self._conversation.skipped.strip()[-_SHOWN_CHARS:],
+        }
+        return "".join(f"\n{what}:\n{text}" for what, text in parts.items() if text)
 
     def _heard(self, message: object, came_ns: int) -> None:
         match message:
@@ -232,26 +213,32 @@ class RemoteHost:
 
     def _lose(self, why: str) -> None:
         """Let everything fail that the host was to do."""
-        account = self._service.account()
-        started = self._opened.done()
-        skipped = "" if started else self._conversation.skipped.strip()
-        self._fail_all(
-            HostLostError(
-                f"host {self.name} {'is lost' if started else 'has no worker'}: {account or why}"
-                + (f"\nIt printed:\n{skipped}" if skipped else ""),
-                hint=None if started else f"see whether it starts alone: {self._service.command}",
+        if why == ENDED:
+            why = self._service.account(wait_s=_STATUS_GRACE_S) or why
+        if self._opened.done():
+            self._fail_all(HostLostError(f"host {self.name} is lost: {why}"))
+        else:
+            self._fail_all(
+                HostLostError(
+                    f"host {self.name} has no worker: {why}{self._printed()}",
+                    hint=f"see whether it starts alone: {self._service.command}",
+                )
             )
-        )
         self._service.kill()
 
     def _fail_all(self, lost: HostLostError) -> None:
         for opening in (self._versions, self._opened):
             if not opening.done():
                 opening.set_exception(lost)
-        self._questions.lose(lost)
-        failure = CallFailure(cause=FailureCause.CRASHED, message=lost.message, child_ended=True)
+        failure = CallFailure(
+            cause=FailureCause.CRASHED,
+            message=lost.message,
+            child_ended=True,
+            output_tail=self._service.said(),
+        )
         for child in list(self._children.values()):
             child.fail(failure)
+        self._questions.lose(lost)
 
 
 @contextlib.contextmanager
@@ -280,22 +267,3 @@ def open_hosts(
 
 def _asked_by() -> str:
     return f"{user_name()} on {socket.gethostname()} (process {os.getpid()})"
-
-
-def _pieces(path: Path) -> Iterator[tuple[bytes, bool]]:
-    """Give a file in pieces, at least one, each with whether there was one before."""
-    with path.open("rb") as file:
-        yield file.read(PIECE_BYTES), False
-        while piece := file.read(PIECE_BYTES):
-            yield piece, True
-
-
-def _ahead(asked: Iterable[Future[Answer]]) -> Iterator[Answer]:
-    """Give answers in order while the next questions are under way already."""
-    under_way: deque[Future[Answer]] = deque()
-    for question in asked:
-        under_way.append(question)
-        if len(under_way) > _PIECES_AHEAD:
-            yield under_way.popleft().result()
-    while under_way:
-        yield under_way.popleft().result()

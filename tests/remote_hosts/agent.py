@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.remote_hosts import control_port, door, relay
-from placement_advisor.remote_hosts.reached_service import ReachedService
+from placement_advisor.remote_hosts.listening_service import ListeningService
 from placement_advisor.remote_hosts.remote_host import RemoteHost
 from placement_advisor.remote_hosts.secret import client_context
 from placement_advisor.tf.run import private_network
@@ -112,7 +112,7 @@ _hosts: list[RemoteHost] = []
 
 def open_host(address: str, port: int, secret: str) -> list[object]:
     """Take a host at which a service waits; return its name and the folder of its relay."""
-    host = RemoteHost("far", ReachedService(address, port, secret.encode()))
+    host = RemoteHost("far", ListeningService(address, port, secret.encode()))
     _hosts.append(host)
     host.open()
     return [host.facts.host_name, host.facts.relay_folder]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 
 CHANGES = "LIGHT_WORKER"
 MORE = (
@@ -16,7 +17,7 @@ MORE = (
     ("builtins", "exec"),
     ("builtins", "print"),
     ("math", "factorial"),
-    ("operator", "truediv"),
+    ("_operator", "truediv"),
     ("posix", "_exit"),
     ("posix", "kill"),
     ("placement_advisor.candidates.families", "check_names"),
@@ -31,6 +32,8 @@ def main() -> None:
 
     changes = json.loads(os.environ.get(CHANGES, "{}"))
     children._PRELOADED = "light_preload"
+    path = (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))  # For the fork server.
     hosted_child.CALLABLE |= set(MORE)
     versions.__version__ = changes.get("advisor", versions.__version__)
     if "tensorflow" in changes:

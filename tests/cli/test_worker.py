@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from command_runs import LAUNCH, run_here
+
+from placement_advisor.remote_hosts.frames import (
+    COMMAND_MARK,
+    HEARTBEAT,
+    WORKER_MARK,
+    FrameReader,
+    framed,
+)
+from placement_advisor.remote_hosts.values import decode, encode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORKER = [sys.executable, "-c", LAUNCH, "worker", "--stdio"]
+
+
+def worker(
+    said: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a worker on what a command says; nothing of it is left."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    ran = subprocess.run(WORKER, input=said, capture_output=True, check=False)
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == []
+    return ran
+
+
+def test_a_worker_wants_to_know_who_gives_orders() -> None:
+    ran = run_here("worker")
+    assert ran.code == 2
+    assert "error: worker: nothing says who may give orders" in ran.err
+    assert "hint: `advisor analyze --hosts` runs `advisor worker --stdio` on each host" in ran.err
+
+
+def test_a_worker_that_nobody_speaks_to_says_so_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = worker(b"", tmp_path, monkeypatch)
+    assert ran.returncode == 2
+    assert b"error: no command has asked for this worker: the connection ended" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"hello\n" * 20_000, b"64,000 bytes came, and none of them ours"),
+        (COMMAND_MARK + b"hello", b"a message of 1,751,477,356 bytes"),
+        (COMMAND_MARK + framed(encode(("ask", 0, "clock", ()))), b"a message that no command"),
+    ],
+)
+def test_a_worker_that_understands_nothing_says_so_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes, why: bytes
+) -> None:
+    ran = worker(said, tmp_path, monkeypatch)
+    assert ran.returncode == 2
+    assert why in ran.stderr
+
+
+def test_on_its_output_a_worker_speaks_in_frames_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(WORKER, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(COMMAND_MARK + framed(encode(("open", "erika"))))
+        process.stdin.flush()
+        reader, heard = FrameReader(WORKER_MARK), []
+        while len(heard) < 2:
+            heard += map(decode, reader.feed(os.read(process.stdout.fileno(), 65_536)))
+        process.stdin.close()
+        assert process.stdout.read() in (b"", HEARTBEAT)
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+    assert reader.skipped == ""
+    assert [message[0] for message in heard] == ["versions", "opened"]
+
+
+def test_a_terminal_gives_no_orders() -> None:
+    ours, theirs = pty.openpty()
+    ran = subprocess.run(WORKER, stdin=theirs, capture_output=True, check=False, timeout=600)
+    for end in (ours, theirs):
+        os.close(end)
+    assert ran.returncode == 2
+    assert ran.stdout == b""
+    assert b"error: worker --stdio: a terminal cannot give orders" in ran.stderr

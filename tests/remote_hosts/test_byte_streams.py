@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from placement_advisor.remote_hosts.byte_streams import PipeStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[PipeStream, PipeStream]]:
+    """Two streams, each of which reads what the other one writes."""
+    (to_first, from_second), (to_second, from_first) = os.pipe(), os.pipe()
+    first, second = PipeStream(to_first, from_first), PipeStream(to_second, from_second)
+    yield first, second
+    for stream in (first, second):
+        stream.close()
+
+
+def test_what_one_side_writes_the_other_reads(ends: tuple[PipeStream, PipeStream]) -> None:
+    first, second = ends
+    first.write(b"hello")
+    assert second.read(None) == b"hello"
+    second.write(b"yourself")
+    assert first.read(1.0) == b"yourself"
+
+
+def test_more_than_a_pipe_holds_waits_for_its_reader(ends: tuple[PipeStream, PipeStream]) -> None:
+    first, second = ends
+    sent = os.urandom(1_000_000)
+    writing = threading.Thread(target=first.write, args=(sent,))
+    writing.start()
+    came = b""
+    while len(came) < len(sent):
+        came += second.read(None)
+    writing.join()
+    assert came == sent
+
+
+def test_silence_ends_reading(ends: tuple[PipeStream, PipeStream]) -> None:
+    with pytest.raises(TimeoutError):
+        ends[0].read(0.01)
+
+
+def test_a_stream_that_is_stopped_neither_waits_for_bytes_nor_for_room(
+    ends: tuple[PipeStream, PipeStream],
+) -> None:
+    first, _ = ends
+    ended = []
+
+    def read() -> None:
+        ended.append(first.read(None))
+
+    def write() -> None:
+        with pytest.raises(BrokenPipeError):
+            first.write(bytes(1_000_000))
+        ended.append(b"written")
+
+    threads = [threading.Thread(target=run) for run in (read, write)]
+    for thread in threads:
+        thread.start()
+    first.stop()
+    for thread in threads:
+        thread.join()
+    assert sorted(ended) == [b"", b"written"]
+    assert first.read(None) == b""
+
+
+def test_the_end_of_one_side_is_the_end_for_the_other() -> None:
+    to_first, from_second = os.pipe()
+    to_second, from_first = os.pipe()
+    first, second = PipeStream(to_first, from_first), PipeStream(to_second, from_second)
+    second.write(b"last words")
+    second.close()
+    assert first.read(None) == b"last words"
+    assert first.read(None) == b""
+    with pytest.raises(BrokenPipeError):
+        first.write(b"wait")
+    first.close()

@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import math
+import os
+import platform
+import shlex
+import signal
+import socket
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+import pytest
+from command_runs import HANGS_AFTER_S, MARK, Command, processes_marked, wait_until
+from light_hosts import HERE, LAUNCH, environment, light_host, service_of
+
+from placement_advisor import __version__
+from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.machine.this_machine import usable_cores
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.remote_hosts import conversation, remote_host
+from placement_advisor.remote_hosts.frames import COMMAND_MARK, framed
+from placement_advisor.remote_hosts.launched_service import LaunchedService
+from placement_advisor.remote_hosts.questions import HostLostError
+from placement_advisor.remote_hosts.remote_host import RemoteHost, open_hosts
+from placement_advisor.remote_hosts.values import encode
+
+# The service's own process and what it starts is out of reach of whoever ends the launcher, as that
+# of another host is.
+ELSEWHERE = "setsid --wait"
+
+
+@pytest.fixture
+def soon_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence on this side that does not take a test's time."""
+    monkeypatch.setattr(conversation, "HEARTBEAT_S", 0.2)
+    monkeypatch.setattr(conversation, "SILENCE_S", 2.0)
+
+
+def test_a_host_says_what_it_is(host: RemoteHost) -> None:
+    facts = host.facts
+    assert facts.host_name == socket.gethostname()
+    assert facts.advisor_version == __version__
+    assert facts.tensorflow_version == version("tensorflow")
+    assert facts.python_version == platform.python_version()
+    assert facts.cores == usable_cores()
+    assert facts.available_memory_bytes > 0
+    assert abs(facts.time_ns - time.time_ns()) < HANGS_AFTER_S * 1e9
+
+
+def test_the_clock_of_this_machine_is_not_ahead_of_itself(host: RemoteHost) -> None:
+    low_ns, high_ns = host.clock()
+    assert low_ns <= 0 <= high_ns
+
+
+def test_files_go_there_and_come_back(host: RemoteHost, tmp_path: Path) -> None:
+    large = os.urandom(1_000_000)
+    for name, content in {"model.py": b"x = 1\n", "data/large": large, "data/none": b""}.items():
+        (tmp_path / "sent" / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "sent" / name).write_bytes(content)
+    file = host.put(tmp_path / "sent" / "model.py")
+    assert file.startswith(host.facts.scratch)
+    assert file.endswith("/model.py")
+    host.get(file, tmp_path / "back.py")
+    assert (tmp_path / "back.py").read_bytes() == b"x = 1\n"
+    folder = host.put(tmp_path / "sent")
+    host.get(folder, tmp_path / "back")
+    back = {path.name: path.read_bytes() for path in (tmp_path / "back").rglob("*.*")}
+    assert back == {"model.py": b"x = 1\n"}
+    assert (tmp_path / "back" / "data" / "large").read_bytes() == large
+    assert (tmp_path / "back" / "data" / "none").read_bytes() == b""
+
+
+def test_what_is_not_there_cannot_be_sent(host: RemoteHost, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("folder", "file"):
+        with pytest.raises(AdvisorError, match=f"{name}: no file to send to host b"):
+            host.put(tmp_path / name)
+
+
+def test_what_children_write_into_a_new_folder_can_be_had(host: RemoteHost, tmp_path: Path) -> None:
+    folder = host.new_folder("profile")
+    with host.child("b:0") as child:
+        child.call(exec, f"open({folder + '/found'!r}, 'w').write('12')")
+    host.get(folder, tmp_path / "got")
+    assert (tmp_path / "got" / "found").read_text() == "12"
+
+
+def test_files_that_are_not_the_analysis_own_cannot_be_had(
+    host: RemoteHost, tmp_path: Path
+) -> None:
+    for path, problem in {
+        "/etc/passwd": "/etc/passwd does not lie in the folder of this analysis",
+        f"{host.facts.scratch}/../x": "does not lie in the folder of this analysis",
+        f"{host.facts.scratch}/nothing": "nothing: no such file",
+    }.items():
+        with pytest.raises(AdvisorError, match=f"host b: .*{problem}"):
+            host.get(path, tmp_path / "got")
+
+
+@pytest.mark.parametrize("before", ["env FOO=1", "bash -c 'exec \"$@\"' --", "nice -n 1"])
+def test_any_command_that_runs_another_one_is_a_launcher(tmp_path: Path, before: str) -> None:
+    with light_host(tmp_path, before=before) as light:
+        assert light.host.child("b:0").call(math.factorial, 5) == 120
+    assert light.all_ended()
+
+
+def test_what_a_login_prints_first_does_no_harm(tmp_path: Path) -> None:
+    with light_host(tmp_path, banner="Welcome to b!\nYou have mail.\n") as light:
+        assert light.host.child("b:0").call(math.factorial, 5) == 120
+
+
+def test_closing_a_host_leaves_nothing_of_it(tmp_path: Path) -> None:
+    with light_host(tmp_path) as light:
+        child = light.host.child("b:0")
+        child.call(eval, "__import__('subprocess').Popen(['sleep', '600']).pid")
+        begun = child.start(time.sleep, 600)
+        assert len(light.processes()) >= 5
+    assert light.all_ended()
+    assert not Path(light.host.facts.scratch).exists()
+    failure = begun.wait()
+    assert isinstance(failure, CallFailure)
+    assert failure.message == "host b was closed"
+
+
+def test_a_service_that_is_killed_is_lost_with_all_its_children(tmp_path: Path) -> None:
+    with light_host(tmp_path, before=ELSEWHERE) as light:
+        one, other = light.host.child("b:0"), light.host.child("b:1")
+        begun = one.start(time.sleep, 600)
+        os.kill(service_of(other), signal.SIGKILL)
+        failure = begun.wait()
+        assert isinstance(failure, CallFailure)
+        assert failure.cause is FailureCause.CRASHED
+        assert failure.child_ended
+        assert failure.message.startswith("host b is lost: `setsid --wait ")
+        assert failure.message.endswith("advisor worker --stdio` ended with status 9")
+        assert failure.output_tail.startswith("setsid: child ")
+        assert other.failure(within_s=HANGS_AFTER_S) == failure
+        assert one.call(math.factorial, 3) == failure
+        with pytest.raises(HostLostError, match="host b is lost"):
+            light.host.child("b:2")
+        with pytest.raises(HostLostError, match="host b is lost"):
+            light.host.clock()
+        assert light.all_ended()
+
+
+@pytest.mark.usefixtures("soon_silent")
+def test_a_service_that_hangs_is_lost_and_ends_when_it_goes_on(tmp_path: Path) -> None:
+    with light_host(tmp_path, before=ELSEWHERE, silence_s=2.0) as light:
+        child = light.host.child("b:0")
+        service = service_of(child)
+        begun = child.start(time.sleep, 600)
+        os.kill(service, signal.SIGSTOP)
+        try:
+            failure = begun.wait()
+        finally:
+            assert psutil.pid_exists(service)
+            os.kill(service, signal.SIGCONT)
+        assert isinstance(failure, CallFailure)
+        assert failure.message == "host b is lost: nothing was heard for 2 s"
+        assert light.all_ended()
+
+
+def test_a_service_that_hears_nothing_ends_by_itself(tmp_path: Path) -> None:
+    with environment(tmp_path, silence_s=1.0) as mark:
+        service = LaunchedService(shlex.split(f"{ELSEWHERE} {LAUNCH} advisor worker --stdio"))
+        service.stream.write(COMMAND_MARK + framed(encode(("open", "nobody"))))
+        said = b""
+        while b"opened" not in said:
+            said += service.stream.read(None)
+        assert wait_until(lambda: not processes_marked(mark), 20.0)
+        service.wait()
+        service.stream.close()
+
+
+# The command's part.
+COMMAND = f"""
+import sys, time
+sys.path.insert(0, {str(HERE)!r})
+from light_hosts import LAUNCH
+from placement_advisor.remote_hosts.remote_host import open_hosts
+with open_hosts(["b"], launch="setsid --wait " + LAUNCH) as (host,):
+    child = host.child("b:0")
+    child.start(time.sleep, 600)
+    print("running", file=sys.stderr, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_nothing_is_left_of_a_host_whose_command_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with Command(temp=tmp_path / "temp", launch=COMMAND, path=(HERE.parent,)) as command:
+        command.wait_for_line("running")
+        assert len(command.processes()) >= 6
+        command.process.kill()
+        assert command.processes_left() == []
+        assert list((tmp_path / "temp").iterdir()) == []
+
+
+@pytest.mark.usefixtures("soon_silent")
+def test_a_line_of_10_kb_a_second_raises_no_false_alarm(tmp_path: Path) -> None:
+    relay = shlex.join([sys.executable, str(HERE / "slow_relay.py"), "10000"])
+    (tmp_path / "file").write_bytes(os.urandom(20_000))
+    with light_host(tmp_path / "cache", before=relay, silence_s=2.0) as light:
+        child = light.host.child("b:0")
+        # Each takes longer than either side may be silent.
+        assert child.call(eval, "'x' * 25_000") == "x" * 25_000
+        path = light.host.put(tmp_path / "file")
+        light.host.get(path, tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == (tmp_path / "file").read_bytes()
+
+
+def test_a_second_analysis_is_told_who_uses_the_host(tmp_path: Path) -> None:
+    with light_host(tmp_path) as light:
+        with (
+            pytest.raises(TestbedError) as error,
+            light_host(tmp_path, name="c"),
+        ):
+            pass
+        service = service_of(light.host.child("b:0"))
+    who = rf"in use by \w+ \(process {service}\) since 20[-0-9]+ [:0-9]+ UTC"
+    where = rf"from \w+ on {socket.gethostname()} \(process {os.getpid()}\)"
+    assert error.match(rf"host c: {who}, {where}")
+    assert error.value.hint is not None
+    with light_host(tmp_path, name="c"):  # It has ended.
+        pass
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"advisor": "0.0.9"},
+            f"host b has placement-advisor 0.0.9, this machine placement-advisor {__version__}",
+        ),
+        (
+            {"tensorflow": "2.18.0"},
+            f"host b has TensorFlow 2.18.0, this machine TensorFlow {version('tensorflow')}",
+        ),
+        (
+            {"tensorflow": None},
+            f"host b has no TensorFlow, this machine TensorFlow {version('tensorflow')}",
+        ),
+    ],
+)
+def test_a_host_of_another_version_is_one_clear_error(
+    tmp_path: Path, changes: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(TestbedError) as error, light_host(tmp_path, **changes):
+        pass
+    assert error.value.message == problem
+
+
+def opened(launch: str, tmp_path: Path) -> TestbedError:
+    """Return the error of a host that cannot be opened; nothing of it is left."""
+    with environment(tmp_path) as mark:
+        with pytest.raises(TestbedError) as error, open_hosts(["b"], launch=launch):
+            pass
+        assert wait_until(lambda: not processes_marked(mark), 10.0)
+    return error.value
+
+
+def test_a_launcher_that_fails_is_shown_with_what_it_said(tmp_path: Path) -> None:
+    fails = "bash -c 'echo Hello; echo No route to {host}. >&2; exit 255'"
+    error = opened(fails, tmp_path)
+    assert error.message == (
+        "host b has no worker: `bash -c 'echo Hello; echo No route to b. >&2; exit 255' advisor "
+        "worker --stdio` ended with status 255\nIt last printed:\nNo route to b.\n"
+        "Instead of a worker spoke:\nHello"
+    )
+    assert error.hint is not None
+    assert error.hint.startswith("see whether it starts alone: bash -c ")
+
+
+def test_a_launcher_that_waits_for_a_password_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_host, "START_LIMIT_S", 1.0)
+    error = opened("bash -c 'printf Password: >&2; sleep 600'", tmp_path)
+    assert error.message.startswith("host b: `bash -c 'printf Password: >&2; sleep 600' advisor")
+    assert "started no worker within 1 s\nIt last printed:\nPassword:" in error.message
+    assert error.hint is not None
+    assert "nobody can type a password here" in error.hint
+
+
+def test_a_launcher_that_prints_without_end_is_given_up(tmp_path: Path) -> None:
+    error = opened("bash -c yes", tmp_path)
+    assert error.message.startswith(
+        "host b has no worker: what came cannot be understood: 64,000 bytes came, and none of them "
+        "ours"
+    )
+    assert len(error.message) < 5_000
+
+
+@pytest.mark.parametrize(
+    ("launch", "problem"),
+    [
+        ("nossh {host}", "--launch 'nossh {host}': no program 'nossh' here"),
+        ("ssh '{host}", '--launch "ssh \'{host}": No closing quotation'),
+        (" ", "--launch: no command"),
+    ],
+)
+def test_what_is_no_launcher_is_refused(launch: str, problem: str) -> None:
+    with pytest.raises(TestbedError) as error, open_hosts(["b"], launch=launch):
+        pass
+    assert error.value.message == problem
+    assert error.value.hint is not None
+
+
+def test_one_host_that_does_not_start_ends_the_others(tmp_path: Path) -> None:
+    launch = f"bash -c '[ {{host}} = a ] && exec \"$@\"' -- {LAUNCH}"
+    with environment(tmp_path) as mark:
+        with (
+            pytest.raises(TestbedError, match="host b has no worker"),
+            open_hosts(["a", "b"], launch=launch),
+        ):
+            pass
+        assert wait_until(lambda: not processes_marked(mark), 10.0)
+
+
+def test_this_machine_needs_no_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(MARK, "localhost")
+    with open_hosts(["localhost"], launch="nossh {host}") as (host,):
+        assert host.facts.host_name == socket.gethostname()
+    assert wait_until(lambda: not processes_marked("localhost"), 10.0)
+
+
+@pytest.mark.slow
+def test_children_of_this_machine_are_there_once_tensorflow_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with open_hosts(["localhost"]) as (host,):
+        child = host.child("localhost:0")
+        assert child.call(os.getpid) == child.pid

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import fields
+from types import MappingProxyType
+
+import pytest
+import sample_calibration
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.cost.collectives import CollectiveTimes
+from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.files.foreign_json import MisfitError
+from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.profile.timeline.worker_steps import Crossing
+from placement_advisor.remote_hosts import values
+from placement_advisor.remote_hosts.values import decode, encode
+from placement_advisor.tf.answers import Prepared, Traced
+from placement_advisor.tf.load.model_source import ModelSource
+
+FAILURE = CallFailure(
+    cause=FailureCause.CRASHED,
+    message="b:0 was killed by SIGSEGV",
+    child_ended=True,
+    stack=(("model.py", 3),),
+)
+CROSSING = Crossing(
+    send_node="a/_1",
+    recv_node="a/_2",
+    producer="a",
+    port=0,
+    source="a:0",
+    target="b:0",
+    size_bytes=None,
+)
+
+simple = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters())
+    | st.binary()
+    | st.sampled_from(FailureCause)
+)
+hashable = simple | st.tuples(simple, simple) | st.frozensets(simple, max_size=3)
+sendable = st.recursive(
+    hashable,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner)
+        | st.dictionaries(hashable, inner, max_size=4)
+        | st.builds(CallFailure, cause=inner, message=inner)
+    ),
+    max_leaves=20,
+)
+
+
+def test_what_json_lacks_is_an_object_that_names_what_it_is() -> None:
+    value = ("b:0", [1, 2.5, None, True], {1: b"\x00\xff"})
+    written = b'{"tuple":["b:0",[1,2.5,null,true],{"dict":[[1,{"bytes":"AP8="}]]}]}'
+    assert encode(value) == written
+    assert decode(written) == value
+
+
+@given(sendable)
+def test_any_value_comes_back_as_it_was_sent(value: object) -> None:
+    back = decode(encode(value))
+    assert back == value
+    assert kinds(back) == kinds(value)
+
+
+def kinds(value: object) -> object:
+    """Return the types of all that a value holds: 1 equals True and 1.0."""
+    if isinstance(value, CallFailure):
+        return "failure", kinds(value.cause), kinds(value.message)
+    if isinstance(value, dict):
+        return "dict", sorted(repr((kinds(key), kinds(held))) for key, held in value.items())
+    if isinstance(value, list | tuple | frozenset):
+        return type(value), sorted(repr(kinds(each)) for each in value)
+    return type(value)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, -0.0, 5e-324, 2**70, -(10**40)])
+def test_numbers_that_json_may_not_have_come_back(value: float) -> None:
+    assert repr(decode(encode(value))) == repr(value)
+
+
+def test_no_number_comes_back_as_none() -> None:
+    back = decode(encode([math.nan]))
+    assert isinstance(back, list)
+    assert math.isnan(back[0])
+
+
+def test_half_characters_of_file_names_come_back() -> None:
+    for name in ("\udcff.py", "\ud83d\ude00", "é\ud800"):
+        assert decode(encode(name)) == name
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        FAILURE,
+        ModelSource(
+            path="m.py",
+            name=None,
+            mode="train",
+            batch_size=32,
+            outputs=("score",),
+            time_limit_s=300.0,
+        ),
+        Prepared(moved_ops=("a",), crossings=(CROSSING,), exchanged_bytes={"reduce": None}),
+        CollectiveTimes(call_ns=1, launch_ns=2, hop_ns=3, ns_per_byte=0.5),
+        Gpus(
+            devices=(Gpu(index=0, name="T4", memory_bytes=None),),
+            pairs=(GpuPair(first=0, second=1, code="PIX", connection=Connection.PCIE),),
+        ),
+        sample_calibration.of(plan_testbed(TestbedKind.LOGICAL_CPUS, 2)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_children_take_and_return_comes_back(value: object) -> None:
+    assert decode(encode(value)) == value
+
+
+def test_an_error_that_a_user_can_fix_comes_back_with_its_hint() -> None:
+    back = decode(encode(TestbedError("no network", hint="allow one")))
+    assert isinstance(back, TestbedError)
+    assert (back.message, back.hint) == ("no network", "allow one")
+    bare = decode(encode(AdvisorError("no")))
+    assert type(bare) is AdvisorError
+    assert bare.hint is None
+
+
+def test_a_view_of_a_dictionary_comes_as_a_dictionary() -> None:
+    assert decode(encode(MappingProxyType({"a": 1}))) == {"a": 1}
+
+
+def test_names_of_classes_are_told_apart() -> None:
+    kinds = (*values._RECORDS, *values._ENUMS, *values._ERRORS)
+    assert len({kind.__name__ for kind in kinds}) == len(kinds)
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), 1j, Traced, TestbedKind.GPUS, print])
+def test_what_is_not_listed_cannot_be_sent(value: object) -> None:
+    with pytest.raises(TypeError, match="cannot be sent to other hosts"):
+        encode([{"deep": (value,)}])
+
+
+FIELDS = ", ".join(field.name for field in fields(CallFailure))
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("", "not valid JSON"),
+        ("[1", "not valid JSON"),
+        ("NaN", "NaN is not a JSON number"),
+        ("9" * 5_000, "not valid JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"tuple":[' * 900 + "]}" * 900, "nested too deeply"),
+        ("{}", "{} is no value that is sent"),
+        ('{"tuple":[],"list":[]}', "is no value that is sent"),
+        ('{"set":[]}', "is no value that is sent"),
+        ('{"tuple":3}', "tuple: 3 is not a list"),
+        ('[1,{"bytes":"?"}]', r"\[1\].bytes: '\?' is not base64"),
+        ('{"bytes":7}', "bytes: 7 is not a string"),
+        ('{"float":"1"}', "float: '1' is no number"),
+        ('{"dict":[[1]]}', r"dict: \[1\] is not a pair"),
+        ('{"dict":[[[],1]]}', r"dict: \[\] cannot be a key"),
+        ('{"frozenset":[[]]}', r"frozenset: \[\] cannot be a key"),
+        ('{"enum":["FailureCause","BORED"]}', "no member of an enum"),
+        ('{"enum":["FailureCause","__class__"]}', "no member of an enum"),
+        ('{"error":["SystemExit","0",null]}', "no error that is sent"),
+        ('{"error":["AdvisorError",1,null]}', "no error that is sent"),
+        ('{"data":["Popen",{}]}', "no record that is sent"),
+        ('{"data":["CallFailure",[]]}', r"data.CallFailure: \[\] is not an object"),
+        ('{"data":["CallFailure",{}]}', "data.CallFailure: no field 'cause'"),
+        ('{"data":["CallFailure",{"x":1}]}', f"CallFailure: unknown field 'x'; there are {FIELDS}"),
+    ],
+)
+def test_anything_else_is_refused_in_words(written: str, problem: str) -> None:
+    with pytest.raises(MisfitError, match=problem):
+        decode(written.encode())
+
+
+@given(st.binary(max_size=200))
+def test_reading_any_bytes_ends_in_a_value_or_a_misfit(written: bytes) -> None:
+    with suppress(MisfitError):
+        value = decode(written)
+        assert decode(encode(value)) == value or value != value
