@@ -247,7 +247,7 @@ def _with_profiles_kept(results: Results, recorder: Recorder) -> Results:
     for label, outcome in results.outcomes.items():
         if outcome.files is None:
             continue
-        where = recorder.profile(label, {**outcome.files.devices, "client": outcome.files.client})
+        where = recorder.profile(label, outcome.files)
         if outcome.measured is not None:
             measured = replace(outcome.measured, profile_run=where)
             outcomes[label] = replace(outcome, measured=measured)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from placement_advisor.analysis.analysis_result import (
         Candidate,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.solvers.certificate import Certificate
+    from placement_advisor.testbed.testbed import ProfileFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ class Recorder(Protocol):
     def bound(self, graph: OpGraph, certificate: Certificate) -> None:
         """Keep what no placement can beat, and what is needed to check it."""
 
-    def profile(self, label: str, files: Mapping[str, Path]) -> str:
-        """Keep the raw profiles of a candidate, by process; return where, for reports."""
+    def profile(self, label: str, files: ProfileFiles) -> str:
+        """Keep the raw profiles of a candidate; return where, for reports."""
 
     def review(self, review: Review) -> None:
         """Show how far the analysis is."""

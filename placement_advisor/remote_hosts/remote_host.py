@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.foreign_json import MisfitError
+from placement_advisor.machine.clock_range import Ping
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.remote_hosts.conversation import ENDED, Conversation
 from placement_advisor.remote_hosts.copied_files import fetch, send
@@ -44,7 +45,7 @@ _Got = TypeVar("_Got")
 # A login over a slow line takes seconds; a password that is waited for never comes.
 START_LIMIT_S = 60.0
 # The least of so many round trips, each way, is what the line takes when nothing is in its way.
-_PING_PONGS = 20
+_PINGS = 20
 # What has ended its output is about to end itself.
 _STATUS_GRACE_S = 0.5
 # A page of what came instead of a worker.
@@ -129,24 +130,18 @@ class RemoteHost:
         """
         fetch(self._questions, path, local)
 
-    def clock(self) -> tuple[int, int]:
-        """Return between which ns the host's clock is ahead of ours (`time.time_ns` of both).
-
-        A question comes after it was asked, and its answer after that was given; of many, the
-        narrowest limits count.
+    def pings(self) -> tuple[Ping, ...]:
+        """Read the host's clock some times (`time.time_ns` of both hosts).
 
         Raises:
             HostLostError: the host is gone.
         """
-        least, most = [], []
-        for _ in range(_PING_PONGS):
+        found = []
+        for _ in range(_PINGS):
             asked_ns = time.time_ns()
-            (heard_ns, answered_ns), came_ns = self._questions.ask("clock").result()
-            least.append(answered_ns - came_ns)
-            most.append(heard_ns - asked_ns)
-        low, high = max(least), min(most)
-        # One of the clocks was set meanwhile: what was true last is true now.
-        return (low, high) if low <= high else (least[-1], most[-1])
+            read_ns, came_ns = self._questions.ask("clock").result()
+            found.append(Ping(asked_ns=asked_ns, read_ns=read_ns, answered_ns=came_ns))
+        return tuple(found)
 
     def end(self) -> None:
         """Let the service there end, with everything that it started; `close` waits for that."""

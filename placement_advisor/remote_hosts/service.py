@@ -108,7 +108,7 @@ class _Service:
                 self._askers.put(asked_by)
             case ("ask", int(number), str(kind), tuple(args)) if self._files is not None:
                 if (kind, args) == ("clock", ()):
-                    self._answer(number, "returned", (came_ns, time.time_ns()))
+                    self._answer(number, "returned", came_ns)
                 else:
                     self._asked(partial(self._answer, number), kind, args, self._files)
             case _:

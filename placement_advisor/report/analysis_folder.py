@@ -11,7 +11,7 @@ from placement_advisor.analysis.course import Course
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
 from placement_advisor.files.output_folder import output_folder
-from placement_advisor.profile.timeline.kept_profiles import keep_profiles
+from placement_advisor.profile.timeline.kept_profiles import CLIENT, keep_profiles
 from placement_advisor.report.analysis.analysis_json import analysis_as_json, predicted_as_json
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
@@ -33,7 +33,7 @@ from placement_advisor.report.tensorboard.tab import Tab
 from placement_advisor.solvers.certificate import write_certificate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from placement_advisor.analysis.analysis_result import Analysis
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.solvers.certificate import Certificate
+    from placement_advisor.testbed.testbed import ProfileFiles
 
 
 def analyze_into_folder(options: AnalyzeOptions, watcher: Onlooker) -> Analysis:
@@ -98,10 +99,12 @@ class TextFolder:
         write_certificate(self._folder / CERTIFICATE, certificate)
         graph.save(self._folder / GRAPH)
 
-    def profile(self, label: str, files: Mapping[str, Path]) -> str:
-        """Copy profiles to where TensorBoard looks."""
+    def profile(self, label: str, files: ProfileFiles) -> str:
+        """Copy profiles to where TensorBoard looks, all on the command's clock."""
         run = profile_run(label, MEASURED)
-        keep_profiles(files, self._folder / run)
+        ahead_ns = {name: files.clocks.ahead_ns(name) for name in files.devices}
+        ahead_ns[CLIENT] = files.clocks.client_ahead_ns
+        keep_profiles({**files.devices, CLIENT: files.client}, self._folder / run, ahead_ns)
         return run
 
     def review(self, review: Review) -> None:

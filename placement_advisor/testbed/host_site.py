@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from placement_advisor.errors import TestbedError
 from placement_advisor.machine import this_machine
-from placement_advisor.machine.clock_range import ClockRange
+from placement_advisor.machine.clock_range import range_of_pings
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.processes.call_failure import expect
 from placement_advisor.processes.children import Child
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.processes.callee import Callee
     from placement_advisor.remote_hosts.remote_host import RemoteHost
-    from placement_advisor.testbed.site import NotStarted
+    from placement_advisor.testbed.site import NotStarted, Pings
 
 _NETWORK_BITS = 63
 
@@ -108,12 +109,19 @@ class HostSite:
         self._hosts[self._host_of[device]].get(path, here)
         return here
 
-    def clocks(self) -> HostClocks:
-        """Return how far the clocks of hosts are from this machine's."""
+    def pings(self) -> Pings:
+        """Read the clocks of all hosts."""
+        return {host.name: host.pings() for host in self._hosts}
+
+    def clocks(self, before: Pings) -> HostClocks:
+        """Return how far the clocks of hosts were from this machine's since they were read."""
         ranges = {}
-        for host in self._hosts:
-            low_ns, high_ns = host.clock()
-            ranges[host.name] = ClockRange(low_ns=low_ns, high_ns=high_ns)
+        for name, after in self.pings().items():
+            at_ns = (before[name][0].asked_ns + after[-1].answered_ns) // 2
+            found = range_of_pings([*before[name], *after], at_ns)
+            if found is None:
+                raise TestbedError(f"host {name}: its clock was set while steps were profiled")
+            ranges[name] = found
         host_of = {name: share.name for share in self._shares for name in share.device_names}
         return HostClocks(host_of=host_of, ranges=ranges)
 

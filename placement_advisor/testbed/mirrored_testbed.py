@@ -150,6 +150,7 @@ class MirroredTestbed:
             child.name: site.new_folder(i, f"profile-{label}-{child.name}")
             for i, child in enumerate(self._children)
         }
+        before = site.pings()
         # Each ends before the next begins, so that nothing else goes on when profilers stop.
         stages: tuple[Callable[[Callee], Pending[CallFailure | None]], ...] = (
             lambda child: child.start(worker.start_profiler, folders[child.name]),
@@ -165,8 +166,9 @@ class MirroredTestbed:
         if not self._is_of_workers:
             return ProfileFiles(client=Path(written[0]), devices={})
         devices = [device.name for device in self._testbed.plan.devices]
-        files = fetched_profiles(site, Path(), devices, written)
-        return replace(files, client=files.devices[devices[0]])
+        files = fetched_profiles(site, before, Path(), devices, written)
+        clocks = replace(files.clocks, client=files.clocks.host_of.get(devices[0]))
+        return replace(files, client=files.devices[devices[0]], clocks=clocks)
 
     def _anew(self) -> CallFailure | None:
         """Start all processes again and warm the step up; return what went wrong, if anything."""

@@ -18,13 +18,15 @@ from placement_advisor.profile.timeline.clock_alignment import ONE_CLOCK
 from placement_advisor.tf.run import private_network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.errors import TestbedError
+    from placement_advisor.machine.clock_range import Ping
     from placement_advisor.processes.call_failure import CallFailure
     from placement_advisor.processes.callee import Callee
     from placement_advisor.profile.timeline.clock_alignment import HostClocks
 
+    Pings = Mapping[str, Sequence[Ping]]
     NotStarted = Callable[[Callee, CallFailure], TestbedError]
 
 # Starting a server takes 0.1 s; anything near this is a hang.
@@ -71,8 +73,19 @@ class Site(Protocol):
             TestbedError: that machine is gone.
         """
 
-    def clocks(self) -> HostClocks:
-        """Return whose clocks the devices read, and how far these are from this machine's."""
+    def pings(self) -> Pings:
+        """Read the clocks of other hosts, before something is profiled there.
+
+        Raises:
+            TestbedError: a host is gone.
+        """
+
+    def clocks(self, before: Pings) -> HostClocks:
+        """Return whose clocks devices read, and how far these were from this machine's since then.
+
+        Raises:
+            TestbedError: a host is gone, or its clock was set meanwhile.
+        """
 
 
 class ThisMachine:
@@ -110,7 +123,11 @@ class ThisMachine:
         """Return the file, which is here."""
         return Path(path)
 
-    def clocks(self) -> HostClocks:
+    def pings(self) -> Pings:
+        """Return none: all processes read one clock."""
+        return {}
+
+    def clocks(self, before: Pings) -> HostClocks:
         """Return that all processes read one clock."""
         return ONE_CLOCK
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from placement_advisor.measurement.verification import Verification
     from placement_advisor.processes.callee import Callee
     from placement_advisor.profile.timeline.clock_alignment import HostClocks
-    from placement_advisor.testbed.site import Site
+    from placement_advisor.testbed.site import Pings, Site
     from placement_advisor.tf.answers import Prepared
 
 _Arguments = TypeVarTuple("_Arguments")
@@ -180,6 +180,7 @@ class Testbed:
 
     def _profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
         folder = tempfile.mkdtemp(prefix=f"profile-{label}-", dir=self._scratch)
+        before = self.site.pings()
         for i, child in enumerate(self._workers):
             theirs = self.site.new_folder(i, f"profile-{label}-{child.name}")
             failed = child.call(worker.start_profiler, theirs, time_limit_s=CALL_LIMIT_S)
@@ -197,7 +198,7 @@ class Testbed:
         if isinstance(answer, CallFailure):
             return answer
         names = [device.name for device in self.plan.devices]
-        return fetched_profiles(self.site, Path(answer), names, written)
+        return fetched_profiles(self.site, before, Path(answer), names, written)
 
     def close(self) -> None:
         """End all processes."""
@@ -260,12 +261,15 @@ def dead_among(children: Sequence[Callee]) -> CallFailure | None:
 
 
 def fetched_profiles(
-    site: Site, client: Path, devices: Sequence[str], written: Sequence[str]
+    site: Site, before: Pings, client: Path, devices: Sequence[str], written: Sequence[str]
 ) -> ProfileFiles:
     """Return profiles, brought here from the machines of their devices, with these' clocks.
+
+    The clocks were read ``before`` the steps that were profiled.
 
     Raises:
         TestbedError: a machine is gone.
     """
+    clocks = site.clocks(before)
     files = {name: site.fetch(i, written[i]) for i, name in enumerate(devices[: len(written)])}
-    return ProfileFiles(client=client, devices=files, clocks=site.clocks())
+    return ProfileFiles(client=client, devices=files, clocks=clocks)

@@ -18,6 +18,7 @@ from light_hosts import HERE, LAUNCH, environment, light_host, service_of
 
 from placement_advisor import __version__
 from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.machine.clock_range import range_of_pings
 from placement_advisor.machine.this_machine import usable_cores
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.remote_hosts import conversation, remote_host
@@ -51,8 +52,9 @@ def test_a_host_says_what_it_is(host: RemoteHost) -> None:
 
 
 def test_the_clock_of_this_machine_is_not_ahead_of_itself(host: RemoteHost) -> None:
-    low_ns, high_ns = host.clock()
-    assert low_ns <= 0 <= high_ns
+    found = range_of_pings(host.pings(), time.time_ns())
+    assert found is not None
+    assert found.low_ns <= 0 <= found.high_ns
 
 
 def test_files_go_there_and_come_back(host: RemoteHost, tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_a_service_that_is_killed_is_lost_with_all_its_children(tmp_path: Path) 
         with pytest.raises(HostLostError, match="host b is lost"):
             light.host.child("b:2")
         with pytest.raises(HostLostError, match="host b is lost"):
-            light.host.clock()
+            light.host.pings()
         assert light.all_ended()
 
 

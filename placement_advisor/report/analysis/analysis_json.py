@@ -274,6 +274,7 @@ def _profiled(profile: StepProfile | None) -> Mapping[str, Any]:
             for total in profile.transfers
         ],
         "step_memory_bytes": dict(profile.step_memory_bytes),
+        "clock_uncertainty_ns": profile.clock_uncertainty_ns,
     }
 
 
