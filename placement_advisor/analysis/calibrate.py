@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.hosts import connect
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.cost.calibration_summary import (
     CalibrationSummary,
@@ -23,40 +24,44 @@ from placement_advisor.machine.testbed_plan import (
 )
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.costing import calibrated
+from placement_advisor.testbed.host_site import HostSite
 from placement_advisor.testbed.testbed import Testbed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from placement_advisor.analysis.hosts import HostsAsked
+    from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.trial import Watcher
 
 
 def calibrate(
     testbed: TestbedKind | None,
     devices: int,
+    hosts: HostsAsked | None,
     cluster_file: Path | None,
     open_ports: bool,
     watcher: Watcher,
 ) -> CalibrationSummary:
-    """Measure a testbed anew, and keep what was found.
+    """Measure a testbed anew, that of ``hosts`` if there are any, and keep what was found.
 
     ``cluster_file`` is where its cluster will be written, if anywhere.
 
     Raises:
         AdvisorError: anything that the user can fix.
     """
-    plan = plan_testbed(testbed, devices)
-    if plan.not_run is not None:
-        raise TestbedError(
-            f"nothing to calibrate: {plan.not_run}",
-            hint="`advisor doctor` says what can run here; --hardware needs no calibration",
-        )
-    plan = with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
+        site = None
+        if hosts is None:
+            plan = _plan_here(testbed, devices, open_ports, watcher)
         watcher.working("importing TensorFlow", 0, 1)
         preload()
-        running = Testbed(plan, scratch=scratch)
+        if hosts is not None:
+            connected = connect(hosts, stack, watcher)
+            plan, site = connected.plan, HostSite(connected.plan, connected.hosts, scratch)
+            stack.callback(site.close)
+        running = Testbed(plan, scratch=scratch, site=site)
         stack.callback(running.close)
         watcher.working("starting devices", 0, 1)
         running.start()
@@ -79,3 +84,15 @@ def calibrate(
         cluster_file=None if cluster_file is None else str(cluster_file),
         warnings=plan.warnings,
     )
+
+
+def _plan_here(
+    testbed: TestbedKind | None, devices: int, open_ports: bool, watcher: Watcher
+) -> TestbedPlan:
+    plan = plan_testbed(testbed, devices)
+    if plan.not_run is not None:
+        raise TestbedError(
+            f"nothing to calibrate: {plan.not_run}",
+            hint="`advisor doctor` says what can run here; --hardware needs no calibration",
+        )
+    return with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)

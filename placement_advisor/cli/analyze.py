@@ -15,6 +15,7 @@ from placement_advisor.cli.host_options import (
     Hosts,
     Launch,
     hosts_asked,
+    refuse_beside_hosts,
 )
 from placement_advisor.cli.output_streams import print_json, say
 from placement_advisor.cli.progress import progress
@@ -149,22 +150,17 @@ def analyze(
             hint="--hardware says how many there are",
         )
     asked = hosts_asked(hosts, hostfile, launch, link)
-    if asked is not None:
-        others = {
+    refuse_beside_hosts(
+        asked,
+        {
             "--devices": devices is not None,
             "--hardware": hardware is not None,
             "--testbed": testbed is not None,
             "--no-run": not run,
             "--quick": quick,
             "--open-ports": open_ports,
-        }
-        for option, is_given in others.items():
-            if is_given:
-                raise AdvisorError(
-                    f"{option} and --hosts cannot be used together",
-                    hint="`advisor calibrate --hosts … -o cluster.toml` writes what --hardware "
-                    "takes, where nothing is to run",
-                )
+        },
+    )
     if costs is not None and hardware is None:
         raise AdvisorError(
             "--costs needs --hardware", hint="it says where the profile was recorded: 2xV100-NVLink"

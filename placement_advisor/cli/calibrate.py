@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_advisor.cli.analyze import TestbedChoice  # noqa: TC001 - typer reads it
+from placement_advisor.cli.host_options import (
+    HostFile,
+    HostLink,
+    Hosts,
+    Launch,
+    hosts_asked,
+    refuse_beside_hosts,
+)
 from placement_advisor.cli.output_streams import print_json, say
 from placement_advisor.cli.progress import progress
 from placement_advisor.cli.source_options import OpenPorts, Quiet  # noqa: TC001 - typer reads it
@@ -21,11 +29,18 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    devices: Annotated[int, typer.Option(min=2, help="How many devices to measure.")] = DEVICES,
+    devices: Annotated[
+        int | None,
+        typer.Option(min=2, help=f"How many devices to measure. Default: {DEVICES}."),
+    ] = None,
     testbed: Annotated[
         TestbedChoice | None,
         typer.Option(help="What to measure. Default: GPUs if there are enough, else workers."),
     ] = None,
+    hosts: Hosts = None,
+    hostfile: HostFile = None,
+    launch: Launch = None,
+    link: HostLink = None,
     open_ports: OpenPorts = False,
     output: Annotated[
         Path | None,
@@ -43,13 +58,22 @@ def calibrate(
     from placement_advisor.files.output_file import holding, output_file
     from placement_advisor.machine.testbed_plan import TestbedKind
 
+    asked = hosts_asked(hosts, hostfile, launch, link)
+    refuse_beside_hosts(
+        asked,
+        {
+            "--devices": devices is not None,
+            "--testbed": testbed is not None,
+            "--open-ports": open_ports,
+        },
+    )
     kind = None if testbed is None else TestbedKind(testbed.value)
     if output is not None and output.suffix != ".toml":
         raise AdvisorError(f"-o {output}: not the name of a cluster file", hint="end it in .toml")
     with ExitStack() as stack:
         watcher = stack.enter_context(progress(quiet=quiet))
         put = stack.enter_context(output_file(output, option="-o")) if output else None
-        summary = measured(kind, devices, output, open_ports, watcher)
+        summary = measured(kind, devices or DEVICES, asked, output, open_ports, watcher)
         if put is not None:
             put(holding(_cluster_text(summary.cluster)))
     if not quiet:

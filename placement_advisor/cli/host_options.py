@@ -11,6 +11,8 @@ import typer
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from placement_advisor.analysis.hosts import HostsAsked
 
 _LAUNCH = "ssh {host}"
@@ -86,3 +88,18 @@ def hosts_asked(
             "one device has nothing to be split over", hint="ask for two or more: --hosts a:1,b:1"
         )
     return asked
+
+
+def refuse_beside_hosts(asked: HostsAsked | None, others: Mapping[str, bool]) -> None:
+    """Refuse options that hosts leave no room for; ``others`` says which are given.
+
+    Raises:
+        AdvisorError: one is.
+    """
+    for option, is_given in others.items():
+        if asked is not None and is_given:
+            raise AdvisorError(
+                f"{option} and --hosts cannot be used together",
+                hint="where nothing is to run, `advisor calibrate --hosts … -o cluster.toml` "
+                "writes what --hardware takes",
+            )
