@@ -217,7 +217,16 @@ def clusters(draw: DrawFn, figures: Figures = _ANY, *, hosts: bool = True) -> Cl
         host = draw(st.sampled_from([None, *host_names]))
         kind = "CPU" if host is None else "GPU"
         overhead_ns = draw(launch_ns)
-        devices.append(Device(name=name, kind=kind, host=host, launch_overhead_ns=overhead_ns))
+        devices.append(
+            Device(
+                name=name,
+                kind=kind,
+                host=host,
+                launch_overhead_ns=overhead_ns,
+                remote_start_ns=draw(st.none() | figures.overheads_ns),
+                remote_end_ns=draw(st.none() | figures.overheads_ns),
+            )
+        )
     sorts = draw(
         st.lists(
             st.builds(
@@ -231,6 +240,7 @@ def clusters(draw: DrawFn, figures: Figures = _ANY, *, hosts: bool = True) -> Cl
                 curve=figures.curves,
                 sender=figures.copy_work,
                 receiver=figures.copy_work,
+                request_ns=st.just(0) | figures.times_ns,
             ),
             min_size=1,
             max_size=3,

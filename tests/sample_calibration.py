@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.cost.calibration_summary import CalibrationSummary, with_peaks
-from placement_advisor.machine.calibration import BothWaysTiming, Calibration, CopyTiming
+from placement_advisor.machine.calibration import Calibration
+from placement_advisor.machine.copy_timings import BothWaysTiming, CopyTiming
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
 

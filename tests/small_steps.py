@@ -124,6 +124,8 @@ def _cluster(draw: random.Random) -> Cluster:
     hosts = draw.choice(("none", "none", "none", "beside", "among"))
     host_names = "xy"[: draw.choice((1, 1, 2))] if hosts == "beside" else ""
     launch_ns = draw.choice((0, 0, 3))
+    # Devices of another machine begin when it does.
+    far_ns = draw.choice(((None,), (None,), (None, 0, 30, 100)))
     devices = []
     for i, name in enumerate(names):
         cpus = host_names if hosts == "beside" else names[:1] if hosts == "among" and i else ""
@@ -134,6 +136,8 @@ def _cluster(draw: random.Random) -> Cluster:
                 kind="CPU" if host is None else "GPU",
                 host=host,
                 launch_overhead_ns=draw.choice((0, launch_ns)),
+                remote_start_ns=draw.choice(far_ns),
+                remote_end_ns=draw.choice(far_ns),
             )
         )
     if hosts == "among" and draw.random() < 0.3:
@@ -141,7 +145,7 @@ def _cluster(draw: random.Random) -> Cluster:
     sorts = [_link(draw) for _ in range(draw.choice((1, 1, 2, 3)))]
     links = []
     for source, target in permutations([*names, *host_names], 2):
-        latency_ns, bandwidth, curve, sender, receiver = draw.choice(sorts)
+        latency_ns, bandwidth, curve, sender, receiver, request_ns = draw.choice(sorts)
         links.append(
             Link(
                 source=source,
@@ -153,6 +157,7 @@ def _cluster(draw: random.Random) -> Cluster:
                 curve=curve,
                 sender=sender,
                 receiver=receiver,
+                request_ns=request_ns,
             )
         )
     times_ns = draw.choice(((0,), (0, 10, 40), (0, 5, 20, 60, 150)))
@@ -174,7 +179,7 @@ def _cluster(draw: random.Random) -> Cluster:
 
 def _link(
     draw: random.Random,
-) -> tuple[int, float, tuple[tuple[int, int], ...], CopyWork, CopyWork]:
+) -> tuple[int, float, tuple[tuple[int, int], ...], CopyWork, CopyWork, int]:
     works = (
         NO_COPY_WORK,
         NO_COPY_WORK,
@@ -189,6 +194,7 @@ def _link(
         draw.choice(((), (), ((10, 5), (40, 90)))),
         draw.choice(works),
         draw.choice(works),
+        draw.choice((0, 0, 0, 30)),
     )
 
 

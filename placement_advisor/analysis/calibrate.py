@@ -14,7 +14,6 @@ from placement_advisor.cost.calibration_summary import (
 )
 from placement_advisor.errors import TestbedError
 from placement_advisor.files.own_folders import scratch_folder
-from placement_advisor.machine.calibration import calibration_file, stored_calibration
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import (
     ONE_PROCESS,
@@ -23,7 +22,7 @@ from placement_advisor.machine.testbed_plan import (
     with_network,
 )
 from placement_advisor.processes.children import preload
-from placement_advisor.testbed.costing import calibrated
+from placement_advisor.testbed.costing import calibrated, where_kept
 from placement_advisor.testbed.host_site import HostSite
 from placement_advisor.testbed.testbed import Testbed
 
@@ -71,18 +70,19 @@ def calibrate(
             plan.devices, calibration, launch_overhead_ns=calibration.op_ns
         )
         cluster = with_peaks(cluster, calibration)
-    name = calibration_fingerprint(plan)
-    is_kept = stored_calibration(name) == calibration
+    kept_in = where_kept(plan, calibration)
     return CalibrationSummary(
         testbed=plan.kind.value,
         description=plan.description,
         tensorflow_version=version("tensorflow"),
-        fingerprint=name,
+        fingerprint=calibration_fingerprint(plan),
         calibration=calibration,
         cluster=cluster,
-        kept_in=str(calibration_file(name)) if is_kept else None,
+        kept_in=None if kept_in is None else str(kept_in),
         cluster_file=None if cluster_file is None else str(cluster_file),
         warnings=plan.warnings,
+        hosts=plan.hosts,
+        link=plan.link,
     )
 
 

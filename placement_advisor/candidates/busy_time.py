@@ -6,7 +6,6 @@ counts nothing, and neither does one that runs on the device's host wherever it 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.host_ops import host_bound
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def alike(one: Device, other: Device) -> bool:
-    """Return whether devices have the same figures, whatever they and their hosts are called."""
-    return one == replace(other, name=one.name, host=one.host)
+    """Return whether devices compute alike, wherever they stand."""
+    return one.bare() == other.bare()
 
 
 def busy_ns(

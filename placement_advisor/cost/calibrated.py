@@ -1,4 +1,9 @@
-"""A cluster from what was measured on its testbed."""
+"""A cluster from what was measured on its testbed.
+
+Model of several hosts: what leaves a host shares its network card, unless copies of two pairs of
+devices at once were seen not to hinder each other. A device of another host begins when the step's
+message has come, and asks for tensors by a message, which takes as long as the smallest copy.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,14 @@ from placement_advisor.cost.links import fit_link
 from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from placement_advisor.machine.calibration import Calibration, CopyTiming
+    from placement_advisor.machine.calibration import Calibration, Network
+    from placement_advisor.machine.copy_timings import CopyTiming
     from placement_advisor.machine.devices import Device, Link
+
+# Halfway between copies that do not hinder each other and copies that take turns.
+_SHARING_RATIO = 1.5
 
 
 def calibrated_cluster(
@@ -27,12 +36,17 @@ def calibrated_cluster(
     """
     # Starting another device and hearing of its end are one message each.
     one_way_ns = calibration.remote_ns // 2
+    devices = tuple(replace(d, launch_overhead_ns=launch_overhead_ns) for d in devices)
+    links = tuple(
+        _link(source, target, timings)
+        for (source, target), timings in sorted(calibration.links.items())
+    )
+    if calibration.network is not None:
+        devices = tuple(_reached(device, calibration.network) for device in devices)
+        links = tuple(_between_hosts(links, calibration.network))
     return Cluster(
-        devices=tuple(replace(d, launch_overhead_ns=launch_overhead_ns) for d in devices),
-        links=tuple(
-            _link(source, target, timings)
-            for (source, target), timings in sorted(calibration.links.items())
-        ),
+        devices=devices,
+        links=links,
         dispatch=Dispatch(
             step_overhead_ns=calibration.step_overhead_ns,
             partition_overhead_ns=calibration.partition_overhead_ns,
@@ -41,6 +55,32 @@ def calibrated_cluster(
             quantum_ns=calibration.quantum_ns,
         ),
     )
+
+
+def _reached(device: Device, network: Network) -> Device:
+    """Return a device with its own start and end if it is on another host than the first."""
+    remote_ns = network.remote_ns.get(network.host_of()[device.name])
+    if remote_ns is None:
+        return device
+    return replace(device, remote_start_ns=remote_ns // 2, remote_end_ns=remote_ns // 2)
+
+
+def _between_hosts(links: Iterable[Link], network: Network) -> Iterator[Link]:
+    """Yield the links, those between hosts with the wire that they share and what requests take."""
+    host_of = network.host_of()
+    latency_ns = {(link.source, link.target): link.latency_ns for link in links}
+    for link in links:
+        source, target = host_of[link.source], host_of[link.target]
+        if source == target:
+            yield link
+            continue
+        seen = network.at_once.get((source, target))
+        is_shared = seen is None or seen.ratio is None or seen.ratio > _SHARING_RATIO
+        yield replace(
+            link,
+            channel=f"out of {source}" if is_shared else None,
+            request_ns=latency_ns[link.target, link.source],
+        )
 
 
 def _link(source: str, target: str, timings: Sequence[CopyTiming]) -> Link:

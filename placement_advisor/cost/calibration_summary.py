@@ -14,8 +14,10 @@ from placement_advisor.machine.calibration import REFERENCE_FLOPS
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from placement_advisor.machine.calibration import Calibration, CopyTiming
+    from placement_advisor.machine.calibration import Calibration
+    from placement_advisor.machine.copy_timings import CopyTiming
     from placement_advisor.machine.devices import Cluster, Device
+    from placement_advisor.machine.testbed_plan import HostLink, HostShare
 
 # Stands at the top of a cluster file, where its figures come from.
 CLUSTER_FILE_HEAD = """\
@@ -30,7 +32,7 @@ class CalibrationSummary:
 
     ``description`` says in words what the testbed is, ``kept_in`` where the calibration lies for
     runs to come (None if that place cannot be written), ``cluster_file`` where its cluster does
-    (None if none was asked for).
+    (None if none was asked for). Over several ``hosts``, ``link`` says how tensors travel.
     """
 
     testbed: str
@@ -42,6 +44,24 @@ class CalibrationSummary:
     kept_in: str | None
     cluster_file: str | None
     warnings: tuple[str, ...] = ()
+    hosts: tuple[HostShare, ...] = ()
+    link: HostLink | None = None
+
+    def links(self) -> dict[tuple[str, str], str]:
+        """Return the links that were measured, with what they join in words.
+
+        Over several hosts each stands for all links between the same two hosts, or within one.
+        """
+        network = self.calibration.network
+        if network is None:
+            return {ends: _arrow(*ends) for ends in self.calibration.links}
+        host_of = network.host_of()
+        return {
+            (source, target): _arrow(source, target)
+            if host_of[source] == host_of[target]
+            else _arrow(host_of[source], host_of[target])
+            for source, target in network.measured()
+        }
 
     def residual(self, ends: tuple[str, str], timing: CopyTiming) -> float | None:
         """Return (line - measured) / measured of one copy, None if noise hid its time."""
@@ -54,6 +74,10 @@ class CalibrationSummary:
         """Return how fast the reference product is, None if noise hid its time."""
         time_ns = self.calibration.reference_ns[device]
         return REFERENCE_FLOPS / time_ns * NS_PER_S if time_ns > 0 else None
+
+
+def _arrow(source: str, target: str) -> str:
+    return f"{source} → {target}"
 
 
 def with_peaks(cluster: Cluster, calibration: Calibration) -> Cluster:

@@ -14,7 +14,6 @@ Source: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009, doi:10.1145/1
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.ceilings import CPU_PEAK_SHARES
@@ -93,7 +92,7 @@ def roofline_by_place(graph: OpGraph, cluster: Cluster) -> dict[str, CostTable]:
     tables: dict[Device, CostTable] = {}
     found = {}
     for place in cluster.places():
-        alike = replace(place, name="", host=None)
+        alike = place.bare()
         if alike not in tables:
             tables[alike] = roofline_costs(graph, place)
         found[place.name] = tables[alike]

@@ -300,7 +300,7 @@ _HOST: Readers = {
     "memory_bytes": _bytes,
     "launch_overhead_ns": _ns,
 }
-_DEVICE: Readers = {"host": _name, **_HOST}
+_DEVICE: Readers = {"host": _name, "remote_start_ns": _ns, "remote_end_ns": _ns, **_HOST}
 _COPY_WORK: Readers = {
     "per_copy_ns": _ns,
     "ns_per_byte": partial(_number, "ns", 0, 1e3),
@@ -314,6 +314,7 @@ _LINK: Readers = {
     "curve": _curve,
     "sender": lambda value: CopyWork(**_fields(_COPY_WORK, value)),
     "receiver": lambda value: CopyWork(**_fields(_COPY_WORK, value)),
+    "request_ns": _ns,
 }
 _DISPATCH: Readers = {field.name: _ns for field in fields(Dispatch)}
 _FILE: Readers = {

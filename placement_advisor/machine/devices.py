@@ -3,7 +3,8 @@
 Model: a device runs one op at a time. A link is directed; a copy over it takes a latency plus its
 size over the bandwidth between idle ends. Where a processor and no copy engine moves the bytes
 (gRPC workers), part of that time is work of the sender and of the receiver, which their ops have
-to wait for. A pair of devices without a link cannot exchange tensors.
+to wait for. A pair of devices without a link cannot exchange tensors. A step is driven from its
+first device; others begin later, and it hears later of their end, much later on another machine.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Device:
     its kind run, None if it runs all. A peak or size that is not known is None;
     ``matrix_flops_per_s`` is the peak of matrix products and convolutions, where special units do
     them, None if that is ``peak_flops_per_s``. ``launch_overhead_ns`` is spent on every op beside
-    its kernel.
+    its kernel. ``remote_start_ns`` and ``remote_end_ns`` are those of `Dispatch` for a device of
+    which they differ, None for the others.
     """
 
     name: str
@@ -47,10 +49,21 @@ class Device:
     memory_bandwidth_bytes_per_s: float | None = None
     memory_bytes: int | None = None
     launch_overhead_ns: int = 0
+    remote_start_ns: int | None = None
+    remote_end_ns: int | None = None
 
-    def with_launches_scaled(self, factor: float) -> Device:
-        """Return the device with its launch overhead multiplied."""
-        return replace(self, launch_overhead_ns=round(self.launch_overhead_ns * factor))
+    def bare(self) -> Device:
+        """Return what it is like, wherever it stands: devices that compute alike are equal."""
+        return replace(self, name="", host=None, remote_start_ns=None, remote_end_ns=None)
+
+    def scaled(self, *, copies: float, launches: float) -> Device:
+        """Return the device with its launch overhead multiplied, and what it takes to reach it."""
+        return replace(
+            self,
+            launch_overhead_ns=round(self.launch_overhead_ns * launches),
+            remote_start_ns=_scaled(self.remote_start_ns, copies),
+            remote_end_ns=_scaled(self.remote_end_ns, copies),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +108,10 @@ class Link:
     ``sender`` and ``receiver`` are the parts of that time which the devices at its ends cannot
     compute. Links with the same ``channel`` share one wire and queue for it; None is a wire of the
     link's own.
+
+    A tensor leaves for a target that has asked for it, which it does for all of them when it
+    begins. ``request_ns`` is how long the request is on its way; 0 is for a target so near that
+    nothing waits for requests.
     """
 
     source: str
@@ -106,6 +123,7 @@ class Link:
     curve: tuple[tuple[int, int], ...] = ()
     sender: CopyWork = NO_COPY_WORK
     receiver: CopyWork = NO_COPY_WORK
+    request_ns: int = 0
 
     def transfer_ns(self, size_bytes: int) -> int:
         """Return the time that one tensor needs between idle ends."""
@@ -120,6 +138,7 @@ class Link:
             curve=tuple((size, round(time_ns * factor)) for size, time_ns in self.curve),
             sender=self.sender.scaled(factor),
             receiver=self.receiver.scaled(factor),
+            request_ns=round(self.request_ns * factor),
         )
 
     def with_bytes_scaled(self, factor: float) -> Link:
@@ -151,6 +170,7 @@ class Link:
             curve=tuple((size, time_ns + later_ns) for size, time_ns in self.curve),
             sender=self.sender.with_latency_scaled(factor),
             receiver=self.receiver.with_latency_scaled(factor),
+            request_ns=round(self.request_ns * factor),
         )
 
     def bytes_ns(self, size_bytes: int) -> int:
@@ -170,8 +190,9 @@ class Dispatch:
     ``step_overhead_ns`` is what any step costs beside its ops: the round trip that starts and ends
     it. A step that uses further devices keeps the first one busy for ``partition_overhead_ns``
     with each of them; they begin ``remote_start_ns`` later, and their end is known
-    ``remote_end_ns`` after it. ``quantum_ns`` is how long a device goes on with ops that are ready
-    before it turns to the copy work that waits; without ops it turns to it at once.
+    ``remote_end_ns`` after it, but for devices that have such times of their own. ``quantum_ns`` is
+    how long a device goes on with ops that are ready before it turns to the copy work that waits;
+    without ops it turns to it at once.
     """
 
     step_overhead_ns: int = 0
@@ -202,8 +223,8 @@ class Cluster:
         dispatch = self.dispatch
         return replace(
             self,
-            devices=tuple(device.with_launches_scaled(launches) for device in self.devices),
-            hosts=tuple(host.with_launches_scaled(launches) for host in self.hosts),
+            devices=tuple(d.scaled(copies=copies, launches=launches) for d in self.devices),
+            hosts=tuple(host.scaled(copies=copies, launches=launches) for host in self.hosts),
             links=tuple(link.scaled(copies) for link in self.links),
             dispatch=replace(
                 dispatch,
@@ -212,6 +233,16 @@ class Cluster:
                 remote_end_ns=round(dispatch.remote_end_ns * copies),
             ),
         )
+
+    def remote_start_ns(self, device: Device) -> int:
+        """Return how long after the step a device begins that is not the first one."""
+        own_ns = device.remote_start_ns
+        return self.dispatch.remote_start_ns if own_ns is None else own_ns
+
+    def remote_end_ns(self, device: Device) -> int:
+        """Return how long after a device that is not the first one its end is known."""
+        own_ns = device.remote_end_ns
+        return self.dispatch.remote_end_ns if own_ns is None else own_ns
 
     def device_links(self) -> tuple[Link, ...]:
         """Return the links between two devices; those of hosts are left out."""
@@ -256,3 +287,7 @@ class Cluster:
                 return link
         known = ", ".join(f"{link.source} → {link.target}" for link in self.links)
         raise PlacementError(f"no link from {source!r} to {target!r}; the cluster has {known}")
+
+
+def _scaled(time_ns: int | None, factor: float) -> int | None:
+    return None if time_ns is None else round(time_ns * factor)

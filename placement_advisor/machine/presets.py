@@ -4,7 +4,9 @@ Model: the devices of one host reach each other by one kind of link, and their h
 TensorFlow copies from one GPU to its peers one after the other, and over PCIe what leaves for the
 host takes the same lanes: copies that leave a GPU by one family of links share a channel. Between
 hosts, a copy goes through the memory of both, one leg after the other, and all that leave a host
-share its network. Every figure comes from `hardware.toml`, where its source stands, and is assumed.
+share its network. The first host drives the steps: a message tells the others to start, another one
+says that they have ended, and a tensor is asked for by one. Every figure comes from
+`hardware.toml`, where its source stands, and is assumed.
 
 Left out: lanes that copies *into* a GPU or several GPUs of one switch share, links that join only
 some pairs. A cluster file can say such things.
@@ -81,6 +83,7 @@ class _Wiring:
             / len(tables),
             basis=Basis.ASSUMED,
             channel=f"{self.network} out of {source.host}",
+            request_ns=_figures()["links"][self.network]["latency_ns"],
         )
 
 
@@ -107,17 +110,20 @@ def read_hardware(text: str) -> Cluster:
     wiring = _wiring(text, presets, peer_link, network)
 
     host_names = [f"CPU:{i}" for i in range(hosts)]
-    devices = tuple(
+    devices = [
         device_preset(preset, name=f"GPU:{i}", host=host_names[i // len(presets)])
         for i, preset in enumerate(presets * hosts)
-    )
+    ]
+    if network is not None:
+        here, there = devices[: len(presets)], devices[len(presets) :]
+        devices = [*here, *(_far(device, network) for device in there)]
     ends = [_End(name=name, host=name) for name in host_names]
     ends += [_End(name=device.name, host=device.host or device.name) for device in devices]
     return Cluster(
-        devices=devices,
+        devices=tuple(devices),
         links=tuple(wiring.link(source, target) for source, target in permutations(ends, 2)),
         hosts=tuple(device_preset(ASSUMED_HOST, name=name) for name in host_names),
-        dispatch=_dispatch(network),
+        dispatch=Dispatch(step_overhead_ns=_figures()["dispatch"]["step_overhead_ns"]),
     )
 
 
@@ -234,13 +240,10 @@ def _networks() -> list[str]:
     return [name for name in _figures()["links"] if _family(name) == "Ethernet"]
 
 
-def _dispatch(network: str | None) -> Dispatch:
-    """Return what a step costs. Other hosts are told to start, and say when they are done."""
-    dispatch = Dispatch(step_overhead_ns=_figures()["dispatch"]["step_overhead_ns"])
-    if network is None:
-        return dispatch
+def _far(device: Device, network: str) -> Device:
+    """Return the device as that of a host which is told to start, and says when it is done."""
     message_ns = _figures()["links"][network]["latency_ns"]
-    return replace(dispatch, remote_start_ns=message_ns, remote_end_ns=message_ns)
+    return replace(device, remote_start_ns=message_ns, remote_end_ns=message_ns)
 
 
 def _family(link: str) -> str:

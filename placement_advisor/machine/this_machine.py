@@ -76,8 +76,12 @@ def fingerprint(of: Sequence[str]) -> str:
 
     Figures with different fingerprints do not compare.
     """
-    content = [platform.machine(), _processor(), str(len(os.sched_getaffinity(0))), *of]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    return digest((platform.machine(), _processor(), str(len(os.sched_getaffinity(0))), *of))
+
+
+def digest(of: Sequence[str]) -> str:
+    """Return a hash of texts in their order."""
+    return hashlib.sha256(json.dumps(list(of)).encode()).hexdigest()[:16]
 
 
 def _processor() -> str:

@@ -23,7 +23,6 @@ from placement_advisor import errors
 from placement_advisor.cost.collectives import CollectiveTimes
 from placement_advisor.files.foreign_json import MisfitError, as_list, as_object, shown, within
 from placement_advisor.machine import nvidia
-from placement_advisor.machine.calibration import BothWaysTiming, Calibration, CopyTiming
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.profile.timeline.worker_steps import Crossing
 from placement_advisor.remote_hosts.host_facts import HostFacts
@@ -36,11 +35,8 @@ if TYPE_CHECKING:
 _ENUMS = (FailureCause, nvidia.Connection)
 # Dataclasses and named tuples.
 _RECORDS = (
-    BothWaysTiming,
-    Calibration,
     CallFailure,
     CollectiveTimes,
-    CopyTiming,
     Crossing,
     HostFacts,
     ModelSource,

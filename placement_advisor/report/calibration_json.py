@@ -11,7 +11,8 @@ from placement_advisor import __version__
 
 if TYPE_CHECKING:
     from placement_advisor.cost.calibration_summary import CalibrationSummary
-    from placement_advisor.machine.calibration import CopyTiming
+    from placement_advisor.machine.calibration import Network
+    from placement_advisor.machine.copy_timings import CopyTiming
     from placement_advisor.machine.devices import CopyWork
 
 SCHEMA_VERSION = 1
@@ -24,7 +25,11 @@ def calibration_as_json(summary: CalibrationSummary) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "advisor_version": __version__,
         "tensorflow_version": summary.tensorflow_version,
-        "testbed": {"kind": summary.testbed, "description": summary.description},
+        "testbed": {
+            "kind": summary.testbed,
+            "description": summary.description,
+            "host_link": None if summary.link is None else summary.link.value,
+        },
         "fingerprint": summary.fingerprint,
         "kept_in": summary.kept_in,
         "cluster_file": summary.cluster_file,
@@ -37,7 +42,8 @@ def calibration_as_json(summary: CalibrationSummary) -> dict[str, Any]:
             }
             for name, time_ns in calibration.reference_ns.items()
         ],
-        "links": [_link(summary, ends) for ends in calibration.links],
+        "hosts": _hosts(summary),
+        "links": [_link(summary, ends) for ends in summary.links()],
         "both_ways": [
             {
                 "between": list(ends),
@@ -48,12 +54,44 @@ def calibration_as_json(summary: CalibrationSummary) -> dict[str, Any]:
             }
             for ends, timing in calibration.both_ways.items()
         ],
+        "at_once": _at_once(calibration.network),
         "step_overhead_ns": calibration.step_overhead_ns,
         "partition_overhead_ns": calibration.partition_overhead_ns,
         "remote_ns": calibration.remote_ns,
         "quantum_ns": calibration.quantum_ns,
         "op_ns": calibration.op_ns,
     }
+
+
+def _hosts(summary: CalibrationSummary) -> list[dict[str, Any]]:
+    network = summary.calibration.network
+    if network is None:
+        return []
+    return [
+        {
+            "name": host.name,
+            "address": host.address,
+            "devices": list(network.devices[host.name]),
+            "remote_ns": network.remote_ns.get(host.name),
+        }
+        for host in summary.hosts
+    ]
+
+
+def _at_once(network: Network | None) -> list[dict[str, Any]]:
+    if network is None:
+        return []
+    return [
+        {
+            "source": source,
+            "target": target,
+            "size_bytes": timing.size_bytes,
+            "one_pair_ns": timing.one_pair_ns,
+            "two_pairs_ns": timing.two_pairs_ns,
+            "ratio": timing.ratio,
+        }
+        for (source, target), timing in network.at_once.items()
+    ]
 
 
 def _link(summary: CalibrationSummary, ends: tuple[str, str]) -> dict[str, Any]:
@@ -67,6 +105,8 @@ def _link(summary: CalibrationSummary, ends: tuple[str, str]) -> dict[str, Any]:
         "bandwidth_bytes_per_s": round(link.bandwidth_bytes_per_s),
         "sender": _work(link.sender) if is_known else None,
         "receiver": _work(link.receiver) if is_known else None,
+        "request_ns": link.request_ns,
+        "channel": link.channel,
         "copies": [_copy(summary, ends, timing) for timing in timings],
     }
 

@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from placement_advisor.machine.calibration import REFERENCE_WIDTH
+from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.report.analysis.tables import one_line, right_aligned
 from placement_advisor.units import (
     format_bandwidth,
@@ -33,6 +34,10 @@ _UNSTEADY_P90 = 1.1
 # Past this, copies in predictions may be wrong by half: tensors are handed over as pointers, or the
 # machine was busy with something else.
 _ROUGH_RESIDUAL = 0.5
+_LINK_WORDS = {
+    HostLink.TLS: "tensors travel by TLS through a relay on each host (--link tls)",
+    HostLink.DIRECT: "tensors travel as they are, unencrypted (--link direct)",
+}
 
 
 def render_calibration(summary: CalibrationSummary) -> str:
@@ -45,12 +50,12 @@ def render_calibration(summary: CalibrationSummary) -> str:
 
 def _links(summary: CalibrationSummary) -> list[str]:
     rows = [("copies", "latency", "bandwidth", "sender's core", "receiver's core")]
-    for source, target in summary.calibration.links:
-        link = summary.cluster.link(source, target)
-        is_known = summary.calibration.links[source, target][0].send_ns is not None
+    for ends, words in summary.links().items():
+        link = summary.cluster.link(*ends)
+        is_known = summary.calibration.links[ends][0].send_ns is not None
         rows.append(
             (
-                _arrow(source, target),
+                one_line(words),
                 format_ns(link.latency_ns),
                 format_bandwidth(link.bandwidth_bytes_per_s),
                 _work(link.sender) if is_known else "?",
@@ -65,9 +70,9 @@ def _residuals(summary: CalibrationSummary) -> list[str]:
     links = summary.calibration.links
     sizes = sorted({timing.size_bytes for timings in links.values() for timing in timings})
     rows = [("the line is off by", *map(format_bytes, sizes))]
-    for ends, timings in links.items():
-        found = {timing.size_bytes: summary.residual(ends, timing) for timing in timings}
-        rows.append((_arrow(*ends), *(_signed(found.get(size)) for size in sizes)))
+    for ends, words in summary.links().items():
+        found = {timing.size_bytes: summary.residual(ends, timing) for timing in links[ends]}
+        rows.append((one_line(words), *(_signed(found.get(size)) for size in sizes)))
     return right_aligned(rows, label_width=_LABEL - 1)
 
 
@@ -84,6 +89,7 @@ def _facts(summary: CalibrationSummary) -> Iterator[str]:
                 "(1: no hindrance, 2: in turns)"
             ),
         )
+    yield from _between_hosts(summary)
     yield from _overlap(summary)
     yield from _fact("a step", f"takes {format_ns(calibration.step_overhead_ns)} to start and end")
     if len(calibration.reference_ns) > 1 and calibration.remote_ns:
@@ -125,6 +131,34 @@ def _facts(summary: CalibrationSummary) -> Iterator[str]:
     yield from _fact("next", f"advisor analyze MODEL.py{cluster}")
 
 
+def _between_hosts(summary: CalibrationSummary) -> Iterator[str]:
+    """Say what is alike for all devices of two hosts."""
+    network = summary.calibration.network
+    if network is None:
+        return
+    if summary.link is not None:
+        yield from _fact("between hosts", _LINK_WORDS[summary.link])
+    for (source, target), timing in network.at_once.items():
+        yield from _fact(
+            "two pairs at once",
+            f"{one_line(source)} → {one_line(target)}: {format_bytes(timing.size_bytes)} of each "
+            + (
+                "took no time above the noise"
+                if timing.ratio is None
+                else f"take {timing.ratio:.2f} times as long as of one "
+                "(1: no hindrance, 2: one wire)"
+            ),
+        )
+    for host, remote_ns in network.remote_ns.items():
+        yield from _fact(
+            "a further host",
+            f"{one_line(host)}: a device there adds "
+            f"{format_ns(summary.calibration.partition_overhead_ns)} of the first one's time, and "
+            f"{format_ns(remote_ns)} for its start and the news of its end; tensors leave for it "
+            "that long after the step has begun",
+        )
+
+
 def _references(summary: CalibrationSummary) -> list[str]:
     calibration = summary.calibration
     size = f"{REFERENCE_WIDTH} × {REFERENCE_WIDTH}"
@@ -139,10 +173,11 @@ def _references(summary: CalibrationSummary) -> list[str]:
 
 def _overlap(summary: CalibrationSummary) -> Iterator[str]:
     """Say how much of the largest copy is work of the cores at its ends, over all links."""
-    largest = [
-        max(timings, key=lambda timing: timing.size_bytes)
-        for timings in summary.calibration.links.values()
+    timings = [
+        [timing for timing in summary.calibration.links[ends] if timing.send_ns is not None]
+        for ends in summary.links()
     ]
+    largest = [max(each, key=lambda timing: timing.size_bytes) for each in timings if each]
     known = [
         (timing.send_ns / timing.copy_ns, timing.receive_ns / timing.copy_ns)
         for timing in largest
@@ -167,10 +202,6 @@ def _overlap(summary: CalibrationSummary) -> Iterator[str]:
 
 def _work(work: CopyWork) -> str:
     return f"{format_ns(work.per_copy_ns)} + {format_ns(work.ns_per_byte * _BYTES_PER_MB)}/MB"
-
-
-def _arrow(source: str, target: str) -> str:
-    return f"{one_line(source)} → {one_line(target)}"
 
 
 def _signed(share: float | None) -> str:

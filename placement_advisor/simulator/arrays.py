@@ -208,6 +208,7 @@ class LinkArrays:
             self.kind[i] = kinds.setdefault(kind, len(kinds))
         # A crossing without a link is refused after the run, which reads the first row for it.
         self.latency_ns = np.array([_held(kind.latency_ns) for kind in kinds] or [0], np.int64)
+        self.request_ns = np.array([_held(kind.request_ns) for kind in kinds] or [0], np.int64)
         sizes = arrays.sizes.tolist()
 
         def table(time_ns: Callable[[Link, int], int]) -> Ints:
@@ -224,6 +225,21 @@ class LinkArrays:
         tables = (self.bytes_ns, self.send_ns, self.receive_ns)
         most: list[int] = sum(table.max(axis=0) for table in tables).tolist()
         return [time_ns + int(self.latency_ns.max()) for time_ns in most]
+
+
+class EndArrays:
+    """When devices begin and when their end is known, by place: 0 for the first one and for hosts.
+
+    When the first device begins depends on how many others are in use.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        further = cluster.devices[1:]
+        self.start_ns, self.end_ns = np.zeros((2, len(cluster.places())), np.int64)
+        self.start_ns[1 : len(cluster.devices)] = [
+            _held(cluster.remote_start_ns(d)) for d in further
+        ]
+        self.end_ns[1 : len(cluster.devices)] = [_held(cluster.remote_end_ns(d)) for d in further]
 
 
 def _cost_ns(table: CostTable, name: str) -> int:

@@ -2,9 +2,10 @@
 
 Model: an op that started when it became ready waited for its last input; one that started later
 waited for what its device did before, be it an op or copy work. A copy waited for its producer, for
-a wire that other copies held (*queueing*), and for its source and target to turn to it, so again
-for what those did before. What is left is overhead: until a device begins, and from the last end
-of an op until the caller knows of it. The parts follow each other without a gap or an overlap.
+a wire that other copies held or its target's request (*queueing*), and for its source and target to
+turn to it, so again for what those did before. What is left is overhead: until a device begins, and
+from the last end of an op until the caller knows of it. The parts follow each other without a gap
+or an overlap.
 
 Where several inputs came last at one moment, or an input came just when the device was free, the
 path goes through the first input of these.
@@ -93,11 +94,10 @@ class _Walk:
 
     def back(self, cluster: Cluster) -> tuple[PathStep, ...]:
         step_ns = self._schedule.step_ns
-        remote = {device.name for device in cluster.devices[1:]}
-        late_ns = cluster.dispatch.remote_end_ns
+        late_ns = {device.name: cluster.remote_end_ns(device) for device in cluster.devices[1:]}
         last = max(
             self._schedule.runs,
-            key=lambda run: run.end_ns + (late_ns if run.device in remote else 0),
+            key=lambda run: run.end_ns + late_ns.get(run.device, 0),
             default=None,
         )
         if last is None:

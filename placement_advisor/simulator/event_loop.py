@@ -56,13 +56,15 @@ class Wires(NamedTuple):
     """Links by ``source * devices + target``; ``channel`` numbers the wires they queue for.
 
     Links of one ``kind`` are equally fast. Row ``k`` of each table has the times of kind ``k`` for
-    tensors of each size: on the wire, of work for the sender, and of work for the receiver. Without
+    tensors of each size: on the wire, of work for the sender, and of work for the receiver.
+    ``request_ns`` is how long targets' requests take, 0 where tensors wait for none. Without
     ``queueing`` every tensor finds its wire idle.
     """
 
     kind: Indices
     channel: Indices
     latency_ns: Ints
+    request_ns: Ints
     bytes_ns: Ints
     send_ns: Ints
     receive_ns: Ints
@@ -94,7 +96,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
     tensor_start, reader_start, reader = step.tensor_start, step.reader_start, step.reader
     size_of, device_of, duration_ns = step.size, step.device, step.duration_ns
     kind_of, channel, queueing = wires.kind, wires.channel, wires.queueing
-    latency_ns, bytes_ns = wires.latency_ns, wires.bytes_ns
+    latency_ns, request_ns, bytes_ns = wires.latency_ns, wires.request_ns, wires.bytes_ns
     send_ns, receive_ns = wires.send_ns, wires.receive_ns
     ops, edges, devices = device_of.shape[0], reader.shape[0], begin_ns.shape[0]
 
@@ -292,8 +294,10 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
             link = crossings[crossing, SOURCE] * devices + crossings[crossing, TARGET]
             kind, size = kind_of[link], size_of[crossings[crossing, TENSOR]]
             begin = now
+            if request_ns[kind]:
+                begin = max(now, begin_ns[crossings[crossing, TARGET]] + request_ns[kind])
             if queueing:
-                begin = max(now, channel_free_ns[channel[link]])
+                begin = max(begin, channel_free_ns[channel[link]])
                 channel_free_ns[channel[link]] = begin + bytes_ns[kind, size]
             # Work at the ends is part of the copy's time; what is left of it lies before receiving.
             whole_ns = max(latency_ns[kind] + bytes_ns[kind, size], send_ns[kind, size])

@@ -29,11 +29,12 @@ class OpRun:
 class Transfer:
     """One tensor (or control signal, port -1) on its way to another device.
 
-    It sets out ``queued_ns`` before ``start_ns``, when its bytes get hold of the wire. Where
-    processors move the bytes, the source works on it for ``send_work_ns`` from when it sets out.
-    The tensor arrives, is held for ``held_ns`` until the target has time for it, and the target
-    works on it for ``receive_work_ns`` until ``end_ns``. ``collective`` names the collective of
-    which it is a hop. ``size_bytes`` is None where nobody knows it, and 0 for a control signal.
+    It sets out ``queued_ns`` before ``start_ns``, when its bytes get hold of the wire, which others
+    had, or for which the target's request had not come. Where processors move the bytes, the source
+    works on it for ``send_work_ns`` from when it sets out. The tensor arrives, is held for
+    ``held_ns`` until the target has time for it, and the target works on it for
+    ``receive_work_ns`` until ``end_ns``. ``collective`` names the collective of which it is a hop.
+    ``size_bytes`` is None where nobody knows it, and 0 for a control signal.
     """
 
     producer: str

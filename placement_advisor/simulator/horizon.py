@@ -1,7 +1,8 @@
 """The time by which every schedule has ended, however its ops are placed: 64 bits have to hold it.
 
-At every moment of a step an op runs, a copy is under way or is worked at, or a device begins or
-ends. So no step takes longer than all of that one after the other, each where it is slowest.
+At every moment of a step an op runs, a copy is under way or is worked at, a device begins or ends,
+or requests of devices that began last are under way. So no step takes longer than all of that one
+after the other, each where it is slowest.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from placement_advisor.files.limits import MAX_NS
 
 if TYPE_CHECKING:
     from placement_advisor.machine.devices import Dispatch
-    from placement_advisor.simulator.arrays import GraphArrays, LinkArrays, PlaceArrays
+    from placement_advisor.simulator.arrays import EndArrays, GraphArrays, LinkArrays, PlaceArrays
 
 
 def check_horizon(
-    arrays: GraphArrays, places: PlaceArrays, links: LinkArrays, dispatch: Dispatch
+    arrays: GraphArrays,
+    places: PlaceArrays,
+    links: LinkArrays,
+    ends: EndArrays,
+    dispatch: Dispatch,
 ) -> None:
     """Check that no schedule can be too long for what counts its nanoseconds.
 
@@ -27,8 +32,12 @@ def check_horizon(
     devices = len(places.places)
     op_ns, size_ns = places.most_ns(), links.most_ns()
     crossing_ns = [(devices - 1) * size_ns[size] for size in arrays.size.tolist()]
-    begin_and_end_ns = dispatch.step_overhead_ns + devices * (
-        dispatch.partition_overhead_ns + dispatch.remote_start_ns + dispatch.remote_end_ns
+    begin_and_end_ns = (
+        dispatch.step_overhead_ns
+        + devices * dispatch.partition_overhead_ns
+        + sum(ends.start_ns.tolist())
+        + sum(ends.end_ns.tolist())
+        + max(links.request_ns.tolist())
     )
     if max(sum(op_ns) + sum(crossing_ns) + begin_and_end_ns, dispatch.quantum_ns) <= MAX_NS:
         return

@@ -16,14 +16,16 @@ Model:
   channel; the latency is pipelined, so a queued transfer waits for the bytes before it, not for
   their arrival; those of one link arrive in that order. Without ``contention`` none of them waits,
   which is the classical delay model.
+- What waits for a request (`Link.request_ns`) gets hold of its channel when that has come at the
+  earliest. A target sends all of its requests when it begins.
 - Where processors move the bytes (`CopyWork`), sending is work of the source and receiving work of
   the target. A transfer sets out when its source turns to it, and ends when its target has received
   it. Between idle devices both lie within the time that the link gives, or that sending takes if
   it is longer. Ops of either device wait for them, and they wait for ops: a device turns to copy
   work, first come, first served, when it has no op that is ready, or has run ops for the cluster's
   quantum since it last did copy work or nothing; it then does all of it that waits by then.
-- The first device begins when it has started all others that run ops, those begin at a time of
-  their own, hosts at 0. The step ends when the last end of an op is known.
+- The first device begins when it has started all others that run ops, those begin each at a time
+  of its own, hosts at 0. The step ends when the last end of an op is known.
 - At one moment, devices end what they do in their order, hosts last, each followed by what it does
   next; then tensors arrive, in the order of their sources, targets and setting out (without
   ``contention``, in the order in which they were made).
@@ -45,7 +47,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.simulator.arrays import UNKNOWN, GraphArrays, LinkArrays, PlaceArrays
+from placement_advisor.simulator.arrays import (
+    UNKNOWN,
+    EndArrays,
+    GraphArrays,
+    LinkArrays,
+    PlaceArrays,
+)
 from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.horizon import check_horizon
@@ -90,6 +98,7 @@ class Simulator:
         self._cluster = cluster
         self._places = PlaceArrays(self._arrays, costs, cluster)
         self._links = LinkArrays(self._arrays, cluster, self._places.index)
+        self._ends = EndArrays(cluster)
         self._check_horizon()
 
     def on(self, cluster: Cluster) -> Simulator:
@@ -105,6 +114,7 @@ class Simulator:
         other._cluster = cluster
         other._places = self._places.on(cluster)
         other._links = LinkArrays(self._arrays, cluster, self._places.index)
+        other._ends = EndArrays(cluster)
         other._check_horizon()
         return other
 
@@ -214,7 +224,7 @@ class Simulator:
         )
 
     def _check_horizon(self) -> None:
-        check_horizon(self._arrays, self._places, self._links, self._cluster.dispatch)
+        check_horizon(self._arrays, self._places, self._links, self._ends, self._cluster.dispatch)
 
     def _step(self, place: Ints) -> Step:
         # Compiled code takes a second to load; who does not simulate does not wait for it.
@@ -241,6 +251,7 @@ class Simulator:
                 kind=links.kind,
                 channel=links.channel,
                 latency_ns=links.latency_ns,
+                request_ns=links.request_ns,
                 bytes_ns=links.bytes_ns,
                 send_ns=links.send_ns,
                 receive_ns=links.receive_ns,
@@ -256,18 +267,14 @@ class Simulator:
         """Return when each device begins: the first one starts all others that are in use."""
         dispatch, devices = self._cluster.dispatch, len(self._cluster.devices)
         further = np.count_nonzero(np.bincount(place, minlength=devices)[1:devices])
-        begin_ns = np.zeros(len(self._places.places), np.int64)
+        begin_ns = self._ends.start_ns.copy()
         begin_ns[0] = dispatch.partition_overhead_ns * further
-        begin_ns[1:devices] = dispatch.remote_start_ns
         return begin_ns
 
     def _step_ns(self, result: Result) -> int:
-        dispatch = self._cluster.dispatch
-        end_ns = result.last_end_ns.copy()
-        further = slice(1, len(self._cluster.devices))
-        end_ns[further] += np.where(end_ns[further] < 0, 0, dispatch.remote_end_ns)
-        last_ns: int = max(0, *end_ns.tolist())
-        return last_ns + dispatch.step_overhead_ns
+        end_ns = np.where(result.last_end_ns < 0, 0, result.last_end_ns + self._ends.end_ns)
+        last_ns: int = end_ns.max(initial=0).item()
+        return last_ns + self._cluster.dispatch.step_overhead_ns
 
     def _check_links(self, result: Result) -> None:
         if not self._links.absent.any():

@@ -51,6 +51,14 @@ class _Check:
         self._cluster = cluster = certificate.cluster
         self._dispatch = cluster.dispatch
         self._devices = [device.name for device in cluster.devices]
+        # When a device that is not the first begins, and how long after it its end is known.
+        self._remote_ns = {
+            device.name: (
+                _or(device.remote_start_ns, cluster.dispatch.remote_start_ns),
+                _or(device.remote_end_ns, cluster.dispatch.remote_end_ns),
+            )
+            for device in cluster.devices[1:]
+        }
         # Whether ops may run elsewhere than where they are placed, so that a split need not start
         # a further device.
         self._has_hosts = bool(cluster.hosts) or any(
@@ -114,8 +122,8 @@ class _Check:
         busy_ns: Counter[str] = Counter()
         for op, place in self._runs_at[device].items():
             busy_ns[place] += self._cost_ns(op, place)
-        if busy_ns[device] and device in self._devices[1:]:
-            busy_ns[device] += self._dispatch.remote_start_ns + self._dispatch.remote_end_ns
+        if busy_ns[device] and device in self._remote_ns:
+            busy_ns[device] += sum(self._remote_ns[device])
         return max(busy_ns.values(), default=0) + self._dispatch.step_overhead_ns
 
     def _starts_and_ends_ns(self, place: str) -> tuple[int, int]:
@@ -124,7 +132,7 @@ class _Check:
             return 0, 0  # A device and its host may be all that is used.
         if place == self._devices[0]:
             return self._dispatch.partition_overhead_ns, 0
-        return self._dispatch.remote_start_ns, self._dispatch.remote_end_ns
+        return self._remote_ns[place]
 
     def _path_ns(self, argument: PathArgument) -> int:
         if not argument.ops:
@@ -148,7 +156,7 @@ class _Check:
         for times_ns in self._time_ns.values():
             weighed += min(weights[place] * time_ns for place, time_ns in times_ns.items())
         # A further device is used by every split; the first one may not be.
-        further_ns = self._dispatch.remote_start_ns + self._dispatch.remote_end_ns
+        further_ns = min(map(sum, self._remote_ns.values()), default=0)
         for device in self._devices:
             weighed += weights[device] * min(further_ns, sum(self._starts_and_ends_ns(device)))
         return -(-weighed // sum(weights.values()))
@@ -231,6 +239,10 @@ class _Check:
         except ValueError as error:
             raise RefusedError(f"all placements: {error}") from None
         return min(steps_ns, default=0) - self._dispatch.step_overhead_ns
+
+
+def _or(own_ns: int | None, common_ns: int) -> int:
+    return common_ns if own_ns is None else own_ns
 
 
 def _together(op: Op) -> tuple[str, str]:

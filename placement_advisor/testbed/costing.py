@@ -30,13 +30,21 @@ from placement_advisor.cost.measured_costs import (
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.errors import BatchSplitError, TestbedError
 from placement_advisor.graph.op_graph import Role
-from placement_advisor.machine.calibration import Calibration, stored_calibration
+from placement_advisor.machine.calibration import (
+    UNSTEADY_P90,
+    Calibration,
+    calibration_file,
+    stored_calibration,
+)
 from placement_advisor.machine.fingerprints import calibration_fingerprint
+from placement_advisor.machine.host_figures_file import figures_folder
 from placement_advisor.processes.call_failure import expect
+from placement_advisor.testbed.calibrate_hosts import are_calibrated, calibrated_hosts
 from placement_advisor.tf.calls import runner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.collectives import CollectiveTimes
@@ -49,11 +57,6 @@ if TYPE_CHECKING:
 
 # What the ops of several graphs cost, by their families.
 SplitCosts = dict[str, CostTable]
-# Where one reference product in ten takes this much longer than the middle one, the machine had
-# other work: good enough for now, as the model will have met the same, but not for later.
-# Judgement: a lower limit would have shared machines calibrate before each analysis, a higher one
-# would keep what was measured beside other work.
-UNSTEADY_P90 = 1.3
 # What launches an op is charged at most; what a step takes beyond that makes its ops longer in
 # proportion, as caches do. Judgement: the step of deep_chain, 1,283 ops of next to no work, took
 # 2.4 µs beside each on a quiet machine when this was set; on a busy one
@@ -79,13 +82,15 @@ def calibrated(testbed: Testbed, watcher: Watcher, *, anew: bool = False) -> Cal
     Raises:
         TestbedError: measuring failed.
     """
+    if testbed.plan.hosts:
+        return calibrated_hosts(testbed, watcher, anew=anew)
     name = calibration_fingerprint(testbed.plan)
     known = None if anew else stored_calibration(name)
     if known is not None:
         return known
     watcher.working("calibrating the testbed", 0, 1)
     limit_s = _CALIBRATION_LIMIT_S + _LINKS_LIMIT_S * math.comb(len(testbed.plan.devices), 2)
-    answer = testbed.call(runner.calibrate, testbed.worker_ids, time_limit_s=limit_s)
+    answer = testbed.call(runner.calibrate, testbed.core_clocks, time_limit_s=limit_s)
     calibration = expect(answer, partial(_not_calibrated, testbed.plan))
     # What no link can be fitted to is not kept: it would fail every analysis from now on.
     calibrated_cluster(testbed.plan.devices, calibration)
@@ -98,8 +103,18 @@ def calibrated(testbed: Testbed, watcher: Watcher, *, anew: bool = False) -> Cal
 def has_calibration(plan: TestbedPlan) -> bool:
     """Whether a calibration of such a testbed is kept."""
     with suppress(PackageNotFoundError):  # Without TensorFlow; its import says so in better words.
+        if plan.hosts:
+            return are_calibrated(plan)
         return stored_calibration(calibration_fingerprint(plan)) is not None
     return False
+
+
+def where_kept(plan: TestbedPlan, calibration: Calibration) -> Path | None:
+    """Return the file that keeps a calibration, or the folder of its parts; None if none does."""
+    if plan.hosts:
+        return figures_folder() if are_calibrated(plan) else None
+    name = calibration_fingerprint(plan)
+    return calibration_file(name) if stored_calibration(name) == calibration else None
 
 
 def _not_calibrated(plan: TestbedPlan, failure: CallFailure) -> TestbedError:

@@ -76,6 +76,7 @@ class Testbed:
         self._programs: dict[str, tuple[str, OpGraph]] = {}
         self._client: Child | None = None
         self._workers: tuple[Callee, ...] = ()
+        self._core_clocks: dict[str, str] = {}
 
     @property
     def up(self) -> bool:
@@ -86,6 +87,11 @@ class Testbed:
     def process_ids(self) -> dict[str, int]:
         """Process ids by name, of what runs now."""
         return {child.name: child.pid for child in self._children()}
+
+    @property
+    def core_clocks(self) -> dict[str, str]:
+        """Tokens of `core_clock` by device, of devices that are processes."""
+        return dict(self._core_clocks)
 
     @property
     def worker_ids(self) -> dict[str, int]:
@@ -204,7 +210,7 @@ class Testbed:
         """End all processes."""
         for child in self._children():
             child.close()
-        self._client, self._workers = None, ()
+        self._client, self._workers, self._core_clocks = None, (), {}
 
     def _open(self, client: Child, name: str, bundle: str, graph: OpGraph) -> None:
         opened = client.call(runner.open_program, name, bundle, graph, time_limit_s=START_LIMIT_S)
@@ -230,11 +236,12 @@ class Testbed:
         )
         addresses = self.site.join(self._workers, client, self._not_started)
         serving = [
-            (child, child.start(worker.serve, addresses, i, core))
+            child.start(worker.serve, addresses, i, core)
             for i, (child, core) in enumerate(zip(self._workers, self.plan.cores, strict=True))
         ]
-        for child, begun in serving:
-            expect(begun.wait(time_limit_s=START_LIMIT_S), partial(self._not_started, child))
+        for child, begun, device in zip(self._workers, serving, self.plan.devices, strict=True):
+            token = begun.wait(time_limit_s=START_LIMIT_S)
+            self._core_clocks[device.name] = expect(token, partial(self._not_started, child))
         return addresses
 
     def _not_started(self, child: Callee, failure: CallFailure) -> TestbedError:

@@ -74,6 +74,7 @@ def _rate(step: event_loop.Step) -> float:
         kind=np.zeros(links, np.uint32),
         channel=np.arange(links, dtype=np.uint32),
         latency_ns=np.array([10_000]),
+        request_ns=np.array([0]),
         bytes_ns=np.linspace(0, 100_000, _SIZES).astype(np.int64)[np.newaxis],
         send_ns=nothing,
         receive_ns=nothing,

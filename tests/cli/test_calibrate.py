@@ -17,12 +17,9 @@ from placement_advisor.analysis import calibrate
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.cost.calibration_summary import with_peaks
 from placement_advisor.machine import testbed_plan
-from placement_advisor.machine.calibration import (
-    BothWaysTiming,
-    CopyTiming,
-    stored_calibration,
-)
+from placement_advisor.machine.calibration import stored_calibration
 from placement_advisor.machine.cluster_file import load_cluster
+from placement_advisor.machine.copy_timings import BothWaysTiming, CopyTiming
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan, plan_testbed
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
@@ -51,7 +48,7 @@ class KnownTestbed:
 
     def __init__(self, plan: TestbedPlan, *, scratch: Path) -> None:
         self.plan = plan
-        self.worker_ids: dict[str, int] = {}
+        self.core_clocks: dict[str, str] = {}
 
     def start(self) -> None:
         self.events.append("start")

@@ -1,8 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+from placed_steps import PlacedStep, edge, op, place, price
+from sample_hosts import ALONE, FIRST, ROUTE, TWO_HOSTS
+
 from placement_advisor.cost.calibrated import calibrated_cluster
-from placement_advisor.machine.calibration import Calibration, CopyTiming
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.calibration import Calibration
+from placement_advisor.machine.copy_timings import AtOnceTiming, CopyTiming
 from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, Device
+from placement_advisor.machine.host_figures import over_hosts
 
 
 def calibrated(*timings: CopyTiming) -> Cluster:
@@ -44,3 +53,54 @@ def test_an_end_whose_core_was_never_seen_to_work_has_no_copy_work():
     # 50 ns and 0.01 ns a byte.
     assert link.sender.time_ns(2_000) == 70
     assert link.receiver == NO_COPY_WORK
+
+
+def over_network(**at_once: AtOnceTiming) -> Cluster:
+    """Return the cluster of two hosts; ``there`` and ``back`` are copies of two pairs at once."""
+    route = replace(ROUTE, at_once_there=at_once.get("there"), at_once_back=at_once.get("back"))
+    calibration = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): route})
+    return calibrated_cluster(TWO_HOSTS.devices, calibration)
+
+
+def test_a_device_of_another_host_begins_when_its_message_has_come():
+    cluster = over_network()
+    # One of the first host takes 400 µs to start and to be heard of, one of the other 10 ms.
+    reached = [
+        (d.name, cluster.remote_start_ns(d), cluster.remote_end_ns(d)) for d in cluster.devices
+    ]
+    assert reached[1:] == [("a:1", 200_000, 200_000), ("b:0", 5_000_000, 5_000_000)]
+
+
+def test_tensors_between_hosts_are_asked_for_by_a_message_and_share_a_wire():
+    cluster = over_network()
+    there, near = cluster.link("a:1", "b:0"), cluster.link("a:0", "a:1")
+    assert there.latency_ns == pytest.approx(5_000_000, rel=1e-3)
+    assert there.request_ns == cluster.link("b:0", "a:1").latency_ns
+    assert there.channel == cluster.link("a:0", "b:0").channel is not None
+    assert there.channel != cluster.link("b:0", "a:0").channel
+    assert (near.request_ns, near.channel) == (0, None)
+
+
+def test_pairs_that_do_not_hinder_each_other_have_wires_of_their_own():
+    free = AtOnceTiming(size_bytes=1, one_pair_ns=100, two_pairs_ns=140)
+    taken = AtOnceTiming(size_bytes=1, one_pair_ns=100, two_pairs_ns=160)
+    hidden = AtOnceTiming(size_bytes=1, one_pair_ns=-100, two_pairs_ns=160)
+    cluster = over_network(there=free, back=taken)
+    assert cluster.link("a:0", "b:0").channel is None
+    assert cluster.link("b:0", "a:0").channel is not None
+    assert over_network(there=hidden, back=free).link("a:0", "b:0").channel is not None
+
+
+def test_a_step_over_two_hosts_waits_for_messages_by_hand():
+    cluster = over_network()
+    latency_ns = cluster.link("a:0", "b:0").latency_ns
+    step = PlacedStep(
+        graph=OpGraph([op("x", 1_000), op("y")], [edge("x", "y", 1_000)]),
+        placement=place({"x": "a:0", "y": "b:0"}),
+        costs=price({"x": 1_000, "y": 1_000}),
+        cluster=cluster,
+    )
+    (copy,) = step.simulate().transfers
+    # b begins after 5 ms; its request is another 5 ms on its way, and so is the tensor.
+    assert copy.start_ns == 5_000_000 + latency_ns
+    assert copy.end_ns == copy.start_ns + cluster.link("a:0", "b:0").transfer_ns(1_000)

@@ -75,6 +75,7 @@ def test_a_graph_file_with_a_tensor_that_no_machine_holds_is_refused(tmp_path: P
         (two_ops(4, latency_ns=2**70), "copies of output 0 of op 'one'"),
         (two_ops(MAX_BYTES, work=CopyWork(ns_per_byte=1e3)), "copies of output 0 of op 'one'"),
         (two_ops(4, dispatch=Dispatch(remote_start_ns=2**61)), "the start and the end of devices"),
+        (two_ops(4).with_links(request_ns=2**70), "the start and the end of devices"),
         (two_ops(4, dispatch=Dispatch(quantum_ns=2**63)), ""),
     ],
 )

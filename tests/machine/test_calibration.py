@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.machine.calibration import (
-    BothWaysTiming,
     Calibration,
-    CopyTiming,
     calibration_file,
     kept_calibrations,
-    middle,
     stored_calibration,
 )
+from placement_advisor.machine.copy_timings import BothWaysTiming, CopyTiming
+from placement_advisor.machine.middle import middle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,8 +120,12 @@ def test_any_calibration_loads_back_equal(
         assert stored_calibration("f") == calibration
 
 
+# A testbed of several hosts is kept by host.
+IN_FILE = [field.name for field in fields(Calibration) if field.name != "network"]
+
+
 def test_every_field_is_in_the_file() -> None:
-    assert set(document()) == {"schema_version", "testbed"} | {f.name for f in fields(Calibration)}
+    assert set(document()) == {"schema_version", "testbed", *IN_FILE}
 
 
 def test_the_cache_directory_is_the_one_that_the_system_names(
@@ -156,7 +159,7 @@ def test_no_test_touches_the_cache_of_the_user(
     assert calibration_file("f").is_relative_to(tmp_path_factory.getbasetemp())
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(Calibration)])
+@pytest.mark.parametrize("field", IN_FILE)
 def test_a_file_without_a_field_is_as_good_as_none(field: str) -> None:
     content = document()
     del content[field]
@@ -168,7 +171,7 @@ def test_a_file_without_a_field_is_as_good_as_none(field: str) -> None:
 @pytest.mark.parametrize(
     ("field", "wrong"),
     [
-        ("schema_version", 3),
+        ("schema_version", 4),
         ("schema_version", "1"),
         ("op_ns", -1),
         ("op_ns", 1.5),

@@ -320,6 +320,8 @@ def clusters(draw: st.DrawFn) -> Cluster:
             memory_bandwidth_bytes_per_s=draw(st.none() | BANDWIDTHS),
             memory_bytes=draw(st.none() | st.integers(10**6, 10**15)),
             launch_overhead_ns=draw(TIMES),
+            remote_start_ns=None if i < hosts else draw(st.none() | TIMES),
+            remote_end_ns=None if i < hosts else draw(st.none() | TIMES),
         )
         for i, name in enumerate(names)
     ]
@@ -334,6 +336,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
             curve=draw(CURVES),
             sender=draw(WORK),
             receiver=draw(WORK),
+            request_ns=draw(TIMES),
         )
         for source, target in permutations(names, 2)
     ]

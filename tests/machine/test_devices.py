@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement_advisor.machine.devices import Basis, CopyWork, Link
+from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
 
 LINE = Link(source="a", target="b", latency_ns=10, bandwidth_bytes_per_s=1e9, basis=Basis.MEASURED)
 CURVE = replace(LINE, curve=((100, 200), (1_000, 200), (2_000, 2_200)))
@@ -52,7 +52,29 @@ def test_a_faster_wire_saves_bytes_and_not_the_latency(link, size_bytes):
 @pytest.mark.parametrize("link", [LINE, CURVE])
 @pytest.mark.parametrize("size_bytes", [0, 60, 700, 1_600, 4_000])
 def test_a_longer_latency_is_paid_once_per_copy(link, size_bytes):
-    far = replace(link, receiver=CopyWork(per_copy_ns=4, ns_per_byte=0.25)).with_latency_scaled(3)
-    assert far.latency_ns == 30
+    work = CopyWork(per_copy_ns=4, ns_per_byte=0.25)
+    far = replace(link, receiver=work, request_ns=7).with_latency_scaled(3)
+    assert (far.latency_ns, far.request_ns) == (30, 21)
     assert far.bytes_ns(size_bytes) == link.bytes_ns(size_bytes)
     assert far.receiver.time_ns(80) == 12 + 20
+
+
+def test_a_device_has_the_start_and_end_of_all_others_or_its_own():
+    first, near, far = (Device(name=name, kind="CPU") for name in "abc")
+    far = replace(far, remote_start_ns=500, remote_end_ns=0)
+    dispatch = Dispatch(remote_start_ns=20, remote_end_ns=30)
+    cluster = Cluster(devices=(first, near, far), links=(), dispatch=dispatch)
+    twice = cluster.scaled(copies=2, launches=1)
+
+    assert [cluster.remote_start_ns(device) for device in (near, far)] == [20, 500]
+    assert [cluster.remote_end_ns(device) for device in (near, far)] == [30, 0]
+    assert [twice.remote_start_ns(device) for device in twice.devices[1:]] == [40, 1_000]
+    assert [twice.remote_end_ns(device) for device in twice.devices[1:]] == [60, 0]
+
+
+def test_where_a_device_stands_is_no_part_of_what_it_is_like():
+    near = Device(name="a:0", kind="GPU", host="CPU:0", launch_overhead_ns=5)
+    far = replace(near, name="b:0", host="CPU:1", remote_start_ns=9, remote_end_ns=9)
+
+    assert near.bare() == far.bare()
+    assert near.bare() != replace(far, launch_overhead_ns=6).bare()

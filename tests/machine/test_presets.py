@@ -112,13 +112,23 @@ def test_a_copy_to_another_host_goes_over_three_links():
     seconds_per_byte = sum(1 / bandwidth(leg) for leg in legs)
     assert math.isclose(link.bandwidth_bytes_per_s, 1 / seconds_per_byte)
     assert link.channel == cluster.link("GPU:1", "GPU:3").channel
-    assert cluster.dispatch.remote_start_ns == latency("Ethernet100")
+
+
+def test_other_hosts_are_told_to_start_and_ask_for_tensors_by_a_message():
+    cluster = read_hardware("2x(2xV100-NVLink)-Ethernet100")
+    message_ns = latency("Ethernet100")
+    starts_ns = [cluster.remote_start_ns(device) for device in cluster.devices]
+    ends_ns = [cluster.remote_end_ns(device) for device in cluster.devices]
+    assert starts_ns == ends_ns == [0, 0, message_ns, message_ns]
+    assert cluster.link("GPU:0", "GPU:2").request_ns == message_ns
+    assert cluster.link("GPU:2", "GPU:3").request_ns == 0
 
 
 def test_a_machine_of_one_host_starts_its_devices_without_a_message():
-    dispatch = read_hardware("2xV100").dispatch
-    assert dispatch.step_overhead_ns > 0
-    assert dispatch.remote_start_ns == dispatch.remote_end_ns == 0
+    cluster = read_hardware("2xV100")
+    assert cluster.dispatch.step_overhead_ns > 0
+    assert {cluster.remote_start_ns(device) for device in cluster.devices} == {0}
+    assert {cluster.remote_end_ns(device) for device in cluster.devices} == {0}
 
 
 @pytest.mark.parametrize("text", ["3xT4", "K80+A100+RTX4090", "2x(2xH100)-Ethernet10", "64xT4"])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from sample_calibration import IN_ONE_PROCESS, W0, W1, WORKERS, copy, summary_of
+from sample_hosts import summary_of_hosts
 
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.calibration_json import calibration_as_json
@@ -42,6 +43,30 @@ def test_directions_that_meet_have_a_ratio() -> None:
     assert pair["ratio"] == pytest.approx(640 / 400)
 
 
+def test_hosts_stand_with_their_devices_and_each_way_between_them_once() -> None:
+    content = told(summary_of_hosts())
+    assert content["hosts"] == [
+        {"name": "a", "address": "10.0.0.1", "devices": ["a:0", "a:1"], "remote_ns": None},
+        {"name": "b", "address": "10.0.0.2", "devices": ["b:0"], "remote_ns": 10_000_001},
+    ]
+    assert content["testbed"]["host_link"] == "tls"
+    within, _, there, back = content["links"]
+    assert [(link["source"], link["target"]) for link in (within, there, back)] == [
+        ("a:0", "a:1"),
+        ("a:0", "b:0"),
+        ("b:0", "a:0"),
+    ]
+    assert (within["request_ns"], within["channel"]) == (0, None)
+    assert (there["request_ns"], there["channel"]) == (back["latency_ns"], "out of a")
+    assert [pairs["ratio"] for pairs in content["at_once"]] == [2.0, pytest.approx(1.2)]
+
+
+def test_one_machine_has_no_hosts() -> None:
+    content = told(summary_of(WORKERS))
+    assert content["hosts"] == content["at_once"] == []
+    assert content["testbed"]["host_link"] is None
+
+
 def test_what_is_not_known_is_null() -> None:
     content = told(replace(summary_of(IN_ONE_PROCESS), kept_in=None))
     for link in content["links"]:
@@ -72,6 +97,9 @@ def test_what_noise_hid_is_null() -> None:
         (("devices", 0, "reference_ns"), -1),
         (("links", 0, "bandwidth_bytes_per_s"), 0),
         (("links", 0, "copies"), []),
+        (("links", 0, "request_ns"), -1),
+        (("testbed", "host_link"), "ssh"),
+        (("hosts",), None),
         (("both_ways", 0, "between"), ["a", "a"]),
         (("quantum_ns",), None),
     ],

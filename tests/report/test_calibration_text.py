@@ -2,11 +2,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sample_calibration import DEVICES, IN_ONE_PROCESS, W0, W1, WORKERS, copy, summary_of
+from sample_hosts import summary_of_hosts
 
+from placement_advisor.machine.copy_timings import AtOnceTiming
+from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.report.calibration_text import render_calibration
+
+if TYPE_CHECKING:
+    from placement_advisor.cost.calibration_summary import CalibrationSummary
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -19,6 +26,27 @@ def test_workers_are_the_golden_text() -> None:
 def test_devices_of_one_process_are_the_golden_text() -> None:
     text = render_calibration(replace(summary_of(IN_ONE_PROCESS), kept_in=None))
     assert text == (GOLDEN / "calibration_one_process.txt").read_text(encoding="utf-8")
+
+
+def test_hosts_are_the_golden_text() -> None:
+    text = render_calibration(summary_of_hosts())
+    assert text == (GOLDEN / "calibration_hosts.txt").read_text(encoding="utf-8")
+
+
+def test_how_tensors_travel_is_told() -> None:
+    text = render_calibration(replace(summary_of_hosts(), link=HostLink.DIRECT))
+    assert "unencrypted (--link direct)" in text
+
+
+def test_pairs_that_noise_hid_are_no_figures() -> None:
+    summary = summary_of_hosts()
+    network = summary.calibration.network
+    assert network is not None
+    hidden = AtOnceTiming(size_bytes=1, one_pair_ns=-1, two_pairs_ns=1)
+    noisy = replace(network, at_once={("a", "b"): hidden})
+    calibration = replace(summary.calibration, network=noisy)
+    text = render_calibration(replace(summary, calibration=calibration))
+    assert "a → b: 1 B of each took no time above the noise" in text
 
 
 def test_a_cluster_file_is_named_and_used_next() -> None:
@@ -62,5 +90,6 @@ def test_times_that_noise_hid_are_no_figures() -> None:
     assert "took no time above the noise" in text
 
 
-def test_no_line_is_wider_than_a_terminal() -> None:
-    assert max(map(len, render_calibration(summary_of(WORKERS)).splitlines())) <= 100
+@pytest.mark.parametrize("summary", [summary_of(WORKERS), summary_of_hosts()])
+def test_no_line_is_wider_than_a_terminal(summary: CalibrationSummary) -> None:
+    assert max(map(len, render_calibration(summary).splitlines())) <= 100

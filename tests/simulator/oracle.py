@@ -57,6 +57,7 @@ class _Copy:
 class _Place:
     device: Device
     number: int
+    begin_ns: int = 0
     doing: _Task | tuple[str, _Copy] | str | None = "begin"
     ops: deque[_Task] = field(default_factory=deque)
     copies: deque[tuple[str, _Copy]] = field(default_factory=deque)
@@ -94,16 +95,19 @@ class Oracle:
         used = {task.place.device.name for task in self._tasks.values()}
         further = [device for device in devices[1:] if device.name in used]
         for device in (*devices, *step.cluster.hosts):
-            begin_ns = 0
+            place = self._places[device.name]
             if device is devices[0]:
-                begin_ns = self._dispatch.partition_overhead_ns * len(further)
+                place.begin_ns = self._dispatch.partition_overhead_ns * len(further)
             elif device in devices:
-                begin_ns = self._dispatch.remote_start_ns
-            self._ends_at(self._places[device.name], begin_ns)
+                place.begin_ns = _either(device.remote_start_ns, self._dispatch.remote_start_ns)
+            self._ends_at(place, place.begin_ns)
         self._run()
+        late_ns = {
+            device.name: _either(device.remote_end_ns, self._dispatch.remote_end_ns)
+            for device in further
+        }
         ends = [
-            task.end_ns + (self._dispatch.remote_end_ns if task.place.device in further else 0)
-            for task in self._tasks.values()
+            task.end_ns + late_ns.get(task.place.device.name, 0) for task in self._tasks.values()
         ]
         self.step_ns = max(ends, default=0) + self._dispatch.step_overhead_ns
 
@@ -220,9 +224,11 @@ class Oracle:
         link = copy.link
         ends = (link.source, link.target)
         copy.set_out_ns = copy.start_ns = now
+        if link.request_ns:
+            copy.start_ns = max(now, copy.target.begin_ns + link.request_ns)
         if self._contention:
             wire = ends if link.channel is None else link.channel
-            copy.start_ns = max(now, self._wire_free_ns.get(wire, 0))
+            copy.start_ns = max(copy.start_ns, self._wire_free_ns.get(wire, 0))
             self._wire_free_ns[wire] = copy.start_ns + link.bytes_ns(copy.priced_bytes)
         between_idle_ns = max(link.transfer_ns(copy.priced_bytes), _send_ns(copy))
         copy.arrival_ns = copy.start_ns + max(between_idle_ns - _receive_ns(copy), 0)
@@ -272,6 +278,10 @@ class Oracle:
 
     def _ends_at(self, place: _Place, time_ns: int) -> None:
         heappush(self._events, (time_ns, _END, (place.number,), place))
+
+
+def _either(own_ns: int | None, common_ns: int) -> int:
+    return common_ns if own_ns is None else own_ns
 
 
 def _send_ns(copy: _Copy) -> int:

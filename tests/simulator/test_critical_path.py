@@ -115,6 +115,27 @@ def test_overheads_at_both_ends_are_named() -> None:
     ]
 
 
+def test_a_tensor_that_waits_to_be_asked_for_is_queueing() -> None:
+    cluster = pair(latency_ns=50)
+    near, far = cluster.devices
+    step = PlacedStep(
+        graph=OpGraph([op("x", 100), op("y")], [edge("x", "y", 100)]),
+        placement=place({"x": "a", "y": "b"}),
+        costs=price({"x": 35, "y": 10}),
+        cluster=replace(
+            cluster, devices=(near, replace(far, remote_start_ns=50, remote_end_ns=51))
+        ),
+    ).with_links(request_ns=50)
+    # b begins at 50, and what it asks for then reaches a at 100.
+    assert told(step) == [
+        ("compute", "x", "a", 0, 35),
+        ("queueing", "x:0", "a → b", 35, 100),
+        ("copy", "x:0", "a → b", 100, 250),
+        ("compute", "y", "b", 250, 260),
+        ("overhead", "end of the step", "b", 260, 260 + 51),
+    ]
+
+
 def test_a_step_without_ops_is_overhead() -> None:
     step = PlacedStep(
         graph=OpGraph([], []),
@@ -154,7 +175,8 @@ def test_every_op_on_a_path_ran_then_and_every_copy_was_under_way(step: PlacedSt
 
 
 @given(placed_steps(hosts=True))
-def test_a_path_needs_no_queueing_without_contention(step: PlacedStep) -> None:
+def test_a_path_needs_no_queueing_without_contention_and_requests(step: PlacedStep) -> None:
+    step = step.with_links(request_ns=0)
     schedule = step.simulate(contention=False)
     path = critical_path(step.graph, schedule, step.cluster)
     assert time_by_kind(path)[PathKind.QUEUEING] == 0

@@ -355,6 +355,32 @@ def test_the_first_device_starts_the_others_and_hears_of_their_end() -> None:
     assert alone.step_ns == 10 + 20 + 20 + 7
 
 
+def test_a_far_device_begins_later_asks_for_its_input_and_is_heard_of_later() -> None:
+    # a drives b next to it and c far away, as all three would be if c's host were 50 ns off.
+    step = PlacedStep(
+        graph=OpGraph([op("x", 100), op("y"), op("z", 100)], [edge("x", "z", 100)]),
+        placement=place({"x": "a", "y": "b", "z": "c"}),
+        costs=price({"x": 10, "y": 20, "z": 20}),
+        cluster=pair(count=3, dispatch=Dispatch(remote_start_ns=5, remote_end_ns=5)),
+    )
+    a, b, c = step.cluster.devices
+    far = replace(c, remote_start_ns=50, remote_end_ns=51)
+    links = tuple(
+        replace(link, latency_ns=50, request_ns=50) if "c" in (link.source, link.target) else link
+        for link in step.cluster.links
+    )
+    step = replace(step, cluster=replace(step.cluster, devices=(a, b, far), links=links))
+    schedule = step.simulate()
+    # c begins at 50 ns and asks, which a hears at 100; what it sends takes 150 ns.
+    (copy,) = schedule.transfers
+    assert (copy.set_out_ns, copy.start_ns, copy.end_ns) == (10, 100, 250)
+    assert {run.op: run.start_ns for run in schedule.runs} == {"x": 0, "y": 5, "z": 250}
+    assert schedule.step_ns == 250 + 20 + 51
+    # What is ready later than the request comes is sent at once.
+    later = replace(step, costs=price({"x": 300, "y": 20, "z": 20})).simulate()
+    assert later.step_ns == 300 + 150 + 20 + 51
+
+
 def two_senders(channel: str | None) -> PlacedStep:
     """x on a and y on b end at 10 and send 100 bytes each to c."""
     return PlacedStep(
@@ -535,11 +561,12 @@ def again_in_order(step: PlacedStep, schedule: Schedule) -> int:
     """
     dispatch = step.cluster.dispatch
     used = {run.device for run in schedule.runs}
-    first, *others = step.cluster.device_names()
-    free_ns = dict.fromkeys(schedule_devices(step), 0) | dict.fromkeys(
-        others, dispatch.remote_start_ns
-    )
-    free_ns[first] = dispatch.partition_overhead_ns * len(used & set(others))
+    first, *others = step.cluster.devices
+    late_ns = {device.name: step.cluster.remote_end_ns(device) for device in others}
+    begin_ns = dict.fromkeys(schedule_devices(step), 0)
+    begin_ns |= {device.name: step.cluster.remote_start_ns(device) for device in others}
+    begin_ns[first.name] = dispatch.partition_overhead_ns * len(used & set(late_ns))
+    free_ns = dict(begin_ns)
     run_of = {run.op: run for run in schedule.runs}
     end_ns: dict[str, int] = {}
     for run in schedule.runs:
@@ -551,13 +578,12 @@ def again_in_order(step: PlacedStep, schedule: Schedule) -> int:
             source = run_of[edge_.producer].device
             if source != run.device:
                 link = step.cluster.link(source, run.device)
+                if link.request_ns:
+                    there_ns = max(there_ns, begin_ns[run.device] + link.request_ns)
                 there_ns += link.transfer_ns(edge_.size_bytes or 0)
             start_ns = max(start_ns, there_ns)
         end_ns[run.op] = free_ns[run.device] = start_ns + run.end_ns - run.start_ns
-    known_ns = [
-        end + (dispatch.remote_end_ns if run_of[name].device in others else 0)
-        for name, end in end_ns.items()
-    ]
+    known_ns = [end + late_ns.get(run_of[name].device, 0) for name, end in end_ns.items()]
     return max(known_ns, default=0) + dispatch.step_overhead_ns
 
 

@@ -168,7 +168,7 @@ def test_workers_are_calibrated_and_profiled(
     testbed.add_program(STEP, model.bundle, model.graph)
     testbed.start()
     try:
-        calibration = testbed.call(runner.calibrate, testbed.worker_ids, time_limit_s=_LIMIT_S)
+        calibration = testbed.call(runner.calibrate, testbed.core_clocks, time_limit_s=_LIMIT_S)
         _check_calibration(calibration)
         device_of = _everything_on(model, "worker:1")
         testbed.prepare("one", device_of, STEP)

@@ -29,7 +29,8 @@ from placement_advisor.machine.this_machine import gpu_count
 from placement_advisor.processes.children import available_memory_bytes
 
 if TYPE_CHECKING:
-    from placement_advisor.machine.calibration import Calibration, CopyTiming, KeptCalibration
+    from placement_advisor.machine.calibration import Calibration, KeptCalibration
+    from placement_advisor.machine.copy_timings import CopyTiming
 
 _KINDS = frozenset(kind.value for kind in TestbedKind if kind is not TestbedKind.NONE)
 

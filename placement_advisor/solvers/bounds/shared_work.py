@@ -69,6 +69,4 @@ def idle_ns(step: Step, place: str) -> int:
 
     A split takes at least the start and the end of a device that is not the first.
     """
-    dispatch = step.cluster.dispatch
-    further_ns = dispatch.remote_start_ns + dispatch.remote_end_ns
-    return min(further_ns, step.begin_ns(place) + step.end_ns(place))
+    return min(step.further_ns(), step.begin_ns(place) + step.end_ns(place))

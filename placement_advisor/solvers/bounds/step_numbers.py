@@ -50,6 +50,10 @@ class Step:
         self.graph, self.cluster = graph, cluster
         self.ops: tuple[Op, ...] = placed_ops(graph)
         self.index = {op.name: i for i, op in enumerate(self.ops)}
+        self._reach_ns = {
+            device.name: (cluster.remote_start_ns(device), cluster.remote_end_ns(device))
+            for device in cluster.devices[1:]
+        }
         places = cluster.places()
         self.has_hosts = bool(cluster.hosts) or any(place.host is not None for place in places)
         self._runs_at = {place.name: _runs_at(graph, self.ops, place) for place in places}
@@ -78,18 +82,23 @@ class Step:
         Where there are hosts, such a step need not start a further device: all of its ops may run
         on one, wherever they were placed.
         """
-        dispatch = self.cluster.dispatch
-        first, *others = self.cluster.device_names()
         if self.has_hosts:
             return 0
-        if place == first:
-            return dispatch.partition_overhead_ns
-        return dispatch.remote_start_ns if place in others else 0
+        if place == self.cluster.devices[0].name:
+            return self.cluster.dispatch.partition_overhead_ns
+        start_ns, _ = self._reach_ns.get(place, (0, 0))
+        return start_ns
 
     def end_ns(self, place: str) -> int:
         """Return how long after the last op of a place its end is known, in such a step."""
-        is_further = place in self.cluster.device_names()[1:] and not self.has_hosts
-        return self.cluster.dispatch.remote_end_ns if is_further else 0
+        if self.has_hosts:
+            return 0
+        _, end_ns = self._reach_ns.get(place, (0, 0))
+        return end_ns
+
+    def further_ns(self) -> int:
+        """Return the least that it takes to start a device that is not the first and to end it."""
+        return min(map(sum, self._reach_ns.values()), default=0)
 
     def send_ns(self, tensor: Tensor) -> int:
         """Return how long a tensor keeps the device busy that sends it, at least."""
@@ -101,12 +110,11 @@ class Step:
 
     def alone_ns(self, device: str) -> int:
         """Return what the step takes at least if all ops are placed on one device, or host."""
-        dispatch = self.cluster.dispatch
         busy_ns: Counter[str] = Counter()
         for times_ns, runs_at in zip(self.time_ns, self._runs_at[device], strict=True):
             busy_ns[runs_at] += times_ns[runs_at]
-        if busy_ns[device] and device in self.cluster.device_names()[1:]:
-            busy_ns[device] += dispatch.remote_start_ns + dispatch.remote_end_ns
+        if busy_ns[device]:
+            busy_ns[device] += sum(self._reach_ns.get(device, ()))
         return self.overhead_ns + max(busy_ns.values(), default=0)
 
 

@@ -81,8 +81,7 @@ def _pools(ops: Sequence[Op], cluster: Cluster, costs: Mapping[str, CostTable]) 
     alike: dict[tuple[Device, Device | None], list[str]] = defaultdict(list)
     for device in cluster.devices:
         host = place.get(device.host) if device.host is not None else None
-        bare_host = None if host is None else replace(host, name="")
-        alike[replace(device, name="", host=None), bare_host].append(device.name)
+        alike[device.bare(), None if host is None else host.bare()].append(device.name)
     pools = []
     for names in alike.values():
         device = place[names[0]]

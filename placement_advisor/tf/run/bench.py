@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from placement_advisor.tf.run import core_clock
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -28,8 +30,9 @@ class Bench:
     """Runs small graphs on a testbed."""
 
     def __init__(
-        self, runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, int]
+        self, runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str]
     ) -> None:
+        """Take devices (our name -> TensorFlow's), and `core_clock` tokens of some of them."""
         self._runtime, self._devices, self._clocks = runtime, devices, clocks
         self._holders: list[Any] = []
 
@@ -50,12 +53,13 @@ class Bench:
 
     def times(
         self, builds: Mapping[str, Build], *, rounds: int = ROUNDS, steps: int = STEPS
-    ) -> dict[str, _Timing]:
+    ) -> dict[str, Timing]:
         """Run graphs in turns, each for some steps, and return what each takes."""
         self._holders = []
         graph = tf.Graph()
         with graph.as_default():
             ends = {name: build(self) for name, build in builds.items()}
+            clocks = [self._clock(device) for device in self._clocks]
         samples: dict[str, list[int]] = {name: [] for name in builds}
         core: dict[str, dict[str, list[float]]] = {
             name: {device: [] for device in self._clocks} for name in builds
@@ -63,18 +67,19 @@ class Bench:
         with self._runtime.session(graph) as session:
             session.run(self._holders)
             calls = {name: session.make_callable(end) for name, end in ends.items()}
+            core_ns = session.make_callable(clocks) if clocks else list
             for call in calls.values():
                 for _ in range(_WARMUPS):
                     call()
             for _ in range(rounds):
                 for name, call in calls.items():
                     call()  # The turn before has left its data in the caches.
-                    before = self._core_ns()
+                    before: list[int] = core_ns()
                     samples[name] += [timed(call) for _ in range(steps)]
-                    for device, after_ns in self._core_ns().items():
-                        core[name][device].append((after_ns - before[device]) / steps)
+                    for device, *read_ns in zip(self._clocks, before, core_ns(), strict=True):
+                        core[name][device].append((read_ns[1] - read_ns[0]) / steps)
         return {
-            name: _Timing(
+            name: Timing(
                 step_ns=median(samples[name]),
                 p90_ns=quantiles(samples[name], n=10)[-1],
                 core_ns={device: median(of) for device, of in core[name].items()},
@@ -82,8 +87,9 @@ class Bench:
             for name in builds
         }
 
-    def _core_ns(self) -> dict[str, int]:
-        return {name: time.clock_gettime_ns(clock) for name, clock in self._clocks.items()}
+    def _clock(self, device: str) -> Any:
+        with self.on(device):
+            return core_clock.reading(self._clocks[device])
 
 
 def timed(function: Callable[[], Any]) -> int:
@@ -94,7 +100,7 @@ def timed(function: Callable[[], Any]) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Timing:
+class Timing:
     """Medians: of a step, and of the processor time that it takes by device.
 
     ``p90_ns`` is the 90th percentile of the steps.

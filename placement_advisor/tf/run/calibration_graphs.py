@@ -88,6 +88,24 @@ def chain(ends: tuple[str, str], size_bytes: int, hops: int) -> Build:
     return build
 
 
+def errands(ends: tuple[str, str], size_bytes: int, count: int) -> Build:
+    """Send a tensor again and again, each time after a message of no bytes has come back."""
+    source, target = ends
+
+    def build(bench: Bench) -> list[Any]:
+        tensor = bench.held(source, [size_bytes // 4])
+        back: list[Any] = []
+        for _ in range(count):
+            with bench.on(source), tf.control_dependencies(back):
+                sent = tf.identity(tensor)
+            with bench.on(target):
+                back = [tf.identity(sent).op]
+        with bench.on(source), tf.control_dependencies(back):
+            return [tf.no_op()]
+
+    return build
+
+
 def answered(first: str, other: str, count: int, busy: int) -> Build:
     """Compute on ``first`` after a small tensor has come from ``other``, which computes as well."""
 

@@ -7,7 +7,7 @@ from the same state and see the same batches.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
@@ -16,6 +16,7 @@ from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.place import placer
 from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
+from placement_advisor.tf.run import measure_hosts as hosts
 from placement_advisor.tf.run import measure_testbed as calibration
 from placement_advisor.tf.run.bench import timed
 from placement_advisor.tf.trace.bundle import Bundle
@@ -23,12 +24,16 @@ from placement_advisor.tf.verify.results_file import read_results
 from placement_advisor.tf.verify.verifier import Verifier
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.calibration import Calibration
+    from placement_advisor.machine.host_figures import HostFigures, RouteFigures
     from placement_advisor.measurement.verification import Results, Verification
     from placement_advisor.processes.call_failure import CallFailure
+
+
+T = TypeVar("T")
 
 
 class _Program(NamedTuple):
@@ -184,16 +189,41 @@ def profiler_options() -> Any:
     return tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
 
 
-def calibrate(processes: Mapping[str, int]) -> Calibration | CallFailure:
-    """Measure copies, starting a step and waiting; see `calibration.measure`.
+def calibrate(clocks: Mapping[str, str]) -> Calibration | CallFailure:
+    """Measure copies, starting a step and waiting; see `calibration.measure`."""
+    return _measured(lambda: calibration.measure(_runtime, _devices, clocks))
 
-    Once more if TensorFlow aborts it: under load gRPC sends a request again that had arrived.
+
+def calibrate_host(
+    devices: tuple[str, ...], clocks: Mapping[str, str], drives: bool
+) -> HostFigures | CallFailure:
+    """Measure the devices of one host; see `hosts.measure_host`."""
+    return _measured(lambda: hosts.measure_host(_runtime, _of(devices), clocks, drives=drives))
+
+
+def calibrate_route(
+    one: tuple[str, ...], other: tuple[str, ...], clocks: Mapping[str, str], drives: bool
+) -> RouteFigures | CallFailure:
+    """Measure what it takes between the devices of two hosts; see `hosts.measure_route`."""
+    return _measured(
+        lambda: hosts.measure_route(_runtime, _of(one), _of(other), clocks, drives=drives)
+    )
+
+
+def _of(devices: tuple[str, ...]) -> dict[str, str]:
+    return {name: _devices[name] for name in devices}
+
+
+def _measured(measure: Callable[[], T]) -> T | CallFailure:
+    """Measure, once more if TensorFlow aborts it.
+
+    Under load gRPC sends a request again that had arrived.
     """
     try:
         try:
-            return calibration.measure(_runtime, _devices, processes)
+            return measure()
         except tf.errors.AbortedError:
-            return calibration.measure(_runtime, _devices, processes)
+            return measure()
     except tf.errors.OpError as error:
         return run_failure(error)
 

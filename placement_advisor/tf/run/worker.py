@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from placement_advisor.tf.run import core_clock
 from placement_advisor.tf.run.runner import profiler_options, written_profile
 
 # With one thread the executor follows a chain of ops to its end before it sends what is ready: the
@@ -28,8 +29,8 @@ _server: Any = None
 _profiled = Path()
 
 
-def serve(addresses: tuple[str, ...], index: int, core: int) -> None:
-    """Become a device and start its server."""
+def serve(addresses: tuple[str, ...], index: int, core: int) -> str:
+    """Become a device and start its server; return the token of its `core_clock`."""
     global _server
     become_device(core)
     config = tf.compat.v1.ConfigProto(
@@ -42,6 +43,7 @@ def serve(addresses: tuple[str, ...], index: int, core: int) -> None:
         protocol="grpc",
         config=config,
     )
+    return core_clock.offer()
 
 
 def _keep_freed_memory() -> None:

@@ -78,6 +78,18 @@ def test_one_device_alone_takes_the_sum_of_all_ops_and_what_it_takes_to_reach_it
     assert bound(diamond(dispatch=dispatch)).alone_ns == {"a": 7 + 250, "b": 7 + 40 + 250 + 5}
 
 
+def test_a_far_device_alone_takes_what_it_takes_to_reach_it_and_not_the_others() -> None:
+    step = diamond(dispatch=Dispatch(remote_start_ns=40, remote_end_ns=5), count=3)
+    first, near, far = step.cluster.devices
+    far = replace(far, remote_start_ns=400, remote_end_ns=500)
+    step = replace(step, cluster=replace(step.cluster, devices=(first, near, far)))
+
+    alone_ns = bound(step).alone_ns
+    assert alone_ns == {"a": 250, "b": 40 + 250 + 5, "c": 400 + 250 + 500}
+    # A split may do without c, but then it takes the start and the end of b.
+    assert work_value_ns(numbers(step), {"a": 0, "b": 0, "c": 1}) == 40 + 5
+
+
 def test_an_op_that_costs_more_to_send_to_than_it_takes_stays_with_the_root() -> None:
     # Each of the five ops takes 8 ns; to leave the root's device costs that 9 ns of sending.
     step = star(5, op_ns=8, work=CopyWork(per_copy_ns=9))

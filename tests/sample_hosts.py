@@ -1,0 +1,108 @@
+"""Figures of hosts, written by hand: a of two devices drives the steps, b has one, c two."""
+
+from __future__ import annotations
+
+from sample_calibration import copy
+
+from placement_advisor.cost.calibrated import calibrated_cluster
+from placement_advisor.cost.calibration_summary import CalibrationSummary, with_peaks
+from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
+from placement_advisor.machine.host_figures import (
+    HostFigures,
+    Reach,
+    RouteFigures,
+    Way,
+    over_hosts,
+)
+from placement_advisor.machine.testbed_plan import HostLink, HostShare, plan_hosts
+
+
+def share(name: str, count: int, *, is_here: bool = False) -> HostShare:
+    return HostShare(
+        name=name,
+        address=f"10.0.0.{ord(name) - ord('a') + 1}",
+        cores=tuple(range(count)),
+        fingerprint=f"machine {name}",
+        is_here=is_here,
+    )
+
+
+A, B, C = share("a", 2, is_here=True), share("b", 1), share("c", 2)
+TWO_HOSTS = plan_hosts((A, B), HostLink.TLS)
+THREE_HOSTS = plan_hosts((A, B, C), HostLink.TLS)
+
+WITHIN = Way(
+    there=(copy(1_000, 200_500), copy(1_000_000, 700_000)),
+    back=(copy(1_000, 200_500), copy(1_000_000, 700_000)),
+    both_ways=BothWaysTiming(size_bytes=524_288, one_way_ns=400_000, both_ways_ns=640_000),
+)
+
+
+def over_network(latency_ns: int, ns_per_byte: int) -> tuple[CopyTiming, ...]:
+    return tuple(
+        copy(size_bytes, latency_ns + ns_per_byte * size_bytes) for size_bytes in (1_000, 1_000_000)
+    )
+
+
+# 5 ms each way, 100 MB/s there and half of it back.
+WAY = Way(
+    there=over_network(5_000_000, 10),
+    back=over_network(5_000_000, 20),
+    both_ways=BothWaysTiming(size_bytes=65_536, one_way_ns=983_000, both_ways_ns=1_000_000),
+)
+DRIVEN = Reach(partition_overhead_ns=80_000, remote_ns=400_000, quantum_ns=4_000_000)
+REACHED = Reach(partition_overhead_ns=90_000, remote_ns=10_000_001, quantum_ns=5_000_000)
+
+FIRST = HostFigures(
+    reference_ns=(250_000, 260_000),
+    reference_p90=(1.02, 1.05),
+    op_ns=1_100,
+    within=WITHIN,
+    step_overhead_ns=350_000,
+    reach=DRIVEN,
+)
+ALONE = HostFigures(
+    reference_ns=(300_000,),
+    reference_p90=(1.0,),
+    op_ns=1_300,
+    within=None,
+    step_overhead_ns=None,
+    reach=None,
+)
+OTHER = HostFigures(
+    reference_ns=(500_000, 500_000),
+    reference_p90=(1.1, 1.1),
+    op_ns=2_200,
+    within=WITHIN,
+    step_overhead_ns=None,
+    reach=None,
+)
+# What leaves a shares one wire, what leaves b does not.
+ROUTE = RouteFigures(
+    way=WAY,
+    at_once_there=AtOnceTiming(size_bytes=65_536, one_pair_ns=650_000, two_pairs_ns=1_300_000),
+    at_once_back=AtOnceTiming(size_bytes=65_536, one_pair_ns=650_000, two_pairs_ns=780_000),
+    reach=REACHED,
+)
+SIDEWAYS = RouteFigures(way=WAY, at_once_there=None, at_once_back=None, reach=None)
+
+
+def summary_of_hosts() -> CalibrationSummary:
+    """Return what the command would report of the first two hosts."""
+    calibration = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): ROUTE})
+    cluster = calibrated_cluster(
+        TWO_HOSTS.devices, calibration, launch_overhead_ns=calibration.op_ns
+    )
+    return CalibrationSummary(
+        testbed=TWO_HOSTS.kind.value,
+        description=TWO_HOSTS.description,
+        tensorflow_version="2.21.0",
+        fingerprint="a1b2c3d4e5f60718",
+        calibration=calibration,
+        cluster=with_peaks(cluster, calibration),
+        kept_in="~/.cache/placement-advisor/calibrations/hosts",
+        cluster_file=None,
+        warnings=TWO_HOSTS.warnings,
+        hosts=TWO_HOSTS.hosts,
+        link=TWO_HOSTS.link,
+    )

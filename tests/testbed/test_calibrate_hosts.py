@@ -1,0 +1,115 @@
+"""Which parts of several hosts are measured, and which are taken from what is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sample_hosts import ALONE, FIRST, OTHER, ROUTE, SIDEWAYS, THREE_HOSTS, TWO_HOSTS
+
+from placement_advisor.errors import TestbedError
+from placement_advisor.machine.host_figures import over_hosts
+from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.testbed.costing import calibrated, has_calibration, where_kept
+from placement_advisor.testbed.trial import SilentWatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from placement_advisor.machine.calibration import Calibration
+    from placement_advisor.machine.testbed_plan import TestbedPlan
+
+FIGURES = {"a": FIRST, "b": ALONE, "c": OTHER}
+TWO = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): ROUTE})
+
+
+class KnownTestbed:
+    """Gives known figures, and keeps what it was asked for."""
+
+    def __init__(self, plan: TestbedPlan, **instead: Any) -> None:
+        self.plan = plan
+        self.core_clocks = {device.name: "token" for device in plan.devices}
+        self.asked: list[tuple[str, ...]] = []
+        self._instead = instead
+
+    def call(self, function: Callable[..., Any], *args: Any, time_limit_s: float) -> Any:
+        *devices, clocks, drives = args
+        assert clocks == self.core_clocks
+        hosts = tuple(names[0].partition(":")[0] for names in devices)
+        assert drives == (hosts[0] == self.plan.hosts[0].name)
+        self.asked.append(hosts)
+        if function.__name__ in self._instead:
+            return self._instead[function.__name__]
+        if function.__name__ == "calibrate_host":
+            return FIGURES[hosts[0]]
+        return ROUTE if drives else SIDEWAYS
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache directory of this test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def measured(testbed: KnownTestbed, *, anew: bool = False) -> Calibration:
+    return calibrated(testbed, SilentWatcher(), anew=anew)  # type: ignore[arg-type]
+
+
+def test_hosts_and_the_ways_between_them_are_measured_and_kept() -> None:
+    testbed = KnownTestbed(TWO_HOSTS)
+    assert not has_calibration(TWO_HOSTS)
+    assert measured(testbed) == TWO
+    assert testbed.asked == [("a",), ("b",), ("a", "b")]
+    assert has_calibration(TWO_HOSTS)
+    assert str(where_kept(TWO_HOSTS, TWO)).endswith("calibrations/hosts")
+
+    again = KnownTestbed(TWO_HOSTS)
+    assert measured(again) == TWO
+    assert again.asked == []
+
+
+def test_of_a_further_host_only_what_is_new_is_measured() -> None:
+    measured(KnownTestbed(TWO_HOSTS))
+    testbed = KnownTestbed(THREE_HOSTS)
+    assert set(measured(testbed).reference_ns) == {"a:0", "a:1", "b:0", "c:0", "c:1"}
+    assert testbed.asked == [("c",), ("a", "c"), ("b", "c")]
+
+
+def test_all_is_measured_anew_if_that_is_asked() -> None:
+    measured(KnownTestbed(TWO_HOSTS))
+    testbed = KnownTestbed(TWO_HOSTS)
+    measured(testbed, anew=True)
+    assert testbed.asked == [("a",), ("b",), ("a", "b")]
+
+
+def test_a_busy_host_is_measured_again_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("placement_advisor.testbed.calibrate_hosts.UNSTEADY_P90", 1.3)
+    busy = replace(ALONE, reference_p90=(1.3,))
+    monkeypatch.setitem(FIGURES, "b", busy)
+    measured(KnownTestbed(TWO_HOSTS))
+    assert where_kept(TWO_HOSTS, TWO) is None
+    testbed = KnownTestbed(TWO_HOSTS)
+    measured(testbed)
+    assert testbed.asked == [("b",)]
+
+
+@pytest.mark.parametrize(
+    ("function", "what"), [("calibrate_host", "a"), ("calibrate_route", "a ↔ b")]
+)
+def test_a_part_that_fails_is_named(function: str, what: str) -> None:
+    failure = CallFailure(cause=FailureCause.CRASHED, message="b:0 was killed", output_tail="")
+    testbed = KnownTestbed(TWO_HOSTS, **{function: failure})
+    with pytest.raises(TestbedError, match=f"calibration of {what} failed: b:0 was killed"):
+        measured(testbed)
+
+
+def test_a_way_to_which_no_line_fits_is_an_error_and_is_not_kept() -> None:
+    lost = replace(ROUTE.way, back=tuple(replace(c, copy_ns=-1) for c in ROUTE.way.back))
+    testbed = KnownTestbed(TWO_HOSTS, calibrate_route=replace(ROUTE, way=lost))
+    with pytest.raises(TestbedError, match="link b → a"):
+        measured(testbed)
+    again = KnownTestbed(TWO_HOSTS)
+    measured(again)
+    assert again.asked == [("a", "b")]
