@@ -294,3 +294,23 @@ def test_a_path_that_dies_breaks_connections_within_ten_seconds(network, pair, i
         network.plug_in("h1")
     assert said.startswith("ConnectionResetError"), said
     assert took_s < 10.0
+
+
+@pytest.mark.slow
+def test_a_full_line_of_ten_mbit_breaks_nothing_not_even_what_is_idle(secret, tmp_path):
+    with lab(hosts=2, rate_bit_per_s=1e7) as slow:
+        a, b = (Host(slow, number, secret, tmp_path) for number in (0, 1))
+        a.open_to(b)
+        b.open_to(a)
+        assert a.worker.do("keep_asking", "127.0.0.1", 20_001, "before") == "h1: before"
+        second = [Agent(slow, host.name) for host in (a, b)]
+        for agent in second:
+            agent.do("make_network")
+        second[1].do("serve_bytes", 20_001)
+        second[1].do("open_network", str(b.folder), NETWORK + 1, [20_001], [])
+        far = [(20_001, b.address, b.relay_port)]
+        second[0].do("open_network", str(a.folder), NETWORK + 1, [], far)
+        # Four times 6 MB, which take 20 s: more than twice what a dead path is given.
+        (took_ns,) = second[0].do("times_ns", "127.0.0.1", 20_001, 6_000_000, 1)
+        assert took_ns > 4e9
+        assert a.worker.do("keep_asking", "127.0.0.1", 20_001, "after") == "h1: after"
