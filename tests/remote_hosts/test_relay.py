@@ -278,6 +278,25 @@ def test_an_address_of_another_host_is_told(network, secret, tmp_path):
     agent.end()
 
 
+def test_a_name_that_leads_nowhere_but_to_the_host_itself_is_told(network, secret, tmp_path):
+    network.call("h2", ["sh", "-c", "echo 127.0.1.1 debian >> /etc/hosts"])
+    agent = Agent(network, "h2")
+    said = agent.do("start_relay", str(tmp_path), secret, "debian")
+    assert said == "AdvisorError: debian is 127.0.1.1 on that host, which no other one reaches"
+    assert agent.do("listening_ports") == []
+    agent.end()
+
+
+@pytest.mark.parametrize(
+    ("address", "meant"), [("h2", "10.77.0.3"), ("localhost", "127.0.0.1"), ("127.0.0.2", None)]
+)
+def test_names_and_loopback_that_is_asked_for_are_taken(network, secret, tmp_path, address, meant):
+    agent = Agent(network, "h2")
+    port = agent.do("start_relay", str(tmp_path), secret, address)
+    assert agent.do("listening_ports") == [f"{meant or address}:{port}"]
+    agent.end()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("idle", [True, False], ids=["idle", "data under way"])
 def test_a_path_that_dies_breaks_connections_within_ten_seconds(network, pair, idle):
