@@ -32,6 +32,8 @@ _LIMIT_S = 10.0
 _LONGEST_MESSAGE_BYTES = 100_000
 _WAITING_CONNECTIONS = 64
 _LOOPBACK = "127.0.0.1"
+# The end of a message would wait for 40 ms else, until the receiver has confirmed what came before.
+_AT_ONCE = socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
 _SOCKET, _NO_SOCKET, _OPEN, _WANTED = b"s", b"n", b"o", b"w"
 
 
@@ -69,6 +71,7 @@ def open_network(
             with socket.socket() as listening:
                 # Connections of a network's earlier use may still be timing out.
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening.setsockopt(*_AT_ONCE)  # Connections inherit it.
                 listening.bind((_LOOPBACK, port))
                 listening.listen(_WAITING_CONNECTIONS)
                 socket.send_fds(relay, [_SOCKET], [listening.fileno()])
@@ -130,6 +133,7 @@ class Door:
             self._connection.send(_WANTED)
             made = self._passed()
         try:
+            made.setsockopt(*_AT_ONCE)
             made.settimeout(_LIMIT_S)
             made.connect((_LOOPBACK, port))
         except OSError:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # Where control is served, within a relay's folder, by a Unix socket of whoever serves it.
 CONTROL = "control"
 EVERYWHERE = ("0.0.0.0", "::")
+LOCALHOST = "localhost"
 # Strangers can have so many connections for as long as a greeting may take.
 _GREETED_AT_ONCE = 64
 _WAITING_CONNECTIONS = 64
@@ -199,19 +200,8 @@ class Relay:
 
 
 def _listening(address: str, port: int) -> socket.socket:
-    try:
-        family, _, _, _, place = socket.getaddrinfo(
-            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        # Some ways to write an address mean all of them, an empty one among them.
-        if ipaddress.ip_address(str(place[0])).is_unspecified and address not in EVERYWHERE:
-            raise AdvisorError(
-                f"{address!r} means every address of this host",
-                hint="name one, or one of " + ", ".join(EVERYWHERE),
-            )
-        listening = socket.socket(family)
-    except OSError as error:
-        raise AdvisorError(f"{address} is no address: {error.strerror}") from None
+    family, place = _own_address(address, port)
+    listening = socket.socket(family)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:  # An IPv6 address, and no IPv4 one in its clothes.
@@ -225,6 +215,37 @@ def _listening(address: str, port: int) -> socket.socket:
             hint="name an address that this host has, and a port that nobody uses",
         ) from None
     return listening
+
+
+def _own_address(address: str, port: int) -> tuple[socket.AddressFamily, tuple[object, ...]]:
+    """Return where to listen for an address or a name of this host.
+
+    Raises:
+        AdvisorError: it is none, means every address, or none that other hosts reach.
+    """
+    try:
+        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise AdvisorError(f"{address} is no address: {error.strerror}") from None
+    places = [(family, place) for family, _, _, _, place in found]
+    # Some ways to write an address mean all of them, an empty one among them.
+    if address not in EVERYWHERE and any(_ip(place).is_unspecified for _, place in places):
+        raise AdvisorError(
+            f"{address!r} means every address of this host",
+            hint="name one, or one of " + ", ".join(EVERYWHERE),
+        )
+    reached = [each for each in places if not _ip(each[1]).is_loopback]
+    # Debian gives a host's own name such an address, on that host alone.
+    if not reached and address not in (LOCALHOST, str(_ip(places[0][1]))):
+        raise AdvisorError(
+            f"{address} is {_ip(places[0][1])} on that host, which no other one reaches",
+            hint="name its address in the network that the hosts share",
+        )
+    return (reached or places)[0]
+
+
+def _ip(place: tuple[object, ...]) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    return ipaddress.ip_address(str(place[0]))
 
 
 def _accept(listening: socket.socket, handle: Callable[[socket.socket], None]) -> None:

@@ -1,8 +1,9 @@
-"""A TCP connection between two hosts, under TLS: set up within limits, then carried by one thread.
+"""A TCP connection between two hosts, under TLS: set up within limits, then one thread each way.
 
-TLS works on memory here, apart from the socket. OpenSSL's connections are not made for two threads;
-with one thread for both directions, none of them may wait in it. It also saves system calls: a
-chunk of many records is one of them.
+OpenSSL's connections are not made for two threads: shared without care, they have been seen to lose
+a message in a thousand. So TLS works on memory here, apart from the socket, and is used by one
+thread at a time, which never waits in it. That also saves system calls: a chunk of many records is
+one of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +50,9 @@ class TlsStream:
         self._deadline = time.monotonic() + limit_s
         self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._arrived, self._leaving, server_side=serving)
-        self._unsent = _NOTHING
+        self._one_uses = threading.Lock()
+        # What came with the peer's greeting; whether it has said that no more comes.
+        self._early, self._has_ended = _NOTHING, False
         self._raw = memoryview(bytearray(CHUNK_BYTES))
         self._clear = memoryview(bytearray(CHUNK_BYTES + _RECORD_BYTES))
 
@@ -100,69 +104,50 @@ class TlsStream:
         return heard
 
     def go_on(self) -> None:
-        """Leave the time limit behind; from here on nothing waits."""
-        self.socket.setblocking(False)
+        """Leave the time limit behind, and all that is said one after the other."""
+        self.socket.settimeout(None)
+        self._early = self._take_out()
 
-    @property
-    def unsent(self) -> bool:
-        """Whether something waits to be sent."""
-        return bool(self._unsent) or self._leaving.pending > 0
-
-    def put(self, data: memoryview) -> None:
-        """Encrypt data, for `send`."""
-        self._tls.write(data)
-
-    def put_end(self) -> None:
-        """Say that no more data comes. All that has come from the peer must have been got."""
-        with contextlib.suppress(ssl.SSLWantReadError):  # The peer may go on as long as it likes.
-            self._tls.unwrap()
-
-    def send(self) -> None:
-        """Send what the system takes now.
+    def send(self, data: memoryview) -> None:
+        """Send data, in one of two threads.
 
         Raises:
             OSError: the connection is broken.
         """
-        while self.unsent:
-            if not self._unsent:
-                self._unsent = memoryview(self._leaving.read())
-            try:
-                self._unsent = self._unsent[self.socket.send(self._unsent) :]
-            except BlockingIOError:
-                return
+        with self._one_uses:
+            self._tls.write(data)
+            leaving = self._leaving.read()
+        self.socket.sendall(leaving)
 
-    def receive(self) -> None:
-        """Take what has arrived, for `get`.
+    def send_end(self) -> None:
+        """Say that no more data comes; the peer may go on as long as it likes.
 
         Raises:
             OSError: the connection is broken.
         """
-        try:
+        with self._one_uses:
+            # It looks for the same word of the peer, too; all that has come has been taken out.
+            with contextlib.suppress(ssl.SSLWantReadError):
+                self._tls.unwrap()
+            leaving = self._leaving.read()
+        self.socket.sendall(leaving)
+
+    def receive(self) -> memoryview:
+        """Return data, in the other thread; it is good until the next call, and empty at the end.
+
+        Raises:
+            OSError: the connection is broken, ended without a word, or somebody tampers with it.
+        """
+        data, self._early = self._early, _NOTHING
+        while not data and not self._has_ended:
             size = self.socket.recv_into(self._raw)
-        except BlockingIOError:
-            return
-        if size:
-            self._arrived.write(self._raw[:size])
-        else:
-            self._arrived.write_eof()
-
-    def get(self) -> tuple[memoryview, bool]:
-        """Return what can be decrypted by now, and whether it is the last.
-
-        It is good until the next call.
-
-        Raises:
-            OSError: the connection ended without a word, or somebody has tampered with it.
-        """
-        size = 0
-        try:
-            while more := self._read_into(self._clear[size:]):
-                size += more
-        except ssl.SSLWantReadError:
-            return self._clear[:size], False
-        except ssl.SSLZeroReturnError:
-            pass
-        return self._clear[:size], True
+            with self._one_uses:
+                if size:
+                    self._arrived.write(self._raw[:size])
+                else:
+                    self._arrived.write_eof()
+                data = self._take_out()
+        return data
 
     def __enter__(self) -> TlsStream:
         return self
@@ -174,6 +159,16 @@ class TlsStream:
         where: TracebackType | None,
     ) -> None:
         self.socket.close()
+
+    def _take_out(self) -> memoryview:
+        """Decrypt all that has arrived, and see whether it is the last."""
+        size = 0
+        with contextlib.suppress(ssl.SSLWantReadError):
+            with contextlib.suppress(ssl.SSLZeroReturnError):
+                while more := self._read_into(self._clear[size:]):
+                    size += more
+            self._has_ended = True
+        return self._clear[:size]
 
     def _read_into(self, buffer: memoryview) -> int:
         # Its type is told wrong: with a buffer it returns how much it has read (typeshed 2026).

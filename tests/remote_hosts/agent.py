@@ -18,10 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.remote_hosts import control_port, door, relay
-from placement_advisor.remote_hosts.listening_service import ListeningService
-from placement_advisor.remote_hosts.remote_host import RemoteHost
 from placement_advisor.remote_hosts.secret import client_context
 from placement_advisor.tf.run import private_network
 
@@ -107,21 +104,26 @@ def connect_control(address: str, port: int, secret: str) -> str:
         return connection.recv(1_000).decode()
 
 
-_hosts: list[RemoteHost] = []
+# Not for every agent: numpy, which comes along, has threads, with which no process gets a user
+# namespace.
+_hosts: list[Any] = []
 
 
 def open_host(address: str, port: int, secret: str) -> list[object]:
     """Take a host at which a service waits; return its name and the folder of its relay."""
+    from placement_advisor.remote_hosts.listening_service import ListeningService
+    from placement_advisor.remote_hosts.remote_host import RemoteHost
+
     host = RemoteHost("far", ListeningService(address, port, secret.encode()))
     _hosts.append(host)
     host.open()
     return [host.facts.host_name, host.facts.relay_folder]
 
 
-def factorial_there(number: int) -> int | str:
+def factorial_there(number: int) -> Any:
     """Compute in a child there."""
     answer = _hosts[-1].child("child").call(math.factorial, number)
-    return answer.message if isinstance(answer, CallFailure) else answer
+    return answer if isinstance(answer, int) else answer.message
 
 
 def close_host() -> None:
@@ -220,6 +222,7 @@ def times_ns(address: str, port: int, size_bytes: int, repetitions: int) -> list
     times = []
     with socket.create_connection((address, port), _LIMIT_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(None)  # A slow line may take minutes.
         for _ in range(WARM_UP + repetitions):
             begun = time.perf_counter_ns()
             connection.sendall(message)

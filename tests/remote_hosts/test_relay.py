@@ -278,6 +278,25 @@ def test_an_address_of_another_host_is_told(network, secret, tmp_path):
     agent.end()
 
 
+def test_a_name_that_leads_nowhere_but_to_the_host_itself_is_told(network, secret, tmp_path):
+    network.call("h2", ["sh", "-c", "echo 127.0.1.1 debian >> /etc/hosts"])
+    agent = Agent(network, "h2")
+    said = agent.do("start_relay", str(tmp_path), secret, "debian")
+    assert said == "AdvisorError: debian is 127.0.1.1 on that host, which no other one reaches"
+    assert agent.do("listening_ports") == []
+    agent.end()
+
+
+@pytest.mark.parametrize(
+    ("address", "meant"), [("h2", "10.77.0.3"), ("localhost", "127.0.0.1"), ("127.0.0.2", None)]
+)
+def test_names_and_loopback_that_is_asked_for_are_taken(network, secret, tmp_path, address, meant):
+    agent = Agent(network, "h2")
+    port = agent.do("start_relay", str(tmp_path), secret, address)
+    assert agent.do("listening_ports") == [f"{meant or address}:{port}"]
+    agent.end()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("idle", [True, False], ids=["idle", "data under way"])
 def test_a_path_that_dies_breaks_connections_within_ten_seconds(network, pair, idle):
@@ -294,3 +313,23 @@ def test_a_path_that_dies_breaks_connections_within_ten_seconds(network, pair, i
         network.plug_in("h1")
     assert said.startswith("ConnectionResetError"), said
     assert took_s < 10.0
+
+
+@pytest.mark.slow
+def test_a_full_line_of_ten_mbit_breaks_nothing_not_even_what_is_idle(secret, tmp_path):
+    with lab(hosts=2, rate_bit_per_s=1e7) as slow:
+        a, b = (Host(slow, number, secret, tmp_path) for number in (0, 1))
+        a.open_to(b)
+        b.open_to(a)
+        assert a.worker.do("keep_asking", "127.0.0.1", 20_001, "before") == "h1: before"
+        second = [Agent(slow, host.name) for host in (a, b)]
+        for agent in second:
+            agent.do("make_network")
+        second[1].do("serve_bytes", 20_001)
+        second[1].do("open_network", str(b.folder), NETWORK + 1, [20_001], [])
+        far = [(20_001, b.address, b.relay_port)]
+        second[0].do("open_network", str(a.folder), NETWORK + 1, [], far)
+        # Four times 6 MB, which take 20 s: more than twice what a dead path is given.
+        (took_ns,) = second[0].do("times_ns", "127.0.0.1", 20_001, 6_000_000, 1)
+        assert took_ns > 4e9
+        assert a.worker.do("keep_asking", "127.0.0.1", 20_001, "after") == "h1: after"
