@@ -30,9 +30,6 @@ def carry(near: socket.socket, far: TlsStream) -> None:
     The caller closes both.
     """
     near.settimeout(None)
-    if near.family == socket.AF_INET:
-        # Else what follows a small message waits for its acknowledgement, for 40 ms.
-        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     far.go_on()
     _Carried(near, far).run()
 
