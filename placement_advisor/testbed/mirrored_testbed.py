@@ -249,7 +249,7 @@ class MirroredTestbed:
             for index, (child, core) in enumerate(zip(self._children, plan.cores, strict=True))
         ]
         for child, begun in opening:
-            answer = begun.wait(time_limit_s=START_LIMIT_S, watch=self._children)
+            answer = begun.wait(time_limit_s=START_LIMIT_S, watch=self._needed())
             expect(answer, partial(self._not_started, child))
 
     def _lost(self, error: TestbedError) -> CallFailure:
@@ -261,7 +261,12 @@ class MirroredTestbed:
     def _not_started(self, child: Callee, failure: CallFailure) -> TestbedError:
         """End the other processes, which would wait for it for ever, and return what to say."""
         self.close()
+        self._testbed.end_if_dead()  # It may need what has died, too.
         return TestbedError(f"{child.name} did not start: {failure.message}")
+
+    def _needed(self) -> tuple[Callee, ...]:
+        """Return the processes without which the others wait for ever."""
+        return (*self._children, *self._testbed.site.relays)
 
     def _first(
         self, begin: Callable[[Callee], Pending[_Returned]], time_limit_s: float = CALL_LIMIT_S
@@ -280,13 +285,12 @@ class MirroredTestbed:
         if self._failure is not None:
             return self._failure
         answers: list[_Returned] = []
-        site = self._testbed.site
-        needed = (*self._children, *site.relays)
+        needed = self._needed()
         for begun in [begin(child) for child in self._children]:
             answer = begun.wait(time_limit_s=time_limit_s, watch=needed)
             if isinstance(answer, CallFailure):
                 if not answer.child_ended:
-                    answer = dead_among(needed, site) or answer
+                    answer = dead_among(needed, self._testbed.site) or answer
                 self._failure = answer
                 self.close()  # The others would wait for it for ever.
                 self._testbed.end_if_dead()  # It may need what has died, too.

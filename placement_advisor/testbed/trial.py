@@ -289,6 +289,9 @@ class Trial:
         return [entry for entry in self.entries.values() if entry.failure is None]
 
     def _prepare(self, entry: Entry) -> None:
+        self._stand_up()
+        if entry.failure is not None:
+            return
         answer = self._call_prepare(entry)
         if isinstance(answer, CallFailure):
             self._fail(entry, answer)
@@ -356,6 +359,8 @@ class Trial:
     def _turn(
         self, entry: Entry, batch: int, steps: int, keep: Callable[[list[int]], None]
     ) -> None:
+        if entry.failure is None:
+            self._stand_up()
         if entry.failure is not None:
             return
         answer = entry.bench.run_steps(entry.placement.label, batch, steps)
@@ -371,8 +376,15 @@ class Trial:
         if self.ended is None and not self._testbed.up:
             self._rebuild()
 
+    def _stand_up(self) -> None:
+        """Build the testbed anew if something beside its own candidates has taken it down."""
+        if self.ended is None and not self._testbed.up:
+            self._rebuild()
+
     def _rebuild(self) -> None:
         """Build the testbed anew, with the candidates that are still in and prepared."""
+        if self._ends():
+            return
         try:
             self._testbed.start()
         except AdvisorError as error:

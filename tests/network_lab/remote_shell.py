@@ -61,7 +61,11 @@ def _run(connection: socket.socket) -> None:
 
 
 def _log_in(host: str, command: list[str]) -> None:
-    with socket.create_connection((host, _PORT)) as connection:
+    try:
+        connection = socket.create_connection((host, _PORT))
+    except OSError as error:
+        sys.exit(f"no way to {host}: {error.strerror}")
+    with connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sendall(json.dumps(command).encode() + b"\n")
         threading.Thread(target=_send_input, args=(connection,), daemon=True).start()

@@ -341,6 +341,19 @@ def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
     assert entries["alternating"].files is not None
 
 
+def test_a_testbed_that_something_else_took_down_is_built_anew_at_no_candidates_cost() -> None:
+    testbed = FakeTestbed({})
+    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    for label in ("single", "towers"):
+        testbed.up = False
+        trial.enter(Placement(label=label, family=label, device_of={}, rationale=""))
+    testbed.up = False
+    trial.round(0, 1)
+    assert [entry.failure for entry in trial.entries.values()] == [None, None]
+    assert [len(entry.rounds[0]) for entry in trial.entries.values()] == [2, 2]
+    assert testbed.starts_left == 99 - 3
+
+
 def test_a_host_that_is_lost_ends_the_rounds_and_leaves_what_all_have_completed(run: Run) -> None:
     # After one turn to warm up it is the fifth round.
     entries, testbed = run({("run_steps", "towers", 5): LOST})
