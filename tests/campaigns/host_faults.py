@@ -51,7 +51,8 @@ dataset = tf.data.Dataset.from_tensor_slices(((values, values[::-1]), values[:, 
 _NOTING = f"""
 import os, time
 from placement_advisor.remote_hosts import remote_child
-from placement_advisor.testbed import calibrate_hosts, mirrored_testbed, testbed
+from placement_advisor.testbed import calibrate_hosts
+from placement_advisor.processes import children
 from placement_advisor.processes.call_failure import CallFailure
 calibrate_hosts.UNSTEADY_P90 = float("inf")
 def note(*words):
@@ -65,8 +66,8 @@ def noting(kind, name):
             note("failure", time.time(), answer.message.splitlines()[0])
         return answer
     setattr(kind, name, outer)
-noting(testbed.Testbed, "call")
-noting(mirrored_testbed.MirroredTestbed, "_all")
+noting(children.Child, "wait_for_answer")
+noting(remote_child.RemoteChild, "wait_for_answer")
 fork = remote_child.RemoteChild.__init__
 def noted(self, name, number, questions):
     fork(self, name, number, questions)
