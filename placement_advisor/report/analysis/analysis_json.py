@@ -64,6 +64,7 @@ _OF_PROFILE = (
     "unseen_copies",
     "transfers",
     "step_memory_bytes",
+    "clock_uncertainty_ns",
 )
 
 
