@@ -6,7 +6,6 @@ from dataclasses import fields
 from types import MappingProxyType
 
 import pytest
-import sample_calibration
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +13,7 @@ from placement_advisor.cost.collectives import CollectiveTimes
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.profile.timeline.worker_steps import Crossing
 from placement_advisor.remote_hosts import values
@@ -119,7 +118,6 @@ def test_half_characters_of_file_names_come_back() -> None:
             devices=(Gpu(index=0, name="T4", memory_bytes=None),),
             pairs=(GpuPair(first=0, second=1, code="PIX", connection=Connection.PCIE),),
         ),
-        sample_calibration.of(plan_testbed(TestbedKind.LOGICAL_CPUS, 2)),
     ],
     ids=lambda value: type(value).__name__,
 )
