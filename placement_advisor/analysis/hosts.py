@@ -104,10 +104,15 @@ def _share(host: RemoteHost, request: HostRequest, address: str) -> HostShare:
             f"lets us use {len(cores)}",
             hint=f"--hosts {request.name}:{len(cores)}",
         )
+    return share_of(host, request, address, request.devices)
+
+
+def share_of(host: RemoteHost, request: HostRequest, address: str, devices: int) -> HostShare:
+    """Return what a host lends if it lends so many devices."""
     return HostShare(
         name=request.name,
         address=address,
-        cores=cores[: request.devices],
+        cores=host.facts.cores[:devices],
         fingerprint=host.facts.fingerprint,
         is_here=request.name == LOCALHOST and request.port is None,
         port=request.port,

@@ -33,6 +33,7 @@ from placement_advisor.remote_hosts.listening_service import ListeningService
 from placement_advisor.remote_hosts.questions import HostLostError, Questions
 from placement_advisor.remote_hosts.remote_child import RemoteChild
 from placement_advisor.remote_hosts.versions import check_versions
+from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,7 +64,11 @@ class RemoteHost:
         self.name = name
         self._service = service
         self._ended = False
-        self._deadline = time.monotonic() + START_LIMIT_S
+        self._begun_s = time.monotonic()
+        self._deadline = self._begun_s + START_LIMIT_S
+        # What it said first, and how many ns after it was reached for; None until it has.
+        self.versions: object = None
+        self.answered_ns: int | None = None
         self._versions: Future[object] = Future()
         self._opened: Future[HostFacts] = Future()
         self._children: dict[int, RemoteChild] = {}
@@ -199,6 +204,8 @@ class RemoteHost:
                 if number in self._children:
                     self._children[number].fail(failure)
             case ("versions", versions) if not self._versions.done():
+                self.versions = versions
+                self.answered_ns = round((time.monotonic() - self._begun_s) * NS_PER_S)
                 self._versions.set_result(versions)
             case ("opened", HostFacts() as facts) if not self._opened.done():
                 self._opened.set_result(facts)
