@@ -117,8 +117,8 @@ def _check_secret(requests: tuple[HostRequest, ...], secret: Path | None) -> Non
     waiting = [request.name for request in requests if request.port is not None]
     if waiting and secret is None:
         raise AdvisorError(
-            f"--hosts: at the port of {waiting[0]} a service waits, which serves holders of its "
-            "secret alone",
+            f"--hosts: at the port of host {waiting[0]} a service waits, which serves holders "
+            "of its secret alone",
             hint="name your copy of that file: --secret FILE",
         )
     if secret is not None and not waiting:

@@ -224,6 +224,7 @@ def test_two_frame_sizes_are_worth_a_note(desk: Desk) -> None:
     assert mtu["finding"].startswith("1,500 bytes on localhost, 1,400 bytes on h1")
 
 
+@pytest.mark.slow
 def test_a_firewall_between_hosts_is_found(desk: Desk) -> None:
     """A route that leads nowhere: control comes by the launcher, data does not come."""
     desk.network.call("h1", ["ip", "route", "add", "blackhole", "10.77.0.1/32"])
