@@ -111,7 +111,7 @@ def analyze(
             return _by_predicting(subject, elsewhere, onlookers)
         site = None
         if connected is not None:
-            site = HostSite(plan, connected.hosts, scratch)
+            site = HostSite(plan, connected.hosts, scratch, connected.secret)
             stack.callback(site.close)
         apparatus = set_up(subject, loader, bundle, scratch, course.watcher, site)
         stack.callback(apparatus.close)

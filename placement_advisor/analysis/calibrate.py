@@ -58,7 +58,8 @@ def calibrate(
         preload()
         if hosts is not None:
             connected = connect(hosts, stack, watcher)
-            plan, site = connected.plan, HostSite(connected.plan, connected.hosts, scratch)
+            plan = connected.plan
+            site = HostSite(plan, connected.hosts, scratch, connected.secret)
             stack.callback(site.close)
         running = Testbed(plan, scratch=scratch, site=site)
         stack.callback(running.close)

@@ -14,6 +14,7 @@ from placement_advisor.cli.host_options import (
     HostLink,
     Hosts,
     Launch,
+    Secret,
     hosts_asked,
     refuse_beside_hosts,
 )
@@ -66,6 +67,7 @@ def analyze(
     hostfile: HostFile = None,
     launch: Launch = None,
     link: HostLink = None,
+    secret: Secret = None,
     costs: Annotated[
         Path | None,
         typer.Option(
@@ -149,7 +151,7 @@ def analyze(
             f"{option} and --hardware cannot be used together",
             hint="--hardware says how many there are",
         )
-    asked = hosts_asked(hosts, hostfile, launch, link)
+    asked = hosts_asked(hosts, hostfile, launch, link, secret)
     refuse_beside_hosts(
         asked,
         {

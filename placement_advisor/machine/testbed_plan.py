@@ -58,7 +58,8 @@ class HostShare:
     """What a host lends to a testbed: ``cores``, each of which stands for a device.
 
     ``address`` is where the other hosts reach it, ``fingerprint`` tells machines apart that
-    compute at different speeds. ``is_here`` says that it is the machine of the command itself.
+    compute at different speeds. ``is_here`` says that it is the machine of the command itself. At
+    a ``port`` of its address a service waits there, for control and for what TensorFlow sends.
     """
 
     name: str
@@ -66,6 +67,7 @@ class HostShare:
     cores: tuple[int, ...]
     fingerprint: str
     is_here: bool
+    port: int | None = None
 
     @property
     def device_names(self) -> tuple[str, ...]:

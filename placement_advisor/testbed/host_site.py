@@ -2,9 +2,9 @@
 
 With TLS, TensorFlow's servers stay in a private network on each host, in which every other worker
 has a port of 127.0.0.1 too; a relay on each host joins these networks. Directly, they listen on the
-hosts' own network. The client of the testbed is a process of the command's machine: where that is
-the first host, it is in the network of the workers there; else it has one of its own, with a relay
-that only leads outwards.
+hosts' own network. Where a service waits on a host, its relay is there already. The client of the
+testbed is a process of the command's machine: where that is the first host, it is in the network of
+the workers there; else it has one of its own, with a relay that only leads outwards.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ _NETWORK_BITS = 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RelayOfHost:
-    """The relay of a host: its process, its folder there, and its port, None if it has none."""
+    """The relay of a host: its folder there, and its port, None if it has none.
 
-    process: Callee
+    The process is one of ours, or None: that of a service that waits there.
+    """
+
+    process: Callee | None
     folder: str
     port: int | None
 
@@ -55,8 +58,18 @@ class _RelayOfHost:
 class HostSite:
     """Hosts that lend their devices. What was fetched from them lies in a folder here."""
 
-    def __init__(self, plan: TestbedPlan, hosts: Sequence[RemoteHost], scratch: Path) -> None:
-        """Take the hosts of a plan, connected, in its order."""
+    def __init__(
+        self,
+        plan: TestbedPlan,
+        hosts: Sequence[RemoteHost],
+        scratch: Path,
+        secret: bytes | None = None,
+    ) -> None:
+        """Take the hosts of a plan, connected, in its order.
+
+        Services that wait on some of them have a ``secret``, which the relays of all of them take.
+        """
+        self._secret = secret
         self._shares, self._hosts, self._scratch = plan.hosts, tuple(hosts), scratch
         self._link = plan.link
         self._host_of = [i for i, share in enumerate(plan.hosts) for _ in share.cores]
@@ -128,7 +141,7 @@ class HostSite:
     def close(self) -> None:
         """End the relays."""
         for each in (*self._relays, self._outwards):
-            if each is not None:
+            if each is not None and each.process is not None:
                 each.process.close()
         self._relays, self._outwards = [], None
 
@@ -144,8 +157,13 @@ class HostSite:
         return tuple(addresses)
 
     def _start_relays(self, not_started: NotStarted) -> None:
-        secret = new_secret(ANALYSIS_DAYS)
+        secret = self._secret or new_secret(ANALYSIS_DAYS)
         for host, share in zip(self._hosts, self._shares, strict=True):
+            if share.port is not None:
+                waiting = host.facts.relay_folder
+                assert waiting is not None, "a service that waits at a port has a relay"
+                self._relays.append(_RelayOfHost(process=None, folder=waiting, port=share.port))
+                continue
             folder = host.new_folder("relay")
             process = host.child(f"relay-{share.name}")
             self._relays.append(_started(process, folder, secret, share.address, not_started))

@@ -17,6 +17,7 @@ from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.profile.timeline.worker_steps import Crossing
 from placement_advisor.remote_hosts import values
+from placement_advisor.remote_hosts.probe import NetworkPlace, WayTried
 from placement_advisor.remote_hosts.values import decode, encode
 from placement_advisor.tf.answers import Prepared, Traced
 from placement_advisor.tf.load.model_source import ModelSource
@@ -114,6 +115,8 @@ def test_half_characters_of_file_names_come_back() -> None:
         ),
         Prepared(moved_ops=("a",), crossings=(CROSSING,), exchanged_bytes={"reduce": None}),
         CollectiveTimes(call_ns=1, launch_ns=2, hop_ns=3, ns_per_byte=0.5),
+        NetworkPlace(interface=None, mtu_bytes=1_500, load=0.25, has_private_network=True),
+        WayTried(small_ns=None, large_passes=False),
         Gpus(
             devices=(Gpu(index=0, name="T4", memory_bytes=None),),
             pairs=(GpuPair(first=0, second=1, code="PIX", connection=Connection.PCIE),),

@@ -50,6 +50,7 @@ SCHEMA_NAMES = (
     "profile",
     "calibration",
     "doctor",
+    "hosts",
     "check",
 )
 # What of a measurement the profile has; null without one.
