@@ -347,7 +347,8 @@ def test_a_split_that_is_surely_worth_it_decides_though_another_is_predicted_fas
     assert answer.answer == "split: towers, 1.54\N{MULTIPLICATION SIGN}"
     says = (
         "searched is predicted faster, 2.44\N{MULTIPLICATION SIGN}, but may be as slow as "
-        "0.89\N{MULTIPLICATION SIGN} if costs are as wrong as they may be: it is not surely worth it"
+        "0.89\N{MULTIPLICATION SIGN} if costs are as wrong as they may be: it is not surely worth "
+        "it"
     )
     assert answer.deciding[0] == says
     assert says in answer.reasons

@@ -69,7 +69,11 @@ def test_what_settles_it_is_said_with_how_long_it_takes(
         (RealRun(), NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),
         # A verdict that is simulated is worth a run though nothing is in doubt.
         (None, NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),
-        (RunElsewhere(is_recorded=False), ELSEWHERE, NextRun(change="without --quick", takes_ns=30 * S)),
+        (
+            RunElsewhere(is_recorded=False),
+            ELSEWHERE,
+            NextRun(change="without --quick", takes_ns=30 * S),
+        ),
         (MoreRounds(count=None), RAN, None),
         (None, RAN, None),
         (MoreRounds(count=130), None, None),

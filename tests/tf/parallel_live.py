@@ -18,7 +18,7 @@ from placement_advisor.graph.placement import Placement
 from placement_advisor.tf.own_step.place import live_step
 from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
 from placement_advisor.tf.place.placer import placed_graph
-from placement_advisor.tf.split.split_step import split_step
+from placement_advisor.tf.split.split_step import split_step, trace_share
 from placement_advisor.tf.verify.share_by_share import results_of_shares
 from placement_advisor.tf.verify.verifier import Verifier
 
@@ -408,3 +408,19 @@ def _learn_from_shares(model: keras.Model, x: Any, y: Any, counts: tuple[int, ..
     model.optimizer.apply(total[:trainable], model.trainable_variables)
     for variable, value in zip(model.non_trainable_variables, total[trainable:], strict=True):
         variable.assign(value)
+
+
+def kinds_of_zeros(batch: int, share: int, units: int) -> list[str]:
+    """Return the op that makes zeros for each sample: in the whole batch, in a share, in one alone.
+
+    The share is traced as one of the whole batch, then by itself.
+    """
+    cpus(1)
+
+    def step(x: Any) -> Any:
+        return x + tf.zeros((x.shape[0], units), name="start")
+
+    whole = live_step(step, (np.ones((batch, units), np.float32),))
+    alone = live_step(step, (np.ones((share, units), np.float32),))
+    traces = (whole, trace_share(whole, 0, share), alone)
+    return [trace.graph.op("start").kind for trace in traces]
