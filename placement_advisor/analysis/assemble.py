@@ -37,6 +37,7 @@ from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from placement_advisor.analysis.advice.settling import Again
     from placement_advisor.analysis.analysis_result import Bound
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 _HOW_TO_SPLIT_BATCH = {
     BATCH: how_to_split_batch,
     MIRRORED: how_to_mirror,
-    BATCH_TOWERS: how_to_split_over_pairs,
 }
 
 
@@ -132,7 +132,7 @@ def assemble(
         bound=bound,
         break_even=break_even,
         input_timing=results.input_timing,
-        how=_how(forecast, recommendation),
+        how=_how(forecast, recommendation, subject.options.output),
     )
 
 
@@ -233,7 +233,7 @@ def _evidence(
     )
 
 
-def _how(forecast: Forecast, recommendation: Recommendation) -> HowToSplit | None:
+def _how(forecast: Forecast, recommendation: Recommendation, folder: Path) -> HowToSplit | None:
     """Return how to carry out what is recommended, None if no candidate is."""
     proposals = forecast.proposals
     placement = proposals.placements.get(recommendation.candidate or "")
@@ -241,9 +241,11 @@ def _how(forecast: Forecast, recommendation: Recommendation) -> HowToSplit | Non
         return None
     split = proposals.splits.get(placement.family)
     if split is None:
-        return how_to_split(proposals.graph, placement)
-    how = _HOW_TO_SPLIT_BATCH[placement.family]
-    return how(placement.label, split.samples, proposals.prices.cluster)
+        return how_to_split(proposals.graph, placement, folder)
+    cluster = proposals.prices.cluster
+    if placement.family == BATCH_TOWERS:
+        return how_to_split_over_pairs(placement.label, split.samples, cluster, folder)
+    return _HOW_TO_SPLIT_BATCH[placement.family](placement.label, split.samples, cluster)
 
 
 def _failures_in_words(candidates: Sequence[Candidate]) -> list[str]:

@@ -19,6 +19,7 @@ from placement_advisor.machine.testbed_plan import (
     ONE_PROCESS,
     TestbedKind,
     plan_testbed,
+    with_load,
     with_network,
 )
 from placement_advisor.processes.children import preload
@@ -52,6 +53,7 @@ def calibrate(
             hint="`advisor doctor` says what can run here; --hardware needs no calibration",
         )
     plan = with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
+    plan = with_load(plan, watcher.note)
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
         watcher.working("importing TensorFlow", 0, 1)
