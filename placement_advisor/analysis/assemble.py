@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
@@ -37,7 +39,6 @@ from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from placement_advisor.analysis.advice.settling import Again
     from placement_advisor.analysis.analysis_result import Bound
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from placement_advisor.measurement.measurement import BrokenLaw
     from placement_advisor.simulator.break_even import BreakEven
 
+# What Keras calls a model that was given no name: its class, and a number from the second on.
+_MADE_UP = re.compile(r"(functional|sequential|model)(_\d+)?")
 _HOW_TO_SPLIT_BATCH = {
     BATCH: how_to_split_batch,
     MIRRORED: how_to_mirror,
@@ -180,11 +183,20 @@ def _laws_broken_by_runs(name: str, results: Results) -> tuple[BrokenLaw, ...]:
     return broken
 
 
+def title_of(name: str, path: Path) -> str:
+    """Return what to head reports with: the model's name, or its file's if Keras made that up.
+
+    >>> title_of("deepconn", Path("a.py")), title_of("functional_3", Path("a/ranker.py"))
+    ('deepconn', 'ranker')
+    """
+    return path.resolve().stem if _MADE_UP.fullmatch(name) else name
+
+
 def _model(subject: Subject) -> ModelSummary:
     graph, traced = subject.graph, subject.traced
     return ModelSummary(
         path=subject.options.source.path,
-        name=traced.name,
+        name=title_of(traced.name, Path(subject.options.source.path)),
         mode=traced.mode,
         batch_size=traced.batch_size,
         ops=len(graph),

@@ -67,7 +67,7 @@ def test_a_layer_with_ops_apart_is_named() -> None:
     moved = Placement(label="", family="", device_of=apart, rationale="")
     assert placement_in_words(graph, moved) == (
         "layers user_* on GPU:0, item_* on GPU:1; their gradients with them; "
-        "except for 1 backward op of user_conv"
+        "except for 1 backward op of user_conv on GPU:1"
     )
 
 
