@@ -19,6 +19,7 @@ from placement_advisor.machine.testbed_plan import (
     ONE_PROCESS,
     TestbedKind,
     plan_testbed,
+    with_load,
     with_network,
 )
 from placement_advisor.processes.children import preload
@@ -96,4 +97,5 @@ def _plan_here(
             f"nothing to calibrate: {plan.not_run}",
             hint="`advisor doctor` says what can run here; --hardware needs no calibration",
         )
-    return with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
+    plan = with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
+    return with_load(plan, watcher.note)

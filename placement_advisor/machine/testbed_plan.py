@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.nvidia import common_memory, find_gpus
-from placement_advisor.machine.system import can_have_private_network
+from placement_advisor.machine.system import (
+    can_have_private_network,
+    find_cores,
+    is_busy,
+    load_average,
+)
 from placement_advisor.machine.this_machine import gpu_count, usable_cores
 
 if TYPE_CHECKING:
@@ -22,6 +27,11 @@ _PORTS_ARE_OPEN = (
     "this system allows no private network: until this run ends, TensorFlow's workers "
     "listen on every interface without authentication, and whoever reaches them can read and write "
     "your files (--open-ports)"
+)
+
+_BUSY = (
+    "other work keeps this machine busy: {load:.1f} processes wanted to run on average in the last "
+    "minute, before this one; all takes longer, times waver, and a verdict may stay open"
 )
 
 
@@ -81,6 +91,8 @@ class TestbedPlan:
 
     ``is_declined``: something could run, and is not to.
 
+    ``load`` is how many processes of others wanted to run, if that is too many for the devices.
+
     Workers have a network of their own, unless the user accepts ``open_ports``: then whoever
     reaches this machine by network reaches them. ``hosts`` are empty for devices of one machine;
     else they are reached by ``link``, and ``devices`` and ``cores`` are theirs, host by host.
@@ -98,13 +110,15 @@ class TestbedPlan:
     open_ports: bool = False
     hosts: tuple[HostShare, ...] = ()
     link: HostLink | None = None
+    load: float | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user is to know before anything starts."""
+        found = (_PORTS_ARE_OPEN,) if self.open_ports else ()
         if self.link is HostLink.DIRECT:
-            return (_PORTS_ARE_OPEN_ON_HOSTS,)
-        return (_PORTS_ARE_OPEN,) if self.open_ports else ()
+            found = (_PORTS_ARE_OPEN_ON_HOSTS,)
+        return found if self.load is None else (*found, _BUSY.format(load=self.load))
 
 
 def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
@@ -206,4 +220,18 @@ def with_network(
     plan = replace(plan, open_ports=True)
     for warning in plan.warnings:
         note(f"warning: {warning}")
+    return plan
+
+
+def with_load(plan: TestbedPlan, note: Callable[[str], None]) -> TestbedPlan:
+    """Return the plan with the load of this machine, if something is to be timed beside it.
+
+    ``note`` is told so, for the user to know before anything starts.
+    """
+    load, cores = load_average(), find_cores().usable
+    here = [host.cores for host in plan.hosts if host.is_here] if plan.hosts else [plan.devices]
+    if plan.not_run is not None or not is_busy(load, cores, sum(map(len, here))):
+        return plan
+    plan = replace(plan, load=load)
+    note(f"warning: {plan.warnings[-1]}")
     return plan

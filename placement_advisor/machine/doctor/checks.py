@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.machine.doctor.finding import DEVICES, Check, State, several
 from placement_advisor.machine.doctor.gpu_checks import gpu_links, gpu_profiles, gpus
 from placement_advisor.machine.doctor.packages import NEEDED, fits
+from placement_advisor.machine.system import is_busy
 from placement_advisor.units import NS_PER_S, format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.machine.doctor.facts import Facts, KeptFigures
 
-# A step that has half a core less than it should is timed wrong, whichever candidate it is of.
-_BUSY_LOAD = 0.5
 # TensorFlow itself takes 0.6 GB, and no child may take more than four fifths of what is free.
 _LEAST_MEMORY_BYTES = 750_000_000
 # The largest sample model takes 3 GB in two workers and a client.
@@ -135,9 +134,7 @@ def load_check(load: float, usable_cores: int, devices: int) -> Check:
     """Judge how many processes want to run where so many cores are to be devices."""
     cores = max(usable_cores, 1)
     finding = f"{load:.2f} on average in the last minute, for {several(cores, 'core')}"
-    # What the devices leave over may be busy.
-    spare = max(cores - devices, 0)
-    if load - spare < _BUSY_LOAD:
+    if not is_busy(load, cores, devices):
         return Check(name="load", state=State.OK, finding=finding)
     return Check(
         name="load",

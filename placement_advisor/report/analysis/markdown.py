@@ -221,7 +221,7 @@ def _how(analysis: Analysis) -> str:
     return section(
         how_title(analysis),
         f"**{escape(how.candidate)}**: {escape(how.words)}.",
-        "Your own step, placed so, on its own variables (`inputs`: those that were analysed):",
+        "Your own step, placed so, on its own variables, for batches like the analysed one:",
         code_block(how.call),
         by_hand if lines else "",
         code_block(how.listing or "") if lines and is_short else "",

@@ -174,6 +174,11 @@ class AnalysisRecord:
     findings: tuple[FindingRecord, ...]
     warnings: int
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether it is text alone, with nothing to look at."""
+        return self.options.get("quick") == _option(True)
+
 
 def read_record(path: Path) -> AnalysisRecord:
     """Return the analysis that a file holds.

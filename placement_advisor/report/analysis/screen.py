@@ -242,6 +242,8 @@ def _next(record: AnalysisRecord, folder: Path) -> str:
         return f"cat {shlex.quote(str(folder / HOW_TO_SPLIT))}"
     if record.findings:
         return f"advisor explain {shlex.quote(record.findings[0].code)}"
+    if record.is_quick:  # There is nothing to view.
+        return f"cat {shlex.quote(str(folder / 'report.md'))}"
     return f"advisor view {shlex.quote(str(folder))}"
 
 
