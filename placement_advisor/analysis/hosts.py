@@ -79,7 +79,10 @@ def connect(asked: HostsAsked, stack: ExitStack, watcher: Watcher) -> ConnectedH
         _share(host, request, address)
         for host, request, address in zip(hosts, asked.requests, addresses, strict=True)
     )
-    plan = plan_hosts(shares, asked.link)
+    away_ns = None
+    if not shares[0].is_here:
+        away_ns = min(ping.answered_ns - ping.asked_ns for ping in hosts[0].pings())
+    plan = plan_hosts(shares, asked.link, away_ns)
     for warning in plan.warnings:
         watcher.note(f"warning: {warning}")
     return ConnectedHosts(hosts=hosts, plan=plan, secret=secret)

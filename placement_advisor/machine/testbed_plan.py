@@ -16,6 +16,7 @@ from placement_advisor.machine.system import (
     load_average,
 )
 from placement_advisor.machine.this_machine import gpu_count, usable_cores
+from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,13 @@ _BUSY = (
 _PORTS_ARE_OPEN_ON_HOSTS = (
     "until this run ends, TensorFlow's workers listen on all networks of the hosts without "
     "authentication, and whoever reaches them can read and write your files there (--link direct)"
+)
+
+
+_IS_AWAY = (
+    "every step waits for the way from here to host {host} and back, {away}, in all candidates "
+    "alike, which draws speed-ups towards 1; run the command on the first host, and call it "
+    "localhost"
 )
 
 
@@ -96,6 +104,8 @@ class TestbedPlan:
     Workers have a network of their own, unless the user accepts ``open_ports``: then whoever
     reaches this machine by network reaches them. ``hosts`` are empty for devices of one machine;
     else they are reached by ``link``, and ``devices`` and ``cores`` are theirs, host by host.
+    ``away_ns`` is the way to the first of them and back, None if it is this machine: steps are
+    asked for from here.
     """
 
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
@@ -110,6 +120,7 @@ class TestbedPlan:
     open_ports: bool = False
     hosts: tuple[HostShare, ...] = ()
     link: HostLink | None = None
+    away_ns: int | None = None
     load: float | None = None
 
     @property
@@ -118,6 +129,9 @@ class TestbedPlan:
         found = (_PORTS_ARE_OPEN,) if self.open_ports else ()
         if self.link is HostLink.DIRECT:
             found = (_PORTS_ARE_OPEN_ON_HOSTS,)
+        if self.away_ns is not None:
+            away = format_ns(self.away_ns)
+            found = (*found, _IS_AWAY.format(host=self.hosts[0].name, away=away))
         return found if self.load is None else (*found, _BUSY.format(load=self.load))
 
 
@@ -176,8 +190,10 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
     )
 
 
-def plan_hosts(hosts: tuple[HostShare, ...], link: HostLink) -> TestbedPlan:
-    """Return the testbed of what several hosts lend."""
+def plan_hosts(
+    hosts: tuple[HostShare, ...], link: HostLink, away_ns: int | None = None
+) -> TestbedPlan:
+    """Return the testbed of what several hosts lend; see `TestbedPlan`."""
     shares = ", ".join(f"{host.name}: {len(host.cores)}" for host in hosts)
     count = sum(len(host.cores) for host in hosts)
     network = "TLS" if link is HostLink.TLS else "no encryption"
@@ -193,6 +209,7 @@ def plan_hosts(hosts: tuple[HostShare, ...], link: HostLink) -> TestbedPlan:
         not_run=None,
         hosts=hosts,
         link=link,
+        away_ns=away_ns,
     )
 
 
