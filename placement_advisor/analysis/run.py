@@ -125,6 +125,9 @@ def run(
     show("profiling", results)
     trial.profile_all()
     apparatus.close()
+    if trial.ended is not None:
+        ended = f"{trial.ended}; what was measured by then is all there is"
+        results = replace(results, warnings=(ended, *results.warnings))
     return replace(results, outcomes=_outcomes(trial))
 
 

@@ -37,6 +37,11 @@ class Questions:
         self._lost: HostLostError | None = None
         self._one_changes = threading.Lock()
 
+    @property
+    def lost(self) -> str | None:
+        """Why nothing is answered any more, None if all is."""
+        return None if self._lost is None else self._lost.message
+
     def ask(self, kind: str, *args: object) -> Future[Answer]:
         """Ask something and return where the answer will be.
 

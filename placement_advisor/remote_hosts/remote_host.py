@@ -89,6 +89,16 @@ class RemoteHost:
         """What the host said of itself when it was opened."""
         return self._opened.result()
 
+    @property
+    def lost(self) -> str | None:
+        """Why the host cannot be asked any more, None if it can."""
+        return self._questions.lost
+
+    def hear(self) -> None:
+        """Wait until the host has answered, or is lost."""
+        with contextlib.suppress(HostLostError):
+            self._questions.ask("clock").result()
+
     def open(self) -> None:
         """Take the host for this analysis.
 

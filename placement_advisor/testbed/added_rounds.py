@@ -27,7 +27,8 @@ def time_in_rounds(trial: Trial, asked: int | None, as_is: Callable[[int], None]
     """Time all candidates of a trial in rounds, adding rounds while its verdict is in doubt.
 
     As many as were ``asked`` for run, however long they take; None for as many as usual, if there
-    is time. ``as_is`` is called once a round, to time the user's own step beside the candidates.
+    is time; none after the end of the trial. ``as_is`` is called once a round, to time the user's
+    own step beside the candidates.
     """
     deadline = time.monotonic() + TIMING_BUDGET_S
     rounds = asked or defaults.ROUNDS
@@ -35,6 +36,8 @@ def time_in_rounds(trial: Trial, asked: int | None, as_is: Callable[[int], None]
     done = 0
     while done < rounds or (done < most and _may_settle(trial)):
         trial.round(done, rounds if done < rounds else most)
+        if trial.ended is not None:
+            return
         as_is(done)
         done += 1
         if time.monotonic() > deadline and done >= least:

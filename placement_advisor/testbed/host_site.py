@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.errors import TestbedError
+from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.machine import this_machine
 from placement_advisor.machine.clock_range import range_of_pings
 from placement_advisor.machine.testbed_plan import HostLink
@@ -74,8 +74,23 @@ class HostSite:
         self._link = plan.link
         self._host_of = [i for i, share in enumerate(plan.hosts) for _ in share.cores]
         self._sent: dict[tuple[int, Path], str] = {}
-        self._relays: list[_RelayOfHost] = []
-        self._outwards: _RelayOfHost | None = None
+        # By the number of the host; None is the command's machine, where it is not the first host.
+        self._relays: dict[int | None, _RelayOfHost] = {}
+
+    @property
+    def lost(self) -> str | None:
+        """Why a host is gone, which all of them end with; None if all are there."""
+        return next((host.lost for host in self._hosts if host.lost is not None), None)
+
+    @property
+    def relays(self) -> tuple[Callee, ...]:
+        """Return the relays that have been started."""
+        return tuple(each.process for each in self._relays.values() if each.process is not None)
+
+    def hear(self) -> None:
+        """Wait until each host has answered, or is lost."""
+        for host in self._hosts:
+            host.hear()
 
     def fork(self, device: int, name: str) -> Callee:
         """Return a new process on the host of a device."""
@@ -87,11 +102,11 @@ class HostSite:
         """Bring processes into one network; see `Site.join`."""
         if self._link is HostLink.DIRECT:
             return self._own_ports(workers, not_started)
-        if not self._relays:
-            self._start_relays(not_started)
+        self._start_relays(not_started)
         network = secrets.randbits(_NETWORK_BITS)
         ports = [FIRST_PORT + i for i in range(len(workers))]
-        for host, relay_here in enumerate(self._relays):
+        for host in range(len(self._hosts)):
+            relay_here = self._relays[host]
             members = [w for i, w in enumerate(workers) if self._host_of[i] == host]
             near = tuple(p for i, p in enumerate(ports) if self._host_of[i] == host)
             join_private_network(members, not_started)
@@ -99,10 +114,9 @@ class HostSite:
         if client is not None and self._shares[0].is_here:
             join_network_of(workers[0], client, not_started)
         elif client is not None:
-            assert self._outwards is not None, "relays have been started"
             join_private_network([client], not_started)
             far = self._far(ports, None)
-            self._open(self._outwards, client, network, (), far, not_started)
+            self._open(self._relays[None], client, network, (), far, not_started)
         return tuple(f"localhost:{port}" for port in ports)
 
     def send(self, device: int, path: Path) -> str:
@@ -140,10 +154,9 @@ class HostSite:
 
     def close(self) -> None:
         """End the relays."""
-        for each in (*self._relays, self._outwards):
-            if each is not None and each.process is not None:
-                each.process.close()
-        self._relays, self._outwards = [], None
+        for each in self.relays:
+            each.close()
+        self._relays = {}
 
     def _own_ports(self, workers: Sequence[Callee], not_started: NotStarted) -> tuple[str, ...]:
         """Return addresses on the hosts' own network at which nobody listens yet."""
@@ -157,19 +170,36 @@ class HostSite:
         return tuple(addresses)
 
     def _start_relays(self, not_started: NotStarted) -> None:
-        secret = self._secret or new_secret(ANALYSIS_DAYS)
-        for host, share in zip(self._hosts, self._shares, strict=True):
+        """Start those that do not run: all of them at first, later those that have died.
+
+        A host on which a service waits at a port has a relay already.
+        """
+        secret = self._secret = self._secret or new_secret(ANALYSIS_DAYS)
+        for number, (host, share) in enumerate(zip(self._hosts, self._shares, strict=True)):
+            if self._has_relay(number):
+                continue
             if share.port is not None:
                 waiting = host.facts.relay_folder
                 assert waiting is not None, "a service that waits at a port has a relay"
-                self._relays.append(_RelayOfHost(process=None, folder=waiting, port=share.port))
+                self._relays[number] = _RelayOfHost(process=None, folder=waiting, port=share.port)
                 continue
             folder = host.new_folder("relay")
             process = host.child(f"relay-{share.name}")
-            self._relays.append(_started(process, folder, secret, share.address, not_started))
-        if not self._shares[0].is_here:
+            self._relays[number] = _started(process, folder, secret, share.address, not_started)
+        if not self._shares[0].is_here and not self._has_relay(None):
             folder = tempfile.mkdtemp(prefix="relay-", dir=self._scratch)
-            self._outwards = _started(Child("relay"), folder, secret, None, not_started)
+            self._relays[None] = _started(Child("relay"), folder, secret, None, not_started)
+
+    def _has_relay(self, number: int | None) -> bool:
+        """Return whether a relay runs; let go of one that has died."""
+        known = self._relays.get(number)
+        if known is None:
+            return False
+        if known.process is None or known.process.failure() is None:
+            return True
+        known.process.close()
+        del self._relays[number]
+        return False
 
     def _far(self, ports: Sequence[int], host: int | None) -> tuple[tuple[int, str, int], ...]:
         """Return where ports of workers elsewhere lead to."""
@@ -199,6 +229,10 @@ class HostSite:
 def _started(
     process: Callee, folder: str, secret: bytes, address: str | None, not_started: NotStarted
 ) -> _RelayOfHost:
-    started = process.call(relay.start, folder, secret, address, time_limit_s=START_LIMIT_S)
-    port = expect(started, partial(not_started, process))
+    try:
+        started = process.call(relay.start, folder, secret, address, time_limit_s=START_LIMIT_S)
+        port = expect(started, partial(not_started, process))
+    except AdvisorError:
+        process.close()
+        raise
     return _RelayOfHost(process=process, folder=folder, port=port)

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor.errors import AdvisorError, TestbedError
-from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
+from placement_advisor.processes.call_failure import CallFailure, expect
 from placement_advisor.processes.children import Child
+from placement_advisor.testbed.deaths import crash, dead_among, has_crashed
 from placement_advisor.testbed.site import START_LIMIT_S
 from placement_advisor.testbed.testbed import (
     CALL_LIMIT_S,
     HAVE_WORKERS,
     ProfileFiles,
-    crash,
-    dead_among,
     fetched_profiles,
 )
 from placement_advisor.tf.calls import mirrored, runner, worker
@@ -136,7 +135,7 @@ class MirroredTestbed:
         try:
             answer = self._profile(label, steps)
             for _ in range(_MORE_PROFILES):
-                if not _crashed(answer):
+                if not has_crashed(answer):
                     break
                 self._failure = None
                 answer = self._anew() or self._profile(label, steps)
@@ -237,16 +236,20 @@ class MirroredTestbed:
             expect(opened, partial(self._not_started, alone))
             return
         site = self._testbed.site
-        self._children = tuple(
-            site.fork(i, f"mirrored-{device.name}") for i, device in enumerate(plan.devices)
-        )
+        self._children = ()
+        try:
+            for i, device in enumerate(plan.devices):
+                self._children = (*self._children, site.fork(i, f"mirrored-{device.name}"))
+        except TestbedError:
+            self.close()
+            raise
         addresses = site.join(self._children, None, self._not_started)
         opening = [
             (child, child.start(mirrored.open_worker, addresses, index, core))
             for index, (child, core) in enumerate(zip(self._children, plan.cores, strict=True))
         ]
         for child, begun in opening:
-            answer = begun.wait(time_limit_s=START_LIMIT_S, watch=self._children)
+            answer = begun.wait(time_limit_s=START_LIMIT_S, watch=self._needed())
             expect(answer, partial(self._not_started, child))
 
     def _lost(self, error: TestbedError) -> CallFailure:
@@ -258,7 +261,12 @@ class MirroredTestbed:
     def _not_started(self, child: Callee, failure: CallFailure) -> TestbedError:
         """End the other processes, which would wait for it for ever, and return what to say."""
         self.close()
+        self._testbed.end_if_dead()  # It may need what has died, too.
         return TestbedError(f"{child.name} did not start: {failure.message}")
+
+    def _needed(self) -> tuple[Callee, ...]:
+        """Return the processes without which the others wait for ever."""
+        return (*self._children, *self._testbed.site.relays)
 
     def _first(
         self, begin: Callable[[Callee], Pending[_Returned]], time_limit_s: float = CALL_LIMIT_S
@@ -277,22 +285,15 @@ class MirroredTestbed:
         if self._failure is not None:
             return self._failure
         answers: list[_Returned] = []
+        needed = self._needed()
         for begun in [begin(child) for child in self._children]:
-            answer = begun.wait(time_limit_s=time_limit_s, watch=self._children)
+            answer = begun.wait(time_limit_s=time_limit_s, watch=needed)
             if isinstance(answer, CallFailure):
                 if not answer.child_ended:
-                    answer = dead_among(self._children) or answer
+                    answer = dead_among(needed, self._testbed.site) or answer
                 self._failure = answer
                 self.close()  # The others would wait for it for ever.
+                self._testbed.end_if_dead()  # It may need what has died, too.
                 return answer
             answers.append(answer)
         return answers
-
-
-def _crashed(answer: ProfileFiles | CallFailure) -> bool:
-    """Say whether a process is gone, and neither its time nor its memory was up."""
-    return (
-        isinstance(answer, CallFailure)
-        and answer.child_ended
-        and answer.cause is FailureCause.CRASHED
-    )

@@ -37,6 +37,17 @@ FIRST_PORT = 20_000
 class Site(Protocol):
     """The machines of a testbed's devices."""
 
+    @property
+    def lost(self) -> str | None:
+        """Why nothing can run here any more, None if it can: a machine is gone for good."""
+
+    @property
+    def relays(self) -> tuple[Callee, ...]:
+        """Processes that carry what others send; when one of them dies, so do their networks."""
+
+    def hear(self) -> None:
+        """Wait until each machine has answered, or is known to be gone."""
+
     def fork(self, device: int, name: str) -> Callee:
         """Return a new process on the machine of a device.
 
@@ -97,6 +108,19 @@ class ThisMachine:
     def __init__(self, scratch: Path, *, open_ports: bool) -> None:
         """Put what is written into a folder."""
         self._scratch, self._open_ports = scratch, open_ports
+
+    @property
+    def lost(self) -> None:
+        """None: the command is gone when its machine is."""
+        return
+
+    @property
+    def relays(self) -> tuple[Callee, ...]:
+        """Return none: all that is sent stays in the machine."""
+        return ()
+
+    def hear(self) -> None:
+        """Return at once."""
 
     def fork(self, device: int, name: str) -> Callee:
         """Return a new process."""

@@ -4,7 +4,8 @@ Every testbed has one client child that drives the steps. The testbeds `workers`
 one more process per device, pinned to a core of its own and joined to the client by gRPC; the
 client waits while they work, on the first one's core if that is of this machine. The others hold
 their devices in the client's own process. When any of these processes dies, the testbed is down:
-the call in flight gets a `CallFailure`, and `start` builds it anew.
+the call in flight gets a `CallFailure`, as do all that follow, until `start` builds it anew. When a
+host is lost there is nothing to build on.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
-from placement_advisor.errors import TestbedError
+from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, ChildError
 from placement_advisor.profile.timeline.clock_alignment import ONE_CLOCK
+from placement_advisor.testbed.deaths import crash, dead_among
 from placement_advisor.testbed.site import START_LIMIT_S, ThisMachine
 from placement_advisor.tf.calls import runner, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from placement_advisor.errors import AdvisorError
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.measurement.verification import Verification
@@ -44,8 +45,6 @@ STEP = "step"
 HAVE_WORKERS = frozenset({TestbedKind.WORKERS, TestbedKind.HOSTS})
 # A candidate's steps are few enough to take seconds.
 CALL_LIMIT_S = 300.0
-# TensorFlow reports a lost connection a little before the kernel reports the dead process.
-_DEATH_GRACE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +83,11 @@ class Testbed:
         return self._client is not None
 
     @property
+    def lost(self) -> str | None:
+        """Why it cannot be built anew any more, None if it can."""
+        return self.site.lost
+
+    @property
     def process_ids(self) -> dict[str, int]:
         """Process ids by name, of what runs now."""
         return {child.name: child.pid for child in self._children()}
@@ -106,8 +110,14 @@ class Testbed:
         """
         if self._client is not None:
             return
-        client = Child("client")
-        self._client = client
+        self._client = Child("client")
+        try:
+            self._start(self._client)
+        except AdvisorError:
+            self.close()  # A host is gone, say, and others have begun.
+            raise
+
+    def _start(self, client: Child) -> None:
         count = len(self.plan.devices)
         if self.plan.kind in HAVE_WORKERS:
             addresses = self._start_workers(client)
@@ -159,25 +169,27 @@ class Testbed:
     ) -> _Returned | CallFailure:
         """Call a function of the runner; if a process has ended by it, the testbed is down."""
         client = self._client
-        assert client is not None, "start comes first"
+        if client is None:
+            return self._down()
         begun = client.start(function, *args)
         try:
-            answer = begun.wait(time_limit_s=time_limit_s, watch=self._workers)
+            answer = begun.wait(time_limit_s=time_limit_s, watch=self._needed())
         except ChildError:
-            dead = self._dead_worker()
+            dead = self._dead()
             if dead is None:
                 raise
             answer = dead
         if isinstance(answer, CallFailure):
             if not answer.child_ended:
-                answer = self._dead_worker() or answer
+                answer = self._dead() or answer
             if answer.child_ended:
                 self.close()
         return answer
 
     def profile(self, label: str, steps: int) -> ProfileFiles | CallFailure:
         """Run steps with all profilers on."""
-        assert self._client is not None, "start comes first"
+        if self._client is None:
+            return self._down()
         try:
             return self._profile(label, steps)
         except TestbedError as error:  # A host is gone, or a profiler wrote nothing.
@@ -206,6 +218,11 @@ class Testbed:
         names = [device.name for device in self.plan.devices]
         return fetched_profiles(self.site, before, Path(answer), names, written)
 
+    def end_if_dead(self) -> None:
+        """End all processes if one of them, or what they reach each other by, has ended."""
+        if self._client is not None and self._dead() is not None:
+            self.close()
+
     def close(self) -> None:
         """End all processes."""
         for child in self._children():
@@ -219,9 +236,17 @@ class Testbed:
     def _children(self) -> tuple[Callee, ...]:
         return (*self._workers, self._client) if self._client else self._workers
 
-    def _dead_worker(self) -> CallFailure | None:
-        """Return how a worker died, if one did: the client only sees a broken connection."""
-        return dead_among(self._workers)
+    def _needed(self) -> tuple[Callee, ...]:
+        """Return the processes without which the client gets no answer."""
+        return (*self._workers, *self.site.relays)
+
+    def _dead(self) -> CallFailure | None:
+        """Return how one of these died, if one did: the client only sees a broken connection."""
+        return dead_among(self._needed(), self.site)
+
+    def _down(self) -> CallFailure:
+        message = self.lost or f"testbed {self.plan.kind}: its processes have ended"
+        return CallFailure(cause=FailureCause.CRASHED, message=message, child_ended=True)
 
     def _start_workers(self, client: Child) -> tuple[str, ...]:
         """Start one server per device in a network of their own; return their addresses."""
@@ -231,9 +256,8 @@ class Testbed:
                 os.sched_setaffinity, 0, {self.plan.cores[0]}, time_limit_s=START_LIMIT_S
             )
             expect(pinned, partial(self._not_started, client))
-        self._workers = tuple(
-            self.site.fork(i, device.name) for i, device in enumerate(self.plan.devices)
-        )
+        for i, device in enumerate(self.plan.devices):
+            self._workers = (*self._workers, self.site.fork(i, device.name))
         addresses = self.site.join(self._workers, client, self._not_started)
         serving = [
             child.start(worker.serve, addresses, i, core)
@@ -251,20 +275,6 @@ class Testbed:
             f"testbed {self.plan.kind}: {child.name} did not start: {failure.message}"
             f"\n{failure.output_tail}".rstrip()
         )
-
-
-def crash(error: AdvisorError) -> CallFailure:
-    """Return an error that ends the processes of a candidate as the answer to a call of them."""
-    return CallFailure(cause=FailureCause.CRASHED, message=error.message, child_ended=True)
-
-
-def dead_among(children: Sequence[Callee]) -> CallFailure | None:
-    """Return how one of several processes died, if one did: others see a broken connection."""
-    for child in children:
-        failure = child.failure(within_s=_DEATH_GRACE_S / len(children))
-        if failure is not None:
-            return failure
-    return None
 
 
 def fetched_profiles(

@@ -3,7 +3,8 @@
 Rounds are interleaved (A B C, B C A, …) and run without the profiler, each in an order drawn for
 it: a turn is slower or faster for what ran before. It begins with a step that is not counted, since
 the turn before has left its data in the caches. A candidate that fails is out; if its failure took
-the testbed down, the testbed is built anew and the others go on.
+the testbed down, the testbed is built anew and the others go on. When a host is lost, the trial
+ends: candidates are left with the rounds that all of them completed, and fail if there is none.
 """
 
 from __future__ import annotations
@@ -141,6 +142,8 @@ class Trial:
         self._line_of = line_of
         self.entries: dict[str, Entry] = {}
         self._testbed, self._steps, self._watcher = testbed, steps, watcher
+        # Why nothing runs any more, None while all goes on.
+        self.ended: str | None = None
 
     def enter(
         self,
@@ -221,6 +224,8 @@ class Trial:
         for entry in turns:
             self._watcher.working("timing rounds", number, of, entry.placement.label)
             self._timed_turn(entry, number)
+            if self.ended is not None:
+                return
 
     def comparisons(self) -> dict[str, Comparison]:
         """Compare every candidate that has run with the baseline."""
@@ -250,6 +255,8 @@ class Trial:
         """Profile every candidate that is still in."""
         running = self.running()
         for i, entry in enumerate(running):
+            if self.ended is not None:
+                return
             self._watcher.working("profiling", i, len(running), entry.placement.label)
             if entry.failure is None:
                 self.profile(entry)
@@ -276,10 +283,15 @@ class Trial:
         return read_worker_steps({used[0]: files.client}, files.client, ())
 
     def running(self) -> list[Entry]:
-        """Return the candidates that are still in."""
+        """Return the candidates that are still in; none once the trial has ended."""
+        if self.ended is not None:
+            return []
         return [entry for entry in self.entries.values() if entry.failure is None]
 
     def _prepare(self, entry: Entry) -> None:
+        self._stand_up()
+        if entry.failure is not None:
+            return
         answer = self._call_prepare(entry)
         if isinstance(answer, CallFailure):
             self._fail(entry, answer)
@@ -339,12 +351,16 @@ class Trial:
     def _timed_turn(self, entry: Entry, number: int) -> None:
         samples: list[int] = []
         self._turn(entry, number, self._steps + 1, samples.extend)
+        if self.ended is not None:
+            return
         entry.warmup_ns += samples[:1]
         entry.rounds.append(tuple(samples[1:]))
 
     def _turn(
         self, entry: Entry, batch: int, steps: int, keep: Callable[[list[int]], None]
     ) -> None:
+        if entry.failure is None:
+            self._stand_up()
         if entry.failure is not None:
             return
         answer = entry.bench.run_steps(entry.placement.label, batch, steps)
@@ -354,17 +370,27 @@ class Trial:
             keep(answer)
 
     def _fail(self, entry: Entry, answer: CallFailure) -> None:
+        if self._ends() and entry.rounds:
+            return  # No fault of the candidate's, which has shown something.
         entry.failure = failure_of(answer)
-        if not self._testbed.up:
+        if self.ended is None and not self._testbed.up:
+            self._rebuild()
+
+    def _stand_up(self) -> None:
+        """Build the testbed anew if something beside its own candidates has taken it down."""
+        if self.ended is None and not self._testbed.up:
             self._rebuild()
 
     def _rebuild(self) -> None:
         """Build the testbed anew, with the candidates that are still in and prepared."""
+        if self._ends():
+            return
         try:
             self._testbed.start()
         except AdvisorError as error:
-            for entry in self.running():
-                entry.failure = Failure(kind=FailureKind.CRASHED, message=error.message)
+            if not self._ends():
+                for entry in self.running():
+                    entry.failure = Failure(kind=FailureKind.CRASHED, message=error.message)
             return
         for entry in self.running():
             if entry.prepared is None or entry.bench is not self._testbed:
@@ -374,10 +400,29 @@ class Trial:
                 # The new client knows no results yet.
                 answer = entry.bench.verify(entry.placement.label, VERIFIED_STEPS)
             if isinstance(answer, CallFailure):
+                if self._ends():
+                    return
                 entry.failure = failure_of(answer)
                 if answer.child_ended:
                     self._rebuild()  # Ends, since each time a candidate is out.
                     return
+
+    def _ends(self) -> bool:
+        """End the trial if its testbed has lost a host; return whether it has ended."""
+        if self.ended is not None:
+            return True
+        lost = self._testbed.lost
+        if lost is None:
+            return False
+        self._watcher.note(f"warning: {lost}")
+        running = self.running()
+        complete = min((len(entry.rounds) for entry in running), default=0)
+        for entry in running:
+            del entry.rounds[complete:]
+            if not complete:
+                entry.failure = Failure(kind=FailureKind.CRASHED, message=lost)
+        self.ended = lost
+        return True
 
 
 def failure_of(answer: CallFailure) -> Failure:

@@ -72,6 +72,7 @@ def ran(
     mirrored: Mirrored | None = None,
     show: Callable[[str, Results], None] = lambda doing, results: None,
     onlooker: Onlooker | None = None,
+    ended: str | None = None,
 ) -> tuple[Results, Loader]:
     """Run no candidate but the mirrored one for some rounds."""
     loader = Loader(cues or {})
@@ -80,6 +81,7 @@ def ran(
         entries["mirrored"] = SimpleNamespace(failure=None, files=None, measurement=lambda _: None)
     trial = SimpleNamespace(
         entries=entries,
+        ended=ended,
         comparisons=dict,
         competitors=1,
         running=list,
@@ -148,6 +150,12 @@ def test_each_round_is_shown_with_what_is_known_by_then() -> None:
         ("timing, round 3 done", 6),
         ("profiling", 6),
     ]
+
+
+def test_after_a_host_is_lost_no_round_is_waited_for_and_the_report_says_why() -> None:
+    found, _ = ran(ended="host b is lost")
+    assert found.beside.as_is_ns == ()
+    assert found.warnings == ("host b is lost; what was measured by then is all there is",)
 
 
 class Expecting(SilentOnlooker):

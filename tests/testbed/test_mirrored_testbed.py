@@ -95,7 +95,9 @@ def bench(child: type[FakeChild], tmp_path: Path) -> MirroredTestbed:
         return RIGHT
 
     made = MirroredTestbed(
-        SimpleNamespace(plan=plan, call=call, site=machine),  # type: ignore[arg-type]
+        SimpleNamespace(  # type: ignore[arg-type]
+            plan=plan, call=call, site=machine, end_if_dead=lambda: None
+        ),
         SOURCE,
         tmp_path,
         {},

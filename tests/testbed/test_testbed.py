@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.processes.children import ChildError
 from placement_advisor.processes.remote import RemoteModule
 from placement_advisor.testbed import testbed as testbed_module
+from placement_advisor.testbed.site import ThisMachine
 from placement_advisor.testbed.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -93,6 +95,9 @@ class FakeChild:
     def start(self, function: Callable[..., Any], *args: Any) -> FakeChild:
         return self
 
+    def call(self, function: Callable[..., Any], *args: Any, **limits: Any) -> Any:
+        return self.start(function, *args).wait(**limits)
+
     def wait(self, **_: Any) -> Any:
         if isinstance(self._answer, Exception):
             raise self._answer
@@ -166,14 +171,51 @@ def test_a_worker_that_does_not_start_is_named_and_nothing_is_left(
     assert children_left() == []
 
 
+def test_a_testbed_that_is_down_answers_so_until_it_is_started_anew(tmp_path: Path) -> None:
+    client = FakeChild("client", KILLED)
+    testbed = testbed_of(client, scratch=tmp_path)
+    assert testbed.run_steps("single", 0, 1) == KILLED
+    for answer in (testbed.run_steps("single", 0, 1), testbed.profile("single", 1)):
+        assert isinstance(answer, CallFailure)
+        assert answer.child_ended
+        assert answer.message == "testbed logical-cpus: its processes have ended"
+
+
+class CutOff(ThisMachine):
+    """Two machines, the second of which is gone."""
+
+    def fork(self, device: int, name: str) -> Any:
+        if device:
+            raise TestbedError("host b is lost")
+        self.forked = FakeChild(name, None)
+        return self.forked
+
+
+def test_what_has_started_ends_where_a_host_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed_module, "Child", lambda name: FakeChild(name, None))
+    plan = replace(
+        plan_testbed(TestbedKind.LOGICAL_CPUS, 2), kind=TestbedKind.WORKERS, cores=(0, 1)
+    )
+    site = CutOff(tmp_path, open_ports=True)
+    testbed = Testbed(plan, scratch=tmp_path, site=site)
+    with pytest.raises(TestbedError, match="host b is lost"):
+        testbed.start()
+    assert site.forked.closed
+    assert not testbed.up
+
+
 class ProfiledClient(FakeChild):
-    """Writes a profile at each call, as long as it lives."""
+    """Writes a profile at each call and answers with its file, as long as it lives."""
 
     def start(self, function: Callable[..., Any], *args: Any) -> FakeChild:
-        if self._answer is None:
+        if not isinstance(self._answer, CallFailure):
             folder = Path(args[-1])
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "vm.xplane.pb").write_text(function.__name__)
+            written = folder / "vm.xplane.pb"
+            written.write_text(function.__name__)
+            self._answer = str(written)
         return self
 
 

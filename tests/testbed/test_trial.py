@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 DOWN = CallFailure(
     cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True
 )
+LOST = CallFailure(
+    cause=FailureCause.CRASHED, message="host b is lost: nothing was heard", child_ended=True
+)
 REFUSED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
 STEP_NS = {"single": 1_000, "towers": 700, "alternating": 2_000}
 # As many as tell how two candidates compare if nothing varies.
@@ -64,6 +67,7 @@ class FakeTestbed:
         self.cues, self.starts_left = cues, starts
         self.calls: list[tuple[str, str]] = []
         self.up = True
+        self.lost: str | None = None
         self.prepared: list[str] = []
         self.reference: str | None = None
         self._seen: Counter[tuple[str, str]] = Counter()
@@ -77,11 +81,15 @@ class FakeTestbed:
         self.up, self.prepared, self.reference = True, [], None
 
     def _answer(self, function: str, label: str, *args: Any) -> Any:
-        assert self.up, "called while down"
         self.calls.append((function, label))
+        if self.lost is not None:
+            return LOST
+        assert self.up, "called while down"
         count = self._seen[function, label]
         self._seen[function, label] += 1
         answer = self.cues.get((function, label, count))
+        if answer == LOST:
+            self.lost = LOST.message
         if answer is not None:
             self.up = not (isinstance(answer, CallFailure) and answer.child_ended)
             return answer
@@ -124,6 +132,9 @@ class FakeTestbed:
 
 class Silent:
     def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
+        pass
+
+    def note(self, what: str) -> None:
         pass
 
 
@@ -328,6 +339,43 @@ def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
     assert entries["towers"].failure is not None
     assert entries["towers"].files is None
     assert entries["alternating"].files is not None
+
+
+def test_a_testbed_that_something_else_took_down_is_built_anew_at_no_candidates_cost() -> None:
+    testbed = FakeTestbed({})
+    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    for label in ("single", "towers"):
+        testbed.up = False
+        trial.enter(Placement(label=label, family=label, device_of={}, rationale=""))
+    testbed.up = False
+    trial.round(0, 1)
+    assert [entry.failure for entry in trial.entries.values()] == [None, None]
+    assert [len(entry.rounds[0]) for entry in trial.entries.values()] == [2, 2]
+    assert testbed.starts_left == 99 - 3
+
+
+def test_a_host_that_is_lost_ends_the_rounds_and_leaves_what_all_have_completed(run: Run) -> None:
+    # After one turn to warm up it is the fifth round.
+    entries, testbed = run({("run_steps", "towers", 5): LOST})
+    assert {label: len(entry.rounds) for label, entry in entries.items()} == dict.fromkeys(
+        STEP_NS, 4
+    )
+    assert all(entry.failure is None and entry.files is None for entry in entries.values())
+    assert testbed.starts_left == 99
+
+
+def test_candidates_without_a_round_fail_by_the_loss_of_a_host(run: Run) -> None:
+    entries, testbed = run({("verify", "towers", 0): LOST})
+    assert {entry.failure and entry.failure.message for entry in entries.values()} == {LOST.message}
+    assert ("prepare", "towers") in testbed.calls
+    assert ("run_steps", "towers") not in testbed.calls
+
+
+def test_a_host_that_is_lost_under_the_profiler_costs_no_rounds(run: Run) -> None:
+    entries, testbed = run({("profile", "single", 0): LOST})
+    assert [len(entry.rounds) for entry in entries.values()] == [ROUNDS] * len(STEP_NS)
+    assert all(entry.failure is None for entry in entries.values())
+    assert ("profile", "towers") not in testbed.calls
 
 
 class OwnBench:

@@ -1,0 +1,79 @@
+"""A testbed over two hosts of a lab, run on the first of them: does what lines of JSON ask.
+
+`lab_testbed.py HOSTS LAUNCH`: it says "null" when its processes run, and answers each function's
+name with what that returns, or with the message of what went wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from placement_advisor.analysis.hosts import HostsAsked, connect
+from placement_advisor.errors import AdvisorError
+from placement_advisor.machine.testbed_plan import HostLink
+from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.children import preload
+from placement_advisor.remote_hosts.host_requests import parse_hosts
+from placement_advisor.testbed.host_site import HostSite
+from placement_advisor.testbed.testbed import Testbed
+from placement_advisor.testbed.trial import SilentWatcher
+from placement_advisor.tf.calls import runner
+
+
+class Asked:
+    """What can be asked for."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
+
+    def start(self) -> None:
+        """Start the testbed, unless it runs."""
+        self._testbed.start()
+
+    def processes(self) -> dict[str, int]:
+        """Return process ids by name, those of relays too."""
+        relays = {each.name: each.pid for each in self._testbed.site.relays}
+        return {**self._testbed.process_ids, **relays}
+
+    def copy(self) -> Any:
+        """Time copies between both hosts, which takes some seconds."""
+        one, other = (host.device_names for host in self._testbed.plan.hosts)
+        return self._testbed.call(
+            runner.calibrate_route, one, other, self._testbed.core_clocks, True
+        )
+
+    def devices(self) -> Any:
+        """Return which devices compute."""
+        found = self._testbed.call(runner.speed)
+        return found if isinstance(found, CallFailure) else sorted(found)
+
+
+def _answer(asked: Asked, name: str) -> Any:
+    try:
+        found = getattr(asked, name)()
+    except AdvisorError as error:
+        return error.message
+    return found.message if isinstance(found, CallFailure) else found
+
+
+def _main(words: str, launch: str) -> None:
+    with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
+        preload()
+        asked = HostsAsked(requests=parse_hosts(words), launch=launch, link=HostLink.TLS)
+        connected = connect(asked, stack, SilentWatcher())
+        site = HostSite(connected.plan, connected.hosts, Path(scratch))
+        stack.callback(site.close)
+        testbed = Testbed(connected.plan, scratch=Path(scratch), site=site)
+        stack.callback(testbed.close)
+        print(json.dumps(_answer(Asked(testbed), "start")), flush=True)
+        for line in sys.stdin:
+            print(json.dumps(_answer(Asked(testbed), line.strip())), flush=True)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
