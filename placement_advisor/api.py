@@ -195,7 +195,7 @@ def analyze(
         AdvisorError: anything that the user can fix; nothing is written then.
     """
     from placement_advisor.analysis.course import SilentOnlooker
-    from placement_advisor.analysis.options import AnalyzeOptions, effort_of
+    from placement_advisor.analysis.options import AnalyzeOptions, default_output, effort_of
     from placement_advisor.report.analysis_folder import analyze_into_folder
     from placement_advisor.tf.load.model_source import ModelSource, split_name
 
@@ -222,7 +222,9 @@ def analyze(
         run=run and not quick,
         quick=quick,
         open_ports=open_ports,
-        output=source.default_output if output is None else Path(output),
+        output=default_output(source, hardware=hardware, run=run, quick=quick)
+        if output is None
+        else Path(output),
     )
     return analyze_into_folder(options, SilentOnlooker())
 

@@ -26,7 +26,9 @@ from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import (
     Activity,
+    BrokenLaw,
     Interval,
+    Law,
     Measurement,
     SizeBasis,
     Span,
@@ -41,7 +43,7 @@ from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.peak import PeakMemory
 from placement_advisor.simulator.schedule import Schedule
-from placement_advisor.simulator.sensitivity import Doubt
+from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 from placement_advisor.solvers.bounds.arguments import LowerBound, PathArgument
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.tf.load.model_source import ModelSource
@@ -475,6 +477,25 @@ def unmeasured() -> Analysis:
         warnings=(),
         timings_ns={"import": 12_400_000_000},
     )
+
+
+def ranged() -> Analysis:
+    """The same, with the ends of what is simulated."""
+    plain = unmeasured()
+    doubt = Doubt(copies=2.0, launches=2.0, ops=1.25)
+    ratio = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=doubt)
+    alone, *splits = plain.candidates
+    return replace(
+        plain, candidates=(alone, *(replace(split, predicted_ratio=ratio) for split in splits))
+    )
+
+
+def unreliable() -> Analysis:
+    """The profile of the towers breaks a law."""
+    plain = sample()
+    single, towers, alternating = plain.candidates
+    broken = BrokenLaw(law=Law.PARTS_ADD_UP, what="parts of its step do not add up to it")
+    return replace(plain, candidates=(single, replace(towers, broken_laws=(broken,)), alternating))
 
 
 def hostile() -> Analysis:

@@ -17,7 +17,7 @@ MODULES = [
     for path in (ROOT / folder).rglob("*.py")
 ]
 # What the advisor writes for users, and what may lie in their folders.
-NO_MODULES = {"how_to_split.py", "json.py", "model.py", "models/ranker.py"}
+NO_MODULES = {"how_to_split.py", "json.py", "model.py", "models/ranker.py", "pair.py", "train.py"}
 _FENCED = re.compile(r"```.*?```", re.DOTALL)
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)")
 

@@ -58,6 +58,8 @@ def test_help_and_usage_errors_import_nothing_slow(
         "graph --help": 0,
         "calibrate --help": 0,
         "doctor --help": 0,
+        "doctor --hosts a:1": 2,
+        "doctor --hosts tf-config": 2,
         "worker --help": 0,
         "worker": 2,
         "show --help": 0,

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from placement_advisor.machine.testbed_plan import HostLink
     from placement_advisor.measurement.failure import Failure
     from placement_advisor.measurement.input_timing import InputTiming
-    from placement_advisor.measurement.measurement import BrokenLaw, Interval, Measurement
+    from placement_advisor.measurement.measurement import (
+        BrokenLaw,
+        Interval,
+        Measurement,
+        StepProfile,
+    )
     from placement_advisor.measurement.verdict import Comparison
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
@@ -52,6 +57,11 @@ class Candidate:
     broken_laws: tuple[BrokenLaw, ...] = ()
     weak_predicted_ns: int | None = None
     weak_measured_ns: tuple[int, ...] = ()
+
+    @property
+    def profile(self) -> StepProfile | None:
+        """The profile of its steps; None without one, and where nothing is concluded from it."""
+        return self.measured.profile if self.measured is not None and not self.broken_laws else None
 
     @property
     def is_unverified(self) -> bool:

@@ -33,6 +33,7 @@ from placement_advisor.machine.testbed_plan import (
     ONE_PROCESS,
     TestbedKind,
     plan_testbed,
+    with_load,
     with_network,
 )
 from placement_advisor.processes.children import Child, preload
@@ -98,6 +99,7 @@ def analyze(
         else:
             course.known = replace(course.known, is_run=False)
         plan = _to_be_used(plan, options, course.watcher)
+        course.known = replace(course.known, is_busy=plan.load is not None)
         course.begin(Stage.IMPORT)
         course.watcher.working("importing TensorFlow", 0, 1)
         preload()
@@ -111,7 +113,7 @@ def analyze(
             return _by_predicting(subject, elsewhere, onlookers)
         site = None
         if connected is not None:
-            site = HostSite(plan, connected.hosts, scratch)
+            site = HostSite(plan, connected.hosts, scratch, connected.secret)
             stack.callback(site.close)
         apparatus = set_up(subject, loader, bundle, scratch, course.watcher, site)
         stack.callback(apparatus.close)
@@ -143,12 +145,13 @@ def _to_be_used(plan: TestbedPlan, options: AnalyzeOptions, watcher: Watcher) ->
         if options.quick and not set(SPLITS).intersection(options.families):
             not_run += ", no split of the batch tried"
         plan = replace(plan, not_run=not_run)
-    return with_network(
+    plan = with_network(
         plan,
         open_ports=options.open_ports,
         instead=f"--no-run only predicts; {ONE_PROCESS}",
         note=watcher.note,
     )
+    return with_load(plan, watcher.note)
 
 
 def _traced(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
@@ -46,10 +48,11 @@ if TYPE_CHECKING:
     from placement_advisor.measurement.measurement import BrokenLaw
     from placement_advisor.simulator.break_even import BreakEven
 
+# What Keras calls a model that was given no name: its class, and a number from the second on.
+_MADE_UP = re.compile(r"(functional|sequential|model)(_\d+)?")
 _HOW_TO_SPLIT_BATCH = {
     BATCH: how_to_split_batch,
     MIRRORED: how_to_mirror,
-    BATCH_TOWERS: how_to_split_over_pairs,
 }
 
 
@@ -132,7 +135,7 @@ def assemble(
         bound=bound,
         break_even=break_even,
         input_timing=results.input_timing,
-        how=_how(forecast, recommendation),
+        how=_how(forecast, recommendation, subject.options.output),
     )
 
 
@@ -180,11 +183,20 @@ def _laws_broken_by_runs(name: str, results: Results) -> tuple[BrokenLaw, ...]:
     return broken
 
 
+def title_of(name: str, path: Path) -> str:
+    """Return what to head reports with: the model's name, or its file's if Keras made that up.
+
+    >>> title_of("deepconn", Path("a.py")), title_of("functional_3", Path("a/ranker.py"))
+    ('deepconn', 'ranker')
+    """
+    return path.resolve().stem if _MADE_UP.fullmatch(name) else name
+
+
 def _model(subject: Subject) -> ModelSummary:
     graph, traced = subject.graph, subject.traced
     return ModelSummary(
         path=subject.options.source.path,
-        name=traced.name,
+        name=title_of(traced.name, Path(subject.options.source.path)),
         mode=traced.mode,
         batch_size=traced.batch_size,
         ops=len(graph),
@@ -235,7 +247,7 @@ def _evidence(
     )
 
 
-def _how(forecast: Forecast, recommendation: Recommendation) -> HowToSplit | None:
+def _how(forecast: Forecast, recommendation: Recommendation, folder: Path) -> HowToSplit | None:
     """Return how to carry out what is recommended, None if no candidate is."""
     proposals = forecast.proposals
     placement = proposals.placements.get(recommendation.candidate or "")
@@ -243,9 +255,11 @@ def _how(forecast: Forecast, recommendation: Recommendation) -> HowToSplit | Non
         return None
     split = proposals.splits.get(placement.family)
     if split is None:
-        return how_to_split(proposals.graph, placement)
-    how = _HOW_TO_SPLIT_BATCH[placement.family]
-    return how(placement.label, split.samples, proposals.prices.cluster)
+        return how_to_split(proposals.graph, placement, folder)
+    cluster = proposals.prices.cluster
+    if placement.family == BATCH_TOWERS:
+        return how_to_split_over_pairs(placement.label, split.samples, cluster, folder)
+    return _HOW_TO_SPLIT_BATCH[placement.family](placement.label, split.samples, cluster)
 
 
 def _failures_in_words(candidates: Sequence[Candidate]) -> list[str]:

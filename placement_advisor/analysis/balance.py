@@ -32,6 +32,7 @@ from placement_advisor.machine.testbed_plan import (
     ONE_PROCESS,
     TestbedKind,
     plan_testbed,
+    with_load,
     with_network,
 )
 from placement_advisor.processes.call_failure import expect
@@ -69,6 +70,7 @@ def balance(
     if plan.not_run is not None:
         raise TestbedError(f"nothing to time: {plan.not_run}", hint="see `advisor doctor`")
     plan = with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
+    plan = with_load(plan, watcher.note)
     if memory_bytes is not None:
         plan = _with_memory(plan, memory_bytes)
     with ExitStack() as stack:

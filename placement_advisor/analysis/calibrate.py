@@ -19,6 +19,7 @@ from placement_advisor.machine.testbed_plan import (
     ONE_PROCESS,
     TestbedKind,
     plan_testbed,
+    with_load,
     with_network,
 )
 from placement_advisor.processes.children import preload
@@ -58,7 +59,8 @@ def calibrate(
         preload()
         if hosts is not None:
             connected = connect(hosts, stack, watcher)
-            plan, site = connected.plan, HostSite(connected.plan, connected.hosts, scratch)
+            plan = connected.plan
+            site = HostSite(plan, connected.hosts, scratch, connected.secret)
             stack.callback(site.close)
         running = Testbed(plan, scratch=scratch, site=site)
         stack.callback(running.close)
@@ -95,4 +97,5 @@ def _plan_here(
             f"nothing to calibrate: {plan.not_run}",
             hint="`advisor doctor` says what can run here; --hardware needs no calibration",
         )
-    return with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
+    plan = with_network(plan, open_ports=open_ports, instead=ONE_PROCESS, note=watcher.note)
+    return with_load(plan, watcher.note)

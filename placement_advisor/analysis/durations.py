@@ -82,6 +82,7 @@ class Known:
     ``is_run``: steps of it run. ``splits`` are the splits of its batch to trace, ``searches`` those
     for candidates. ``rounds`` are those asked for, None if none were. ``ops`` are those of the
     step, None while they are not known, ``steps_ns`` what a step of each candidate that runs takes.
+    ``is_busy``: other work runs beside it.
     """
 
     is_run: bool
@@ -93,6 +94,7 @@ class Known:
     steps: int
     steps_ns: tuple[int, ...]
     ops: int | None = None
+    is_busy: bool = False
 
     @property
     def round_s(self) -> float:
@@ -106,12 +108,14 @@ class Ahead:
     """What is ahead of an analysis, in seconds from some moment on.
 
     ``stage_s`` is for the stage that is under way, ``later_s`` for those behind it. Rounds that are
-    added while the verdict is in doubt take ``doubt_s`` more at most.
+    added while the verdict is in doubt take ``doubt_s`` more at most. All of it is what an idle
+    machine takes; ``is_busy``: this one is not idle.
     """
 
     stage_s: float
     later_s: float
     doubt_s: float = 0.0
+    is_busy: bool = False
 
     def left_s(self, spent_s: float) -> float:
         """Return what is left once ``spent_s`` have passed."""
@@ -173,6 +177,7 @@ def ahead(known: Known, stage: Stage) -> Ahead:
         stage_s=usual.get(stage, 0.0),
         later_s=sum(usual[each] for each in later),
         doubt_s=rounds_left(known, 0, known.round_s).doubt_s if has_rounds else 0.0,
+        is_busy=known.is_busy,
     )
 
 

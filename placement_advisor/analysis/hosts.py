@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.testbed_plan import HostShare, plan_hosts
 from placement_advisor.remote_hosts.launched_service import LOCALHOST
+from placement_advisor.remote_hosts.listening_service import Waiting
 from placement_advisor.remote_hosts.remote_host import open_hosts
+from placement_advisor.remote_hosts.secret import read_secret
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
+    from pathlib import Path
 
     from placement_advisor.machine.testbed_plan import HostLink, TestbedPlan
     from placement_advisor.remote_hosts.host_requests import HostRequest
@@ -26,11 +29,15 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostsAsked:
-    """Hosts to run on: which, how a command is started there, and how they reach one another."""
+    """Hosts to run on: which, how a command is started there, and how they reach one another.
+
+    ``secret`` is the file that services share which wait on some of them, None if none does.
+    """
 
     requests: tuple[HostRequest, ...]
     launch: str
     link: HostLink
+    secret: Path | None = None
 
     @property
     def words(self) -> str:
@@ -45,30 +52,51 @@ class HostsAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectedHosts:
-    """Hosts that answer, and the testbed of what they lend."""
+    """Hosts that answer, and the testbed of what they lend.
+
+    ``secret`` is what services share that wait on some of them, None if none does.
+    """
 
     hosts: tuple[RemoteHost, ...]
     plan: TestbedPlan
+    secret: bytes | None = field(repr=False)
 
 
 def connect(asked: HostsAsked, stack: ExitStack, watcher: Watcher) -> ConnectedHosts:
-    """Start `advisor worker` on all hosts at once; they end with the stack.
+    """Have `advisor worker` on all hosts at once; those that it starts end with the stack.
 
     Raises:
         TestbedError: a host does not answer, has another version, is in use, or has too few cores.
+        AdvisorError: the secret of those that wait cannot be read.
     """
-    addresses = _addresses(asked.requests)
+    secret = None if asked.secret is None else read_secret(asked.secret)
+    addresses = addresses_of(asked.requests)
     watcher.working("starting hosts", 0, 1)
     names = [request.name for request in asked.requests]
-    hosts = stack.enter_context(open_hosts(names, launch=asked.launch))
+    waiting = waiting_services(asked.requests, secret)
+    hosts = stack.enter_context(open_hosts(names, launch=asked.launch, waiting=waiting))
     shares = tuple(
         _share(host, request, address)
         for host, request, address in zip(hosts, asked.requests, addresses, strict=True)
     )
-    plan = plan_hosts(shares, asked.link)
+    away_ns = None
+    if not shares[0].is_here:
+        away_ns = min(ping.answered_ns - ping.asked_ns for ping in hosts[0].pings())
+    plan = plan_hosts(shares, asked.link, away_ns)
     for warning in plan.warnings:
         watcher.note(f"warning: {warning}")
-    return ConnectedHosts(hosts=hosts, plan=plan)
+    return ConnectedHosts(hosts=hosts, plan=plan, secret=secret)
+
+
+def waiting_services(requests: tuple[HostRequest, ...], secret: bytes | None) -> dict[str, Waiting]:
+    """Return where services wait, by host; those of other hosts are to be started."""
+    found = {}
+    for request in requests:
+        if request.port is not None:
+            assert request.address is not None, "a port is one of an address"
+            assert secret is not None, "options without a secret have been refused"
+            found[request.name] = Waiting(address=request.address, port=request.port, secret=secret)
+    return found
 
 
 def _share(host: RemoteHost, request: HostRequest, address: str) -> HostShare:
@@ -79,16 +107,22 @@ def _share(host: RemoteHost, request: HostRequest, address: str) -> HostShare:
             f"lets us use {len(cores)}",
             hint=f"--hosts {request.name}:{len(cores)}",
         )
+    return share_of(host, request, address, request.devices)
+
+
+def share_of(host: RemoteHost, request: HostRequest, address: str, devices: int) -> HostShare:
+    """Return what a host lends if it lends so many devices."""
     return HostShare(
         name=request.name,
         address=address,
-        cores=cores[: request.devices],
+        cores=host.facts.cores[:devices],
         fingerprint=host.facts.fingerprint,
-        is_here=request.name == LOCALHOST,
+        is_here=request.name == LOCALHOST and request.port is None,
+        port=request.port,
     )
 
 
-def _addresses(requests: tuple[HostRequest, ...]) -> list[str]:
+def addresses_of(requests: tuple[HostRequest, ...]) -> list[str]:
     """Return where hosts reach one another, found from here before anything is started.
 
     Raises:

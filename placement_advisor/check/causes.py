@@ -139,6 +139,9 @@ def _edit(move: Move, scopes: Scopes, *, is_forward: bool) -> _Edit:
         return _Edit(Code.SCOPE_CHANGED, of_variables=True)
     if is_forward:
         return _Edit(Code.SCOPE_CHANGED, is_in_scope=asked is not None)
+    if asked == move.after[0]:
+        # What reads a variable did not move with its scope, but its backward pass did.
+        return _Edit(Code.SCOPE_CHANGED, is_in_scope=True)
     return _Edit(Code.BACKWARD_LEFT if asked in scopes.left_behind else Code.MOVED)
 
 
@@ -148,9 +151,10 @@ def _cause(
     lines: CodeLines,
     placed_at: Callable[[str], Place | None],
 ) -> Cause:
-    layers = list(dict.fromkeys(move.layer for move in moves))
     first = Part.VARIABLES if edit.of_variables else Part.FORWARD
     leading = [move for move in moves if move.part is first] or moves
+    layers = list(dict.fromkeys(move.layer for move in leading))
+    moves = [*leading, *(move for move in moves if move not in leading)]
     place = lines.of_parts((move.layer, move.part) for move in leading)
     if edit.code is Code.PLACEMENT_CHANGED:
         place = placed_at(layers[0])

@@ -17,9 +17,10 @@ from placement_advisor.candidates import searched, single
 from placement_advisor.candidates.as_written import as_written, devices_asked_for
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, NAMES, SPLITS, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.check.problem import some
+from placement_advisor.check.problem import MAX_CULPRITS, some
 from placement_advisor.check.record import PART_OF
 from placement_advisor.errors import AdvisorError, PlacementError
+from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER, Placement, placed_ops, read_placement_file
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
@@ -134,7 +135,7 @@ def _no_longer_applies(
     changed = f"; since it was locked: {', '.join(since)}" if since else ""
     return DoesNotFitError(
         f"{rule} does not apply to this model: {reason}{changed}",
-        ops=(op.name for op in placed_ops(graph) if (op.layer or NO_LAYER) in new),
+        ops=_ops_of(new, graph),
     )
 
 
@@ -201,30 +202,37 @@ def _from_file(
     if file is None:
         former = _former_names(written, graph, locked)
         gone = [name for name in written.by_layer if name not in former.values()]
-        file = _as_named_today(written, graph, former)
-    new = [layer for layer in _layers(graph) if layer not in file.by_layer]
+    else:
+        former = {name: name for name in file.by_layer}
+    # Ops are other ones where layers are: those first.
+    new = [layer for layer in _layers(graph) if layer not in former]
     if new:
         raise DoesNotFitError(
             f"{path.name} has no device for {some(new)}"
             + (f"; it places {some(gone)}, which are gone" if gone else ""),
             hint="place the new layers in the file, or write it anew with advisor analyze",
-            ops=(op.name for op in placed_ops(graph) if (op.layer or NO_LAYER) in new),
+            ops=_ops_of(new, graph),
         )
+    placed = _as_named_today(written, graph, former) if file is None else file
 
     def device_of(op: Op) -> str:
-        device = file.by_op.get(op.name, file.by_layer[op.layer or NO_LAYER])
+        device = placed.by_op.get(op.name, placed.by_layer[op.layer or NO_LAYER])
         return named.get(device, device)
 
     return Placement(
-        label=file.label,
-        family=file.family,
+        label=placed.label,
+        family=placed.family,
         device_of=_with_variables(graph, device_of),
-        rationale=file.rationale,
+        rationale=placed.rationale,
     )
 
 
 def _layers(graph: OpGraph) -> list[str]:
     return list(dict.fromkeys(op.layer or NO_LAYER for op in placed_ops(graph)))
+
+
+def _ops_of(layers: Collection[str], graph: OpGraph) -> list[str]:
+    return [op.name for op in placed_ops(graph) if (op.layer or NO_LAYER) in layers]
 
 
 def _as_named_today(
@@ -238,16 +246,25 @@ def _as_named_today(
         DoesNotFitError: it places an op apart from its layer, which is there, and the op is not.
     """
     layer_of = {} if file.structure is None else file.structure.layer_of
+    strays = []
     for name in file.by_op:
         then = layer_of.get(name)
         if then is not None and then not in former.values():
             continue  # Gone with its layer.
         if name not in graph or then not in (None, former.get(graph.op(name).layer or NO_LAYER)):
-            raise DoesNotFitError(
-                f"{file.path.name} places {name!r} apart from its layer, and the model has no such "
-                "op any more",
-                hint="remove it from the file, or write the file anew with advisor analyze",
-            )
+            strays.append(name)
+    if strays:
+        was = {} if file.structure is None else file.structure.made_of
+        made = {layer or NO_LAYER: found for layer, found in layer_fingerprints(graph).items()}
+        changed = [now for now, then in former.items() if was and was.get(then) != made[now]]
+        why = f"; since it was written, {some(changed)} changed" if changed else ""
+        raise DoesNotFitError(
+            f"{file.path.name} places {first_names([f'{name!r}' for name in strays], MAX_CULPRITS)}"
+            f" apart from {'its layer' if len(strays) == 1 else 'their layers'}, and the model has "
+            f"no such op any more{why}",
+            hint="write the file anew with advisor analyze, or remove what is gone from its by_op",
+            ops=_ops_of(changed, graph),
+        )
     return replace(
         file,
         by_layer={now: file.by_layer[then] for now, then in former.items()},

@@ -10,10 +10,10 @@ beyond the largest that cross, of which there are only numbers.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.op_work.bookkeeping import VARIABLE_READ_KINDS
@@ -160,8 +160,21 @@ def record(
 
 
 def devices_fingerprint(cluster: Cluster) -> str:
-    """Return a hash of all figures of devices and links."""
-    return blake2b(repr(cluster).encode(), digest_size=4).hexdigest()
+    """Return a hash of all figures of devices and links.
+
+    A figure that has its default counts as one that is not there, as in versions that had none.
+    """
+    return blake2b(repr(_told(cluster)).encode(), digest_size=4).hexdigest()
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_told, value))
+    if not is_dataclass(value):
+        return value
+    figures = {each.name: getattr(value, each.name) for each in fields(value)}
+    defaults = {each.name: each.default for each in fields(value)}
+    return {name: _told(each) for name, each in figures.items() if each != defaults[name]}
 
 
 def tensor_name(graph: OpGraph, copy: Transfer) -> str:

@@ -14,6 +14,7 @@ from placement_advisor.cli.host_options import (
     HostLink,
     Hosts,
     Launch,
+    Secret,
     hosts_asked,
     refuse_beside_hosts,
 )
@@ -66,6 +67,7 @@ def analyze(
     hostfile: HostFile = None,
     launch: Launch = None,
     link: HostLink = None,
+    secret: Secret = None,
     costs: Annotated[
         Path | None,
         typer.Option(
@@ -127,7 +129,13 @@ def analyze(
     open_ports: OpenPorts = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Output folder. Default: advisor-out/<model>/."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="Output folder. Default: advisor-out/<model>/, of PATH:NAME advisor-out/"
+            "<model>-<NAME>/. --hardware, --quick and --no-run add what they are: "
+            "advisor-out/<model>-2xA100-quick/.",
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the analysis as JSON on stdout.")
@@ -137,7 +145,7 @@ def analyze(
     time_limit: TimeLimit = defaults.TIME_LIMIT_S,
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
-    from placement_advisor.analysis.options import AnalyzeOptions, effort_of
+    from placement_advisor.analysis.options import AnalyzeOptions, default_output, effort_of
     from placement_advisor.machine.testbed_plan import TestbedKind
     from placement_advisor.report.analysis.analysis_json import analysis_as_json
     from placement_advisor.report.analysis_folder import analyze_into_folder
@@ -149,7 +157,7 @@ def analyze(
             f"{option} and --hardware cannot be used together",
             hint="--hardware says how many there are",
         )
-    asked = hosts_asked(hosts, hostfile, launch, link)
+    asked = hosts_asked(hosts, hostfile, launch, link, secret)
     refuse_beside_hosts(
         asked,
         {
@@ -165,6 +173,7 @@ def analyze(
         raise AdvisorError(
             "--costs needs --hardware", hint="it says where the profile was recorded: 2xV100-NVLink"
         )
+    runs = run and testbed is not TestbedChoice.NONE
     options = AnalyzeOptions(
         source=source,
         devices=asked.device_count if asked else devices or defaults.DEVICES,
@@ -180,7 +189,7 @@ def analyze(
         run=run and not quick,
         quick=quick,
         open_ports=open_ports,
-        output=output or source.default_output,
+        output=output or default_output(source, hardware=hardware, run=runs, quick=quick),
     )
     with progress(quiet=quiet) as watcher:
         analysis = analyze_into_folder(options, watcher)

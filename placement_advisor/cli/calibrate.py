@@ -15,6 +15,7 @@ from placement_advisor.cli.host_options import (
     HostLink,
     Hosts,
     Launch,
+    Secret,
     hosts_asked,
     refuse_beside_hosts,
 )
@@ -41,6 +42,7 @@ def calibrate(
     hostfile: HostFile = None,
     launch: Launch = None,
     link: HostLink = None,
+    secret: Secret = None,
     open_ports: OpenPorts = False,
     output: Annotated[
         Path | None,
@@ -58,7 +60,7 @@ def calibrate(
     from placement_advisor.files.output_file import holding, output_file
     from placement_advisor.machine.testbed_plan import TestbedKind
 
-    asked = hosts_asked(hosts, hostfile, launch, link)
+    asked = hosts_asked(hosts, hostfile, launch, link, secret)
     refuse_beside_hosts(
         asked,
         {

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.analysis.hosts import HostsAsked
+    from placement_advisor.remote_hosts.host_requests import HostRequest
 
 _LAUNCH = "ssh {host}"
 _FEWEST_DEVICES = 2
@@ -31,7 +32,9 @@ Hosts = Annotated[
     typer.Option(
         metavar="A:2,B:2",
         help="Run on these hosts, with so many devices of each (docs/hosts.md). `localhost` is "
-        "this machine. An address behind @ is where the others reach it, if not by its name.",
+        "this machine. An address behind @ is where the others reach it, if not by its name; with "
+        "a port, such as a:2@10.0.0.1:7600, `advisor worker --listen` waits there. `slurm` and "
+        "`tf-config` take them from the environment.",
     ),
 ]
 HostFile = Annotated[
@@ -56,10 +59,22 @@ HostLink = Annotated[
         "TensorFlow's servers open to whoever reaches the hosts.",
     ),
 ]
+Secret = Annotated[
+    Path | None,
+    typer.Option(
+        "--secret",
+        metavar="FILE",
+        help="What hosts with a port in --hosts share: a copy of the file that they serve.",
+    ),
+]
 
 
 def hosts_asked(
-    hosts: str | None, hostfile: Path | None, launch: str | None, link: LinkChoice | None
+    hosts: str | None,
+    hostfile: Path | None,
+    launch: str | None,
+    link: LinkChoice | None,
+    secret: Path | None,
 ) -> HostsAsked | None:
     """Return the hosts that are asked for, None if there are none.
 
@@ -67,27 +82,50 @@ def hosts_asked(
         AdvisorError: the options contradict each other, or name no hosts.
     """
     if hosts is None and hostfile is None:
-        for option, value in (("--launch", launch), ("--link", link)):
+        for option, value in (("--launch", launch), ("--link", link), ("--secret", secret)):
             if value is not None:
                 raise AdvisorError(f"{option} needs --hosts or --hostfile")
         return None
+    from placement_advisor.analysis.host_sources import Source, hosts_of
     from placement_advisor.analysis.hosts import HostsAsked
     from placement_advisor.machine import testbed_plan
     from placement_advisor.remote_hosts.host_requests import parse_hosts, read_hostfile
 
     if hosts is not None and hostfile is not None:
         raise AdvisorError("--hosts and --hostfile cannot be used together")
-    requests = read_hostfile(hostfile) if hostfile is not None else parse_hosts(hosts or "")
+    if hostfile is not None:
+        requests = read_hostfile(hostfile)
+    elif hosts in (Source.SLURM, Source.TF_CONFIG):
+        requests = hosts_of(Source(hosts))
+    else:
+        requests = parse_hosts(hosts or "")
+    _check_secret(requests, secret)
     asked = HostsAsked(
         requests=requests,
         launch=launch or _LAUNCH,
         link=testbed_plan.HostLink((link or LinkChoice.TLS).value),
+        secret=secret,
     )
     if asked.device_count < _FEWEST_DEVICES:
         raise AdvisorError(
             "one device has nothing to be split over", hint="ask for two or more: --hosts a:1,b:1"
         )
     return asked
+
+
+def _check_secret(requests: tuple[HostRequest, ...], secret: Path | None) -> None:
+    waiting = [request.name for request in requests if request.port is not None]
+    if waiting and secret is None:
+        raise AdvisorError(
+            f"--hosts: at the port of host {waiting[0]} a service waits, which serves holders "
+            "of its secret alone",
+            hint="name your copy of that file: --secret FILE",
+        )
+    if secret is not None and not waiting:
+        raise AdvisorError(
+            "--secret: no host has a port, so none is asked for one",
+            hint="name address and port of `advisor worker --listen`: a:2@10.0.0.1:7600",
+        )
 
 
 def refuse_beside_hosts(asked: HostsAsked | None, others: Mapping[str, bool]) -> None:

@@ -119,4 +119,6 @@ class _Left:
         text = f", about {format_duration(left_s)} left"
         if self._ahead.doubt_s:
             text += f", {format_duration(left_s + self._ahead.doubt_s)} if in doubt"
+        if self._ahead.is_busy:
+            text += ", longer while other work runs"
         return text

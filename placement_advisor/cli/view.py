@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -29,18 +30,26 @@ def view(
     ] = "127.0.0.1",
 ) -> None:
     """Show analyses in TensorBoard, running ones included, until Ctrl-C."""
+    from placement_advisor.report.find_analysis import (
+        NO_ANALYSIS,
+        finished_analyses,
+        is_quick,
+        quick_alone,
+    )
     from placement_advisor.report.tensorboard.process import tensorboard
     from placement_advisor.report.tensorboard.runs import find_runs
 
     logdir = folder or Path(defaults.OUTPUT)
     if not logdir.is_dir():
-        raise AdvisorError(
-            f"{logdir}: no such folder", hint="`advisor analyze MODEL` writes what can be shown"
-        )
-    if next(find_runs(logdir.resolve()), None) is None:
-        raise AdvisorError(
-            f"{logdir}: holds no analysis", hint="`advisor analyze MODEL` writes what can be shown"
-        )
+        raise AdvisorError(f"{logdir}: no such folder", hint=NO_ANALYSIS)
+    root = logdir.resolve()
+    quick = [logdir / each.relative_to(root) for each in finished_analyses(root) if is_quick(each)]
+    if next(find_runs(root), None) is None:
+        if quick:
+            raise quick_alone(quick[0], shown="nothing to look at in TensorBoard")
+        raise AdvisorError(f"{logdir}: holds no analysis", hint=NO_ANALYSIS)
+    for folder in quick:
+        say(f"not shown: {folder}, a quick analysis; advisor show {shlex.quote(str(folder))}")
     say("starting TensorBoard")
     try:
         with tensorboard(logdir, host, port) as (address, process):

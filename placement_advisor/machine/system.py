@@ -16,6 +16,10 @@ _SYS_ADMIN_BIT = 21
 _PROBE = "from placement_advisor.tf.run.private_network import create\ncreate()"
 
 
+# A step that has half a core less than it should is timed wrong, whichever candidate it is of.
+_BUSY_LOAD = 0.5
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cores:
     """Logical CPUs of the machine and of this process, their physical cores, and a quota.
@@ -43,6 +47,19 @@ def find_cores() -> Cores:
         physical=len(physical_cores()),
         quota=quota_cores(),
     )
+
+
+def load_average() -> float:
+    """Return how many processes wanted to run on average in the last minute."""
+    return os.getloadavg()[0]
+
+
+def is_busy(load: float, cores: int, devices: int) -> bool:
+    """Return whether a load leaves so many devices too little of so many cores to be timed on.
+
+    What the devices leave over may be busy.
+    """
+    return load - max(cores - devices, 0) >= _BUSY_LOAD
 
 
 def parse_sys_admin(status: str) -> bool | None:

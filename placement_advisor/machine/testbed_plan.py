@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.nvidia import common_memory, find_gpus
-from placement_advisor.machine.system import can_have_private_network
+from placement_advisor.machine.system import (
+    can_have_private_network,
+    find_cores,
+    is_busy,
+    load_average,
+)
 from placement_advisor.machine.this_machine import gpu_count, usable_cores
+from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +30,22 @@ _PORTS_ARE_OPEN = (
     "your files (--open-ports)"
 )
 
+_BUSY = (
+    "other work keeps this machine busy: {load:.1f} processes wanted to run on average in the last "
+    "minute, before this one; all takes longer, times waver, and a verdict may stay open"
+)
+
 
 _PORTS_ARE_OPEN_ON_HOSTS = (
     "until this run ends, TensorFlow's workers listen on all networks of the hosts without "
     "authentication, and whoever reaches them can read and write your files there (--link direct)"
+)
+
+
+_IS_AWAY = (
+    "every step waits for the way from here to host {host} and back, {away}, in all candidates "
+    "alike, which draws speed-ups towards 1; run the command on the first host, and call it "
+    "localhost"
 )
 
 
@@ -58,7 +76,8 @@ class HostShare:
     """What a host lends to a testbed: ``cores``, each of which stands for a device.
 
     ``address`` is where the other hosts reach it, ``fingerprint`` tells machines apart that
-    compute at different speeds. ``is_here`` says that it is the machine of the command itself.
+    compute at different speeds. ``is_here`` says that it is the machine of the command itself. At
+    a ``port`` of its address a service waits there, for control and for what TensorFlow sends.
     """
 
     name: str
@@ -66,6 +85,7 @@ class HostShare:
     cores: tuple[int, ...]
     fingerprint: str
     is_here: bool
+    port: int | None = None
 
     @property
     def device_names(self) -> tuple[str, ...]:
@@ -79,9 +99,13 @@ class TestbedPlan:
 
     ``is_declined``: something could run, and is not to.
 
+    ``load`` is how many processes of others wanted to run, if that is too many for the devices.
+
     Workers have a network of their own, unless the user accepts ``open_ports``: then whoever
     reaches this machine by network reaches them. ``hosts`` are empty for devices of one machine;
     else they are reached by ``link``, and ``devices`` and ``cores`` are theirs, host by host.
+    ``away_ns`` is the way to the first of them and back, None if it is this machine: steps are
+    asked for from here.
     """
 
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
@@ -96,13 +120,19 @@ class TestbedPlan:
     open_ports: bool = False
     hosts: tuple[HostShare, ...] = ()
     link: HostLink | None = None
+    away_ns: int | None = None
+    load: float | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user is to know before anything starts."""
+        found = (_PORTS_ARE_OPEN,) if self.open_ports else ()
         if self.link is HostLink.DIRECT:
-            return (_PORTS_ARE_OPEN_ON_HOSTS,)
-        return (_PORTS_ARE_OPEN,) if self.open_ports else ()
+            found = (_PORTS_ARE_OPEN_ON_HOSTS,)
+        if self.away_ns is not None:
+            away = format_ns(self.away_ns)
+            found = (*found, _IS_AWAY.format(host=self.hosts[0].name, away=away))
+        return found if self.load is None else (*found, _BUSY.format(load=self.load))
 
 
 def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
@@ -160,8 +190,10 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
     )
 
 
-def plan_hosts(hosts: tuple[HostShare, ...], link: HostLink) -> TestbedPlan:
-    """Return the testbed of what several hosts lend."""
+def plan_hosts(
+    hosts: tuple[HostShare, ...], link: HostLink, away_ns: int | None = None
+) -> TestbedPlan:
+    """Return the testbed of what several hosts lend; see `TestbedPlan`."""
     shares = ", ".join(f"{host.name}: {len(host.cores)}" for host in hosts)
     count = sum(len(host.cores) for host in hosts)
     network = "TLS" if link is HostLink.TLS else "no encryption"
@@ -177,6 +209,7 @@ def plan_hosts(hosts: tuple[HostShare, ...], link: HostLink) -> TestbedPlan:
         not_run=None,
         hosts=hosts,
         link=link,
+        away_ns=away_ns,
     )
 
 
@@ -204,4 +237,18 @@ def with_network(
     plan = replace(plan, open_ports=True)
     for warning in plan.warnings:
         note(f"warning: {warning}")
+    return plan
+
+
+def with_load(plan: TestbedPlan, note: Callable[[str], None]) -> TestbedPlan:
+    """Return the plan with the load of this machine, if something is to be timed beside it.
+
+    ``note`` is told so, for the user to know before anything starts.
+    """
+    load, cores = load_average(), find_cores().usable
+    here = [host.cores for host in plan.hosts if host.is_here] if plan.hosts else [plan.devices]
+    if plan.not_run is not None or not is_busy(load, cores, sum(map(len, here))):
+        return plan
+    plan = replace(plan, load=load)
+    note(f"warning: {plan.warnings[-1]}")
     return plan

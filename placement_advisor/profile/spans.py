@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
 
 
 class Spans(NamedTuple):
@@ -81,3 +82,20 @@ def outside(spans: Spans, cover: Spans) -> Spans:
     end = np.minimum(spans.end[of_gap], np.append(cover.start, bounds.max)[gap])
     has_length = end > start
     return Spans(start[has_length], end[has_length])
+
+
+def shares(disjoint: Spans, those: Spans) -> Floats:
+    """Return how much of disjoint spans lies in each of those, which share what several cover.
+
+    Those may overlap, and be in any order.
+    """
+    bounds = np.unique(np.concatenate(those))
+    ends = np.sort(those.end)
+    count = np.searchsorted(np.sort(those.start), bounds, side="right")
+    count -= np.searchsorted(ends, bounds, side="right")
+    inside = np.diff(length_before(disjoint, bounds))
+    # Where none of those is, nothing is shared.
+    each = np.concatenate([[0.0], np.cumsum(inside / np.maximum(count[:-1], 1))])
+    place = np.searchsorted(bounds, those)
+    found: Floats = each[place[1]] - each[place[0]]
+    return found

@@ -16,6 +16,7 @@ import numpy as np
 
 from placement_advisor.measurement.measurement import Activity
 from placement_advisor.profile.spans import Spans, length, length_before, outside, union
+from placement_advisor.profile.tensor_totals import computing_at, tensor_totals, waits_for
 from placement_advisor.profile.timeline.by_host import copies_by_host
 from placement_advisor.profile.timeline.device_trace import UNKNOWN_BYTES, Use
 from placement_advisor.profile.timeline.waiting import Cause
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from placement_advisor.profile.tensor_totals import TensorTotals
     from placement_advisor.profile.timeline.by_host import ByHost
     from placement_advisor.profile.timeline.device_trace import Copied, Route, Trace
     from placement_advisor.profile.timeline.waiting import Wait
@@ -84,24 +86,6 @@ class RouteTotals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorTotals:
-    """All copies of a tensor on a route; ``time_ns`` adds up what each took.
-
-    ``op``, ``layer`` and ``tensor_bytes``, the size of one, are what an op graph says of it.
-    """
-
-    tensor: str
-    route: Route
-    count: int
-    of_unknown_size: int
-    size_bytes: int
-    time_ns: int
-    op: str | None = None
-    layer: str | None = None
-    tensor_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileTotals:
     """What a profile says.
 
@@ -143,10 +127,14 @@ class ProfileTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadProfile:
-    """What a profile says, and what XProf's overview says of it, None if that was not to be had."""
+    """What a profile says, and what XProf's overview says of it, None if that was not to be had.
+
+    ``which`` says which run was read of several, None where there is one.
+    """
 
     totals: ProfileTotals
     xprof: XprofOverview | None
+    which: str | None = None
 
 
 def totals_of(trace: Trace) -> ProfileTotals:
@@ -170,7 +158,7 @@ def totals_of(trace: Trace) -> ProfileTotals:
             _route(route, copied, trace.uses, cuts) for route, copied in trace.copied.items()
         ),
         by_host=copies_by_host(trace.copied),
-        tensors=_tensors(trace),
+        tensors=tensor_totals(trace),
         activities=_activities(trace),
         waits=trace.waits,
         notes=trace.notes,
@@ -207,10 +195,7 @@ def _route(
     route: Route, copied: Copied, uses: Mapping[str, Mapping[Use, Spans]], cuts: Ints
 ) -> RouteTotals:
     under_way = union([copied.spans])
-    waiting = route.target if route.target in uses else route.source
-    exposed = under_way
-    if waiting in uses:
-        exposed = outside(under_way, uses[waiting][Use.COMPUTE])
+    exposed = outside(under_way, computing_at(waits_for(route, uses), uses))
     known = copied.size_bytes != UNKNOWN_BYTES
     sizes = np.where(known, copied.size_bytes, 0)
     steps = len(cuts) > 0
@@ -232,31 +217,6 @@ def _route(
         time_per_step_ns=_per_step(under_way, cuts) if steps else None,
         exposed_per_step_ns=_per_step(exposed, cuts) if steps else None,
     )
-
-
-def _tensors(trace: Trace) -> tuple[TensorTotals, ...]:
-    """Return what each tensor took on each route, the longest first."""
-    found = []
-    for route, copied in trace.copied.items():
-        named = copied.tensor >= 0
-        places, which = np.unique(copied.tensor[named], return_inverse=True)
-        time_ns = (copied.spans.end - copied.spans.start)[named]
-        known = copied.size_bytes[named] != UNKNOWN_BYTES
-        size_bytes = np.where(known, copied.size_bytes[named], 0)
-        sums = (np.bincount(which, of_each) for of_each in (None, ~known, size_bytes, time_ns))
-        for place, *figures in zip(places.tolist(), *sums, strict=True):
-            count, of_unknown_size, size, time = map(int, figures)
-            found.append(
-                TensorTotals(
-                    tensor=trace.tensors[place],
-                    route=route,
-                    count=count,
-                    of_unknown_size=of_unknown_size,
-                    size_bytes=size,
-                    time_ns=time,
-                )
-            )
-    return tuple(sorted(found, key=lambda each: (-each.time_ns, each.tensor, each.route)))
 
 
 def _activities(trace: Trace) -> tuple[Activity, ...]:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.machine.this_machine import free_ports
-from placement_advisor.remote_hosts import door, relay
+from placement_advisor.remote_hosts import door, probe, relay
 from placement_advisor.tf.calls import mirrored, worker
 from placement_advisor.tf.run import private_network
 
@@ -31,6 +31,9 @@ CALLABLE = frozenset(
         free_ports,
         relay.start,
         door.open_network,
+        probe.network_place,
+        probe.answer_at,
+        probe.try_way,
         private_network.create,
         private_network.join,
         worker.serve,

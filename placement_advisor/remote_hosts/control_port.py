@@ -54,6 +54,11 @@ def parse_place(text: str) -> tuple[str, int]:
     return address, int(found["port"])
 
 
+def place(address: str, port: int) -> str:
+    """Return address and port as `parse_place` reads them."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
 def check_may_listen(address: str, *, everywhere: bool) -> None:
     """Check that nobody listens at every address of a host without having said so twice.
 
@@ -134,17 +139,17 @@ def connect(address: str, port: int, secret: bytes) -> socket.socket:
     Raises:
         AdvisorError: it cannot be reached, or has another secret.
     """
-    place = f"{address}:{port}"
+    there = place(address, port)
     try:
         far = Greeter(secret).dial(address, port, Greeting(purpose=Purpose.CONTROL))
     except ssl.SSLError as error:
         raise AdvisorError(
-            f"{place} has another secret, or is no `advisor worker`: {error.reason}",
+            f"{there} has another secret, or is no `advisor worker`: {error.reason}",
             hint="every host needs a copy of the same file, and the time of day",
         ) from None
     except OSError as error:
         raise AdvisorError(
-            f"{place} cannot be reached: {error.strerror or error}",
+            f"{there} cannot be reached: {error.strerror or error}",
             hint="start `advisor worker --listen` there; see that no firewall is between",
         ) from None
     ours, theirs = socket.socketpair()

@@ -1,7 +1,8 @@
 """Which hosts an analysis is to use, and how many devices of each: in words, or in a file.
 
 The words are those of Horovod and of MPI: ``a:2,b:2``, and ``a slots=2`` on a line of a file. An
-address behind them, ``a:2@10.0.0.5``, is where other hosts reach this one, if not by its name.
+address behind them, ``a:2@10.0.0.5``, is where other hosts reach this one, if not by its name. With
+a port, ``a:2@10.0.0.5:7600`` or ``a:2@[2001:db8::5]:7600``, a service waits there.
 """
 
 from __future__ import annotations
@@ -24,18 +25,28 @@ _MOST_BYTES = 1_000_000
 _MOST_DEVICES = 1_024
 # What no launcher takes for an option, and what `ssh` and device names can hold.
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_HOST = re.compile(rf"(?P<name>{_NAME}):(?P<count>[0-9]{{1,9}})(@(?P<address>[A-Za-z0-9_.:%-]+))?")
-_LINE = re.compile(rf"(?P<name>{_NAME})\s+slots\s*=\s*(?P<count>[0-9]{{1,9}})(?P<address>)")
-_FORM = "write it as NAME:DEVICES, as in a:2 or a:2@10.0.0.5"
+_HOST = re.compile(rf"(?P<name>{_NAME}):(?P<count>[0-9]{{1,9}})(@(?P<where>[][A-Za-z0-9_.:%-]+))?")
+# Without brackets, what has more than one colon is an IPv6 address.
+_WHERE = re.compile(
+    r"(\[(?P<bracketed>[A-Za-z0-9.:%_-]+)\]|(?P<plain>[A-Za-z0-9_.%-]+))(:(?P<port>[0-9]{1,5}))?"
+    r"|(?P<bare>[A-Za-z0-9_.:%-]*:[A-Za-z0-9_.:%-]*:[A-Za-z0-9_.:%-]*)"
+)
+_PORTS = range(1, 1 << 16)
+_LINE = re.compile(rf"(?P<name>{_NAME})\s+slots\s*=\s*(?P<count>[0-9]{{1,9}})(?P<where>)")
+_FORM = "write it as NAME:DEVICES, as in a:2, a:2@10.0.0.5 or a:2@10.0.0.5:7600"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRequest:
-    """A host, how many devices of it are asked for, and its address if that is not its name."""
+    """A host, how many devices of it are asked for, and its address if that is not its name.
+
+    At a ``port`` of that address a service waits; without one it is started by its name.
+    """
 
     name: str
     devices: int
     address: str | None = None
+    port: int | None = None
 
 
 def parse_hosts(words: str) -> tuple[HostRequest, ...]:
@@ -82,7 +93,20 @@ def _host(where: str, words: str, *forms: re.Pattern[str]) -> HostRequest:
             f"{where}: {found['name']} cannot have {count} devices",
             hint=f"ask for 1 to {_MOST_DEVICES:,} of each host",
         )
-    return HostRequest(name=found["name"], devices=count, address=found["address"] or None)
+    address, port = _where(where, found["where"]) if found["where"] else (None, None)
+    return HostRequest(name=found["name"], devices=count, address=address, port=port)
+
+
+def _where(where: str, words: str) -> tuple[str, int | None]:
+    """Return an address, and its port if it has one."""
+    found = _WHERE.fullmatch(words)
+    port = None if found is None or found["port"] is None else int(found["port"])
+    if found is None or (port is not None and port not in _PORTS):
+        raise AdvisorError(
+            f"{where}: {shown(words)} is no address",
+            hint="as in 10.0.0.5, 10.0.0.5:7600, 2001:db8::5, [2001:db8::5]:7600",
+        )
+    return found["bracketed"] or found["plain"] or found["bare"], port
 
 
 def _hint(words: str) -> str:

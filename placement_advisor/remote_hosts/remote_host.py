@@ -12,6 +12,7 @@ import os
 import socket
 import time
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor.errors import AdvisorError, TestbedError
@@ -28,16 +29,19 @@ from placement_advisor.remote_hosts.launched_service import (
     LaunchedService,
     service_command,
 )
+from placement_advisor.remote_hosts.listening_service import ListeningService
 from placement_advisor.remote_hosts.questions import HostLostError, Questions
 from placement_advisor.remote_hosts.remote_child import RemoteChild
 from placement_advisor.remote_hosts.versions import check_versions
+from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
+    from placement_advisor.remote_hosts.listening_service import Waiting
     from placement_advisor.remote_hosts.reached_service import ReachedService
 
 _Got = TypeVar("_Got")
@@ -60,7 +64,11 @@ class RemoteHost:
         self.name = name
         self._service = service
         self._ended = False
-        self._deadline = time.monotonic() + START_LIMIT_S
+        self._begun_s = time.monotonic()
+        self._deadline = self._begun_s + START_LIMIT_S
+        # What it said first, and how many ns after it was reached for; None until it has.
+        self.versions: object = None
+        self.answered_ns: int | None = None
         self._versions: Future[object] = Future()
         self._opened: Future[HostFacts] = Future()
         self._children: dict[int, RemoteChild] = {}
@@ -206,6 +214,8 @@ class RemoteHost:
                 if number in self._children:
                     self._children[number].fail(failure)
             case ("versions", versions) if not self._versions.done():
+                self.versions = versions
+                self.answered_ns = round((time.monotonic() - self._begun_s) * NS_PER_S)
                 self._versions.set_result(versions)
             case ("opened", HostFacts() as facts) if not self._opened.done():
                 self._opened.set_result(facts)
@@ -248,26 +258,49 @@ class RemoteHost:
 
 @contextlib.contextmanager
 def open_hosts(
-    names: Sequence[str], *, launch: str = DEFAULT_LAUNCH
+    names: Sequence[str],
+    *,
+    launch: str = DEFAULT_LAUNCH,
+    waiting: Mapping[str, Waiting] | None = None,
 ) -> Iterator[tuple[RemoteHost, ...]]:
-    """Start a service on each host while the block runs, all at once.
+    """Have a service on each host while the block runs, all at once.
 
-    ``launch`` runs a command on ``{host}``; `localhost` is this machine.
+    Hosts on which one is ``waiting`` are connected to. On others it is started: ``launch`` runs a
+    command on ``{host}``; `localhost` is this machine.
 
     Raises:
-        TestbedError: one does not start, is of another version, or serves another analysis.
+        TestbedError: one does not start, cannot be reached, is of another version, or serves
+            another analysis.
     """
     with contextlib.ExitStack() as stack:
-        commands = [service_command(name, launch) for name in names]
+        ways = [way_to(name, launch, (waiting or {}).get(name)) for name in names]
         hosts = []
-        for name, command in zip(names, commands, strict=True):
-            host = stack.enter_context(RemoteHost(name, LaunchedService(command)))
+        for name, reach in zip(names, ways, strict=True):
+            host = stack.enter_context(RemoteHost(name, reach()))
             hosts.append(host)
         for host in hosts:
             stack.callback(host.end)  # All of them, before any is waited for.
         for host in hosts:
             host.open()
         yield tuple(hosts)
+
+
+def way_to(name: str, launch: str, waiting: Waiting | None) -> Callable[[], ReachedService]:
+    """Return what reaches a service on a host, by starting one unless it is ``waiting``.
+
+    Raises:
+        TestbedError: there is no such launcher here.
+    """
+    if waiting is None:
+        return partial(LaunchedService, service_command(name, launch))
+
+    def connect() -> ReachedService:
+        try:
+            return ListeningService(waiting)
+        except AdvisorError as error:
+            raise TestbedError(f"host {name}: {error.message}", hint=error.hint) from None
+
+    return connect
 
 
 def _asked_by() -> str:

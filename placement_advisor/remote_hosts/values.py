@@ -26,6 +26,7 @@ from placement_advisor.machine import nvidia
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.profile.timeline.worker_steps import Crossing
 from placement_advisor.remote_hosts.host_facts import HostFacts
+from placement_advisor.remote_hosts.probe import NetworkPlace, WayTried
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.load.model_source import ModelSource
 
@@ -40,7 +41,9 @@ _RECORDS = (
     Crossing,
     HostFacts,
     ModelSource,
+    NetworkPlace,
     Prepared,
+    WayTried,
     nvidia.Gpu,
     nvidia.GpuPair,
     nvidia.Gpus,

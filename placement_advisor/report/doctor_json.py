@@ -11,6 +11,7 @@ from placement_advisor.machine.doctor.checks import check_all, next_command
 
 if TYPE_CHECKING:
     from placement_advisor.machine.doctor.facts import Facts, KeptFigures
+    from placement_advisor.machine.doctor.finding import Check
 
 SCHEMA_VERSION = 1
 
@@ -23,16 +24,7 @@ def doctor_as_json(facts: Facts) -> dict[str, Any]:
         "advisor_version": facts.advisor_version,
         "can_analyze": not any(check.blocks for check in checks),
         "next": next_command(facts, checks),
-        "checks": [
-            {
-                "name": check.name,
-                "state": check.state.value,
-                "finding": check.finding,
-                "action": check.action,
-                "blocks": check.blocks,
-            }
-            for check in checks
-        ],
+        "checks": [check_as_json(check) for check in checks],
         "python": {"version": facts.python_version, "wanted": facts.wanted_python},
         "packages": [
             {
@@ -56,6 +48,17 @@ def doctor_as_json(facts: Facts) -> dict[str, Any]:
         "available_memory_bytes": facts.available_memory_bytes,
         "private_network": facts.has_private_network,
         "calibrations": [_calibration(kept) for kept in facts.calibrations],
+    }
+
+
+def check_as_json(check: Check) -> dict[str, Any]:
+    """Return one finding."""
+    return {
+        "name": check.name,
+        "state": check.state.value,
+        "finding": check.finding,
+        "action": check.action,
+        "blocks": check.blocks,
     }
 
 

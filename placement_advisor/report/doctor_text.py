@@ -20,21 +20,23 @@ def render_doctor(facts: Facts) -> str:
     checks = check_all(facts)
     lines = [f"advisor {facts.advisor_version}", ""]
     for check in checks:
-        lines += _lines(check)
+        lines += check_lines(check)
     verdict = [] if not any(check.blocks for check in checks) else ["`advisor analyze` cannot work"]
     return "\n".join([*lines, "", *verdict, f"next: {next_command(facts, checks)}"]) + "\n"
 
 
-def _lines(check: Check) -> list[str]:
+def check_lines(check: Check) -> list[str]:
+    """Return the lines of one finding."""
     indent = " " * (_STATE + _NAME)
     head = f"{check.state.value:<{_STATE}}{check.name:<{_NAME - 1}} "
-    lines = _wrapped(check.finding, head, indent)
+    lines = wrapped(check.finding, head, indent)
     if check.action is not None:
-        lines += _wrapped(check.action, f"{indent}→ ", f"{indent}  ")
+        lines += wrapped(check.action, f"{indent}→ ", f"{indent}  ")
     return lines
 
 
-def _wrapped(text: str, first: str, further: str) -> list[str]:
+def wrapped(text: str, first: str, further: str) -> list[str]:
+    """Return lines that fit, the first of which begins otherwise than further ones."""
     return wrap(
         text,
         _WIDTH,

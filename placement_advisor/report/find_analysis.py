@@ -1,17 +1,24 @@
-"""Where a finished analysis lies: the folder itself, or the newest of those below it."""
+"""Where a finished analysis lies: the folder itself, or the newest of those below it.
+
+A quick analysis is text alone; whatever else is there, `tables.ANALYSIS` is of every finished one.
+"""
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.files.log_files import LOG_FOLDER, OVERVIEW
+from placement_advisor.files.own_folders import HIDDEN
 from placement_advisor.report.analysis.tables import ANALYSIS
-from placement_advisor.report.tensorboard.runs import find_runs
+from placement_advisor.report.tensorboard.runs import inside, walk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-_HINT = "`advisor analyze MODEL` writes what can be shown"
+NO_ANALYSIS = "`advisor analyze MODEL` writes what can be shown"
 
 
 def find_analysis(folder: Path) -> Path:
@@ -21,12 +28,49 @@ def find_analysis(folder: Path) -> Path:
         AdvisorError: there is none.
     """
     if not folder.is_dir():
-        raise AdvisorError(f"{folder}: no such folder", hint=_HINT)
+        raise AdvisorError(f"{folder}: no such folder", hint=NO_ANALYSIS)
     if (folder / ANALYSIS).exists():
         return folder
     root = folder.resolve()
-    runs = [run for run in find_runs(root) if (run.output / ANALYSIS).is_file()]
-    if not runs:
-        raise AdvisorError(f"{folder}: holds no finished analysis", hint=_HINT)
-    newest = max(runs, key=lambda run: run.changed_ns)
-    return folder / newest.output.relative_to(root)
+    newest = max(finished_analyses(root), key=_written_ns, default=None)
+    if newest is None:
+        raise AdvisorError(f"{folder}: holds no finished analysis", hint=NO_ANALYSIS)
+    return folder / newest.relative_to(root)
+
+
+def finished_analyses(root: Path) -> Iterator[Path]:
+    """Yield the folders of finished analyses under a resolved one, those that lie highest first."""
+
+    def is_whole(folder: Path) -> bool:
+        # What a log folder holds is about the analysis around it.
+        has_ended = inside(folder, ANALYSIS) is not None
+        return has_ended or folder.name.startswith(HIDDEN) or inside(folder, OVERVIEW) is not None
+
+    for folder in walk(root, is_whole):
+        if inside(folder, ANALYSIS) is not None and not folder.name.startswith(HIDDEN):
+            yield folder
+
+
+def is_quick(folder: Path) -> bool:
+    """Return whether the finished analysis in a folder has nothing that could be looked at."""
+    log = folder / LOG_FOLDER
+    return (folder / ANALYSIS).is_file() and not any(
+        (place / OVERVIEW).exists() for place in (log, folder)
+    )
+
+
+def quick_alone(folder: Path, *, shown: str) -> AdvisorError:
+    """Return what to say where a quick analysis is asked for what it lacks."""
+    return AdvisorError(
+        f"{folder}: a quick analysis, which has {shown}",
+        hint=f"advisor show {shlex.quote(str(folder))} prints it; `advisor analyze MODEL` without "
+        "--quick writes all of it, pictures too",
+    )
+
+
+def _written_ns(folder: Path) -> int:
+    """Return when an analysis ended; 0 if it is gone."""
+    try:
+        return (folder / ANALYSIS).stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
 # Each takes half a minute, and a few minutes over the slowest network; anything near is a hang.
 _LIMIT_S = 900.0
+# Of the sizes that were measured the largest that is copied in that time tells most, soon.
+_PROBED_NS = 50_000_000
+# Judgement: what a few copies take is uncertain by less, and predictions are in doubt by as much.
+_CHANGED = 1.5
+# What copies between busy cores wander by.
+_NOISE_NS = 500_000
 
 
 def calibrated_hosts(testbed: Testbed, watcher: Watcher, *, anew: bool) -> Calibration:
@@ -55,7 +61,7 @@ def calibrated_hosts(testbed: Testbed, watcher: Watcher, *, anew: bool) -> Calib
     routes: dict[tuple[str, str], RouteFigures] = {}
     for one, other in pairs:
         known = None if anew else kept_route(plan, one, other)
-        if known is None:
+        if known is None or not _still_holds(testbed, one, other, known.way):
             what = f"calibrating {one.name} ↔ {other.name}"
             watcher.working(what, len(figures) + len(routes), total)
             known = _measure_route(testbed, one, other)
@@ -103,6 +109,30 @@ def _measure_route(testbed: Testbed, one: HostShare, other: HostShare) -> RouteF
     with suppress(OSError):
         keep_route(found, testbed.plan, one, other)
     return found
+
+
+def _still_holds(testbed: Testbed, one: HostShare, other: HostShare, way: Way) -> bool:
+    """Whether a few copies take about what they took: networks change, and nothing tells of it."""
+    back_ns = {copy.size_bytes: copy.copy_ns for copy in way.back}
+    known = [
+        (there.size_bytes, there.copy_ns, back_ns[there.size_bytes])
+        for there in way.there
+        if there.size_bytes in back_ns
+    ]
+    short = [each for each in known if max(each[1:]) <= _PROBED_NS]
+    size_bytes, *before_ns = max(short or known[:1])
+    answer = testbed.call(
+        runner.probe_route,
+        one.device_names,
+        other.device_names,
+        size_bytes,
+        time_limit_s=_LIMIT_S,
+    )
+    now_ns = expect(answer, partial(_not_calibrated, f"{one.name} ↔ {other.name}"))
+    return all(
+        (now <= before * _CHANGED and before <= now * _CHANGED) or abs(now - before) < _NOISE_NS
+        for before, now in zip(before_ns, now_ns, strict=True)
+    )
 
 
 def _check(way: Way, one: str, other: str) -> None:

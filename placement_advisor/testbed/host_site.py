@@ -2,9 +2,9 @@
 
 With TLS, TensorFlow's servers stay in a private network on each host, in which every other worker
 has a port of 127.0.0.1 too; a relay on each host joins these networks. Directly, they listen on the
-hosts' own network. The client of the testbed is a process of the command's machine: where that is
-the first host, it is in the network of the workers there; else it has one of its own, with a relay
-that only leads outwards.
+hosts' own network. Where a service waits on a host, its relay is there already. The client of the
+testbed is a process of the command's machine: where that is the first host, it is in the network of
+the workers there; else it has one of its own, with a relay that only leads outwards.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ _NETWORK_BITS = 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RelayOfHost:
-    """The relay of a host: its process, its folder there, and its port, None if it has none."""
+    """The relay of a host: its folder there, and its port, None if it has none.
 
-    process: Callee
+    The process is one of ours, or None: that of a service that waits there.
+    """
+
+    process: Callee | None
     folder: str
     port: int | None
 
@@ -55,15 +58,24 @@ class _RelayOfHost:
 class HostSite:
     """Hosts that lend their devices. What was fetched from them lies in a folder here."""
 
-    def __init__(self, plan: TestbedPlan, hosts: Sequence[RemoteHost], scratch: Path) -> None:
-        """Take the hosts of a plan, connected, in its order."""
+    def __init__(
+        self,
+        plan: TestbedPlan,
+        hosts: Sequence[RemoteHost],
+        scratch: Path,
+        secret: bytes | None = None,
+    ) -> None:
+        """Take the hosts of a plan, connected, in its order.
+
+        Services that wait on some of them have a ``secret``, which the relays of all of them take.
+        """
+        self._secret = secret
         self._shares, self._hosts, self._scratch = plan.hosts, tuple(hosts), scratch
         self._link = plan.link
         self._host_of = [i for i, share in enumerate(plan.hosts) for _ in share.cores]
         self._sent: dict[tuple[int, Path], str] = {}
         # By the number of the host; None is the command's machine, where it is not the first host.
         self._relays: dict[int | None, _RelayOfHost] = {}
-        self._secret: bytes | None = None
 
     @property
     def lost(self) -> str | None:
@@ -73,7 +85,7 @@ class HostSite:
     @property
     def relays(self) -> tuple[Callee, ...]:
         """Return the relays that have been started."""
-        return tuple(each.process for each in self._relays.values())
+        return tuple(each.process for each in self._relays.values() if each.process is not None)
 
     def hear(self) -> None:
         """Wait until each host has answered, or is lost."""
@@ -158,14 +170,22 @@ class HostSite:
         return tuple(addresses)
 
     def _start_relays(self, not_started: NotStarted) -> None:
-        """Start those that do not run: all of them at first, later those that have died."""
+        """Start those that do not run: all of them at first, later those that have died.
+
+        A host on which a service waits at a port has a relay already.
+        """
         secret = self._secret = self._secret or new_secret(ANALYSIS_DAYS)
         for number, (host, share) in enumerate(zip(self._hosts, self._shares, strict=True)):
-            if not self._has_relay(number):
-                folder = host.new_folder("relay")
-                process = host.child(f"relay-{share.name}")
-                started = _started(process, folder, secret, share.address, not_started)
-                self._relays[number] = started
+            if self._has_relay(number):
+                continue
+            if share.port is not None:
+                waiting = host.facts.relay_folder
+                assert waiting is not None, "a service that waits at a port has a relay"
+                self._relays[number] = _RelayOfHost(process=None, folder=waiting, port=share.port)
+                continue
+            folder = host.new_folder("relay")
+            process = host.child(f"relay-{share.name}")
+            self._relays[number] = _started(process, folder, secret, share.address, not_started)
         if not self._shares[0].is_here and not self._has_relay(None):
             folder = tempfile.mkdtemp(prefix="relay-", dir=self._scratch)
             self._relays[None] = _started(Child("relay"), folder, secret, None, not_started)
@@ -175,7 +195,7 @@ class HostSite:
         known = self._relays.get(number)
         if known is None:
             return False
-        if known.process.failure() is None:
+        if known.process is None or known.process.failure() is None:
             return True
         known.process.close()
         del self._relays[number]

@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from placement_advisor.tf.run import as_is, input_timer, mirrored, runner, worker
+    from placement_advisor.tf.run import as_is, cluster_tasks, input_timer, mirrored, runner, worker
     from placement_advisor.tf.split import split_workload as splitter
     from placement_advisor.tf.trace import tracer
 else:
     from placement_advisor.processes.remote import RemoteModule
 
     as_is = RemoteModule("placement_advisor.tf.run.as_is")
+    cluster_tasks = RemoteModule("placement_advisor.tf.run.cluster_tasks")
     input_timer = RemoteModule("placement_advisor.tf.run.input_timer")
     mirrored = RemoteModule("placement_advisor.tf.run.mirrored")
     runner = RemoteModule("placement_advisor.tf.run.runner")
@@ -24,4 +25,13 @@ else:
     tracer = RemoteModule("placement_advisor.tf.trace.tracer")
     worker = RemoteModule("placement_advisor.tf.run.worker")
 
-__all__ = ["as_is", "input_timer", "mirrored", "runner", "splitter", "tracer", "worker"]
+__all__ = [
+    "as_is",
+    "cluster_tasks",
+    "input_timer",
+    "mirrored",
+    "runner",
+    "splitter",
+    "tracer",
+    "worker",
+]

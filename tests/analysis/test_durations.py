@@ -51,6 +51,12 @@ def test_ahead_is_the_stage_that_begins_and_all_that_come_later() -> None:
     assert ahead(PREDICTED, Stage.PROFILE) == Ahead(stage_s=0.0, later_s=before + last)
 
 
+def test_what_is_ahead_on_a_busy_machine_is_known_to_be() -> None:
+    assert ahead(replace(RUNS, is_busy=True), Stage.IMPORT).is_busy
+    assert rounds_ahead(replace(RUNS, is_busy=True), 3, 3.0).is_busy
+    assert not ahead(RUNS, Stage.IMPORT).is_busy
+
+
 def test_rounds_that_may_be_added_are_told_from_the_beginning_until_rounds_are_over() -> None:
     assert ahead(RUNS, Stage.IMPORT).doubt_s == ahead(RUNS, Stage.RUN).doubt_s > 0
     assert no_rounds_ahead(RUNS).doubt_s == ahead(RUNS, Stage.PROFILE).doubt_s == 0

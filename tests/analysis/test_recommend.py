@@ -268,6 +268,15 @@ def test_on_stand_ins_the_headline_says_where_the_untouched_step_is_faster(as_is
     assert answer.headline.endswith(told if says else "; as-is on all cores: 12.0 ms")
 
 
+def test_a_step_that_is_shown_to_be_slower_is_not_called_as_fast():
+    # In some rounds the split takes longer, so that the interval of their ratio has 1 in it.
+    noisy = [163 * MS, 163 * MS, 163 * MS, 5 * MS] * 5
+    answer = recommend([SINGLE, FAST], TESTBED, noisy)
+    assert answer.verdict is AdviceVerdict.SPLIT
+    assert answer.caveat is None
+    assert answer.headline.endswith("; as-is on all cores: 163 ms")
+
+
 def test_where_nothing_is_recommended_the_untouched_step_is_only_named():
     answer = recommend([SINGLE, SLOW], TESTBED, [MS] * 9)
     assert answer.verdict is AdviceVerdict.STAY_SINGLE
@@ -322,6 +331,50 @@ def test_a_simulated_verdict_survives_costs_as_wrong_as_they_may_be(towers, alte
     assert "measured" not in answer.headline
     says = "the verdict changes if copies and launches cost up to 2 times as much or as little "
     assert any(r.startswith(says) for r in answer.reasons) == (verdict is AdviceVerdict.CANNOT_TELL)
+
+
+# On two cards that are not here, with ranges of speed-ups: 1.19 to 2.27, and 0.89 to 3.06.
+SURE, FASTEST = (0.44, 0.65, 0.84), (0.33, 0.41, 1.12)
+ELSEWHERE = replace(
+    GPUS, kind="none", description="2xA100 (assumed)", not_run="predicted for devices not here"
+)
+
+
+def test_a_split_that_is_surely_worth_it_decides_though_another_is_predicted_faster_unsurely():
+    splits = [simulated("towers", *SURE), simulated("searched", *FASTEST)]
+    answer = recommend([candidate("single", predicted=10), *splits], ELSEWHERE, None)
+    assert (answer.verdict, answer.candidate) == (AdviceVerdict.SPLIT, "towers")
+    assert answer.answer == "split: towers, 1.54\N{MULTIPLICATION SIGN}"
+    says = (
+        "searched is predicted faster, 2.44\N{MULTIPLICATION SIGN}, but may be as slow as "
+        "0.89\N{MULTIPLICATION SIGN} if costs are as wrong as they may be: it is not surely worth "
+        "it"
+    )
+    assert answer.deciding[0] == says
+    assert says in answer.reasons
+
+
+def test_of_simulated_splits_that_are_surely_worth_it_the_fastest_is_the_answer():
+    splits = [
+        simulated("searched", *FASTEST),
+        simulated("pipeline", 0.5, 0.7, 0.8),
+        simulated("towers", *SURE),
+    ]
+    answer = recommend([candidate("single", predicted=10), *splits], NOT_RUN, None)
+    assert answer.candidate == "towers"
+
+
+def test_what_would_settle_a_doubt_about_devices_that_are_not_here_is_a_run_there_or_a_profile():
+    tried = [candidate("single", predicted=10), simulated("searched", *FASTEST)]
+    assert recommend(tried, ELSEWHERE, None).answer.endswith(
+        "; a run on such devices would settle it, a profile recorded there (--costs) may"
+    )
+    recorded = bound(5, source=CostSource.RECORDED)
+    assert recommend(tried, ELSEWHERE, None, recorded).answer.endswith(
+        "; a run on such devices would settle it"
+    )
+    for here in (NOT_RUN, replace(GPUS, not_run="not run (--no-run)")):
+        assert recommend(tried, here, None).answer.endswith("; a real run would settle it")
 
 
 def profile(step_ms, compute_ms, exposed_ms, count=6):

@@ -9,6 +9,7 @@ from placement_advisor.analysis.advice.settling import (
     Again,
     MoreRounds,
     RealRun,
+    RunElsewhere,
     Settling,
     in_words,
     next_run,
@@ -46,7 +47,12 @@ S = 1_000_000_000
         (RealRun(), NOT_RUN, "; a real run (without --quick, about 70 s) would settle it"),
         (RealRun(), None, "; a real run would settle it"),
         # What is not here cannot run, but be looked at for longer.
-        (RealRun(), ELSEWHERE, "; a real run would settle it"),
+        (
+            RunElsewhere(is_recorded=False),
+            ELSEWHERE,
+            "; a run on such devices would settle it, a profile recorded there (--costs) may",
+        ),
+        (RunElsewhere(is_recorded=True), None, "; a run on such devices would settle it"),
         (None, RAN, ""),
     ],
 )
@@ -63,7 +69,11 @@ def test_what_settles_it_is_said_with_how_long_it_takes(
         (RealRun(), NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),
         # A verdict that is simulated is worth a run though nothing is in doubt.
         (None, NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),
-        (RealRun(), ELSEWHERE, NextRun(change="without --quick", takes_ns=30 * S)),
+        (
+            RunElsewhere(is_recorded=False),
+            ELSEWHERE,
+            NextRun(change="without --quick", takes_ns=30 * S),
+        ),
         (MoreRounds(count=None), RAN, None),
         (None, RAN, None),
         (MoreRounds(count=130), None, None),

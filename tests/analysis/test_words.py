@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +67,7 @@ def test_a_layer_with_ops_apart_is_named() -> None:
     moved = Placement(label="", family="", device_of=apart, rationale="")
     assert placement_in_words(graph, moved) == (
         "layers user_* on GPU:0, item_* on GPU:1; their gradients with them; "
-        "except for 1 backward op of user_conv"
+        "except for 1 backward op of user_conv on GPU:1"
     )
 
 
@@ -126,9 +128,21 @@ def _meant(pattern: str, names: list[str]) -> list[str]:
 def test_the_listing_gives_each_tower_one_scope() -> None:
     graph, placement = step(TOWERS)
     assert Counter(scope_devices(graph, placement).values()) == Counter({"GPU:0": 1, "GPU:1": 2})
-    listing = how_to_split(graph, placement).listing
+    listing = how_to_split(graph, placement, Path()).listing
     assert "'model/item_conv': 'GPU:1'" in listing
     assert "with tf.device(DEVICE['GPU:0']):\n    ...  # user_*\n" in listing
+
+
+def test_the_call_says_what_to_put_there_and_has_the_path_from_where_the_command_ran() -> None:
+    graph, placement = step(TOWERS)
+    folder = Path("advisor-out/net")
+    how = how_to_split(graph, replace(placement, label="towers"), folder)
+    assert 'place(step, "advisor-out/net/placements/towers.json", *inputs)' in how.call
+    assert "# step is yours: the compiled Keras model, or the function of one" in how.call
+    compile(how.call, "call", "exec")
+    assert how.listing is not None
+    assert "put your code where this file has ... and step" in " ".join(how.listing.split())
+    assert max(map(len, how.listing.splitlines())) <= 100
 
 
 @given(layers, st.data())
@@ -147,6 +161,6 @@ def test_the_listing_reproduces_any_placement_op_by_op(
 def test_names_from_models_cannot_leave_the_listings_text_and_comments() -> None:
     name = 'x"""\nimport os\n#\\'
     graph, placement = step({name: "GPU:0", "b": "GPU:1"})
-    listing = how_to_split(graph, placement).listing
+    listing = how_to_split(graph, placement, Path()).listing
     compile(listing, "listing", "exec")
     assert "\nimport os\n" not in listing

@@ -143,12 +143,9 @@ class _Bench:
     def __init__(self, turns: Iterable[int]) -> None:
         self._turns = iter(turns)
 
-    def call(self, function: str, label: str, *args: Any, time_limit_s: float) -> list[int]:
+    def run_steps(self, label: str, batch: int, steps: int) -> list[int]:
         """Run a warm-up step and one that counts."""
-        return [next(self._turns)] * 2
-
-    def profile(self, label: str, steps: int, *, time_limit_s: float) -> None:
-        """Profile nothing."""
+        return [next(self._turns)] * steps
 
 
 class _Watcher:

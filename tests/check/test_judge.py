@@ -167,6 +167,25 @@ def test_a_forward_pass_that_moved_has_lost_its_scope_or_got_another(
     assert problem.place == HERE
 
 
+def test_a_backward_pass_whose_forward_pass_stays_at_its_variable_moved_with_its_scope() -> None:
+    # A lookup reads its table where that is; its scope went elsewhere, with its gradient.
+    stays = {"lower": layer("11", ONE), "side": layer("44", TWO)}
+    layers = {**stays, "upper": layer("22", TWO, backward=ONE)}
+    before = record(layers={**stays, "upper": layer("22", TWO), "top": layer("33", TWO)})
+    after = replace(MOVED, layers={**layers, "top": layer("33", ONE)})
+    scopes = Scopes(
+        device_of={**dict.fromkeys(("lower", "upper", "top"), ONE), "side": TWO},
+        left_behind=frozenset(),
+        is_split=True,
+    )
+    (problem,) = judged(after, before, scopes=scopes).problems
+    assert problem.code is Code.SCOPE_CHANGED
+    assert problem.what == (
+        "1 layer stands in another tf.device scope: it runs on GPU:0, not on GPU:1"
+    )
+    assert "backward pass of upper: GPU:1 -> GPU:0 (m.py:9)" in problem.culprits
+
+
 def test_variables_alone_that_moved_were_created_in_another_scope() -> None:
     def with_variables(device: str) -> Record:
         upper = layer("22", TWO)

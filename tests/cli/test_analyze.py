@@ -542,12 +542,12 @@ def test_one_family_can_be_asked_for_and_single_always_runs(
     assert [c["name"] for c in json.loads(ran.out)["candidates"]] == ["single", "towers"]
 
 
-def test_the_default_folder_is_named_after_the_model(
+def test_the_default_folder_is_named_after_the_model_and_what_was_asked(
     advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert advisor("analyze", str(two_towers), "--no-run", *QUICK, "-q").code == 0
-    assert (tmp_path / "advisor-out" / "two_towers" / "analysis.json").is_file()
+    assert (tmp_path / "advisor-out" / "two_towers-no-run" / "analysis.json").is_file()
 
 
 def test_inference_of_another_batch_size_can_be_asked_for(

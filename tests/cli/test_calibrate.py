@@ -46,7 +46,7 @@ class KnownTestbed:
     answer: ClassVar[Any] = FIGURES
     events: ClassVar[list[str]] = []
 
-    def __init__(self, plan: TestbedPlan, *, scratch: Path) -> None:
+    def __init__(self, plan: TestbedPlan, *, scratch: Path, site: None) -> None:
         self.plan = plan
         self.core_clocks: dict[str, str] = {}
 

@@ -70,6 +70,35 @@ def test_the_text_says_where_the_time_went(advisor: Callable[..., Ran], tmp_path
     assert "0 % of device time is unclassified" in lines
 
 
+def test_which_run_was_read_of_several_stands_at_the_head(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    path = recorded(tmp_path)
+    other = tmp_path / "logs" / "plugins" / "profile" / "2026_11_22_10_00_00" / path.name
+    other.parent.mkdir()
+    other.write_bytes(path.read_bytes())
+    words = ("profile", str(tmp_path / "logs"), "--no-xprof", "-q")
+    which = (
+        "read was plugins/profile/2026_11_22_10_00_00, the newest of 2 runs; give the folder of "
+        "another to read that"
+    )
+    assert advisor(*words).out.splitlines()[1] == which
+    assert json.loads(advisor(*words, "--json").out)["notes"][0] == which
+    assert advisor(*words, "--format", "markdown").out.splitlines()[4].startswith("read was ")
+
+
+def test_another_kind_of_file_is_no_profile(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+    model = tmp_path / "model.py"
+    model.write_text("import keras\n\nmodel = keras.Sequential()\n")
+    ran = advisor("profile", str(model))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"advisor: error: {model} is not a profile: " in ran.err
+    assert "a file that ends in .xplane.pb" in ran.err
+    assert "corrupt" not in ran.err
+    assert "copy it again" not in ran.err
+    assert "advisor: reading the profile\n" in ran.err
+
+
 def test_xprof_is_asked_on_a_copy_and_contradicted(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -70,6 +70,17 @@ def test_a_line_says_what_is_left_in_all_from_there_on(monkeypatch: pytest.Monke
     )
 
 
+def test_on_a_busy_machine_what_is_left_is_said_to_be_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with progress(quiet=False) as watcher:
+        watcher.expect(Ahead(stage_s=20, later_s=25, is_busy=True))
+        watcher.working("tracing", 0, 1)
+    assert stderr.getvalue() == "advisor: tracing, about 45 s left, longer while other work runs\n"
+
+
 def test_a_terminal_counts_down_what_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stderr = Terminal()

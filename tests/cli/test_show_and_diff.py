@@ -12,6 +12,7 @@ import pytest
 import sample_analysis
 from command_runs import run_here
 
+from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.files.log_files import LOG_FOLDER, OVERVIEW
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.analysis.full_text import full_text
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
 
 def written(folder: Path, analysis: Analysis, *, at: int = 0) -> Path:
     """What an analysis leaves behind, as far as the commands look at it; written at a second."""
-    overview = folder / LOG_FOLDER / OVERVIEW
-    overview.parent.mkdir(parents=True)
-    overview.write_text("{}")
-    os.utime(overview, (at, at))
+    folder.mkdir(parents=True)
+    if not analysis.options.quick:
+        overview = folder / LOG_FOLDER / OVERVIEW
+        overview.parent.mkdir(parents=True)
+        overview.write_text("{}")
     write_analysis(analysis, folder)
+    os.utime(folder / "analysis.json", (at, at))
     (folder / "report.txt").write_text(full_text(analysis))
     return folder
 
@@ -37,6 +40,11 @@ def written(folder: Path, analysis: Analysis, *, at: int = 0) -> Path:
 def of_model(path: str) -> Analysis:
     plain = sample_analysis.sample()
     return replace(plain, model=replace(plain.model, path=path))
+
+
+def quick() -> Analysis:
+    plain = sample_analysis.unmeasured()
+    return replace(plain, options=replace(plain.options, run=False, quick=True))
 
 
 def error_of(*words: str) -> list[str]:
@@ -62,6 +70,55 @@ def test_the_newest_analysis_is_shown_if_no_folder_is_named(
     assert run_here("show", "advisor-out").out == ran.out
     assert run_here("show", "advisor-out/new").out == ran.out
     assert run_here("show", "advisor-out/old").out.startswith("Measured on")
+
+
+def test_a_quick_analysis_is_found_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "advisor-out"
+    written(folder / "net-quick", quick(), at=2_000)
+    assert run_here("show").out.endswith("advisor show -v advisor-out/net-quick\n")
+    written(folder / "net", sample_analysis.sample(), at=1_000)
+    assert run_here("show").out.startswith("Simulated for")
+    os.utime(folder / "net" / "analysis.json", (3_000, 3_000))
+    assert run_here("show").out.startswith("Measured on")
+    assert run_here("diff", "advisor-out/net", "advisor-out/net-quick").code == 0
+
+
+def test_the_log_folder_of_an_analysis_is_none(tmp_path: Path) -> None:
+    folder = written(tmp_path / "a", sample_analysis.sample())
+    assert "holds no finished analysis" in error_of("show", str(folder / LOG_FOLDER))[0]
+
+
+def test_a_quick_analysis_leads_nowhere_that_it_has_not(tmp_path: Path) -> None:
+    plain = quick()
+    answer = replace(plain.recommendation, verdict=AdviceVerdict.STAY_SINGLE, next_run=None)
+    bare = replace(plain, findings=(), recommendation=answer)
+    shown = run_here("show", str(written(tmp_path / "a", bare))).out
+    assert f"Next: cat {tmp_path}/a/report.md\n" in shown
+    assert "advisor view" not in shown
+
+
+def test_what_a_quick_analysis_has_not_is_said_with_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "advisor-out" / "net-quick", quick())
+    folder = "advisor-out/net-quick"
+    hint = (
+        f"advisor: hint: advisor show {folder} prints it; `advisor analyze MODEL` without --quick "
+        "writes all of it, pictures too"
+    )
+    assert error_of("view") == [
+        f"advisor: error: {folder}: a quick analysis, which has nothing to look at in TensorBoard",
+        hint,
+    ]
+    assert error_of("view", folder) == error_of("view")
+    assert error_of("report", folder) == [
+        f"advisor: error: {folder}: a quick analysis, which has no pictures and so no report.html",
+        hint,
+    ]
 
 
 def test_an_analysis_that_runs_still_is_not_shown(tmp_path: Path) -> None:

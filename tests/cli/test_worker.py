@@ -38,7 +38,7 @@ def worker(
 def test_a_worker_wants_to_know_who_gives_orders() -> None:
     ran = run_here("worker")
     assert ran.code == 2
-    assert "error: worker: nothing says who may give orders" in ran.err
+    assert "error: worker: say one of --stdio, --listen and --new-secret" in ran.err
     assert "hint: `advisor analyze --hosts` runs `advisor worker --stdio` on each host" in ran.err
 
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_advisor.profile.spans import NO_SPANS, Spans, length, length_before, outside, union
+from placement_advisor.profile.spans import (
+    NO_SPANS,
+    Spans,
+    length,
+    length_before,
+    outside,
+    shares,
+    union,
+)
 
 Drawn = list[tuple[int, int]]
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=8)
@@ -55,3 +64,24 @@ def test_lengths_before_moments(drawn: Drawn, wanted: list[int]):
 def test_nothing_has_no_length():
     assert union([]) == NO_SPANS
     assert length(outside(NO_SPANS, NO_SPANS)) == 0
+
+
+def test_two_spans_share_what_both_cover():
+    of = Spans(np.array([0, 6]), np.array([10, 20]))
+    # 0 to 6 is of the first alone, 6 to 8 of both; 20 lies in the gap of what is shared.
+    assert shares(spans([(0, 8), (15, 1)]), of).tolist() == [7.0, 2.0]
+
+
+@given(SPANS, SPANS)
+def test_what_is_shared_adds_up_to_what_any_covers(one: Drawn, other: Drawn):
+    some, those = union([spans(one)]), spans(other)
+    found = shares(some, those)
+    assert len(found) == len(other)
+    expected = [
+        sum(
+            1 / sum(start <= m < start + size for start, size in other)
+            for m in moments(some) & moments(spans([each]))
+        )
+        for each in other
+    ]
+    assert found.tolist() == pytest.approx(expected)

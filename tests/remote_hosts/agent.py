@@ -111,10 +111,11 @@ _hosts: list[Any] = []
 
 def open_host(address: str, port: int, secret: str) -> list[object]:
     """Take a host at which a service waits; return its name and the folder of its relay."""
-    from placement_advisor.remote_hosts.listening_service import ListeningService
+    from placement_advisor.remote_hosts.listening_service import ListeningService, Waiting
     from placement_advisor.remote_hosts.remote_host import RemoteHost
 
-    host = RemoteHost("far", ListeningService(address, port, secret.encode()))
+    waiting = Waiting(address=address, port=port, secret=secret.encode())
+    host = RemoteHost("far", ListeningService(waiting))
     _hosts.append(host)
     host.open()
     return [host.facts.host_name, host.facts.relay_folder]

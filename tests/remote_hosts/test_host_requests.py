@@ -107,3 +107,29 @@ def test_any_words_are_hosts_or_refused(words: str) -> None:
     except AdvisorError:
         return
     assert all(host.devices > 0 and not host.name.startswith("-") for host in hosts)
+
+
+@pytest.mark.parametrize(
+    ("where", "address", "port"),
+    [
+        ("10.0.0.1:7600", "10.0.0.1", 7600),
+        ("b-fast:1", "b-fast", 1),
+        ("[2001:db8::5]:7600", "2001:db8::5", 7600),
+        ("[fe80::1%eth0]:65535", "fe80::1%eth0", 65_535),
+        ("[2001:db8::5]", "2001:db8::5", None),
+        ("2001:db8::5:7600", "2001:db8::5:7600", None),
+        ("::1", "::1", None),
+    ],
+)
+def test_at_a_port_behind_an_address_a_service_waits(
+    where: str, address: str, port: int | None
+) -> None:
+    (found,) = parse_hosts(f"a:2@{where}")
+    assert found == HostRequest(name="a", devices=2, address=address, port=port)
+
+
+@pytest.mark.parametrize("where", ["b:0", "b:65536", "[b", "b]:1", "[]:1", "b:", ":7600", "[b]1"])
+def test_what_is_no_address_is_refused_with_examples(where: str) -> None:
+    with pytest.raises(AdvisorError, match="is no address") as error:
+        parse_hosts(f"a:2@{where}")
+    assert "[2001:db8::5]:7600" in (error.value.hint or "")

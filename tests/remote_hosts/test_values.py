@@ -6,7 +6,6 @@ from dataclasses import fields
 from types import MappingProxyType
 
 import pytest
-import sample_calibration
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,10 +13,11 @@ from placement_advisor.cost.collectives import CollectiveTimes
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.profile.timeline.worker_steps import Crossing
 from placement_advisor.remote_hosts import values
+from placement_advisor.remote_hosts.probe import NetworkPlace, WayTried
 from placement_advisor.remote_hosts.values import decode, encode
 from placement_advisor.tf.answers import Prepared, Traced
 from placement_advisor.tf.load.model_source import ModelSource
@@ -115,11 +115,12 @@ def test_half_characters_of_file_names_come_back() -> None:
         ),
         Prepared(moved_ops=("a",), crossings=(CROSSING,), exchanged_bytes={"reduce": None}),
         CollectiveTimes(call_ns=1, launch_ns=2, hop_ns=3, ns_per_byte=0.5),
+        NetworkPlace(interface=None, mtu_bytes=1_500, load=0.25, has_private_network=True),
+        WayTried(small_ns=None, large_passes=False),
         Gpus(
             devices=(Gpu(index=0, name="T4", memory_bytes=None),),
             pairs=(GpuPair(first=0, second=1, code="PIX", connection=Connection.PCIE),),
         ),
-        sample_calibration.of(plan_testbed(TestbedKind.LOGICAL_CPUS, 2)),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -73,10 +73,15 @@ def test_thousands_of_ops_become_fewer_bars_than_pixels() -> None:
 def test_a_device_has_what_it_computes_and_the_copies_to_it() -> None:
     simulated, measured = steps_of(sample_analysis.sample().candidates[1])
     assert simulated.heading == "simulated, step 30.1 ms"
-    assert measured.heading == "measured, step 31.3 ms (profiler on)"
+    assert measured.heading == "measured, step 31.3 ms (profiler on, one of median length)"
     for step in (simulated, measured):
         assert [span.name for span in step.computing("worker:1")] == ["item_conv", "item_conv_grad"]
         assert [span.name for span in step.copies_to("worker:1")] == ["lookup", "dot"]
+
+
+def test_a_profile_that_breaks_a_law_is_not_drawn() -> None:
+    (step,) = steps_of(sample_analysis.unreliable().candidates[1])
+    assert step.heading.startswith("simulated")
 
 
 def test_rows_are_devices_idle_ones_too_then_hosts() -> None:

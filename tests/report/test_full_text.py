@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sample_analysis
+from sample_analysis import ranged, unreliable
 
 from placement_advisor.report.analysis.analysis_json import analysis_as_json
 from placement_advisor.report.analysis.full_text import full_text
@@ -79,7 +80,24 @@ def test_a_candidate_that_does_not_apply_is_shown_as_such_in_its_row(
     not_applicable: Analysis,
 ) -> None:
     text = " ".join(full_text(not_applicable).split())
-    assert "not-applicable –" in text
+    assert "not applicable –" in text
+    assert "towers: not applicable: the model has one tower." in text
+
+
+def test_every_simulated_speed_up_has_its_range() -> None:
+    # 1 / 0.8 to 1 / 0.5.
+    shown = [line for line in full_text(ranged()).splitlines() if "1.25–2.00" in line]
+    assert len(shown) == 2
+
+
+def test_of_a_profile_that_breaks_a_law_nothing_is_shown() -> None:
+    text = " ".join(full_text(unreliable()).split())
+    assert "no profile to" in text
+    # The simulated step has 1.50 ms.
+    assert "1.56 ms exposed" in " ".join(full_text(sample_analysis.sample()).split())
+    assert "1.56 ms exposed" not in text
+    assert "single: compute 100 %" in text
+    assert "towers: compute" not in text
 
 
 def test_peak_memory_of_every_device_is_shown(four_devices: Analysis) -> None:

@@ -54,6 +54,25 @@ def test_nothing_is_called_measured_when_nothing_ran(unmeasured: Analysis) -> No
     assert "tensorboard" not in report
 
 
+def test_of_a_profile_that_breaks_a_law_nothing_is_shown() -> None:
+    report = render_markdown(sample_analysis.unreliable())
+    assert "no profile to rely on" in report
+    assert "**towers** (simulated), from row to column:" in report
+    assert "**towers**: compute" not in report
+    assert "**single**: compute" in report
+    assert "| compute worker:1 | 24.0 ms | ? | – |" in report
+
+
+def test_every_simulated_speed_up_has_its_range() -> None:
+    assert render_markdown(sample_analysis.ranged()).count("× (1.25–2.00)") == 2
+
+
+def test_a_candidate_that_does_not_apply_is_told_in_the_words_of_the_other_reports(
+    not_applicable: Analysis,
+) -> None:
+    assert "**not applicable**: the model has one tower" in render_markdown(not_applicable)
+
+
 def test_copies_of_a_candidate_that_failed_are_labelled_simulated(analysis: Analysis) -> None:
     report = render_markdown(analysis)
     assert "**towers** (measured), from row to column:" in report

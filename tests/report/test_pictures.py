@@ -37,7 +37,15 @@ if TYPE_CHECKING:
 
 SAMPLES = {
     name: getattr(sample_analysis, name)()
-    for name in ("sample", "unmeasured", "hostile", "four_devices", "not_applicable")
+    for name in (
+        "sample",
+        "unmeasured",
+        "hostile",
+        "four_devices",
+        "not_applicable",
+        "unreliable",
+        "ranged",
+    )
 }
 LONG = "_x" + "W" * 190
 MADE_UP = {
@@ -216,6 +224,19 @@ def test_a_step_whose_profile_breaks_a_law_stays_whole(tmp_path: Path) -> None:
     assert "no profile to rely on" in _words(figure)
     plot_comparison(analysis, tmp_path / "comparison.png")
     assert _count(_pixels(tmp_path / "comparison.png"), EXPOSED_COLOR) < 400  # The legend alone.
+
+
+def test_the_timeline_says_where_a_profile_breaks_a_law() -> None:
+    words = _words(_timeline(sample_analysis.unreliable()))
+    assert "measured speed-up 1.69× (95 % 1.64–1.72), no profile to rely on" in words
+    assert "measured baseline" in words
+
+
+def test_the_comparison_says_how_a_measured_step_is_cut() -> None:
+    assert any(
+        "cut by the shares of profiled steps" in word
+        for word in _words(draw_comparison(sample_analysis.sample()))
+    )
 
 
 def test_the_comparison_says_steps_and_speed_ups() -> None:

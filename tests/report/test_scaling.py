@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sample_analysis import sample
 from sample_scaling import MS, with_batch
 
+from placement_advisor.measurement.measurement import Interval
 from placement_advisor.report.analysis.scaling import scaling, scaling_lines
 
 
@@ -29,9 +32,19 @@ def test_throughput_stands_beside_step_time_with_its_basis():
         f"{64 / 60 / (32 / (alone.predicted_ns or 0) * MS):.2f}× (simulated)"
     )
     assert " (measured); " in lines[1]
+    # The verdict's own, a median of ratios within rounds.
+    assert " samples/s, 1.69× within rounds (measured); " in lines[1]
     assert lines[1].endswith("(simulated)")
     assert strong.measured_ns is not None
     assert "learning rate" in lines[-1]
+
+
+def test_a_measured_speed_up_is_the_one_of_the_table_though_medians_of_steps_have_another():
+    analysis = with_batch()
+    batch = analysis.candidates[-2]
+    comparison = replace(batch.comparison, ratio=Interval(median=1.25, low=1.0, high=1.5))
+    candidates = (*analysis.candidates[:-2], replace(batch, comparison=comparison))
+    assert ", 0.80× within rounds (measured)" in scaling_lines(candidates)[1]
 
 
 def test_where_the_batch_was_not_split_there_is_nothing_to_say():

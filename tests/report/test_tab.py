@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sample_analysis import HOSTILE, US, sample
+from sample_analysis import HOSTILE, US, not_applicable, ranged, sample, unreliable
 from sample_break_even import with_break_even
 from simulated_steps import PLACEMENT, towers, towers_graph
 
@@ -55,6 +55,29 @@ def test_layers_have_their_devices_and_what_crosses_between_them() -> None:
     cut = layers.cut_bytes(towers_graph(), PLACEMENT)
     ends = {flow: (layers.flows[flow].source, layers.flows[flow].target) for flow in cut}
     assert {ends[flow]: size for flow, size in cut.items()} == {(0, 2): 1_600, (2, 3): None}
+
+
+def test_of_a_profile_that_breaks_a_law_the_tab_is_given_nothing(tmp_path: Path) -> None:
+    Tab(tmp_path, towers_graph()).show(review(unreliable()))
+    _, row, _ = read(tmp_path, OVERVIEW)["candidates"]
+    assert row["measured"]["copies"] is None
+    assert row["measured"]["exposed_ns"] is None
+    details = read(tmp_path / DETAILS, "towers.json")
+    assert details["activities"] is None
+    assert details["timelines"]["measured"] is None
+    assert details["timelines"]["simulated"] is not None
+
+
+def test_the_tab_is_given_ranges_of_what_is_simulated_and_words_for_what_does_not_apply(
+    tmp_path: Path,
+) -> None:
+    Tab(tmp_path, towers_graph()).show(review(ranged()))
+    alone, row, _ = read(tmp_path, OVERVIEW)["candidates"]
+    assert alone["predicted_range"] is None
+    assert row["predicted_range"] == [1.25, 2.0]
+    Tab(tmp_path, towers_graph()).show(review(not_applicable()))
+    _, row = read(tmp_path, OVERVIEW)["candidates"]
+    assert row["failure"] == "not applicable: the model has one tower"
 
 
 def test_a_graph_without_forward_ops_has_an_empty_map() -> None:

@@ -110,7 +110,7 @@ def test_a_step_without_profile_does_not_claim_to_copy_nothing() -> None:
         step_memory_bytes={},
         bytes_are_a_floor=False,
     )
-    assert figure_lines(figures) == ["1.00 µs", "not profiled"]
+    assert figure_lines(figures) == ["1.00 µs", "no profile to rely on"]
     assert figure_lines(None) == [NOTHING]
 
 
@@ -157,4 +157,8 @@ def test_copies_that_the_profile_does_not_all_show_are_unknown_not_none() -> Non
         profile=unseen,
         profile_run=None,
     )
-    assert figure_lines(measured_figures(run)) == ["1.00 µs", "copies not all seen", "0 ns exposed"]
+    assert figure_lines(measured_figures(run, unseen)) == [
+        "1.00 µs",
+        "copies not all seen",
+        "0 ns exposed",
+    ]

@@ -25,16 +25,28 @@ FIGURES = {"a": FIRST, "b": ALONE, "c": OTHER}
 TWO = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): ROUTE})
 
 
+# A megabyte there and back.
+KNOWN_NS = (15_000_000, 25_000_000)
+
+
 class KnownTestbed:
     """Gives known figures, and keeps what it was asked for."""
 
-    def __init__(self, plan: TestbedPlan, **instead: Any) -> None:
+    def __init__(
+        self, plan: TestbedPlan, now_ns: tuple[int, int] = KNOWN_NS, **instead: Any
+    ) -> None:
         self.plan = plan
         self.core_clocks = {device.name: "token" for device in plan.devices}
         self.asked: list[tuple[str, ...]] = []
+        self.probed: list[int] = []
+        self._now_ns = now_ns
         self._instead = instead
 
     def call(self, function: Callable[..., Any], *args: Any, time_limit_s: float) -> Any:
+        if function.__name__ == "probe_route":
+            *_, size_bytes = args
+            self.probed.append(size_bytes)
+            return self._now_ns
         *devices, clocks, drives = args
         assert clocks == self.core_clocks
         hosts = tuple(names[0].partition(":")[0] for names in devices)
@@ -67,7 +79,7 @@ def test_hosts_and_the_ways_between_them_are_measured_and_kept() -> None:
 
     again = KnownTestbed(TWO_HOSTS)
     assert measured(again) == TWO
-    assert again.asked == []
+    assert (again.asked, again.probed) == ([], [1_000_000])
 
 
 def test_of_a_further_host_only_what_is_new_is_measured() -> None:
@@ -75,6 +87,33 @@ def test_of_a_further_host_only_what_is_new_is_measured() -> None:
     testbed = KnownTestbed(THREE_HOSTS)
     assert set(measured(testbed).reference_ns) == {"a:0", "a:1", "b:0", "c:0", "c:1"}
     assert testbed.asked == [("c",), ("a", "c"), ("b", "c")]
+
+
+@pytest.mark.parametrize(
+    ("now_ns", "holds"),
+    [
+        ((15_000_000, 25_000_000), True),
+        ((22_000_000, 17_000_000), True),
+        ((23_000_000, 25_000_000), False),
+        ((15_000_000, 16_000_000), False),
+        ((-1, 25_000_000), False),
+    ],
+)
+def test_a_network_that_has_changed_is_measured_anew(
+    now_ns: tuple[int, int], *, holds: bool
+) -> None:
+    measured(KnownTestbed(TWO_HOSTS))
+    testbed = KnownTestbed(TWO_HOSTS, now_ns)
+    measured(testbed)
+    assert testbed.asked == ([] if holds else [("a", "b")])
+
+
+def test_short_copies_may_wander(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("placement_advisor.testbed.calibrate_hosts._PROBED_NS", 6_000_000)
+    measured(KnownTestbed(TWO_HOSTS))
+    testbed = KnownTestbed(TWO_HOSTS, (5_300_000, 4_600_000))
+    measured(testbed)
+    assert (testbed.asked, testbed.probed) == ([], [1_000])
 
 
 def test_all_is_measured_anew_if_that_is_asked() -> None:

@@ -18,7 +18,7 @@ from placement_advisor.graph.placement import Placement
 from placement_advisor.tf.own_step.place import live_step
 from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
 from placement_advisor.tf.place.placer import placed_graph
-from placement_advisor.tf.split.split_step import split_step
+from placement_advisor.tf.split.split_step import split_step, trace_share
 from placement_advisor.tf.verify.share_by_share import results_of_shares
 from placement_advisor.tf.verify.verifier import Verifier
 
@@ -67,6 +67,48 @@ def summed_loss() -> Live:
     x = random.normal(size=(STEPS, BATCH, 2)).astype(np.float32)
     y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
     return Live(train_step, list(zip(x, y, strict=True)), [weight])
+
+
+def filled() -> Live:
+    """Zeros and ones for each sample: a thousand elements in the whole batch, fewer in a share.
+
+    They stand in the step, in a function that it calls and has called before, and in a loop.
+    """
+    weight = tf.Variable(tf.random.stateless_normal((6, 80), (3, 4), 0.1), name="weight")
+
+    @tf.function
+    def hidden(x: Any) -> Any:
+        return tf.tanh(x @ weight + tf.ones((x.shape[0], 80)))
+
+    @tf.function
+    def train_step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            inner = hidden(x)
+            state = tf.zeros_like(inner)
+            for _ in tf.range(3):
+                state = 0.5 * state + inner * tf.ones_like(inner)
+            loss = tf.reduce_mean((tf.reduce_sum(state, 1, keepdims=True) - y) ** 2)
+        weight.assign_sub(0.001 * tape.gradient(loss, weight))
+        return {"loss": loss}
+
+    random = np.random.default_rng(8)
+    x = random.normal(size=(STEPS, BATCH, 6)).astype(np.float32)
+    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
+    hidden(x[0])
+    return Live(train_step, list(zip(x, y, strict=True)), [weight])
+
+
+def recurrent() -> Live:
+    """An LSTM of Keras whose first state is zeros: 1,280 in the whole batch, fewer in a share."""
+    keras.utils.set_random_seed(9)
+    model = keras.Sequential(
+        [keras.Input((5, 3)), keras.layers.LSTM(80, name="read"), keras.layers.Dense(1)]
+    )
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    random = np.random.default_rng(9)
+    x = random.normal(size=(STEPS, BATCH, 5, 3)).astype(np.float32)
+    y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
+    return Live(model, list(zip(x, y, strict=True)), [])
 
 
 def tied(*, keeps_squares: bool = False) -> Live:
@@ -152,6 +194,8 @@ LIVE: dict[str, Callable[[], Live]] = {
     "gan": STEPS_BY_NAME["gan"],
     "summed_loss": summed_loss,
     "tied": tied,
+    "filled": filled,
+    "recurrent": recurrent,
 }
 
 
@@ -364,3 +408,19 @@ def _learn_from_shares(model: keras.Model, x: Any, y: Any, counts: tuple[int, ..
     model.optimizer.apply(total[:trainable], model.trainable_variables)
     for variable, value in zip(model.non_trainable_variables, total[trainable:], strict=True):
         variable.assign(value)
+
+
+def kinds_of_zeros(batch: int, share: int, units: int) -> list[str]:
+    """Return the op that makes zeros for each sample: in the whole batch, in a share, in one alone.
+
+    The share is traced as one of the whole batch, then by itself.
+    """
+    cpus(1)
+
+    def step(x: Any) -> Any:
+        return x + tf.zeros((x.shape[0], units), name="start")
+
+    whole = live_step(step, (np.ones((batch, units), np.float32),))
+    alone = live_step(step, (np.ones((share, units), np.float32),))
+    traces = (whole, trace_share(whole, 0, share), alone)
+    return [trace.graph.op("start").kind for trace in traces]

@@ -133,7 +133,7 @@ def listing_of_another_build() -> str:
     cpus(2)
     first, live = (STEPS_BY_NAME["gan"]() for _ in range(2))
     graph = live_step(first.step, first.batches[0]).graph
-    names = _executed(how_to_split(graph, _by_layer(graph, 1)).listing, live)
+    names = _executed(how_to_split(graph, _by_layer(graph, 1), Path()).listing, live)
     batch = arguments(live, live.batches[0])
     return _error(lambda: names["placed_step"].get_concrete_function(*batch))
 
@@ -145,7 +145,7 @@ def listing_around_a_traced_function() -> str:
     graph = live_step(live.step, live.batches[0]).graph
     batch = arguments(live, live.batches[0])
     live.step(*batch)
-    names = _executed(how_to_split(graph, _by_layer(graph, 1)).listing, live)
+    names = _executed(how_to_split(graph, _by_layer(graph, 1), Path()).listing, live)
     names["step"] = live.step
     return _error(lambda: names["placed_step"].get_concrete_function(*batch))
 
@@ -248,7 +248,7 @@ def placed_by_listing(name: str, seed: int) -> dict[str, Any]:
     live = STEPS_BY_NAME[name]()
     graph = live_step(live.step, live.batches[0]).graph
     placement = _by_layer(graph, seed)
-    listing = how_to_split(graph, placement).listing
+    listing = how_to_split(graph, placement, Path()).listing
     names = _executed(listing, live)
     batch = arguments(live, live.batches[0])
     traced = names["placed_step"].get_concrete_function(*batch)

@@ -21,7 +21,17 @@ PARABOLA = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
 
 @pytest.mark.parametrize("ratios", [[1, 1], [3, 1], [2, 1, 1]])
 @pytest.mark.parametrize(
-    "name", ["tape_step", "looked_up", "keras_step", "summed_loss", "gan", "tied"]
+    "name",
+    [
+        "tape_step",
+        "looked_up",
+        "keras_step",
+        "summed_loss",
+        "gan",
+        "tied",
+        "filled",
+        "recurrent",
+    ],
 )
 def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
     child: Child, name: str, ratios: list[float]

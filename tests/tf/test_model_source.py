@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.load.model_source import ModelSource, SourceKind, source_kind, split_name
+from placement_advisor.tf.load.model_source import SourceKind, source_kind, split_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,13 +86,3 @@ def test_another_file_is_answered_with_what_is_read(here: Path, name: str) -> No
     with pytest.raises(ModelError, match=f"{name}: not a model file") as caught:
         source_kind(here / name)
     assert ".keras" in str(caught.value.hint)
-
-
-@pytest.mark.parametrize(
-    ("path", "folder"), [("a/net.py", "net"), ("exported/", "exported"), ("net.keras", "net")]
-)
-def test_the_output_is_named_after_the_model(here: Path, path: str, folder: str) -> None:
-    source = ModelSource(
-        path=path, name=None, mode=None, batch_size=None, outputs=(), time_limit_s=1.0
-    )
-    assert source.default_output.parts == ("advisor-out", folder)

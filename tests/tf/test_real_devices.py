@@ -42,3 +42,15 @@ def test_what_is_not_here_is_named(
     with pytest.raises(PlacementError) as caught:
         real_devices(names, TWO_GPUS, chosen)
     assert caught.value.message.startswith(message)
+
+
+def test_where_there_are_too_few_cpus_the_line_that_makes_them_is_said() -> None:
+    line = "tf.config.set_logical_device_configuration("
+    for names, count in ((("worker:0", "worker:1"), 2), (("CPU:2",), 3), (("CPU:0", "a"), 2)):
+        with pytest.raises(PlacementError) as caught:
+            real_devices(names, ("CPU:0",), {})
+        assert line in str(caught.value.hint)
+        assert f"[tf.config.LogicalDeviceConfiguration()] * {count})" in str(caught.value.hint)
+    with pytest.raises(PlacementError) as caught:
+        real_devices(("GPU:1",), TWO_CPUS, {})
+    assert line not in str(caught.value.hint)

@@ -12,26 +12,36 @@ from placement_advisor.candidates.batch_towers import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
 
 
-_PLACE = """import placement_advisor
+# What stands for `step` and `inputs` is not known here: the analysis may have made them.
+_FILL_IN = """import placement_advisor
 
-step = placement_advisor.place(step, "placements/{label}.json", *inputs)
+# step is yours: the compiled Keras model, or the function of one training step. inputs is one batch
+# for it: (x, y) of a Keras model, the arguments of a function.
 """
-_PARALLEL = """import placement_advisor
-
-step = placement_advisor.make_parallel(step, {devices}, ratios={ratios}, inputs=inputs)
+_PLACE = (
+    _FILL_IN
+    + """step = placement_advisor.place(step, {file}, *inputs)
 """
-_OVER_PAIRS = """import placement_advisor
-
-step = placement_advisor.make_parallel(
-    step, {groups}, ratios={ratios}, placement="placements/{label}.json", inputs=inputs
+)
+_PARALLEL = (
+    _FILL_IN
+    + """step = placement_advisor.make_parallel(step, {devices}, ratios={ratios}, inputs=inputs)
+"""
+)
+_OVER_PAIRS = (
+    _FILL_IN
+    + """step = placement_advisor.make_parallel(
+    step, {groups}, ratios={ratios}, placement={file}, inputs=inputs
 )
 """
+)
 _MIRRORED = """import tensorflow as tf
 
 strategy = tf.distribute.MirroredStrategy({devices})
@@ -41,14 +51,14 @@ model.fit(dataset)  # batches of {batch}: {samples} on each device
 """
 
 
-def how_to_split(graph: OpGraph, placement: Placement) -> HowToSplit:
-    """Return how to carry out a placement of the graph."""
+def how_to_split(graph: OpGraph, placement: Placement, folder: Path) -> HowToSplit:
+    """Return how to carry out a placement of the graph, which an analysis writes into a folder."""
     words = placement_in_words(graph, placement)
     return HowToSplit(
         candidate=placement.label,
         words=words,
         words_in_short=placement_in_words(graph, placement, most=MOST_IN_ONE_LINE),
-        call=_PLACE.format(label=placement.label),
+        call=_PLACE.format(file=_file(folder, placement.label)),
         listing=code_listing(graph, placement, f"{placement.label}: {words}."),
     )
 
@@ -68,7 +78,9 @@ def how_to_split_batch(label: str, samples: Sequence[int], cluster: Cluster) -> 
     return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
 
 
-def how_to_split_over_pairs(label: str, samples: Sequence[int], cluster: Cluster) -> HowToSplit:
+def how_to_split_over_pairs(
+    label: str, samples: Sequence[int], cluster: Cluster, folder: Path
+) -> HowToSplit:
     """Return how to carry out a split of the batch over pairs of devices, the model within each."""
     names = [device.name for device in cluster.devices]
     pairs = [names[GROUP * i : GROUP * (i + 1)] for i in range(len(samples))]
@@ -81,7 +93,7 @@ def how_to_split_over_pairs(label: str, samples: Sequence[int], cluster: Cluster
     call = _OVER_PAIRS.format(
         groups=json.dumps([[next(real) for _ in pair] for pair in pairs]),
         ratios=list(samples),
-        label=label,
+        file=_file(folder, label),
     )
     return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
 
@@ -100,3 +112,8 @@ def how_to_mirror(label: str, samples: Sequence[int], cluster: Cluster) -> HowTo
         samples=samples[0],
     )
     return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
+
+
+def _file(folder: Path, label: str) -> str:
+    """Return the path of a candidate's placement file, from where the analysis was asked for."""
+    return json.dumps((folder / "placements" / f"{label}.json").as_posix(), ensure_ascii=False)

@@ -42,6 +42,10 @@ _NUMBERS = r"(_\d+)+(?=/|$)"
 _TEMPLATE = '''\
 """{title}
 
+Two lines do the same, and go by no names: report.md and report.html have them, the documentation a
+whole example (docs/place.md). By hand, put your code where this file has ... and step, as comments
+1 and 2 say, and call placed_step(*batch) in place of your step.
+
 Generated from a traced step: names are those of its ops."""
 
 import re
@@ -88,16 +92,18 @@ def check_names(ops):
         )
 
 
-# 1. A variable lives where it is created, and is updated there. Create yours, or build the layers
-# that create them, under their device; Keras puts those of an optimizer beside them.
+# 1. A variable lives where it is created, and is updated there. In place of each ... create those
+# that stand behind it, or build the layers that create them; those of an optimizer are put beside
+# them by Keras itself.
 {variables}
 
 # 2. TensorFlow puts gradients on the default device, whatever `with tf.device` said in the forward
-# pass. A device function reaches them, as long as it stands around all of the step.
+# pass. A device function reaches them, as long as it stands around all of the step. step is
+# yours: the function of one training step; of a compiled Keras model, model.train_step.
 @tf.function
 def placed_step(*batch):
     with tf.compat.v1.device(device_of):
-        result = step(*batch)  # your own; of a compiled Keras model: model.train_step
+        result = step(*batch)
     check_names(tf.compat.v1.get_default_graph().get_operations())
     return result
 '''

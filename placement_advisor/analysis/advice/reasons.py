@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Bound, Candidate
     from placement_advisor.measurement.measurement import Interval, StepProfile
     from placement_advisor.measurement.verdict import Comparison
-    from placement_advisor.simulator.sensitivity import Doubt
+    from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 
 # A reason names as many; a large model has hundreds.
 _NAMED_VARIABLES = 3
@@ -146,6 +146,14 @@ def simulated_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
         f"{format_ns(ours.transfer_ns)}, of which "
         f"{format_ns(ours.exposed_ns)} behind no compute; compute {_by_device(ours.compute_ns)}",
     ]
+
+
+def unsure_reason(name: str, ratio: PredictedRatio) -> str:
+    """Return why a candidate that is predicted to be the fastest is not the answer."""
+    return (
+        f"{name} is predicted faster, {speedup_of(ratio.ratio)}, but may be as slow as "
+        f"{speedup_of(ratio.high)} if costs are as wrong as they may be: it is not surely worth it"
+    )
 
 
 def proof_text(bound: Bound) -> str:

@@ -3,7 +3,8 @@
 Measured: *split* if a candidate's interval lies below the worthwhile ratio; *stay single* if every
 candidate that ran lies above it; else *cannot tell*, with what would settle it. Where the devices
 are no stand-ins, a split must also beat the step as it is. Simulated: the same, with the range of
-the ratio if costs are wrong by as much as they are known to be in place of the interval.
+the ratio if costs are wrong by as much as they are known to be in place of the interval. So a
+candidate that is surely worth it decides, even where another is predicted faster but not surely.
 
 *Stay single* rests on at least one split that was tried and is not bad on purpose, or on a proof: a
 bound on the step of any placement, under the costs of the prediction. Where there is neither (no
@@ -33,10 +34,12 @@ from placement_advisor.analysis.advice.reasons import (
     simulated_reasons,
     speedup_of,
     speedup_text,
+    unsure_reason,
 )
 from placement_advisor.analysis.advice.settling import (
     MoreRounds,
     RealRun,
+    RunElsewhere,
     in_words,
     next_run,
     rounds_to_settle,
@@ -44,6 +47,8 @@ from placement_advisor.analysis.advice.settling import (
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
 from placement_advisor.candidates import single
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.cost.table import CostSource
+from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.verdict import (
     WORTHWHILE_RATIO,
@@ -122,7 +127,10 @@ def recommend(
         basis, ground = "measured", f"measured on {testbed.description}"
         tell = measured_reasons
     else:
-        ruling = _rule_simulated(alone, splits, is_ground)
+        is_here = testbed.stand_in or testbed.kind != TestbedKind.NONE
+        is_recorded = bound is not None and bound.source is CostSource.RECORDED
+        settling = RealRun() if is_here else RunElsewhere(is_recorded=is_recorded)
+        ruling = _rule_simulated(alone, splits, is_ground, settling)
         basis, ground = "simulated", f"simulated for {testbed.description}, not run"
         tell = simulated_reasons
 
@@ -223,18 +231,20 @@ def _rule_measured(
 def _as_is_caveat(as_is: Sequence[int], ruling: _Ruling) -> str | None:
     """Return that the unmodified step is faster than a split on stand-ins; None if it is not.
 
-    Elsewhere a split is recommended only if it beats it.
+    It is said only where the step times that are shown say so, too. Elsewhere a split is
+    recommended only if it beats it.
     """
     run = ruling.split.measured if ruling.split is not None else None
     if ruling.verdict is not AdviceVerdict.SPLIT or ruling.split is None or run is None:
         return None
     comparison = _with_as_is(ruling.split, run, as_is, among=1)
-    if comparison is None or comparison.ratio.high < 1:
+    as_is_ns, split_ns = median(as_is), median(run.step_ns)
+    if comparison is None or comparison.ratio.high < 1 or as_is_ns > split_ns:
         return None
     is_faster = comparison.ratio.low > 1
     return (
         f"on this machine your untouched step is {'faster' if is_faster else 'as fast'}: as-is on "
-        f"all cores {format_ns(median(as_is))}, the split {format_ns(median(run.step_ns))}; the "
+        f"all cores {format_ns(as_is_ns)}, the split {format_ns(split_ns)}; the "
         "verdict is about serial devices, like those that the stand-ins stand for"
     )
 
@@ -279,7 +289,7 @@ def _with_as_is(
 
 
 def _rule_simulated(
-    alone: Candidate | None, splits: Sequence[Candidate], is_proved: bool
+    alone: Candidate | None, splits: Sequence[Candidate], is_proved: bool, settling: Settling
 ) -> _Ruling:
     if alone is None or alone.predicted is None:
         return _no_ground("single has no prediction to compare with")
@@ -291,10 +301,16 @@ def _rule_simulated(
     if not tried:
         return _nothing_tried(splits, "simulated", is_proved)
     best, ratio = min(tried, key=lambda entry: entry[1].ratio)
-    says = f"{best.name}, {speedup_of(ratio.ratio)}"
-    if ratio.high < WORTHWHILE_RATIO:
-        return _Ruling(verdict=AdviceVerdict.SPLIT, says=says, split=best)
-    says = says.replace(", ", " at ")
+    sure = [entry for entry in tried if entry[1].high < WORTHWHILE_RATIO]
+    if sure:
+        surest, least = min(sure, key=lambda entry: entry[1].ratio)
+        return _Ruling(
+            verdict=AdviceVerdict.SPLIT,
+            says=f"{surest.name}, {speedup_of(least.ratio)}",
+            split=surest,
+            because=None if surest is best else unsure_reason(best.name, ratio),
+        )
+    says = f"{best.name} at {speedup_of(ratio.ratio)}"
     if all(each.low > WORTHWHILE_RATIO for _, each in tried):
         lost = _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best)
         return _all_lost(lost, [candidate for candidate, _ in tried], is_proved)
@@ -303,7 +319,7 @@ def _rule_simulated(
         verdict=AdviceVerdict.CANNOT_TELL,
         says=says,
         split=best,
-        settling=RealRun(),
+        settling=settling,
         because=f"the verdict changes if {doubt_text(doubtful.doubt)}: costs that were not "
         "measured here may be that wrong",
     )

@@ -30,7 +30,14 @@ class RealRun:
     """Running steps at all would settle it."""
 
 
-Settling = MoreRounds | RealRun
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunElsewhere:
+    """Running steps on devices that are not here; ``is_recorded``: a profile of them was given."""
+
+    is_recorded: bool
+
+
+Settling = MoreRounds | RealRun | RunElsewhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +79,10 @@ def in_words(settling: Settling | None, again: Again | None) -> str:
             can_run = again is not None and again.round_s is not None
             how = f" ({run.change}{takes})" if run is not None and can_run else ""
             return f"; a real run{how} would settle it"
+        case RunElsewhere(is_recorded=True):
+            return "; a run on such devices would settle it"
+        case RunElsewhere():
+            return "; a run on such devices would settle it, a profile recorded there (--costs) may"
         case MoreRounds(count=None):
             return (
                 f"; the ratio is too near {WORTHWHILE_RATIO} for more rounds to help: "

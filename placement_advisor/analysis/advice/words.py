@@ -80,7 +80,7 @@ def _gradients(graph: OpGraph, placement: Placement, device_of: Mapping[str, str
 def _elsewhere(
     graph: OpGraph, placement: Placement, device_of: Mapping[str, str], most: int | None
 ) -> str:
-    """Return which layers have ops apart from them; gradients that are all together are told."""
+    """Return which layers have ops apart from them, and where; gradients all together are told."""
     apart = [
         op
         for op in _in_layers(graph, device_of)
@@ -93,13 +93,14 @@ def _elsewhere(
     }
     if len(gradients) == 1:
         apart = [op for op in apart if op.role is not Role.BACKWARD]
-    by_role: dict[Role, list[Op]] = defaultdict(list)
+    alike: dict[tuple[Role, str], list[Op]] = defaultdict(list)
     for op in apart:
-        by_role[op.role].append(op)
+        alike[op.role, placement.device_of[op.name]].append(op)
     parts = []
-    for role, ops in by_role.items():
+    for (role, device), ops in alike.items():
         patterns = name_patterns({op.layer or "" for op in ops}, device_of)
-        parts.append(f"{_ops(len(ops), f'{role.value} ')} of {listed(patterns, most)}")
+        count = _ops(len(ops), f"{role.value} ")
+        parts.append(f"{count} of {listed(patterns, most)} on {device}")
     return f"except for {', '.join(parts)}" if parts else ""
 
 

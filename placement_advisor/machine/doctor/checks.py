@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.machine.doctor.finding import DEVICES, Check, State, several
 from placement_advisor.machine.doctor.gpu_checks import gpu_links, gpu_profiles, gpus
 from placement_advisor.machine.doctor.packages import NEEDED, fits
+from placement_advisor.machine.system import is_busy
 from placement_advisor.units import NS_PER_S, format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
 
     from placement_advisor.machine.doctor.facts import Facts, KeptFigures
 
-# A step that has half a core less than it should is timed wrong, whichever candidate it is of.
-_BUSY_LOAD = 0.5
 # TensorFlow itself takes 0.6 GB, and no child may take more than four fifths of what is free.
 _LEAST_MEMORY_BYTES = 750_000_000
 # The largest sample model takes 3 GB in two workers and a client.
 _GOOD_MEMORY_BYTES = 4_000_000_000
 _DAY_S = 24 * 60 * 60
+ALLOW_NETWORKS = (
+    "let users make namespaces (kernel.unprivileged_userns_clone=1 or "
+    "kernel.apparmor_restrict_unprivileged_userns=0; docker: --cap-add SYS_ADMIN)"
+)
 _ANALYZE = "advisor analyze MODEL.py"
 _CALIBRATE = "advisor calibrate"
 
@@ -124,14 +127,16 @@ def _cores(facts: Facts) -> Iterator[Check]:
 
 
 def _load(facts: Facts) -> Iterator[Check]:
-    cores = max(facts.cores.usable, 1)
-    finding = f"{facts.load:.2f} on average in the last minute, for {several(cores, 'core')}"
-    # What the devices leave over may be busy.
-    spare = max(cores - DEVICES, 0)
-    if facts.load - spare < _BUSY_LOAD:
-        yield Check(name="load", state=State.OK, finding=finding)
-        return
-    yield Check(
+    yield load_check(facts.load, facts.cores.usable, DEVICES)
+
+
+def load_check(load: float, usable_cores: int, devices: int) -> Check:
+    """Judge how many processes want to run where so many cores are to be devices."""
+    cores = max(usable_cores, 1)
+    finding = f"{load:.2f} on average in the last minute, for {several(cores, 'core')}"
+    if not is_busy(load, cores, devices):
+        return Check(name="load", state=State.OK, finding=finding)
+    return Check(
         name="load",
         state=State.NOTE,
         finding=f"{finding}: other work keeps them busy, times will waver",
@@ -140,12 +145,15 @@ def _load(facts: Facts) -> Iterator[Check]:
 
 
 def _memory(facts: Facts) -> Iterator[Check]:
-    free = facts.available_memory_bytes
+    yield memory_check(facts.available_memory_bytes)
+
+
+def memory_check(free: int) -> Check:
+    """Judge how many bytes are free."""
     if free >= _GOOD_MEMORY_BYTES:
-        yield Check(name="memory", state=State.OK, finding=f"{format_bytes(free)} free")
-        return
+        return Check(name="memory", state=State.OK, finding=f"{format_bytes(free)} free")
     blocks = free < _LEAST_MEMORY_BYTES
-    yield Check(
+    return Check(
         name="memory",
         state=State.PROBLEM if blocks else State.NOTE,
         finding=f"{format_bytes(free)} free"
@@ -165,9 +173,7 @@ def _network(facts: Facts) -> Iterator[Check]:
         state=State.PROBLEM,
         finding="no private one can be made: no workers run, since TensorFlow's listen on every "
         "interface without authentication",
-        action="let users make namespaces (kernel.unprivileged_userns_clone=1 or "
-        "kernel.apparmor_restrict_unprivileged_userns=0; docker: --cap-add SYS_ADMIN), or, where "
-        "no stranger reaches this machine, --open-ports",
+        action=f"{ALLOW_NETWORKS}, or, where no stranger reaches this machine, --open-ports",
     )
 
 

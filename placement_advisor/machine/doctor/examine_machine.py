@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from contextlib import suppress
@@ -23,7 +22,12 @@ from placement_advisor.machine.doctor.packages import (
 )
 from placement_advisor.machine.fingerprints import calibration_fingerprint
 from placement_advisor.machine.nvidia import find_gpus
-from placement_advisor.machine.system import can_have_private_network, find_cores, parse_sys_admin
+from placement_advisor.machine.system import (
+    can_have_private_network,
+    find_cores,
+    load_average,
+    parse_sys_admin,
+)
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.machine.this_machine import gpu_count
 from placement_advisor.processes.children import available_memory_bytes
@@ -49,7 +53,7 @@ def examine() -> Facts:
         gpus=find_gpus(),
         has_sys_admin=parse_sys_admin(Path("/proc/self/status").read_text()),
         cores=find_cores(),
-        load=os.getloadavg()[0],
+        load=load_average(),
         available_memory_bytes=available_memory_bytes(),
         has_private_network=can_have_private_network(),
         calibrations=tuple(

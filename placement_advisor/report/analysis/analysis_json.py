@@ -50,6 +50,7 @@ SCHEMA_NAMES = (
     "profile",
     "calibration",
     "doctor",
+    "hosts",
     "check",
 )
 # What of a measurement the profile has; null without one.
@@ -64,6 +65,7 @@ _OF_PROFILE = (
     "unseen_copies",
     "transfers",
     "step_memory_bytes",
+    "clock_uncertainty_ns",
 )
 
 

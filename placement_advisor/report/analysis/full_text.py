@@ -39,9 +39,13 @@ from placement_advisor.report.analysis.tables import (
     bytes_basis_text,
     candidate_figures,
     copy_share,
+    failure_kind_text,
+    failure_text,
     figure_lines,
     hypothetical_findings,
     one_line,
+    predicted_lines,
+    predicted_range,
     predicted_speedup,
     range_text,
     ranked_findings,
@@ -82,6 +86,7 @@ _FILES = (
     ("placements/", "which device each op runs on"),
     ("predictions/", "what was predicted, written before that candidate ran"),
 )
+_TOLD_BELOW = (FailureKind.DOES_NOT_FIT, FailureKind.NOT_APPLICABLE)
 # Nobody waits for them who is in a hurry.
 _TO_LOOK_AT = ("report.html", "timeline.png", _OWN_TIMELINES, "comparison.png", _BREAK_EVEN_PICTURE)
 
@@ -130,8 +135,8 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
         yield Text(one_line(line))
     for candidate in analysis.candidates:
         is_compared = candidate.name in (BASELINE, answer.candidate)
-        if is_compared and candidate.measured and candidate.measured.profile:
-            yield _activities(candidate.name, candidate.measured.profile)
+        if is_compared and candidate.profile is not None:
+            yield _activities(candidate.name, candidate.profile)
     if ranked := ranked_findings(analysis):
         yield _findings(ranked)
     else:
@@ -158,7 +163,7 @@ def _candidate_table(analysis: Analysis) -> Table:
         table.add_column("measured", overflow="fold")
         table.add_column("speed-up\n(measured,\n95 %)", no_wrap=True)
     else:
-        table.add_column("speed-up\n(simulated)", no_wrap=True)
+        table.add_column("speed-up\n(simulated,\nrange)", no_wrap=True)
     table.add_column("peak memory\n(simulated)", overflow="fold")
     for candidate in analysis.candidates:
         table.add_row(*_candidate_cells(analysis, candidate, measured))
@@ -175,19 +180,20 @@ def _candidate_cells(
     predicted, ran = candidate_figures(candidate)
     failure: list[RenderableType] = []
     if candidate.failure is not None:
-        message = candidate.failure.kind.value
-        # A cell is too narrow for why; the reasons have it.
-        if candidate.failure.kind not in (FailureKind.DOES_NOT_FIT, FailureKind.NOT_APPLICABLE):
-            message += f": {one_line(candidate.failure.message)}"
-        failure = [Text(message)]
+        # A cell is too narrow for why, which stands below the table.
+        is_told_below = candidate.failure.kind in _TOLD_BELOW
+        told = (failure_kind_text if is_told_below else failure_text)(candidate.failure)
+        failure = [Text(one_line(told))]
     yield _lines(textwrap.wrap(one_line(candidate.name), _NAME_WIDTH))
     if measured:
-        yield _lines(figure_lines(predicted))
+        yield _lines(predicted_lines(candidate))
         yield Group(*([] if ran is None and failure else [_lines(figure_lines(ran))]), *failure)
         yield _speedup(candidate)
     else:
         yield Group(_lines(figure_lines(predicted)), *failure)
-        yield Text(times_text(predicted_speedup(analysis, candidate)))
+        times = times_text(predicted_speedup(analysis, candidate))
+        found = predicted_range(candidate)
+        yield _lines([times] if found is None else [times, range_text(found)])
     yield _peak_memory(candidate)
 
 
@@ -222,6 +228,10 @@ def _footnotes(analysis: Analysis) -> Text:
     else:
         lines.append(f"Nothing was measured ({testbed.not_run or 'no candidate ran'}).")
     lines.append("exposed: copies to the device that waits longest, while it computes nothing.")
+    for candidate in analysis.candidates:
+        failure = candidate.failure
+        if failure is not None and failure.kind in _TOLD_BELOW:
+            lines.append(f"{candidate.name}: {failure_text(failure)}.")
     if analysis.as_is:
         lines.append(f"{AS_IS}: your own step, unmodified, with all of the machine.")
     return _lines(map(one_line, lines))

@@ -36,19 +36,21 @@ from placement_advisor.report.analysis.tables import (
     NOTHING,
     as_is_interval,
     candidate_figures,
+    failure_kind_text,
     figure_lines,
     how_title,
     hypothetical_findings,
     layers_by_device,
     ops_by_device,
+    predicted_lines,
+    predicted_range,
     predicted_speedup,
-    range_text,
     ranked_findings,
     speedup,
-    times_text,
     verdict_is_split,
     was_measured,
     where_text,
+    with_range,
 )
 from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_bytes, format_ns, format_share
@@ -116,7 +118,7 @@ def _candidate_table(analysis: Analysis) -> str:
     if measured:
         headings += ["Measured", "Speed-up, 95 %"]
     else:
-        headings += ["Speed-up (simulated)"]
+        headings += ["Speed-up (simulated), range"]
     headings += ["Peak memory (simulated)"]
     rows = [_candidate_row(analysis, candidate, measured) for candidate in analysis.candidates]
     as_is = as_is_interval(analysis)
@@ -137,11 +139,12 @@ def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> 
     cells = [escape(candidate.name)]
     if measured:
         outcome = [*(figure_lines(ran) if ran or not failure else []), *failure]
-        cells += ["<br>".join(figure_lines(predicted)), "<br>".join(outcome), _speedup(candidate)]
+        foreseen = "<br>".join(predicted_lines(candidate))
+        cells += [foreseen, "<br>".join(outcome), _speedup(candidate)]
     else:
         cells += [
             "<br>".join([*figure_lines(predicted), *failure]),
-            times_text(predicted_speedup(analysis, candidate)),
+            with_range(predicted_speedup(analysis, candidate), predicted_range(candidate)),
         ]
     return [*cells, _peak_memory(candidate)]
 
@@ -149,14 +152,15 @@ def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> 
 def _failure(candidate: Candidate) -> list[str]:
     if candidate.failure is None:
         return []
-    return [f"**{candidate.failure.kind.value}**: {escape(candidate.failure.message)}"]
+    kind = failure_kind_text(candidate.failure)
+    return [f"**{kind}**: {escape(candidate.failure.message)}"]
 
 
 def _speedup(candidate: Candidate) -> str:
     if candidate.name == BASELINE:
         return "baseline"
     factor = speedup(candidate)
-    return NOTHING if factor is None else f"{times_text(factor.median)} ({range_text(factor)})"
+    return NOTHING if factor is None else with_range(factor.median, factor)
 
 
 def _peak_memory(candidate: Candidate) -> str:
@@ -217,7 +221,7 @@ def _how(analysis: Analysis) -> str:
     return section(
         how_title(analysis),
         f"**{escape(how.candidate)}**: {escape(how.words)}.",
-        "Your own step, placed so, on its own variables (`inputs`: those that were analysed):",
+        "Your own step, placed so, on its own variables, for batches like the analysed one:",
         code_block(how.call),
         by_hand if lines else "",
         code_block(how.listing or "") if lines and is_short else "",

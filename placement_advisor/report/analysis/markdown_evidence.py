@@ -52,7 +52,7 @@ def copies(analysis: Analysis) -> Iterable[str]:
     """Yield a matrix of source against target, measured where there is a profile."""
     devices = analysis.testbed.cluster.device_names()
     for candidate in analysis.candidates:
-        profile = candidate.measured.profile if candidate.measured else None
+        profile = candidate.profile
         if profile is not None:
             basis, cells = "measured", _measured_cells(profile)
         elif candidate.predicted is not None:
@@ -97,9 +97,9 @@ def _simulated_cells(schedule: Schedule) -> dict[tuple[str, str], str]:
 def activities(analysis: Analysis) -> Iterable[str]:
     """Yield compute against copies and the nvprof-style table of each profiled candidate."""
     for candidate in analysis.candidates:
-        if candidate.measured is None or candidate.measured.profile is None:
+        profile = candidate.profile
+        if profile is None:
             continue
-        profile = candidate.measured.profile
         share = copy_share(profile)
         if share is None:
             yield f"**{escape(candidate.name)}**: the profile is empty."

@@ -69,7 +69,7 @@ class StepRecord:
 
     ``ratio`` is its time over that of `single`, with its interval, or the range that it has if
     costs are as wrong as they may be; None where there was nothing to compare with. ``parts`` is
-    None without a profile, and where it breaks a law.
+    None without a profile, and where it breaks a law; so are copies that were measured.
     """
 
     step_ns: int
@@ -174,6 +174,11 @@ class AnalysisRecord:
     findings: tuple[FindingRecord, ...]
     warnings: int
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether it is text alone, with nothing to look at."""
+        return self.options.get("quick") == _option(True)
+
 
 def read_record(path: Path) -> AnalysisRecord:
     """Return the analysis that a file holds.
@@ -275,10 +280,11 @@ def _measured(is_lawful: bool, value: object) -> StepRecord:
     document = as_object(value)
     step_ns = field(document, "step_ns", _median_step)
     slowdown = field(document, "profiler_overhead", _or_none(_ratio))
+    count = field(document, "transfer_count", _or_none(_count))
     return StepRecord(
         step_ns=step_ns,
         ratio=field(document, "ratio_to_single", _or_none(_interval)),
-        transfer_count=field(document, "transfer_count", _or_none(_count)),
+        transfer_count=count if is_lawful else None,
         parts=_parts(document, round(step_ns * slowdown)) if slowdown and is_lawful else None,
     )
 

@@ -1,7 +1,9 @@
 """What more devices do for throughput, at the same batch and at the same batch per device.
 
 *Strong scaling* keeps the global batch, so training stays what it is and step times compare. *Weak
-scaling* keeps the batch of each replica: more samples a step, another training.
+scaling* keeps the batch of each replica: more samples a step, another training. What strong scaling
+measured is the speed-up of the verdict, a median of ratios within rounds, which is not the ratio of
+the medians beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ _STRONG, _WEAK = "strong scaling", "weak scaling"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingRow:
-    """A step on some devices: its candidate, the global batch, its time simulated and measured."""
+    """A step on some devices: its candidate, the global batch, its time simulated and measured.
+
+    ``speedup`` is that over the single device as its rounds have it, None without a comparison.
+    """
 
     name: str
     candidate: str
@@ -36,6 +41,7 @@ class ScalingRow:
     batch: int
     predicted_ns: int | None
     measured_ns: int | None
+    speedup: float | None = None
 
     def samples_per_s(self, step_ns: float) -> float:
         """Return the throughput of a step that takes so long."""
@@ -102,6 +108,7 @@ def _strong(name: str, devices: int, batch: int, candidate: Candidate) -> Scalin
         batch=batch,
         predicted_ns=candidate.predicted.step_ns if candidate.predicted else None,
         measured_ns=_median(candidate.measured.step_ns if candidate.measured else ()),
+        speedup=None if candidate.comparison is None else candidate.comparison.speedup.median,
     )
 
 
@@ -127,6 +134,8 @@ def _figures(
         return ""
     rate = row.samples_per_s(step_ns)
     times = ""
-    if row is not alone and alone_ns:
+    if basis == "measured" and row.speedup is not None:
+        times = f", {row.speedup:.2f}× within rounds"
+    elif row is not alone and alone_ns:
         times = f", {rate / alone.samples_per_s(alone_ns):.2f}×"
     return f"{format_ns(step_ns)}, {rate:,.0f} samples/s{times} ({basis})"

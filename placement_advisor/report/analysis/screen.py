@@ -25,8 +25,7 @@ from placement_advisor.report.analysis.tables import (
     NO_FINDINGS,
     NOTHING,
     one_line,
-    range_text,
-    times_text,
+    with_range,
 )
 from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import NS_PER_S, format_duration, format_ns
@@ -165,7 +164,7 @@ def _cells(candidate: CandidateRecord, step: StepRecord | None) -> list[str]:
         speedup = NOTHING
     else:
         factor = step.ratio.inverted
-        speedup = f"{times_text(factor.median)} ({range_text(factor)})"
+        speedup = with_range(factor.median, factor)
     count, parts = step.transfer_count, step.parts
     return [
         one_line(candidate.name),
@@ -243,6 +242,8 @@ def _next(record: AnalysisRecord, folder: Path) -> str:
         return f"cat {shlex.quote(str(folder / HOW_TO_SPLIT))}"
     if record.findings:
         return f"advisor explain {shlex.quote(record.findings[0].code)}"
+    if record.is_quick:  # There is nothing to view.
+        return f"cat {shlex.quote(str(folder / 'report.md'))}"
     return f"advisor view {shlex.quote(str(folder))}"
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
     from placement_advisor.analysis.recorder import Review
+    from placement_advisor.measurement.failure import Failure
     from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile
     from placement_advisor.simulator.schedule import Schedule
 
@@ -44,6 +45,8 @@ REPORT_ACTIVITIES = 15
 _BASIS_WORDS = {SizeBasis.PROFILE: "profiled", SizeBasis.SHAPES: "by the graph's shapes"}
 _DASH = "–"
 NOTHING = _DASH
+# Of a step that was timed and not profiled, or whose profile breaks a law.
+NO_PROFILE = "no profile to rely on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +96,13 @@ def predicted_figures(schedule: Schedule) -> StepFigures:
     )
 
 
-def measured_figures(measurement: Measurement) -> StepFigures | None:
-    """Return the figures of a measured step (step: unprofiled median), None if none was timed."""
+def measured_figures(measurement: Measurement, profile: StepProfile | None) -> StepFigures | None:
+    """Return the figures of a measured step (step: unprofiled median), None if none was timed.
+
+    ``profile`` is that of its steps, if it can be relied on.
+    """
     if not measurement.step_ns:
         return None
-    profile = measurement.profile
     return StepFigures(
         step_ns=round(median(measurement.step_ns)),
         compute_ns=profile.compute_ns if profile else None,
@@ -114,7 +119,7 @@ def candidate_figures(candidate: Candidate) -> tuple[StepFigures | None, StepFig
     """Return what was predicted and what was measured."""
     return (
         predicted_figures(candidate.predicted) if candidate.predicted else None,
-        measured_figures(candidate.measured) if candidate.measured else None,
+        measured_figures(candidate.measured, candidate.profile) if candidate.measured else None,
     )
 
 
@@ -157,13 +162,39 @@ def predicted_speedup(analysis: Analysis, candidate: Candidate) -> float | None:
     return single.predicted.step_ns / candidate.predicted.step_ns
 
 
+def predicted_range(candidate: Candidate) -> Interval | None:
+    """Return the speed-up as simulated, with the ends that it has if costs are wrong."""
+    ratio = candidate.predicted_ratio
+    if ratio is None or not ratio.low:
+        return None
+    return Interval(median=ratio.ratio, low=ratio.low, high=ratio.high).inverted
+
+
+def failure_text(failure: Failure) -> str:
+    """Return why a candidate has no result, in the words of every report."""
+    return f"{failure_kind_text(failure)}: {failure.message}"
+
+
+def failure_kind_text(failure: Failure) -> str:
+    """Return in a word or two why a candidate has no result."""
+    return failure.kind.value.replace("-", " ")
+
+
+def predicted_lines(candidate: Candidate) -> list[str]:
+    """Return the figures of the simulated step, and its speed-up with the range of that."""
+    figures, _ = candidate_figures(candidate)
+    found = predicted_range(candidate)
+    lines = figure_lines(figures)
+    return lines if found is None else [*lines, with_range(found.median, found)]
+
+
 def figure_lines(figures: StepFigures | None) -> list[str]:
     """Return step time, copies with their bytes, and the copy time that nothing hides."""
     if figures is None:
         return [NOTHING]
     lines = [format_ns(figures.step_ns)]
     if figures.compute_ns is None:
-        return [*lines, "not profiled"]
+        return [*lines, NO_PROFILE]
     if figures.transfer_count is None:
         return [*lines, "copies not all seen", f"{format_ns(figures.exposed_ns)} exposed"]
     if not figures.transfer_count:
@@ -186,8 +217,8 @@ def copies_text(count: int) -> str:
 
 def bytes_basis_text(analysis: Analysis) -> str:
     """Return where the bytes of measured copies come from, empty if none are known."""
-    runs = [candidate.measured for candidate in analysis.candidates if candidate.measured]
-    bases = {run.profile.size_basis for run in runs if run.profile}
+    profiles = [c.profile for c in analysis.candidates if c.profile is not None]
+    bases = {profile.size_basis for profile in profiles}
     words = [_BASIS_WORDS[basis] for basis in SizeBasis if basis in bases]
     return f", their bytes {' or '.join(words)}" if words else ""
 
@@ -203,8 +234,14 @@ def times_text(factor: float | None) -> str:
 
 
 def range_text(interval: Interval) -> str:
-    """Return the two ends of a 95 % interval of speed-ups."""
+    """Return the two ends of a 95 % interval, or of a range, of speed-ups."""
     return f"{interval.low:.2f}{_DASH}{interval.high:.2f}"
+
+
+def with_range(median_factor: float | None, interval: Interval | None) -> str:
+    """Return a speed-up and its two ends, as far as they are known."""
+    shown = times_text(median_factor)
+    return shown if interval is None else f"{shown} ({range_text(interval)})"
 
 
 def longer_text(ratio: float | None) -> str:

@@ -203,6 +203,7 @@ _OVERVIEW = _object(
             peak_memory=_or_null(_some(_object(device=_text, bytes=_count))),
             measured=_or_null(_FIGURES),
             predicted_speedup=_or_null(_number),
+            predicted_range=_or_null(_pair(_number, _number)),
             measured_speedup=_or_null(_object(median=_number, low=_number, high=_number)),
             details=_count,
         )
@@ -272,6 +273,7 @@ _OVERVIEW = _object(
                     batch=_count,
                     predicted_ns=_or_null(_count),
                     measured_ns=_or_null(_count),
+                    speedup=_or_null(_number),
                 )
             ),
         )

@@ -58,7 +58,7 @@ class Step:
 def steps_of(candidate: Candidate) -> tuple[Step, ...]:
     """Return the simulated and the measured step, as far as there are any.
 
-    Measured is the profiled step of median length.
+    Measured is the profiled step of median length, where profiles can be relied on.
     """
     steps = []
     if candidate.predicted is not None:
@@ -70,10 +70,10 @@ def steps_of(candidate: Candidate) -> tuple[Step, ...]:
                 spans=simulated_spans(candidate.predicted),
             )
         )
-    profile = candidate.measured.profile if candidate.measured else None
+    profile = candidate.profile
     if profile is not None and profile.step_ns:
         step_ns = round(median(profile.step_ns))
-        heading = f"measured, step {format_ns(step_ns)} (profiler on)"
+        heading = f"measured, step {format_ns(step_ns)} (profiler on, one of median length)"
         steps.append(Step(heading=heading, step_ns=step_ns, spans=profile.timeline))
     return tuple(steps)
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 from placement_advisor.measurement.measurement import bootstrap_median
 from placement_advisor.report.analysis.fastest_first import any_ran, fastest_first
 from placement_advisor.report.analysis.tables import (
+    NO_PROFILE,
     NOTHING,
+    predicted_range,
     predicted_speedup,
-    range_text,
     speedup,
-    times_text,
+    with_range,
 )
 from placement_advisor.report.pictures.canvas import (
     AXIS_IN,
@@ -61,12 +62,14 @@ _COLORS = {
     "compute": COMPUTE_COLOR,
     "exposed copies": EXPOSED_COLOR,
     "idle": "#B9BEC5",
-    "no profile to rely on": "#6B6B6B",
+    NO_PROFILE: "#6B6B6B",
 }
 # How much of its colour a simulated bar keeps.
 _PALE = 0.45
 _NOTE = "The device that computes longest. Exposed copies: it waits for them and computes nothing."
-_MEASURED_NOTE = "Above, pale: simulated. Below: measured, with the 95 % interval of its step."
+_MEASURED_NOTE = (
+    "Above, pale: simulated. Below: timed (95 % interval), cut by the shares of profiled steps."
+)
 _SIMULATED_NOTE = "Simulated; no step ran."
 _ABOVE_ROWS_IN = 0.52
 _ROW_IN = 0.26
@@ -134,7 +137,7 @@ class _Row:
 
 def _row(analysis: Analysis, candidate: Candidate, measured: bool) -> _Row:
     plan, run = candidate.predicted, candidate.measured
-    profile = run.profile if run and not candidate.broken_laws else None
+    profile = candidate.profile
     computing = profile.compute_ns if profile else plan.compute_ns if plan else {}
     device = max(analysis.testbed.cluster.device_names(), key=lambda name: computing.get(name, 0))
     step_ns = bootstrap_median(run.step_ns) if measured and run else None
@@ -158,7 +161,7 @@ def _simulated_parts(plan: Schedule, device: str) -> dict[str, float]:
 
 def _measured_parts(step_ns: float, profile: StepProfile | None, device: str) -> dict[str, float]:
     if profile is None or not profile.step_ns:
-        return {"no profile to rely on": step_ns}
+        return {NO_PROFILE: step_ns}
     scale = step_ns / median(profile.step_ns)
     return _parts(
         step_ns,
@@ -182,16 +185,20 @@ def _speedup_text(analysis: Analysis, candidate: Candidate, measured: bool) -> s
     if candidate.name == BASELINE:
         return "baseline"
     if not measured:
-        return times_text(predicted_speedup(analysis, candidate))
+        return with_range(predicted_speedup(analysis, candidate), predicted_range(candidate))
     factor = speedup(candidate)
-    return f"{times_text(factor.median)} ({range_text(factor)})" if factor else NOTHING
+    return with_range(factor.median, factor) if factor else NOTHING
 
 
 def _write_columns(figure: Figure, rows: Sequence[_Row], measured: bool) -> tuple[float, float]:
     """Write what stands on both sides of the bars; return from where to where these have room."""
     names = told_apart([row.name for row in rows], FONT_SIZE, _NAMES_IN)
     devices = told_apart([row.device for row in rows], FONT_SIZE, _DEVICES_IN)
-    titles = ("simulated", "measured", "speed-up (95 %)") if measured else ("simulated", "speed-up")
+    titles = (
+        ("simulated", "measured", "speed-up (95 %)")
+        if measured
+        else ("simulated", "speed-up (range)")
+    )
     left_in, right_in = MARGIN_IN, WIDTH_IN - MARGIN_IN
     for title, texts in (
         ("candidate", [names[row.name] for row in rows]),

@@ -19,6 +19,8 @@ from placement_advisor.report.analysis.fastest_first import (
     in_timeline,
 )
 from placement_advisor.report.analysis.tables import (
+    NO_PROFILE,
+    failure_kind_text,
     predicted_speedup,
     range_text,
     speedup,
@@ -165,12 +167,14 @@ def _panel(
 def _outcome(analysis: Analysis, candidate: Candidate) -> str:
     """Return how a candidate came out."""
     if candidate.failure is not None:
-        return f"failed: {candidate.failure.kind.value}"
+        return f"failed: {failure_kind_text(candidate.failure)}"
+    unseen = "" if candidate.profile is not None else f", {NO_PROFILE}"
     factor = speedup(candidate)
     if factor is not None:
-        return f"measured speed-up {times_text(factor.median)} (95 % {range_text(factor)})"
+        measured = f"measured speed-up {times_text(factor.median)} (95 % {range_text(factor)})"
+        return measured + unseen
     if did_run(candidate):
-        return "measured baseline" if candidate.name == BASELINE else "measured"
+        return f"measured{' baseline' if candidate.name == BASELINE else ''}{unseen}"
     if candidate.name == BASELINE:
         return "simulated baseline, did not run"
     return f"simulated speed-up {times_text(predicted_speedup(analysis, candidate))}, did not run"

@@ -9,13 +9,13 @@ from placement_advisor import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from placement_advisor.profile.tensor_totals import TensorTotals
     from placement_advisor.profile.timeline.device_trace import Route, Use
     from placement_advisor.profile.totals import (
         Amount,
         DeviceTotals,
         ReadProfile,
         RouteTotals,
-        TensorTotals,
     )
     from placement_advisor.profile.xprof_overview import XprofOverview
 
@@ -70,7 +70,7 @@ def profile_as_json(read: ReadProfile) -> dict[str, Any]:
         ],
         "explained_shares": profile.explained_shares,
         "xprof": None if read.xprof is None else _xprof(read.xprof),
-        "notes": list(profile.notes),
+        "notes": [*([] if read.which is None else [read.which]), *profile.notes],
     }
 
 
@@ -123,6 +123,7 @@ def _tensor(tensor: TensorTotals) -> dict[str, Any]:
         "of_unknown_size": tensor.of_unknown_size,
         "size_bytes": tensor.size_bytes,
         "time_ns": tensor.time_ns,
+        "exposed_ns": tensor.exposed_ns,
         "op": tensor.op,
         "layer": tensor.layer,
         "tensor_bytes": tensor.tensor_bytes,

@@ -16,6 +16,7 @@ from placement_advisor.report.analysis.tables import (
 from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
+    from placement_advisor.profile.tensor_totals import TensorTotals
     from placement_advisor.profile.timeline.by_host import ByHost
     from placement_advisor.profile.timeline.waiting import Wait
     from placement_advisor.profile.totals import (
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         ProfileTotals,
         ReadProfile,
         RouteTotals,
-        TensorTotals,
     )
 
     Table = list[list[str]]
@@ -122,15 +122,16 @@ def by_host_table(profile: ProfileTotals) -> Table:
 
 
 def tensor_table(profile: ProfileTotals) -> Table:
-    """Return the tensors whose copies took longest, in total."""
+    """Return the tensors whose copies devices waited longest for, in total."""
     longest = profile.tensors[:TOP_TENSORS]
-    rows = [["tensor", "from → to", "copies", "bytes", "time"]]
+    rows = [["tensor", "from → to", "copies", "bytes", "exposed", "under way"]]
     rows += [
         [
             _cut(each.tensor),
             f"{each.route.source} → {each.route.target}",
             f"{each.count:,}",
             _bytes(each),
+            format_ns(each.exposed_ns),
             format_ns(each.time_ns),
         ]
         for each in longest

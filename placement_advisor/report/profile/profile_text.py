@@ -15,6 +15,8 @@ def render_profile(read: ReadProfile) -> str:
     """Return the text."""
     profile = read.totals
     parts = [[f"{one_line(profile.path)}: {headline(profile)}"]]
+    if read.which is not None:
+        parts[0].append(one_line(read.which))
     for title, table in tables(profile):
         rows = [[one_line(cell) for cell in row] for row in table]
         if title == ACTIVITIES:

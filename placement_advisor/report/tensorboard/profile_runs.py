@@ -50,7 +50,7 @@ def write_profile_runs(analysis: Analysis, folder: Path) -> None:
 def _runs(candidate: Candidate) -> dict[str, Iterable[Plane]]:
     if candidate.predicted is None:
         return {}
-    profile = candidate.measured.profile if candidate.measured else None
+    profile = candidate.profile
     runs: dict[str, Iterable[Plane]] = {SIMULATED: simulated_planes(candidate.predicted)}
     if profile is not None and profile.timeline:
         spans = {"simulated": simulated_spans(candidate.predicted), "measured": profile.timeline}

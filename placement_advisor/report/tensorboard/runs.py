@@ -20,7 +20,7 @@ from placement_advisor.files.log_files import DETAILS, LOG_FOLDER, OVERVIEW
 from placement_advisor.files.own_folders import HIDDEN, is_left_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # LOGDIR/<folder of the user>/<model>/<hidden>/tensorboard, and one more.
 _DEEPEST = 5
@@ -62,16 +62,22 @@ class Run:
 
 def find_runs(logdir: Path) -> Iterator[Run]:
     """Yield the analyses under a log directory, those that lie highest first."""
-    waiting = deque([(logdir, 0)])
+    for folder in walk(logdir, lambda folder: inside(folder, OVERVIEW) is not None):
+        if inside(folder, OVERVIEW) is not None:
+            yield _run(logdir, folder)
+
+
+def walk(top: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
+    """Yield a folder and those below it, as deep as analyses lie, but none within what is whole."""
+    waiting = deque([(top, 0)])
     seen = 0
     while waiting and seen < _MOST_FOLDERS:
         folder, depth = waiting.popleft()
         seen += 1
         if folder.name.startswith(HIDDEN) and is_left_behind(folder):
             continue
-        if _inside(folder, OVERVIEW) is not None:
-            yield _run(logdir, folder)
-        elif depth < _DEEPEST:
+        yield folder
+        if depth < _DEEPEST and not is_whole(folder):
             waiting += [(inner, depth + 1) for inner in _folders(folder)]
 
 
@@ -97,7 +103,7 @@ def _run(logdir: Path, folder: Path) -> Run:
     )
 
 
-def _inside(folder: Path, relative: str) -> Path | None:
+def inside(folder: Path, relative: str) -> Path | None:
     """Return a file in a folder, None if there is none, or the way to it leads over a link."""
     path = folder / relative
     try:
@@ -108,7 +114,7 @@ def _inside(folder: Path, relative: str) -> Path | None:
 
 
 def _content(folder: Path, relative: str) -> bytes | None:
-    path = _inside(folder, relative)
+    path = inside(folder, relative)
     try:
         return None if path is None else content(path, _MOST_BYTES)
     except OSError:

@@ -33,7 +33,7 @@ class Tab:
     def show(self, review: Review) -> None:
         """Write what there is; of candidates, what is new."""
         for candidate in review.candidates:
-            profile = candidate.measured.profile if candidate.measured else None
+            profile = candidate.profile
             content = candidate.predicted, profile
             if review.testbed is None or self._written.get(candidate.name, (None, None)) == content:
                 continue

@@ -44,7 +44,7 @@ def details_as_json(
         number = {name: i for i, name in enumerate(devices)}
         device_numbers = [number.get(device) for device in layers.devices(candidate.placement)]
         cuts = list(layers.cut_bytes(graph, candidate.placement).items())
-    profile = candidate.measured.profile if candidate.measured else None
+    profile = candidate.profile
     predicted = candidate.predicted
     spans = {
         "simulated": simulated_spans(predicted) if predicted else (),

@@ -23,7 +23,9 @@ from placement_advisor.report.analysis.tables import (
     NOT_RECOMMENDED,
     as_is_interval,
     candidate_figures,
+    failure_text,
     how_title,
+    predicted_range,
     verdict_is_split,
     where_text,
 )
@@ -92,11 +94,12 @@ def _verdict(recommendation: Recommendation) -> dict[str, Any]:
 def _candidate(candidate: Candidate) -> dict[str, Any]:
     predicted, measured = candidate_figures(candidate)
     ratio, comparison = candidate.predicted_ratio, candidate.comparison
-    profile = candidate.measured.profile if candidate.measured else None
+    foreseen = predicted_range(candidate)
+    profile = candidate.profile
     return {
         "name": candidate.name,
         "rationale": candidate.rationale,
-        "failure": candidate.failure.message if candidate.failure else None,
+        "failure": failure_text(candidate.failure) if candidate.failure else None,
         "failure_kind": candidate.failure.kind.value if candidate.failure else None,
         "samples": None if candidate.samples is None else list(candidate.samples),
         "predicted": _figures(predicted),
@@ -104,6 +107,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "peak_memory": _peak_memory(candidate.predicted) if candidate.predicted else None,
         # Single over candidate: above 1 is faster.
         "predicted_speedup": 1 / ratio.ratio if ratio and ratio.ratio else None,
+        "predicted_range": None if foreseen is None else [foreseen.low, foreseen.high],
         "measured_speedup": {
             "median": comparison.speedup.median,
             "low": comparison.speedup.low,
@@ -213,4 +217,6 @@ def _break_even(found: BreakEven) -> dict[str, Any]:
 
 
 def _scaling(rows: Sequence[ScalingRow]) -> dict[str, Any] | None:
-    return {"note": WHICH, "rows": list(map(row_as_json, rows))} if rows else None
+    if not rows:
+        return None
+    return {"note": WHICH, "rows": [{**row_as_json(row), "speedup": row.speedup} for row in rows]}

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from placement_advisor.defaults import OUTPUT
 from placement_advisor.errors import ModelError
 
 _KINDS = (
@@ -47,11 +46,6 @@ class ModelSource:
     batch_size: int | None
     outputs: tuple[str, ...]
     time_limit_s: float
-
-    @property
-    def default_output(self) -> Path:
-        """Folder, relative to the current one, that is named after the model."""
-        return Path(OUTPUT) / Path(self.path).resolve().stem
 
 
 def split_name(words: str) -> tuple[str, str | None]:

@@ -38,6 +38,13 @@ def placed_function(
     _register_functions(placed)
     device = {node.name: node.device for node in placed.node}
     kept = [node for node in placed.node if node.name not in {*inputs, *handles}]
+    # A called function waits for its arguments; what is given is there.
+    needless = {f"^{name}" for name in (*inputs, *handles)}
+    for node in kept:
+        if not needless.isdisjoint(node.input):
+            others = [reference for reference in node.input if reference not in needless]
+            del node.input[:]
+            node.input.extend(others)
     read = {reference.partition(":")[0] for node in kept for reference in node.input}
     read.update(name.partition(":")[0] for name in outputs)
     effects: dict[str, list[str]] = {}

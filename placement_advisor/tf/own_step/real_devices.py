@@ -45,11 +45,11 @@ def real_devices(
         free = [d for d in here if d.startswith(f"{kind}:") and d not in found.values()]
         if len(free) >= len(others):
             return found | dict(zip(others, free, strict=False))
+    taken = sum(device.startswith("CPU:") for device in found.values())
     raise PlacementError(
         f"the placement's {', '.join(others)} need {len(others)} GPUs or CPUs; "
         f"this process has {', '.join(here)}",
-        hint="say which to use with devices={...}; logical CPUs come from "
-        "tf.config.set_logical_device_configuration",
+        hint=f"say which to use with devices={{...}}, or {_more_cpus(taken + len(others))}",
     )
 
 
@@ -65,7 +65,16 @@ def short_name(device: str) -> str:
 
 def _check_here(device: str, here: Sequence[str], what: str) -> None:
     if device not in here:
-        raise PlacementError(
-            f"{what}; this process has {', '.join(here)}",
-            hint="say which of them to use with devices={...}",
-        )
+        hint = "say which of them to use with devices={...}"
+        if device.startswith("CPU:") and is_real(device):
+            hint += f", or {_more_cpus(int(device.removeprefix('CPU:')) + 1)}"
+        raise PlacementError(f"{what}; this process has {', '.join(here)}", hint=hint)
+
+
+def _more_cpus(count: int) -> str:
+    """Return what to do to have so many logical CPUs: what TensorFlow takes in no other order."""
+    return (
+        f"cut this process's CPU into {count}, before anything else uses TensorFlow: "
+        'tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], '
+        f"[tf.config.LogicalDeviceConfiguration()] * {count})"
+    )

@@ -53,8 +53,8 @@ _EFFORTS = {
     500_000_000: Effort(copies=None, hops=(1, 2), rounds=2, steps=1),
 }
 _SLOWEST = _EFFORTS[max(_EFFORTS)]
-# Before anything is known: a few steps, of which none carries bytes.
-_MESSAGES = Effort(copies=None, hops=(1, 4), rounds=3, steps=1)
+# A few steps, to learn about what a copy takes.
+_FEW = Effort(copies=None, hops=(1, 4), rounds=3, steps=1)
 # Judgement: within a host that many steps over a network begin and end, there are half as many.
 _WITHIN = {
     size: replace(effort, rounds=min(effort.rounds, 3), steps=min(effort.steps, 2))
@@ -111,7 +111,7 @@ def measure_route(
     ends = next(iter(one)), next(iter(other))
     bench = Bench(runtime, {**one, **other}, {name: clocks[name] for name in ends})
     second = _second_pair(tuple(one), tuple(other))
-    about_ns = message_ns(bench, ends, _MESSAGES)
+    about_ns = message_ns(bench, ends, _FEW)
     efforts: dict[_Ends, dict[int, Effort]] = {ends: {}, ends[::-1]: {}}
 
     def once() -> RouteFigures:
@@ -140,6 +140,17 @@ def measure_route(
     busy_ns = 4 * about_ns
     reached = _passes(lambda: reach(bench, *ends, product_ns, longer_than_ns=busy_ns))
     return replace(found, reach=middle(reached))
+
+
+def probe_route(
+    runtime: Runtime, one: Mapping[str, str], other: Mapping[str, str], size_bytes: int
+) -> tuple[int, int]:
+    """Return what a copy of one size takes there and back, from a few copies alone, in ns."""
+    ends = next(iter(one)), next(iter(other))
+    bench = Bench(runtime, {**one, **other}, {})
+    one_way_ns = message_ns(bench, ends, _FEW)
+    there, back = (errand(bench, each, size_bytes, _FEW, one_way_ns) for each in (ends, ends[::-1]))
+    return there.copy_ns, back.copy_ns
 
 
 def _passes(measure: Callable[[], T]) -> list[T]:

@@ -210,6 +210,13 @@ def calibrate_route(
     )
 
 
+def probe_route(
+    one: tuple[str, ...], other: tuple[str, ...], size_bytes: int
+) -> tuple[int, int] | CallFailure:
+    """Look at a route once more; see `hosts.probe_route`."""
+    return _measured(lambda: hosts.probe_route(_runtime, _of(one), _of(other), size_bytes))
+
+
 def _of(devices: tuple[str, ...]) -> dict[str, str]:
     return {name: _devices[name] for name in devices}
 

@@ -204,7 +204,7 @@ def trace_share(whole: TracedStep, start: int, stop: int) -> TracedStep:
         BatchSplitError: it takes no such batch.
     """
     try:
-        return trace_step(whole.path, whole.loaded.part(start, stop))
+        return trace_step(whole.path, whole.loaded.part(start, stop), like=whole)
     except ModelError as error:
         # The message of an error ends where the user's lines begin; that of one within a traced
         # function is itself such a stack, and has the reason last.

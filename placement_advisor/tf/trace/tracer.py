@@ -26,6 +26,7 @@ from placement_advisor.tf.load.made_up_batches import make_batches, resampled
 from placement_advisor.tf.load.run_model_file import describe, hint_for
 from placement_advisor.tf.trace import captures
 from placement_advisor.tf.trace.flat_step import flatten
+from placement_advisor.tf.trace.large_fills import filled_in, large_fills
 from placement_advisor.tf.trace.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
 from placement_advisor.tf.trace.oprows import composites_of, op_graph
 from placement_advisor.tf.trace.user_requests import (
@@ -75,13 +76,16 @@ class TracedStep:
         return tuple(map(_arrays, self.loaded.batches))
 
 
-def trace_step(path: Path, loaded: LoadedStep) -> TracedStep:
+def trace_step(path: Path, loaded: LoadedStep, *, like: TracedStep | None = None) -> TracedStep:
     """Trace a step; example batches are made up if it has none.
+
+    ``like`` is the same step traced at a larger batch, whose choices of constants are taken over.
 
     Raises:
         ModelError: it cannot be traced, or holds state that cannot be moved.
     """
-    function = trace_for(path, loaded)
+    with filled_in(large_fills(like.function.graph) if like is not None else frozenset()):
+        function = trace_for(path, loaded)
     with paused_collection():
         try:
             if not loaded.batches:

@@ -191,6 +191,30 @@ def test_hostile_names_are_shown_whole_and_do_nothing(
         assert box["x"] + box["width"] <= inner
 
 
+def test_layers_are_found_by_the_names_that_reports_shorten(
+    show: Callable[..., Opened], tmp_path: Path
+) -> None:
+    layers = ["user_conv", "user_dense", "item_conv", "dense_1", "dense_2", "dense_3"]
+    write_sample(tmp_path / LOG_FOLDER, layers)
+    page = show(tmp_path)
+    told, search = page.section("Layers").locator(".told"), page.page.get_by_label("Find a layer")
+    for wanted, layer in (
+        ("item_*", "item_conv"),
+        ("*_DENSE", "user_dense"),
+        ("dense_1 … dense_3", "dense_1"),
+        ("tem", "item_conv"),
+    ):
+        search.fill(wanted)
+        expect(told).to_contain_text(layer)
+    missing = told.get_by_text("No layer is called so.")
+    for wanted in ("conv_*", "item_.*x", "nothing"):
+        search.fill(wanted)
+        expect(missing).to_be_visible()
+    search.fill("")
+    expect(missing).to_have_count(0)
+    assert "No layer" not in told.inner_text()
+
+
 def test_a_name_in_the_report_of_a_stranger_cannot_hide_signs(
     show: Callable[..., Opened], tmp_path: Path
 ) -> None:

@@ -45,7 +45,7 @@ function row(candidate, isChosen, choose) {
         pair(step(predicted), step(measured)),
         pair(copies(predicted), copies(measured)),
         pair(exposed(predicted), exposed(measured)),
-        pair(formatTimes(candidate.predicted_speedup), speedup(candidate.measured_speedup)),
+        pair(foreseen(candidate), speedup(candidate.measured_speedup)),
         el('td', {}, ...memory(candidate.peak_memory)),
       ];
   const label = el('label', {}, radio, name);
@@ -72,7 +72,11 @@ function copies(figures) {
 const memory = (peaks) =>
   (peaks ?? []).map(({ device, bytes }) => el('div', { class: 'predicted' }, `${device} ${formatBytes(bytes)}`));
 
-function speedup(ratio) {
-  if (!ratio) return NOTHING;
-  return `${formatTimes(ratio.median)} (${ratio.low.toFixed(2)}–${ratio.high.toFixed(2)})`;
+const withEnds = (median, low, high) => `${formatTimes(median)} (${low.toFixed(2)}–${high.toFixed(2)})`;
+
+/** Returns the simulated speed-up, with the range that it has if costs are wrong. */
+function foreseen({ predicted_speedup: times, predicted_range: range }) {
+  return times && range ? withEnds(times, ...range) : formatTimes(times);
 }
+
+const speedup = (ratio) => (ratio ? withEnds(ratio.median, ratio.low, ratio.high) : NOTHING);

@@ -42,6 +42,8 @@ export class Layers extends Panel {
     this.graph = { layers: [], flows: [], box: [1, 1] };
     this.deviceOf = [];
     this.cuts = new Map();
+    // Whether it was said that no layer is called so.
+    this.isMissing = false;
     // Scale and shift: chosen, null for all layers whatever the width, and as drawn last.
     this.view = null;
     this.shown = { scale: 1, x: 0, y: 0 };
@@ -162,17 +164,23 @@ export class Layers extends Panel {
   }
 
   find(skip) {
-    const wanted = this.search.value.toLowerCase();
+    const isWanted = pattern(this.search.value.trim().toLowerCase());
     const { layers } = this.graph;
-    if (!wanted) return;
+    if (!isWanted) {
+      if (this.isMissing) this.tell(null);
+      this.isMissing = false;
+      return;
+    }
     const start = this.chosen === null ? 0 : this.chosen + skip;
     for (let i = 0; i < layers.length; i += 1) {
       const number = (start + i) % layers.length;
-      if (layers[number].name.toLowerCase().includes(wanted)) {
+      if (isWanted(layers[number].name.toLowerCase())) {
+        this.isMissing = false;
         this.goTo(number);
         return;
       }
     }
+    this.isMissing = true;
     this.told.textContent = 'No layer is called so.';
   }
 
@@ -279,4 +287,17 @@ export class Layers extends Panel {
 function fittedPath(context, name, width) {
   const isShort = context.measureText(name).width <= width;
   return isShort ? name : fitted(context, shortName(name), width);
+}
+
+/**
+ * Returns whether a name is wanted, null if nothing is. Reports shorten names to `user_*`, and to
+ * `block_1_* … block_6_*`, of which the first is looked for.
+ */
+function pattern(wanted) {
+  const [first] = wanted.split('…');
+  const parts = first.trim().split('*');
+  if (parts.length === 1) return parts[0] ? (name) => name.includes(parts[0]) : null;
+  const between = parts.map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('.*');
+  const whole = new RegExp(`^${between}$`);
+  return (name) => whole.test(name);
 }

@@ -7,7 +7,8 @@ export function scalingTable({ note, rows }) {
     const [step, alone] = [row[which], rows[0][which]];
     if (!step) return NOTHING;
     const rate = row.batch / step;
-    const times = row === rows[0] || !alone ? '' : `, ${formatTimes((rate * alone) / rows[0].batch)}`;
+    let times = row === rows[0] || !alone ? '' : `, ${formatTimes((rate * alone) / rows[0].batch)}`;
+    if (which === 'measured_ns' && row.speedup) times = `, ${formatTimes(row.speedup)} within rounds`;
     return `${formatNs(step)}, ${Math.round(rate * 1e9).toLocaleString('en')} samples/s${times}`;
   };
   return el(

@@ -1,0 +1,55 @@
+"""Hosts as an examination may find them, written by hand."""
+
+from __future__ import annotations
+
+import platform
+
+from placement_advisor import __version__
+from placement_advisor.analysis.examine_hosts import Between, HostExamined, HostsExamined
+from placement_advisor.machine.clock_range import ClockRange
+from placement_advisor.machine.nvidia import Gpus
+from placement_advisor.machine.testbed_plan import HostLink
+from placement_advisor.remote_hosts.host_facts import HostFacts
+from placement_advisor.remote_hosts.host_requests import HostRequest
+from placement_advisor.remote_hosts.probe import NetworkPlace, WayTried
+from placement_advisor.remote_hosts.versions import own_versions
+
+
+def host(name: str, number: int) -> HostExamined:
+    """Return one in order, with two cores for two devices."""
+    return HostExamined(
+        request=HostRequest(name=name, devices=2),
+        address=f"10.0.0.{number}",
+        way=f"ssh {name} advisor worker --stdio",
+        versions=own_versions(),
+        answered_ns=1_200_000_000,
+        facts=HostFacts(
+            host_name=name,
+            advisor_version=__version__,
+            tensorflow_version="2.21.0",
+            python_version=platform.python_version(),
+            cores=(0, 1),
+            visible_gpus=0,
+            gpus=Gpus(driver=None, devices=(), pairs=None, admins_profile=None, problem=None),
+            available_memory_bytes=8_000_000_000,
+            fingerprint="0" * 16,
+            time_ns=1_700_000_000_000_000_000,
+            scratch="/tmp/scratch",
+            relay_folder=None,
+        ),
+        clock=ClockRange(low_ns=150_000, high_ns=250_000),
+        place=NetworkPlace(interface="eth0", mtu_bytes=1_500, load=0.25, has_private_network=True),
+    )
+
+
+def two_hosts() -> HostsExamined:
+    """Return two that fit, 0.3 ms apart."""
+    tried = WayTried(small_ns=300_000, large_passes=True)
+    return HostsExamined(
+        link=HostLink.TLS,
+        hosts=(host("a", 1), host("b", 2)),
+        ways=(
+            Between(source="a", target="b", tried=tried),
+            Between(source="b", target="a", tried=tried),
+        ),
+    )
