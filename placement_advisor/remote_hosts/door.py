@@ -3,8 +3,9 @@
 A socket belongs to the network in which it was made, whoever holds it, and a process of a user
 namespace cannot leave its network for the host's. So a process in the network makes sockets and
 passes them to the relay, which stays outside: one that listens for each worker of another host, and
-one that is not connected whenever the relay asks. The process goes on with its other work; it may
-be a worker, or the client. When it ends, the relay lets go of the network.
+one that is not connected whenever the relay asks, and many of these in advance: TensorFlow keeps
+Python from running while a process of a mirrored step waits for the others, which wait for such a
+socket. The process goes on with its other work; it may be a worker, or the client. When it ends, the relay lets go of the network.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ _LIMIT_S = 10.0
 # A route takes 40 bytes.
 _LONGEST_MESSAGE_BYTES = 100_000
 _WAITING_CONNECTIONS = 64
+# Sockets that are passed before they are asked for. Judgement: each other worker connects a few
+# times while all of them start.
+_AHEAD = 64
 _LOOPBACK = "127.0.0.1"
 # The end of a message would wait for 40 ms else, until the receiver has confirmed what came before.
 _AT_ONCE = socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
@@ -77,6 +81,9 @@ def open_network(
                 socket.send_fds(relay, [_SOCKET], [listening.fileno()])
         if relay.recv(1) != _OPEN:
             raise ConnectionResetError("it has ended the connection")
+        for _ in range(_AHEAD):
+            with socket.socket() as made:
+                socket.send_fds(relay, [_SOCKET], [made.fileno()])
         relay.settimeout(None)
     except OSError as error:
         relay.close()
@@ -130,7 +137,7 @@ class Door:
             OSError: nobody listens there, or the network is gone.
         """
         with self._one_asks:
-            self._connection.send(_WANTED)
+            self._connection.send(_WANTED)  # In place of the one that is taken now.
             made = self._passed()
         try:
             made.setsockopt(*_AT_ONCE)
