@@ -5,7 +5,8 @@ namespace cannot leave its network for the host's. So a process in the network m
 passes them to the relay, which stays outside: one that listens for each worker of another host, and
 one that is not connected whenever the relay asks, and many of these in advance: TensorFlow keeps
 Python from running while a process of a mirrored step waits for the others, which wait for such a
-socket. The process goes on with its other work; it may be a worker, or the client. When it ends, the relay lets go of the network.
+socket. The process goes on with its other work; it may be a worker, or the client. When it ends,
+the relay lets go of the network.
 """
 
 from __future__ import annotations
