@@ -33,8 +33,8 @@ def view(
     from placement_advisor.report.find_analysis import (
         NO_ANALYSIS,
         finished_analyses,
-        is_quick,
-        quick_alone,
+        is_text_alone,
+        nothing_to_see,
     )
     from placement_advisor.report.tensorboard.process import tensorboard
     from placement_advisor.report.tensorboard.runs import find_runs
@@ -43,13 +43,15 @@ def view(
     if not logdir.is_dir():
         raise AdvisorError(f"{logdir}: no such folder", hint=NO_ANALYSIS)
     root = logdir.resolve()
-    quick = [logdir / each.relative_to(root) for each in finished_analyses(root) if is_quick(each)]
+    quick = [
+        logdir / each.relative_to(root) for each in finished_analyses(root) if is_text_alone(each)
+    ]
     if next(find_runs(root), None) is None:
         if quick:
-            raise quick_alone(quick[0], shown="nothing to look at in TensorBoard")
+            raise nothing_to_see(quick[0], shown="nothing to look at in TensorBoard")
         raise AdvisorError(f"{logdir}: holds no analysis", hint=NO_ANALYSIS)
     for folder in quick:
-        say(f"not shown: {folder}, a quick analysis; advisor show {shlex.quote(str(folder))}")
+        say(f"not shown, as it is text alone: {folder}; advisor show {shlex.quote(str(folder))}")
     say("starting TensorBoard")
     try:
         with tensorboard(logdir, host, port) as (address, process):

@@ -51,7 +51,7 @@ def finished_analyses(root: Path) -> Iterator[Path]:
             yield folder
 
 
-def is_quick(folder: Path) -> bool:
+def is_text_alone(folder: Path) -> bool:
     """Return whether the finished analysis in a folder has nothing that could be looked at."""
     log = folder / LOG_FOLDER
     return (folder / ANALYSIS).is_file() and not any(
@@ -59,10 +59,10 @@ def is_quick(folder: Path) -> bool:
     )
 
 
-def quick_alone(folder: Path, *, shown: str) -> AdvisorError:
-    """Return what to say where a quick analysis is asked for what it lacks."""
+def nothing_to_see(folder: Path, *, shown: str) -> AdvisorError:
+    """Return what to say where an analysis of text alone is asked for what it lacks."""
     return AdvisorError(
-        f"{folder}: a quick analysis, which has {shown}",
+        f"{folder}: text alone, as quick analyses are: {shown}",
         hint=f"advisor show {shlex.quote(str(folder))} prints it; `advisor analyze MODEL` without "
         "--quick writes all of it, pictures too",
     )

@@ -111,12 +111,14 @@ def test_what_a_quick_analysis_has_not_is_said_with_what_to_type(
         "writes all of it, pictures too"
     )
     assert error_of("view") == [
-        f"advisor: error: {folder}: a quick analysis, which has nothing to look at in TensorBoard",
+        f"advisor: error: {folder}: text alone, as quick analyses are: nothing to look at in "
+        "TensorBoard",
         hint,
     ]
     assert error_of("view", folder) == error_of("view")
     assert error_of("report", folder) == [
-        f"advisor: error: {folder}: a quick analysis, which has no pictures and so no report.html",
+        f"advisor: error: {folder}: text alone, as quick analyses are: no pictures, and so no "
+        "report.html",
         hint,
     ]
 

@@ -114,7 +114,7 @@ def test_the_default_folder_is_served_on_this_machine_alone_until_ctrl_c(
     quick.parent.mkdir()
     quick.write_text("{}")
     with Command("view", "--port", "0", temp=tmp_path / "temp", cwd=tmp_path) as command:
-        command.wait_for_line("not shown: advisor-out/quick, a quick analysis; advisor show ")
+        command.wait_for_line("not shown, as it is text alone: advisor-out/quick; advisor show ")
         command.wait_for_line("starting TensorBoard")
         wait_until(lambda: bool(command.out) or command.process.poll() is not None)
         address, _, rest = command.out.partition("#placement")
