@@ -128,6 +128,8 @@ def _context(secret: bytes, protocol: ssl._SSLMethod) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # Who holds the secret is a peer, under whatever name.
     context.verify_mode = ssl.CERT_REQUIRED
+    # Some builds of Python take a connection that breaks for one that has ended.
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     context.load_verify_locations(cadata=_certificate_text(secret))
     # A key is read from a file alone: one that has no name and is gone when it is closed.
     descriptor = os.memfd_create(_NAME)
