@@ -30,6 +30,7 @@ from functools import cache
 from itertools import accumulate, product
 from math import comb, exp, log
 from pathlib import Path
+from types import SimpleNamespace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +159,8 @@ class _Watcher:
 
 def _raced(turns: Sequence[Sequence[int]]) -> tuple[Verdict, int]:
     """Return the verdict on what took these turns, the baseline first, and after which round."""
-    trial = Trial(testbed=None, steps=1, watcher=_Watcher())  # type: ignore[arg-type]
+    up: Any = SimpleNamespace(up=True)  # Each turn has a bench of its own.
+    trial = Trial(testbed=up, steps=1, watcher=_Watcher())
     for number, each in enumerate(turns):
         label = f"candidate-{number}" if number else BASELINE
         placement = Placement(label=label, family=label, device_of={}, rationale="")
