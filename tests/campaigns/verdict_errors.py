@@ -30,8 +30,8 @@ from functools import cache
 from itertools import accumulate, product
 from math import comb, exp, log
 from pathlib import Path
-from types import SimpleNamespace
 from statistics import median
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from campaign import run_campaign
