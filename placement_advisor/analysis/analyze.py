@@ -38,7 +38,6 @@ from placement_advisor.machine.testbed_plan import (
 )
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.costing import has_calibration
-from placement_advisor.testbed.host_site import HostSite
 from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.tf.load.model_source import source_kind
 
@@ -111,10 +110,7 @@ def analyze(
         if plan.not_run is not None:
             loader.close()
             return _by_predicting(subject, elsewhere, onlookers)
-        site = None
-        if connected is not None:
-            site = HostSite(plan, connected.hosts, scratch, connected.secret)
-            stack.callback(site.close)
+        site = None if connected is None else connected.site(scratch, stack)
         apparatus = set_up(subject, loader, bundle, scratch, course.watcher, site)
         stack.callback(apparatus.close)
         return _by_running(subject, apparatus, onlookers)

@@ -24,7 +24,6 @@ from placement_advisor.machine.testbed_plan import (
 )
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.costing import calibrated, where_kept
-from placement_advisor.testbed.host_site import HostSite
 from placement_advisor.testbed.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -59,9 +58,7 @@ def calibrate(
         preload()
         if hosts is not None:
             connected = connect(hosts, stack, watcher)
-            plan = connected.plan
-            site = HostSite(plan, connected.hosts, scratch, connected.secret)
-            stack.callback(site.close)
+            plan, site = connected.plan, connected.site(scratch, stack)
         running = Testbed(plan, scratch=scratch, site=site)
         stack.callback(running.close)
         watcher.working("starting devices", 0, 1)

@@ -13,6 +13,7 @@ from placement_advisor.remote_hosts.launched_service import LOCALHOST
 from placement_advisor.remote_hosts.listening_service import Waiting
 from placement_advisor.remote_hosts.remote_host import open_hosts
 from placement_advisor.remote_hosts.secret import read_secret
+from placement_advisor.testbed.host_site import HostSite
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -60,6 +61,12 @@ class ConnectedHosts:
     hosts: tuple[RemoteHost, ...]
     plan: TestbedPlan
     secret: bytes | None = field(repr=False)
+
+    def site(self, scratch: Path, stack: ExitStack) -> HostSite:
+        """Return where processes of the testbed run; its relays end with the stack."""
+        site = HostSite(self.plan, self.hosts, scratch, self.secret)
+        stack.callback(site.close)
+        return site
 
 
 def connect(asked: HostsAsked, stack: ExitStack, watcher: Watcher) -> ConnectedHosts:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placement_advisor import defaults
 from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.hosts import HostsAsked
     from placement_advisor.remote_hosts.host_requests import HostRequest
 
-_LAUNCH = "ssh {host}"
 _FEWEST_DEVICES = 2
 
 
@@ -47,8 +47,8 @@ Launch = Annotated[
     str | None,
     typer.Option(
         metavar="COMMAND",
-        help=f"What runs a command on a host. Default: '{_LAUNCH}'; also 'srun -w {{host}} -N1 "
-        "-n1', 'kubectl exec -i {host} --'.",
+        help=f"What runs a command on a host. Default: '{defaults.LAUNCH}'; also "
+        "'srun -w {host} -N1 -n1', 'kubectl exec -i {host} --'.",
     ),
 ]
 HostLink = Annotated[
@@ -102,7 +102,7 @@ def hosts_asked(
     _check_secret(requests, secret)
     asked = HostsAsked(
         requests=requests,
-        launch=launch or _LAUNCH,
+        launch=launch or defaults.LAUNCH,
         link=testbed_plan.HostLink((link or LinkChoice.TLS).value),
         secret=secret,
     )

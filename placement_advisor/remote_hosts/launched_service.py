@@ -16,6 +16,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from placement_advisor import defaults
 from placement_advisor.errors import TestbedError
 from placement_advisor.processes.children import Tail
 from placement_advisor.remote_hosts.byte_streams import PipeStream
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from placement_advisor.remote_hosts.byte_streams import ByteStream
 
 LOCALHOST = "localhost"
-DEFAULT_LAUNCH = "ssh {host}"
 _SERVICE = ("worker", "--stdio")
 # For what it printed last to get here; processes that it has left may hold the pipe for ever.
 _LAST_WORDS_S = 0.5
@@ -134,4 +134,4 @@ class LaunchedService:
 
 
 def _hint() -> str:
-    return f"give a command that runs another one on a host, as {DEFAULT_LAUNCH!r}"
+    return f"give a command that runs another one on a host, as {defaults.LAUNCH!r}"

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from placement_advisor import defaults
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.machine.clock_range import Ping
@@ -25,7 +26,6 @@ from placement_advisor.remote_hosts.frames import COMMAND_MARK, WORKER_MARK
 from placement_advisor.remote_hosts.host_facts import HostFacts
 from placement_advisor.remote_hosts.host_lock import user_name
 from placement_advisor.remote_hosts.launched_service import (
-    DEFAULT_LAUNCH,
     LaunchedService,
     service_command,
 )
@@ -260,7 +260,7 @@ class RemoteHost:
 def open_hosts(
     names: Sequence[str],
     *,
-    launch: str = DEFAULT_LAUNCH,
+    launch: str = defaults.LAUNCH,
     waiting: Mapping[str, Waiting] | None = None,
 ) -> Iterator[tuple[RemoteHost, ...]]:
     """Have a service on each host while the block runs, all at once.
