@@ -14,7 +14,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -26,7 +25,7 @@ import psutil
 from campaign import run_campaign
 from command_runs import LAUNCH, wait_until
 from network_lab.lab import lab
-from network_lab.remote_shell import launcher
+from network_lab.two_hosts import TwoHosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,35 +149,19 @@ class _Run:
         self._temp.mkdir()
         self._notes.touch()
         (folder / "model.py").write_text(_MODEL)
-        cores = sorted(os.sched_getaffinity(0))
         environment = {**os.environ, "TMPDIR": str(self._temp), "NOTES": str(self._notes)}
         if stage in _CALIBRATING:
             environment["XDG_CACHE_HOME"] = str(folder / "cache")
-        shell = [sys.executable, "-I", str(Path(launcher.__code__.co_filename)), "serve"]
-        self._server = network.run(
-            "h1", [*shell, str(cores[-1])], env=environment, stdout=subprocess.PIPE
-        )
-        assert self._server.stdout is not None
-        self._server.stdout.readline()
+        hosts = TwoHosts(network, folder, environment)
         # Nothing that goes on after the fault is to take long.
         is_long = stage == "timing rounds" and fault not in _REPLACED
         rounds = "300" if is_long else "12"
         candidates = "towers" + (",mirrored,batch" if stage == "measuring collectives" else "")
-        calibrations = ["--rounds", rounds, "--candidates", candidates, *_FEW]
-        hosts = f"localhost:1@{network.address('h0')},h1:1@{network.address('h1')}"
-        words = ["analyze", str(folder / "model.py"), "-o", str(self._output), "--hosts", hosts]
+        words = ["analyze", str(folder / "model.py"), "-o", str(self._output), *hosts.options]
+        words += ["--rounds", rounds, "--candidates", candidates, *_FEW]
         with self._err.open("w") as err:
-            self.command = network.run(
-                "h0",
-                [
-                    *("taskset", "-c", str(cores[0]), sys.executable, "-c", _NOTING),
-                    *words,
-                    *("--launch", launcher(folder)),
-                    *calibrations,
-                ],
-                env=environment,
-                stdout=subprocess.DEVNULL,
-                stderr=err,
+            self.command = hosts.run(
+                "-c", _NOTING, *words, env=environment, stdout=subprocess.DEVNULL, stderr=err
             )
 
     @property

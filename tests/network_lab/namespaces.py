@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Where tools for networks are, and who is not root often does not look.
+SYSTEM_PATH = "/usr/sbin:/sbin"
 _TOOLS = ("ip", "tc", "unshare", "nsenter", "mount", "hostname")
 _READY = "ready"
 _END_LIMIT_S = 10.0
@@ -29,6 +31,7 @@ _POLL_INTERVAL_S = 0.01
 # announcements would be traffic that nobody asked for.
 _FURNISH = f"""
 set -e
+PATH=$PATH:{SYSTEM_PATH}
 mount --make-rprivate /
 mount -t sysfs sysfs /sys 2>/dev/null || true
 mount --bind "$1" /etc/hosts
@@ -41,8 +44,9 @@ exec cat
 """
 # Runs a command on a host: where that is, is in a file beside this one, named as the host is.
 # A process cannot enter the user namespace in which it is.
-ENTER = """#!/bin/sh
-keeper=$(cat "${0%/*}/$1") || exit 1
+ENTER = f"""#!/bin/sh
+PATH=$PATH:{SYSTEM_PATH}
+keeper=$(cat "${{0%/*}}/$1") || exit 1
 shift
 user=
 [ "$(readlink /proc/$keeper/ns/user)" = "$(readlink /proc/self/ns/user)" ] ||
@@ -125,7 +129,8 @@ class UserSpace:
         Raises:
             RefusedError: it is not to be had.
         """
-        missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+        path = f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
+        missing = [tool for tool in _TOOLS if shutil.which(tool, path=path) is None]
         if missing:
             raise RefusedError(f"no {' or '.join(missing)} on this system")
         self._keeper: Keeper | None = None

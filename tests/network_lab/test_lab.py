@@ -185,10 +185,18 @@ def test_a_lab_needs_no_root_where_users_may_make_namespaces(network_lab):
     assert [line.split() for line in found] == [["0", "12345", "1"]] * 2
 
 
+def test_tools_are_found_where_only_root_looks(network_lab, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    with network_lab(hosts=1, rate_bit_per_s=1e9) as network:
+        assert "tbf" in network.call("h0", ["tc", "qdisc"])
+
+
 def test_a_system_without_the_tools_has_no_lab_and_says_why(monkeypatch, tmp_path):
+    from network_lab import namespaces
     from network_lab.lab import refusal
 
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(namespaces, "SYSTEM_PATH", str(tmp_path))
     assert refusal.__wrapped__() == (
         "no ip or tc or unshare or nsenter or mount or hostname on this system"
     )
