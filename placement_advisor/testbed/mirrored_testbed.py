@@ -23,6 +23,7 @@ from placement_advisor.testbed.testbed import (
     HAVE_WORKERS,
     ProfileFiles,
     fetched_profiles,
+    steps_limit_s,
 )
 from placement_advisor.tf.calls import mirrored, runner, worker
 
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 _Returned = TypeVar("_Returned")
 
-# Two processes take 3 s; anything near is a hang.
-_COLLECTIVES_LIMIT_S = 120.0
+# Two processes take 3 s, over 10 Mbit/s a minute; anything near is a hang.
+_COLLECTIVES_LIMIT_S = 300.0
 # Judgement: after a profiler has crashed, each further try starts all processes anew.
 _MORE_PROFILES = 2
 # As in a trial (`trial.py`).
@@ -100,22 +101,28 @@ class MirroredTestbed:
             child.name: f"{site.new_folder(i, child.name)}/results"
             for i, child in enumerate(self._children)
         }
+        limit_s = steps_limit_s(self._testbed.plan, steps)
         failed = self._first(
             lambda child: child.start(
                 mirrored.save_results, steps, paths[child.name], not self._draws
-            )
+            ),
+            limit_s,
         )
         if failed is not None:
             return failed
         files = [site.fetch(i, path) for i, path in enumerate(paths.values())]
-        found = self._testbed.call(runner.compare, self._program, list(map(str, files)), steps)
+        named = list(map(str, files))
+        found = self._testbed.call(
+            runner.compare, self._program, named, steps, time_limit_s=limit_s
+        )
         for path in files:
             path.unlink()
         return found
 
     def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
         """Run steps on the shares of a batch and return the time of each, in ns."""
-        return self._first(lambda child: child.start(mirrored.run_steps, batch, steps))
+        limit_s = steps_limit_s(self._testbed.plan, steps)
+        return self._first(lambda child: child.start(mirrored.run_steps, batch, steps), limit_s)
 
     def run_weak_steps(
         self, batch: int, steps: int, *, time_limit_s: float
@@ -156,7 +163,7 @@ class MirroredTestbed:
             lambda child: child.start(mirrored.run_marked_steps, steps),
         )
         for begin in stages:
-            failed = self._first(begin)
+            failed = self._first(begin, steps_limit_s(self._testbed.plan, steps))
             if failed is not None:
                 return failed
         written = self._all(lambda child: child.start(worker.stop_profiler))

@@ -45,6 +45,16 @@ STEP = "step"
 HAVE_WORKERS = frozenset({TestbedKind.WORKERS, TestbedKind.HOSTS})
 # A candidate's steps are few enough to take seconds.
 CALL_LIMIT_S = 300.0
+# Judgement: variables are brought to their devices, which takes as long as some steps.
+_PREPARING = 4
+
+
+def steps_limit_s(plan: TestbedPlan, steps: int) -> float:
+    """Return how long steps may take in all; more is a hang.
+
+    Over a slow network a single one may take minutes. That hosts are alive is known otherwise.
+    """
+    return CALL_LIMIT_S * (steps if plan.hosts else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,15 +161,18 @@ class Testbed:
         self, label: str, device_of: Mapping[str, str], program: str
     ) -> Prepared | CallFailure:
         """Make a candidate ready to run and prove where its ops ran."""
-        return self.call(runner.prepare, label, dict(device_of), program)
+        limit_s = steps_limit_s(self.plan, _PREPARING)
+        return self.call(runner.prepare, label, dict(device_of), program, time_limit_s=limit_s)
 
     def verify(self, label: str, steps: int) -> Verification | CallFailure | None:
         """Compare a candidate's results with those of the first one verified; None for that."""
-        return self.call(runner.verify, label, steps)
+        limit_s = steps_limit_s(self.plan, steps)
+        return self.call(runner.verify, label, steps, time_limit_s=limit_s)
 
     def run_steps(self, label: str, batch: int, steps: int) -> list[int] | CallFailure:
         """Run steps of a candidate on one batch and return the time of each, in ns."""
-        return self.call(runner.run_steps, label, batch, steps)
+        limit_s = steps_limit_s(self.plan, steps)
+        return self.call(runner.run_steps, label, batch, steps, time_limit_s=limit_s)
 
     def call(
         self,
@@ -205,7 +218,8 @@ class Testbed:
             if failed is not None:
                 self.close()
                 return failed
-        answer = self.call(runner.profile_steps, label, steps, folder)
+        limit_s = steps_limit_s(self.plan, steps)
+        answer = self.call(runner.profile_steps, label, steps, folder, time_limit_s=limit_s)
         written = []
         for child in self._workers:  # Stop them also after a failed step: others will follow.
             path = child.call(worker.stop_profiler, time_limit_s=CALL_LIMIT_S)

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from placement_advisor.tf.answers import Prepared, SourceLine
 
 BASELINE = single.FAMILY
+# Fewer where they take long: a minute of steps shows what half an hour of them does.
 PROFILED_STEPS = 10
+_FEWEST_PROFILED_STEPS = 3
+_PROFILING_BUDGET_S = 60.0
 # Judgement: the first step sets up what later ones find, and two more are cheap.
 _WARMUP_STEPS = 3
 # Steps until they are steady, fewer where they take long; those of the warm-up are left out.
@@ -202,8 +205,8 @@ class Trial:
         """
         steps = _SETTLING_STEPS
         if entry.warmup_ns:
-            affordable = int(_SETTLING_BUDGET_S * 1e9 / max(1, entry.warmup_ns[-1]))
-            steps = max(_FEWEST_SETTLING_STEPS, min(steps, affordable))
+            within = _affordable(entry, _SETTLING_BUDGET_S)
+            steps = max(_FEWEST_SETTLING_STEPS, min(steps, within))
         samples: list[int] = []
         self._turn(entry, 0, steps, samples.extend)
         entry.warmup_ns += samples
@@ -244,7 +247,9 @@ class Trial:
 
     def profile(self, entry: Entry) -> None:
         """Profile steps of one candidate."""
-        answer = entry.bench.profile(entry.placement.label, PROFILED_STEPS)
+        within = _affordable(entry, _PROFILING_BUDGET_S)
+        steps = max(_FEWEST_PROFILED_STEPS, min(PROFILED_STEPS, within))
+        answer = entry.bench.profile(entry.placement.label, steps)
         if isinstance(answer, CallFailure):
             self._fail(entry, answer)
             return
@@ -423,6 +428,11 @@ class Trial:
                 entry.failure = Failure(kind=FailureKind.CRASHED, message=lost)
         self.ended = lost
         return True
+
+
+def _affordable(entry: Entry, budget_s: float) -> int:
+    """Return how many steps a candidate makes in a time, by the last one that it made."""
+    return int(budget_s * 1e9 / max(1, entry.warmup_ns[-1]))
 
 
 def failure_of(answer: CallFailure) -> Failure:

@@ -11,7 +11,7 @@ from real_runs import needs_private_network
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine import testbed_plan
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.machine.testbed_plan import HostShare, TestbedKind, plan_testbed
 from placement_advisor.machine.this_machine import usable_cores
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.processes.children import ChildError
@@ -110,6 +110,7 @@ class FakeChild:
         self.closed = True
 
 
+HOST = HostShare(name="a", address="10.0.0.1", cores=(0,), fingerprint="", is_here=True)
 KILLED = CallFailure(
     cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True
 )
@@ -139,6 +140,23 @@ def test_a_broken_connection_is_the_death_of_the_worker_behind_it(
     testbed = testbed_of(client, *workers, scratch=tmp_path)
     assert testbed.run_steps("single", 0, 1) == KILLED
     assert all(child.closed for child in (client, *workers))
+
+
+@pytest.mark.parametrize(("hosts", "limit_s"), [((), 300), ((HOST,), 1_200)])
+def test_over_a_network_each_step_may_take_as_long_as_elsewhere_all_of_them(
+    hosts: tuple[HostShare, ...], limit_s: float, tmp_path: Path
+) -> None:
+    limits: list[float] = []
+
+    class Client(FakeChild):
+        def wait(self, *, time_limit_s: float, **_: Any) -> Any:
+            limits.append(time_limit_s)
+            return [1, 2, 3, 4]
+
+    testbed = testbed_of(Client("client", None), scratch=tmp_path)
+    testbed.plan = replace(testbed.plan, hosts=hosts)
+    assert testbed.run_steps("single", 0, 4) == [1, 2, 3, 4]
+    assert limits == [limit_s]
 
 
 def test_a_failed_step_on_living_workers_leaves_the_testbed_up(tmp_path: Path) -> None:

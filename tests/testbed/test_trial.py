@@ -69,6 +69,7 @@ class FakeTestbed:
         self.up = True
         self.lost: str | None = None
         self.prepared: list[str] = []
+        self.profiled: dict[str, int] = {}
         self.reference: str | None = None
         self._seen: Counter[tuple[str, str]] = Counter()
 
@@ -125,8 +126,9 @@ class FakeTestbed:
         assert label in self.prepared, f"{label} runs unprepared"
         return [STEP_NS[label]] * steps
 
-    def _profile(self, label: str, _: int) -> ProfileFiles:
+    def _profile(self, label: str, steps: int) -> ProfileFiles:
         assert label in self.prepared
+        self.profiled[label] = steps
         return ProfileFiles(client=None, devices={})  # type: ignore[arg-type]
 
 
@@ -182,6 +184,15 @@ def test_every_round_times_all_in_an_order_of_its_own_and_the_first_step_of_a_tu
     # Three to warm up, and one at the start of each turn.
     assert entries["towers"].warmup_ns == [700] * (3 + ROUNDS)
     assert all(entry.files is not None for entry in entries.values())
+
+
+def test_of_steps_that_take_minutes_few_are_profiled(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minutes = {"single": 30_000_000_000, "towers": 90_000_000_000, "alternating": 7_000_000_000}
+    monkeypatch.setitem(globals(), "STEP_NS", minutes)
+    _, testbed = run()
+    assert testbed.profiled == {"single": 3, "towers": 3, "alternating": 8}
 
 
 def test_a_dead_worker_costs_the_candidate_that_ran_and_the_others_go_on(
