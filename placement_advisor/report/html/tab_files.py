@@ -184,6 +184,7 @@ _OVERVIEW = _object(
     testbed=_or_null(_text),
     not_run=_or_null(_text),
     devices=_some(_text),
+    hosts=_or_null(_some(_object(name=_text, devices=_some(_text)))),
     verdict=_or_null(
         _object(
             headline=_text,

@@ -32,7 +32,7 @@ from placement_advisor.report.analysis.tables import (
 from placement_advisor.report.pictures.layer_map import BOX_HEIGHT, BOX_WIDTH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from placement_advisor.analysis.analysis_result import (
         Candidate,
@@ -67,6 +67,7 @@ def overview_as_json(review: Review, layers: LayerMap) -> dict[str, Any]:
         "testbed": None if testbed is None else testbed.description,
         "not_run": None if testbed is None else testbed.not_run,
         "devices": [] if testbed is None else list(testbed.cluster.place_names()),
+        "hosts": [] if testbed is None else _hosts(testbed.host_of),
         "verdict": None if review.recommendation is None else _verdict(review.recommendation),
         "candidates": [_candidate(candidate) for candidate in review.candidates],
         "as_is": _as_is(review),
@@ -78,6 +79,14 @@ def overview_as_json(review: Review, layers: LayerMap) -> dict[str, Any]:
         "break_even": None if review.break_even is None else _break_even(review.break_even),
         "scaling": _scaling(scaling(review.candidates)),
     }
+
+
+def _hosts(host_of: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the devices of each host, none where there is one machine."""
+    by_host: dict[str, list[str]] = {}
+    for device, host in host_of.items():
+        by_host.setdefault(host, []).append(device)
+    return [{"name": host, "devices": devices} for host, devices in by_host.items()]
 
 
 def _verdict(recommendation: Recommendation) -> dict[str, Any]:

@@ -141,6 +141,19 @@ def test_tensors_of_each_candidate_are_found(show: Callable[..., Opened], tmp_pa
             expect(cell.first).to_be_visible()
 
 
+def test_devices_stand_by_host_where_there_are_several(
+    show: Callable[..., Opened], tmp_path: Path
+) -> None:
+    analysis = full()
+    assert analysis.testbed is not None
+    host_of = {"worker:0": "a", "worker:1": "b"}
+    page = show(
+        write(replace(analysis, testbed=replace(analysis.testbed, host_of=host_of)), tmp_path)
+    )
+    page.choose("alternating")
+    expect(page.page.locator(".legend .host")).to_have_text(["aworker:0", "bworker:1"])
+
+
 def test_code_is_copied_by_its_button(show: Callable[..., Opened], tmp_path: Path) -> None:
     analysis = full()
     page = show(write(analysis, tmp_path))

@@ -37,7 +37,7 @@ def test_what_an_analysis_wrote_is_read_as_it_is(logdir: Path) -> None:
     overview = read_overview(logdir / OVERVIEW)
     assert set(written) - set(overview) == {"schema_version"}
     again = json.loads(json.dumps(overview))
-    for name in ("how", "break_even", "graph", "candidates", "devices", "warnings"):
+    for name in ("how", "break_even", "graph", "candidates", "devices", "hosts", "warnings"):
         assert again[name] == written[name]
     path = logdir / DETAILS / "alternating.json"
     details = read_details(path, overview)
@@ -46,13 +46,13 @@ def test_what_an_analysis_wrote_is_read_as_it_is(logdir: Path) -> None:
 
 def test_what_an_older_advisor_did_not_write_is_null(logdir: Path) -> None:
     def as_before(overview: Document) -> None:
-        for name in ("how", "break_even", "scaling", "as_is", "input"):
+        for name in ("how", "break_even", "scaling", "as_is", "input", "hosts"):
             del overview[name]
         del overview["candidates"][0]["peak_memory"]
 
     overview = read_overview(changed(logdir / OVERVIEW, as_before))
     assert (overview["how"], overview["break_even"], overview["scaling"]) == (None, None, None)
-    assert (overview["as_is"], overview["input"]) == (None, None)
+    assert (overview["as_is"], overview["input"], overview["hosts"]) == (None, None, None)
     assert overview["candidates"][0]["peak_memory"] is None
     path = logdir / DETAILS / "single.json"
     details = read_details(changed(path, lambda details: details.pop("activities")), overview)

@@ -65,17 +65,23 @@ export class Layers extends Panel {
   }
 
   /** Colours it for a candidate; `samples` are given where the batch is split. */
-  showCandidate(details, devices, samples) {
+  showCandidate(details, { devices, hosts }, samples) {
     this.devices = devices;
     this.deviceOf = details.layers ?? [];
     this.cuts = new Map(details.cuts ?? []);
     const used = new Set(this.deviceOf);
-    this.legend.replaceChildren(
-      ...devices.flatMap((name, number) =>
-        used.has(number)
+    const named = (names) =>
+      devices.flatMap((name, number) =>
+        used.has(number) && names.includes(name)
           ? [el('span', {}, el('i', { class: `swatch ${deviceColorName(number)}` }), name)]
           : [],
-      ),
+      );
+    this.legend.replaceChildren(
+      ...(hosts?.length
+        ? hosts.map((host) =>
+            el('span', { class: 'host' }, el('b', {}, host.name), ...named(host.devices)),
+          )
+        : named(devices)),
     );
     this.note.textContent = this.noteOf(details, samples);
     this.tell(null);

@@ -168,7 +168,7 @@ async function showDetails() {
   state.details = details || !candidate.details ? key : null;
   const shown = details ?? { layers: null, cuts: null, lanes: [], timelines: {} };
   parts.timeline.show(shown, overview.devices);
-  parts.layers.showCandidate(shown, overview.devices, candidate.samples);
+  parts.layers.showCandidate(shown, overview, candidate.samples);
   parts.copies.replaceChildren(
     details ? copyTables(details, overview.devices) : el('p', {}, NOTHING_OF_IT),
   );

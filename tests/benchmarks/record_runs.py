@@ -1,0 +1,212 @@
+"""Records random models and what their splits took, to try predictions on without running again.
+
+    PYTHONPATH=tests python tests/benchmarks/record_runs.py FOLDER SEED…
+
+For each seed a file in the folder, which `Recording.load` reads: the graph, the calibration, what
+ops cost on one device, and for every split its rounds and its profile. Splits are the families that
+place ops, two more cuts, and what the search finds. A model whose halves of rounds differ by more
+than 5 % is measured again, up to three times; the steadiest of these counts. Files are pickles, for
+whoever wrote them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import pickle
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from more_cuts import MORE_CUTS
+from random_models import random_model
+from silent import Silent
+from traced_models import traced_model
+
+from placement_advisor.analysis.doubts import MEASURED_DOUBT
+from placement_advisor.candidates import families, searched
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
+from placement_advisor.measurement.verdict import paired_ratios
+from placement_advisor.processes.children import preload
+from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.solvers.effort import Effort
+from placement_advisor.testbed.added_rounds import time_in_rounds
+from placement_advisor.testbed.costing import calibrated, measure_costs
+from placement_advisor.testbed.testbed import STEP, Testbed
+from placement_advisor.testbed.trial import BASELINE, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.calibration import Calibration
+    from placement_advisor.measurement.measurement import StepProfile
+    from placement_advisor.profile.timeline.worker_steps import Crossing
+    from placement_advisor.testbed.costing import Costing
+    from placement_advisor.testbed.trial import Entry
+    from placement_advisor.tf.answers import Traced
+
+_STEPS = 4
+_EFFORT = Effort(units=2.0)
+STEADY = 0.05
+TRIES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """A placement that ran: ``rounds`` as of a `Trial`, ``files`` the raw profile of each device.
+
+    ``crossings`` are the copies that TensorFlow planned.
+    """
+
+    placement: Placement
+    predicted_ns: int
+    rounds: tuple[tuple[int, ...], ...]
+    profile: StepProfile | None
+    crossings: tuple[Crossing, ...]
+    files: Mapping[str, bytes]
+    client: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """A model and all that was learned about it; ``splits`` has the single device too."""
+
+    name: str
+    traced: Traced
+    calibration: Calibration
+    speed_ns: Mapping[str, int]
+    costing: Costing
+    splits: Mapping[str, Split]
+
+    def save(self, path: Path) -> None:
+        """Write a file."""
+        with gzip.open(path, "wb", compresslevel=3) as file:
+            pickle.dump(self, file)
+
+    @classmethod
+    def load(cls, path: Path) -> Recording:
+        """Read what `save` wrote."""
+        with gzip.open(path, "rb") as file:
+            loaded: Recording = pickle.load(file)
+        return loaded
+
+    def ratio(self, label: str, rounds: slice = slice(None)) -> float:
+        """Return what a split took, over the single device in the same rounds."""
+        alone, split = self.splits[BASELINE], self.splits[label]
+        return median(paired_ratios(list(alone.rounds[rounds]), list(split.rounds[rounds])))
+
+    def halves(self) -> float:
+        """Return how far apart the ratios of half of the rounds each are, the worst of all."""
+        labels = [label for label in self.splits if label != BASELINE]
+        pairs = [
+            (self.ratio(n, slice(0, None, 2)), self.ratio(n, slice(1, None, 2))) for n in labels
+        ]
+        return max((abs(odd / even - 1) for odd, even in pairs), default=0.0)
+
+
+def recorded(path: Path, mode: str, rounds: int) -> Recording:
+    """Run a model and its splits."""
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        bundle = scratch / "bundle"
+        bundle.mkdir()
+        traced = traced_model(path, mode, bundle)
+        if traced is None:
+            raise SystemExit(f"{path.name} has no mode {mode}")
+        testbed = Testbed(plan_testbed(TestbedKind.WORKERS, 2), scratch=scratch)
+        testbed.add_program(STEP, bundle, traced.graph)
+        try:
+            testbed.start()
+            return _recorded(path.stem, testbed, traced, rounds)
+        finally:
+            testbed.close()
+
+
+def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recording:
+    calibration = calibrated(testbed, Silent())
+    trial = Trial(testbed, steps=_STEPS, watcher=Silent())
+    costing = measure_costs(trial, testbed.plan, traced, calibration)
+    speed_ns = trial.speed()
+    costs = costing.costs.everywhere(costing.cluster)
+    simulator = Simulator(traced.graph, costs, costing.cluster)
+    predicted = {BASELINE: simulator.step_ns(trial.entries[BASELINE].placement)}
+    for placement in _placements(traced, costing, simulator):
+        predicted[placement.label] = simulator.step_ns(placement)
+        trial.enter(placement)
+    time_in_rounds(trial, rounds, lambda _: None)
+    trial.profile_all()
+    return Recording(
+        name=name,
+        traced=traced,
+        calibration=calibration,
+        speed_ns=speed_ns,
+        costing=costing,
+        splits={
+            label: _split(entry, predicted[label])
+            for label, entry in trial.entries.items()
+            if entry.failure is None
+        },
+    )
+
+
+def _placements(traced: Traced, costing: Costing, simulator: Simulator) -> Iterable[Placement]:
+    """Yield each candidate once that uses more than one device."""
+    graph, cluster = traced.graph, costing.cluster
+    costs = costing.costs.everywhere(cluster)
+    names = cluster.device_names()
+    proposals = families.propose(tuple(families.FAMILIES), graph, costs, cluster)
+    dearer = MEASURED_DOUBT.copies
+    proposals |= searched.propose(proposals, costs, simulator, _EFFORT, dearer=dearer)
+    proposals |= {label: cut(graph, costing.costs, names) for label, cut in MORE_CUTS.items()}
+    seen = []
+    for proposal in proposals.values():
+        if isinstance(proposal, NotApplicable) or proposal.device_of in seen:
+            continue
+        if len(set(proposal.device_of.values())) > 1:
+            seen.append(proposal.device_of)
+            yield proposal
+
+
+def _split(entry: Entry, predicted_ns: int) -> Split:
+    files = entry.files
+    assert files is not None
+    assert entry.prepared is not None
+    return Split(
+        placement=entry.placement,
+        predicted_ns=predicted_ns,
+        rounds=tuple(entry.rounds),
+        profile=entry.profile,
+        crossings=tuple(entry.prepared.crossings),
+        files={device: path.read_bytes() for device, path in files.devices.items()},
+        client=files.client.read_bytes(),
+    )
+
+
+def main() -> None:
+    """Record the models of some seeds."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("--rounds", type=int, default=16)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    preload()
+    for seed in options.seeds:
+        path = options.folder / f"random_{seed}.py"
+        model = random_model(seed)
+        path.write_text(model.text)
+        found: list[Recording] = []
+        while len(found) < TRIES and (not found or found[-1].halves() > STEADY):
+            found.append(recorded(path, "train" if model.training else "infer", options.rounds))
+        best = min(found, key=Recording.halves)
+        best.save(path.with_suffix(".recording"))
+        ratios = {label: f"{best.ratio(label):.3f}" for label in best.splits}
+        print(f"{seed}: halves {best.halves():.1%}, tries {len(found)}, {ratios}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
