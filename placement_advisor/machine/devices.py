@@ -142,9 +142,9 @@ class Link:
         )
 
     def with_bytes_scaled(self, factor: float) -> Link:
-        """Return the link with what a copy takes for its bytes multiplied, on the wire and of work.
+        """Return the link with what a copy takes for its bytes multiplied; the latency stays.
 
-        The latency stays.
+        Where that is less, so is the work of its ends; a slower wire makes them no more of it.
         """
         return replace(
             self,
@@ -153,14 +153,14 @@ class Link:
                 (size, self.latency_ns + round((time_ns - self.latency_ns) * factor))
                 for size, time_ns in self.curve
             ),
-            sender=self.sender.with_bytes_scaled(factor),
-            receiver=self.receiver.with_bytes_scaled(factor),
+            sender=self.sender.with_bytes_scaled(min(factor, 1.0)),
+            receiver=self.receiver.with_bytes_scaled(min(factor, 1.0)),
         )
 
     def with_latency_scaled(self, factor: float) -> Link:
-        """Return the link with what a copy takes whatever its size multiplied, work included.
+        """Return the link with what a copy takes whatever its size multiplied, not the rest.
 
-        What it takes for its bytes stays.
+        Where that is less, so is the work of its ends; a longer way makes them no more of it.
         """
         latency_ns = round(self.latency_ns * factor)
         later_ns = latency_ns - self.latency_ns
@@ -168,8 +168,8 @@ class Link:
             self,
             latency_ns=latency_ns,
             curve=tuple((size, time_ns + later_ns) for size, time_ns in self.curve),
-            sender=self.sender.with_latency_scaled(factor),
-            receiver=self.receiver.with_latency_scaled(factor),
+            sender=self.sender.with_latency_scaled(min(factor, 1.0)),
+            receiver=self.receiver.with_latency_scaled(min(factor, 1.0)),
             request_ns=round(self.request_ns * factor),
         )
 

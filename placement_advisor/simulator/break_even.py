@@ -3,10 +3,11 @@
 Model: one figure is changed at a time, from a fraction of today's to a multiple, and at each value
 the fastest of the splits is compared with the baseline. A faster *bandwidth* shortens what a copy
 takes for its bytes, on the wire and of work at its ends; a lower *latency* what it takes whatever
-its size. Both are those of links between devices, all in proportion, and are named by the slowest
-of them; links of hosts stay. The *batch* changes ops and tensors as `cost/batch_parts.py` says. The
-step time need not follow a figure steadily, so a grid is swept first; the outermost place where a
-split begins to win is then narrowed down, and how often that changes along the grid is counted.
+its size; slower ones lengthen the wire's part alone. Both are those of links between devices, all
+in proportion, and are named by the slowest of them; links of hosts stay. The *batch* changes ops
+and tensors as `cost/batch_parts.py` says. The step time need not follow a figure steadily, so a
+grid is swept first; the outermost place where a split begins to win is then narrowed down, and how
+often that changes along the grid is counted.
 
 Where splits ran, what they measured is known better than what the simulator says: a split's
 simulated steps are all multiplied by what its measured ratio was over the predicted one. So a

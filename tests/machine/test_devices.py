@@ -50,13 +50,23 @@ def test_a_faster_wire_saves_bytes_and_not_the_latency(link, size_bytes):
 
 
 @pytest.mark.parametrize("link", [LINE, CURVE])
+def test_a_slower_wire_is_no_more_work_for_its_ends(link):
+    work = CopyWork(per_copy_ns=4, ns_per_byte=0.25)
+    slow = replace(link, sender=work, receiver=work).with_bytes_scaled(10)
+    assert slow.bytes_ns(700) == pytest.approx(10 * link.bytes_ns(700), abs=10)
+    assert slow.sender == slow.receiver == work
+
+
+@pytest.mark.parametrize("link", [LINE, CURVE])
 @pytest.mark.parametrize("size_bytes", [0, 60, 700, 1_600, 4_000])
 def test_a_longer_latency_is_paid_once_per_copy(link, size_bytes):
     work = CopyWork(per_copy_ns=4, ns_per_byte=0.25)
     far = replace(link, receiver=work, request_ns=7).with_latency_scaled(3)
     assert (far.latency_ns, far.request_ns) == (30, 21)
     assert far.bytes_ns(size_bytes) == link.bytes_ns(size_bytes)
-    assert far.receiver.time_ns(80) == 12 + 20
+    assert far.receiver.time_ns(80) == 4 + 20
+    near = replace(link, receiver=work).with_latency_scaled(0.5)
+    assert near.receiver.time_ns(80) == 2 + 20
 
 
 def test_a_device_has_the_start_and_end_of_all_others_or_its_own():
