@@ -27,7 +27,7 @@ from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import load_model, trace_loaded
 from placement_advisor.candidates import batch_towers
 from placement_advisor.candidates.families import SPLITS, check_names
-from placement_advisor.errors import AdvisorError
+from placement_advisor.errors import AdvisorError, ModelError, TestbedError
 from placement_advisor.files.own_folders import scratch_folder
 from placement_advisor.machine.testbed_plan import (
     ONE_PROCESS,
@@ -105,7 +105,14 @@ def analyze(
         loader = stack.enter_context(Child("loader"))
         bundle = scratch / "bundle"
         bundle.mkdir()
-        subject = _traced(options, plan, bundle, loader, course)
+        if connected is not None:
+            connected.end_with_them(loader)
+        try:
+            subject = _traced(options, plan, bundle, loader, course)
+        except ModelError:
+            if connected is not None and connected.lost is not None:
+                raise TestbedError(connected.lost) from None
+            raise
         onlookers = _Onlookers(recorder=recording(subject.graph), course=course)
         if plan.not_run is not None:
             loader.close()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ipaddress
 import socket
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.testbed_plan import HostShare, plan_hosts
+from placement_advisor.processes.call_failure import FailureCause
 from placement_advisor.remote_hosts.launched_service import LOCALHOST
 from placement_advisor.remote_hosts.listening_service import Waiting
 from placement_advisor.remote_hosts.remote_host import open_hosts
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.machine.testbed_plan import HostLink, TestbedPlan
+    from placement_advisor.processes.children import Child
     from placement_advisor.remote_hosts.host_requests import HostRequest
     from placement_advisor.remote_hosts.remote_host import RemoteHost
     from placement_advisor.testbed.trial import Watcher
@@ -61,6 +64,16 @@ class ConnectedHosts:
     hosts: tuple[RemoteHost, ...]
     plan: TestbedPlan
     secret: bytes | None = field(repr=False)
+
+    @property
+    def lost(self) -> str | None:
+        """Why one of them cannot be asked any more, None if all can."""
+        return next((host.lost for host in self.hosts if host.lost is not None), None)
+
+    def end_with_them(self, child: Child) -> None:
+        """Have a child end when a host is lost: what it does then is of no use."""
+        for host in self.hosts:
+            host.when_lost(partial(child.interrupt, FailureCause.CRASHED))
 
     def site(self, scratch: Path, stack: ExitStack) -> HostSite:
         """Return where processes of the testbed run; its relays end with the stack."""

@@ -73,6 +73,7 @@ class RemoteHost:
         self._opened: Future[HostFacts] = Future()
         self._children: dict[int, RemoteChild] = {}
         self._numbers = itertools.count()
+        self._tells: list[Callable[[str], None]] = []
         self._conversation = Conversation(
             service.stream,
             our_mark=COMMAND_MARK,
@@ -93,6 +94,12 @@ class RemoteHost:
     def lost(self) -> str | None:
         """Why the host cannot be asked any more, None if it can."""
         return self._questions.lost
+
+    def when_lost(self, tell: Callable[[str], None]) -> None:
+        """Have somebody told, in another thread, when the host is lost; at once if it is."""
+        self._tells.append(tell)
+        if self.lost is not None:
+            tell(self.lost)
 
     def hear(self) -> None:
         """Wait until the host has answered, or is lost."""
@@ -231,7 +238,10 @@ class RemoteHost:
         if why == ENDED:
             why = self._service.account(wait_s=_STATUS_GRACE_S) or why
         if self._opened.done():
-            self._fail_all(HostLostError(f"host {self.name} is lost: {why}"))
+            lost = HostLostError(f"host {self.name} is lost: {why}")
+            self._fail_all(lost)
+            for tell in self._tells:
+                tell(lost.message)
         else:
             self._fail_all(
                 HostLostError(

@@ -130,7 +130,7 @@ def on_network(control: str | None, rate_mbit: float, delay_ms: float, seed: int
     ):
         hosts = TwoHosts(network, Path(folder))
         words = (__file__, "--seed", str(seed), *hosts.options)
-        process = hosts.run(*words, stdout=subprocess.PIPE, text=True)
+        process = hosts.run(*words, stdout=subprocess.PIPE)
         out, _ = process.communicate()
         if process.returncode:
             raise SystemExit(process.returncode)

@@ -149,11 +149,10 @@ def _on_network(model: Path, folder: Path, rounds: int) -> None:
     _say(model.stem)
     shape = {"rate_bit_per_s": FIRST_MBIT * 1e6, "delay_ns": round(DELAY_MS * 1e6)}
     with lab(hosts=2, **shape) as network:
-        hosts = TwoHosts(network, folder)
-        words = ("--model", str(model), "--rounds", str(rounds), *hosts.options)
         environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        process = hosts.run(__file__, *words, env=environment, **pipes)
+        hosts = TwoHosts(network, folder, environment)
+        words = ("--model", str(model), "--rounds", str(rounds), *hosts.options)
+        process = hosts.run(__file__, *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdin is not None
         assert process.stdout is not None
         for line in process.stdout:

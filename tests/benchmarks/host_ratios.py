@@ -133,9 +133,8 @@ def main() -> None:
         for rate in RATES_MBIT:
             # A cache for each network: what was kept of another one would be measured anew anyway.
             environment = {**os.environ, "XDG_CACHE_HOME": str(folder / f"cache-{rate}")}
-            os.environ.update(environment)
             with lab(hosts=2, rate_bit_per_s=rate * 1e6, delay_ns=round(DELAY_MS * 1e6)) as network:
-                hosts = TwoHosts(network, folder)
+                hosts = TwoHosts(network, folder, environment)
                 for model in models:
                     output = folder / f"{model.stem}-{rate}"
                     words = ("--candidates", FAMILIES, "--rounds", str(options.rounds))

@@ -74,8 +74,10 @@ def noted(self, name, number, questions):
 remote_child.RemoteChild.__init__ = noted
 {LAUNCH}
 """
+_LOADING = "loading /"
 STAGES = {
     "starting hosts": 0.4,
+    _LOADING: 1.0,
     "starting devices": 1.0,
     "calibrating h1": 1.0,
     "calibrating localhost ↔": 1.0,
@@ -92,7 +94,7 @@ _OF_PROCESS = ("service", "worker", "relay")
 _REPLACED = ("worker", "relay")
 _OF_COMMAND = ("SIGKILL", "SIGTERM", "SIGINT")
 # Those of a process need the process.
-_EARLY = ("starting hosts", "starting devices")
+_EARLY = ("starting hosts", _LOADING, "starting devices")
 FAULTS = (*_OF_HOST, *_OF_PROCESS, *_OF_COMMAND)
 NOTICED_WITHIN_S = 10.0
 # The issue's limit, and what the machine that tests needs to look.
@@ -148,20 +150,22 @@ class _Run:
         self._notes, self._err, self._temp = folder / "notes", folder / "err", folder / "temp"
         self._temp.mkdir()
         self._notes.touch()
-        (folder / "model.py").write_text(_MODEL)
+        # One that takes long, where it is hit meanwhile.
+        model = f"import time\ntime.sleep(60)\n{_MODEL}" if stage == _LOADING else _MODEL
+        (folder / "model.py").write_text(model)
         environment = {**os.environ, "TMPDIR": str(self._temp), "NOTES": str(self._notes)}
         if stage in _CALIBRATING:
             environment["XDG_CACHE_HOME"] = str(folder / "cache")
-        hosts = TwoHosts(network, folder, environment)
+        self._hosts = TwoHosts(network, folder, environment)
         # Nothing that goes on after the fault is to take long.
         is_long = stage == "timing rounds" and fault not in _REPLACED
         rounds = "300" if is_long else "12"
         candidates = "towers" + (",mirrored,batch" if stage == "measuring collectives" else "")
-        words = ["analyze", str(folder / "model.py"), "-o", str(self._output), *hosts.options]
+        words = ["analyze", str(folder / "model.py"), "-o", str(self._output), *self._hosts.options]
         words += ["--rounds", rounds, "--candidates", candidates, *_FEW]
         with self._err.open("w") as err:
-            self.command = hosts.run(
-                "-c", _NOTING, *words, env=environment, stdout=subprocess.DEVNULL, stderr=err
+            self.command = self._hosts.run(
+                "-c", _NOTING, *words, stdout=subprocess.DEVNULL, stderr=err
             )
 
     @property
@@ -215,10 +219,11 @@ class _Run:
         begun_s = time.monotonic()
         # Nobody is left to remove the files of a host that has died: the next command there does.
         files = (lambda: []) if fault == "dies" else self._files
-        wait_until(lambda: not self._running() and not files(), _FREE_WITHIN_S)
+        running = self._hosts.running
+        wait_until(lambda: not running() and not files(), _FREE_WITHIN_S)
         return {
             "free_s": round(time.monotonic() - begun_s, 1),
-            "left": [" ".join(each)[-80:] for each in self._running().values()] + files(),
+            "left": [each[-80:] for each in running().values()] + files(),
         }
 
     def judged(self, fault: str, code: int | None, noticed_s: float | None) -> dict[str, Any]:
@@ -261,8 +266,7 @@ class _Run:
 
     def _service(self) -> int | None:
         def found() -> list[int]:
-            running = self._running(("h1",)).items()
-            return [pid for pid, words in running if _SERVICE in " ".join(words)]
+            return [pid for pid, words in self._hosts.running("h1").items() if _SERVICE in words]
 
         wait_until(lambda: bool(found()) or self.command.poll() is not None, _LIMIT_S)
         return next(iter(found()), None)
@@ -275,18 +279,6 @@ class _Run:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
             told |= new
-
-    def _running(self, hosts: tuple[str, ...] = ("h0", "h1")) -> dict[int, list[str]]:
-        """Return what runs on hosts, but for the login."""
-        found = {}
-        for pid in (pid for host in hosts for pid in self._network.processes(host)):
-            with contextlib.suppress(psutil.Error):
-                process = psutil.Process(pid)
-                words = process.cmdline()
-                is_over = process.status() == psutil.STATUS_ZOMBIE
-                if not is_over and "serve" not in words:
-                    found[pid] = words
-        return found
 
     def _files(self) -> list[str]:
         return [path.name for path in self._temp.iterdir()]

@@ -67,9 +67,7 @@ def _analyzed() -> dict[str, Any]:
         hosts = TwoHosts(network, folder, environment)
         words = (*_COMMAND, str(folder / "model.py"), "-o", str(folder / "out"), *_FEW)
         with (folder / "said").open("w") as said:
-            command = hosts.run(
-                *words, *hosts.options, env=environment, stdout=subprocess.DEVNULL, stderr=said
-            )
+            command = hosts.run(*words, *hosts.options, stdout=subprocess.DEVNULL, stderr=said)
             try:
                 code: int | None = command.wait(_LIMIT_S)
             except subprocess.TimeoutExpired:

@@ -5,11 +5,13 @@ The command runs on h0, which is its `localhost`; h1 is reached by a login over 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from network_lab import remote_shell
 
 if TYPE_CHECKING:
@@ -18,25 +20,58 @@ if TYPE_CHECKING:
 
     from network_lab.lab import Lab
 
+_SERVE = "serve"
+
 
 class TwoHosts:
-    """The first two hosts of a running lab, with logins to the second one until the lab ends."""
+    """The first two hosts of a running lab, with logins to the second one until the lab ends.
+
+    ``words`` and ``launch`` are what the options ``--hosts`` and ``--launch`` take.
+    """
 
     def __init__(
         self, network: Lab, folder: Path, environment: Mapping[str, str] | None = None
     ) -> None:
-        """Let the second host wait for logins; what these start has this environment."""
-        self._network = network
+        """Let the second host wait for logins; all that is run on either has this environment."""
+        self.network, self._environment = network, environment
         here, there = network.hosts[:2]
-        self._core, *_, core_there = sorted(os.sched_getaffinity(0))
-        shell = [sys.executable, "-I", str(remote_shell.__file__), "serve", str(core_there)]
-        server = network.run(there, shell, env=environment, stdout=subprocess.PIPE)
-        assert server.stdout is not None
-        server.stdout.readline()
-        places = f"localhost:1@{network.address(here)},{there}:1@{network.address(there)}"
-        self.options = ("--hosts", places, "--launch", remote_shell.launcher(folder))
+        cores = sorted(os.sched_getaffinity(0))
+        self._core = cores[0]
+        serving = network.run(
+            there,
+            [sys.executable, "-I", str(remote_shell.__file__), _SERVE, str(cores[-1])],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert serving.stdout is not None
+        assert serving.stdout.readline() == "ready\n"
+        self.words = f"localhost:1@{network.address(here)},{there}:1@{network.address(there)}"
+        self.launch = remote_shell.launcher(folder)
 
-    def run(self, *arguments: str, **options: Any) -> subprocess.Popen[Any]:
-        """Start Python on the first host, with options of `subprocess.Popen`."""
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options that have an analysis run on both."""
+        return "--hosts", self.words, "--launch", self.launch
+
+    def run(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        """Start Python on the first host, on its core, with options of `subprocess.Popen`."""
         pinned = ("taskset", "-c", str(self._core), sys.executable)
-        return self._network.run(self._network.hosts[0], [*pinned, *arguments], **options)
+        here, *_ = self.network.hosts
+        return self.network.run(
+            here, [*pinned, *arguments], env=self._environment, text=True, **options
+        )
+
+    def running(self, *hosts: str) -> dict[int, str]:
+        """Return what runs on some hosts, on both if none is named, but for what serves logins."""
+        found = {}
+        for pid in (
+            pid for host in hosts or self.network.hosts[:2] for pid in self.network.processes(host)
+        ):
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(pid)
+                words = process.cmdline()
+                is_over = process.status() == psutil.STATUS_ZOMBIE
+                if words and not is_over and _SERVE not in words:
+                    found[pid] = " ".join(words)
+        return found

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import lab_testbed
-import psutil
 import pytest
 from command_runs import LAUNCH, wait_until
-from network_lab import remote_shell
 from network_lab.lab import lab, refusal
+from network_lab.two_hosts import TwoHosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from network_lab.lab import Lab
 
 # A host's loss is known after 10 s, and what is left of it has ended then; the rest is for machines
 # that do other things.
@@ -31,54 +27,12 @@ SOON_S = 20.0
 UNDER_WAY_S = 1.0
 
 
-class TwoHosts:
-    """Hosts of a lab; commands run on h0 and log in to h1 by the cable."""
-
-    def __init__(self, network: Lab, folder: Path) -> None:
-        self.network, self._folder = network, folder
-        self._environment = {**os.environ, "TMPDIR": str(folder / "temp")}
-        (folder / "temp").mkdir()
-        last = str(max(os.sched_getaffinity(0)))
-        server = [sys.executable, "-I", remote_shell.__file__, "serve", last]
-        serving = network.run(
-            "h1", server, stdout=subprocess.PIPE, text=True, env=self._environment
-        )
-        assert serving.stdout is not None
-        assert serving.stdout.readline() == "ready\n"
-        self.words = f"localhost:1@{network.address('h0')},h1:1@{network.address('h1')}"
-        self.launch = remote_shell.launcher(folder)
-
-    def run(self, *command: str, **options: Any) -> subprocess.Popen[str]:
-        return self.network.run("h0", command, text=True, env=self._environment, **options)
-
-    def running(self, *hosts: str) -> list[str]:
-        """Return what runs on hosts, but for what serves logins."""
-        found = []
-        for pid in (pid for host in hosts for pid in self.network.processes(host)):
-            with contextlib.suppress(psutil.Error):
-                words = psutil.Process(pid).cmdline()
-                if words and "serve" not in words:
-                    found.append(" ".join(words))
-        return found
-
-    def left(self) -> list[str]:
-        """Return what still runs or lies about after a while."""
-
-        def left() -> list[str]:
-            files = [path.name for path in (self._folder / "temp").iterdir()]
-            return [*self.running("h0", "h1"), *files]
-
-        wait_until(lambda: not left(), SOON_S)
-        return left()
-
-
 class OverBoth:
     """A testbed over both hosts."""
 
     def __init__(self, hosts: TwoHosts) -> None:
         self._process = hosts.run(
-            sys.executable,
-            lab_testbed.__file__,
+            str(lab_testbed.__file__),
             *(hosts.words, hosts.launch),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -110,7 +64,19 @@ def hosts(tmp_path: Path) -> Iterator[TwoHosts]:
     if reason is not None:
         pytest.skip(reason)
     with lab(hosts=2) as network:
-        yield TwoHosts(network, tmp_path)
+        (tmp_path / "temp").mkdir()
+        environment = {**os.environ, "TMPDIR": str(tmp_path / "temp")}
+        yield TwoHosts(network, tmp_path, environment)
+
+
+def left(hosts: TwoHosts, folder: Path) -> list[str]:
+    """Return what still runs on the hosts or lies about after a while."""
+
+    def left() -> list[str]:
+        return [*hosts.running().values(), *(path.name for path in (folder / "temp").iterdir())]
+
+    wait_until(lambda: not left(), SOON_S)
+    return left()
 
 
 def hit(testbed: OverBoth, name: str) -> None:
@@ -122,7 +88,7 @@ def hit(testbed: OverBoth, name: str) -> None:
 
 
 def test_what_dies_on_a_host_is_started_anew_and_a_host_that_is_lost_ends_all(
-    hosts: TwoHosts,
+    hosts: TwoHosts, tmp_path: Path
 ) -> None:
     testbed = OverBoth(hosts)
     for name in ("h1:0", "relay-h1"):
@@ -140,15 +106,13 @@ def test_what_dies_on_a_host_is_started_anew_and_a_host_that_is_lost_ends_all(
     assert testbed.end() == 0
     assert time.monotonic() - begun_s < 2 * SOON_S
     # The host has ended by itself: nobody can tell it to.
-    assert hosts.left() == []
+    assert left(hosts, tmp_path) == []
 
 
 def analyze(hosts: TwoHosts, model: Path, err: Path) -> subprocess.Popen[str]:
-    words = ["analyze", str(model), "--hosts", hosts.words, "--launch", hosts.launch]
+    words = ("analyze", str(model), *hosts.options, "-o", str(err.with_suffix(".out")))
     with err.open("w") as stderr:
-        return hosts.run(
-            sys.executable, "-c", LAUNCH, *words, "-o", str(err.with_suffix(".out")), stderr=stderr
-        )
+        return hosts.run("-c", LAUNCH, *words, stderr=stderr)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -158,7 +122,7 @@ def test_a_second_analysis_is_told_who_uses_the_hosts_which_are_free_when_the_fi
     first, second = tmp_path / "first", tmp_path / "second"
     one = analyze(hosts, two_towers, first)
     assert wait_until(lambda: "importing TensorFlow" in first.read_text())
-    assert any("worker --stdio" in words for words in hosts.running("h1"))
+    assert any("worker --stdio" in words for words in hosts.running("h1").values())
     assert analyze(hosts, two_towers, second).wait() == 2
     *_, error, hint = second.read_text().splitlines()
     assert error.startswith("advisor: error: host localhost: in use by ")
@@ -166,5 +130,5 @@ def test_a_second_analysis_is_told_who_uses_the_hosts_which_are_free_when_the_fi
     assert hint.startswith("advisor: hint: wait until it has ended")
     one.send_signal(number)
     assert one.wait() == (-number if number == signal.SIGKILL else 130)
-    assert hosts.left() == []
+    assert left(hosts, tmp_path) == []
     assert "Traceback" not in first.read_text()
