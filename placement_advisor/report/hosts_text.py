@@ -11,7 +11,7 @@ from placement_advisor.analysis.host_checks import (
     host_checks,
     next_step,
 )
-from placement_advisor.report.doctor_text import check_lines, wrapped
+from placement_advisor.report.doctor_text import checks_lines, wrapped
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.examine_hosts import HostsExamined
@@ -22,13 +22,10 @@ def render_hosts(found: HostsExamined) -> str:
     lines = [f"advisor {__version__}"]
     for host in found.hosts:
         lines += ["", f"host {host.request.name}, {host.address}"]
-        for check in host_checks(host, found.link):
-            lines += check_lines(check)
+        lines += checks_lines(host_checks(host, found.link))
     between = between_checks(found)
     if between:
-        lines += ["", f"between hosts, --link {found.link}"]
-        for check in between:
-            lines += check_lines(check)
+        lines += ["", f"between hosts, --link {found.link}", *checks_lines(between)]
     blocked = any(check.blocks for check in all_checks(found))
     verdict = ["`advisor analyze` cannot work on these hosts"] if blocked else []
     last = wrapped(next_step(found), "next: ", " " * len("next: "))

@@ -57,11 +57,10 @@ class Analysed:
 @pytest.fixture(scope="module")
 def analysed(
     fork_server: None,
-    empty_cache: None,
     two_towers: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Analysed:
-    """One complete run, which calibrates first."""
+    """One complete run."""
     folder = tmp_path_factory.mktemp("analysed")
     watch = Watch(output=folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -106,7 +105,7 @@ class TestACompleteRun:
     def test_says_what_it_does_on_stderr_line_by_line(self, analysed: Analysed) -> None:
         lines = analysed.ran.err.splitlines()
         assert all(line.startswith("advisor: ") for line in lines)
-        stages = ("importing", "loading", "tracing", "calibrating", "timing", "profiling")
+        stages = ("importing", "loading", "tracing", "measuring", "timing", "profiling")
         found = [next(i for i, line in enumerate(lines) if stage in line) for stage in stages]
         assert found == sorted(found)
 

@@ -52,7 +52,7 @@ def browser() -> Iterator[Browser]:
 def demo(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The log directory of a real analysis of the demo's model, three candidates, few steps."""
     output = tmp_path_factory.mktemp("demo") / "deepconn"
-    few = ("--rounds", "5", "--steps", "1", "--candidates", "towers,batch")
+    few = ("--rounds", "5", "--steps", "1", "--candidates", "towers,batch", "--effort", "0.1")
     model = str(Path(__file__).parents[2] / "sample_models" / "deepconn.py")
     with few_rounds():
         ran = run_here("analyze", model, *few, "-o", str(output), "--quiet")

@@ -9,9 +9,10 @@ import jsonschema
 import pytest
 from machines import LAPTOP, SERVER
 
+from placement_advisor.machine.doctor.finding import Check, State
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.doctor_json import doctor_as_json
-from placement_advisor.report.doctor_text import render_doctor
+from placement_advisor.report.doctor_text import checks_lines, render_doctor
 
 if TYPE_CHECKING:
     from placement_advisor.machine.doctor.facts import Facts
@@ -35,6 +36,15 @@ def test_the_text_is_the_golden_one(name: str, facts: Facts) -> None:
 
 def test_no_line_is_wider_than_a_terminal() -> None:
     assert max(map(len, render_doctor(SERVER).splitlines())) <= 100
+
+
+def test_findings_stand_under_one_another_however_long_their_names_are() -> None:
+    names = ("cores", "localhost → another-host")
+    lines = checks_lines([Check(name=name, state=State.OK, finding="found") for name in names])
+    assert lines == [
+        "ok       cores                    found",
+        "ok       localhost → another-host found",
+    ]
 
 
 def test_a_machine_in_order_can_analyse() -> None:
