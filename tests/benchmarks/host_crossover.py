@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from host_ratios import written
@@ -115,7 +116,10 @@ def _timed_at(trial: Trial, label: str, rate_mbit: float, rounds: int) -> Compar
     comparison = compare(BASELINE, alone, split, among=1)
     assert comparison is not None
     ratio = comparison.ratio
-    _say(f"  at {rate_mbit:.1f} Mbit/s {ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})")
+    alone_ns, split_ns = (median(step for turn in each for step in turn) for each in (alone, split))
+    steps = f"{alone_ns / 1e6:.2f} and {split_ns / 1e6:.2f} ms"
+    interval = f"{ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+    _say(f"  at {rate_mbit:.1f} Mbit/s {steps}: {interval}")
     return comparison
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from placement_advisor.candidates.batch_split.wiring import Merge
-from placement_advisor.tf.split.merging import merges
+from placement_advisor.tf.split.merging import Repeated, merges
 
 SHARES = (4, 4)
 
@@ -28,6 +29,20 @@ def test_a_gradient_that_nearly_cancels_goes_like_the_other_gradients() -> None:
     assert found["plain"] is Merge.SUM
     assert found["moved"] is Merge.SUM
     assert found["mean"] is found["other mean"] is Merge.MEAN
+
+
+def test_where_statistics_of_the_batch_move_a_sum_a_share_over_and_over_tells() -> None:
+    # A sum of 6.0, whose shares normalize by themselves: their mean is much nearer than their sum.
+    # Of two times the first share it is two times 4.4.
+    tensors = [("loss", 0)]
+    whole, parts = [np.float32([6.0])], [[np.float32([4.4])], [np.float32([4.8])]]
+    values = tensors, whole, whole, parts, SHARES, {}, set()
+    assert merges(*values)["loss", 0].merge is Merge.MEAN
+    repeated = Repeated(whole=[np.float32([8.8])], part=parts[0], times=2)
+    told = merges(*values, repeated)["loss", 0]
+    assert told.merge is Merge.SUM
+    # What it is off on the whole batch is still said: replicas compute something of their own.
+    assert told.difference == pytest.approx(3.2 / 6.0, rel=1e-3)
 
 
 def test_what_is_clearly_nearer_decides_for_itself() -> None:

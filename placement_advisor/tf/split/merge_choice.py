@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from placement_advisor.candidates.batch_split.plan import own_of_replicas
@@ -13,7 +14,7 @@ from placement_advisor.candidates.batch_split.wiring import Merge
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
 from placement_advisor.tf.failures import run_failure
-from placement_advisor.tf.split.merging import Merging, merges, tensors_of
+from placement_advisor.tf.split.merging import Merging, Repeated, merges, tensors_of
 from placement_advisor.tf.split.own_samples import Differing, own_samples, parts_of
 from placement_advisor.tf.verify.held import with_constant_draws
 from placement_advisor.tf.verify.rounding import rounded
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.candidates.batch_split.plan import SplitPlan, Tensor
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.tf.trace.bundle import Bundle
     from placement_advisor.tf.trace.flat_step import FlatStep
     from placement_advisor.tf.trace.tracer import TracedStep
 
@@ -78,23 +80,36 @@ def found_mergings(
     noisy = rounded(first.variables, _ROUNDING_SEED)
     as_is, as_rounded = tensors_of(first, names, [first.variables, noisy])
     count = len(plan.merged)
+
+    def on_share(bundle: Bundle, handed: Mapping[Tensor, Any]) -> list[Any]:
+        given = {node_tensor(tensor, whole.flat): value for tensor, value in handed.items()}
+        return tensors_of(bundle, names[:count], [bundle.variables], given)[0]
+
+    def repeated() -> Repeated | None:
+        size = sum(shares)
+        fitting = [pair for pair in zip(others, shares, strict=True) if size % pair[1] == 0]
+        if not fitting:
+            return None
+        (part, share), *_ = fitting
+        times = size // share
+        batch = _repeated(plan, part, times)
+        (there,) = tensors_of(replace(first, batches=(batch,)), names, [first.variables])
+        handed, *_ = _given(
+            dict(zip(handed_back, there[count:], strict=True)), [share] * times, axes
+        )
+        return Repeated(whole=there[:count], part=on_share(part, handed), times=times)
+
     given = _given(dict(zip(handed_back, as_is[count:], strict=True)), shares, axes)
     try:
-        of_shares = [
-            tensors_of(
-                bundle,
-                names[:count],
-                [bundle.variables],
-                {node_tensor(tensor, whole.flat): value for tensor, value in handed.items()},
-            )[0]
-            for bundle, handed in zip(others, given, strict=True)
-        ]
+        of_shares = [on_share(*each) for each in zip(others, given, strict=True)]
     except tf.errors.OpError as error:
         reason = run_failure(error).message
         raise BatchSplitError(f"it does not run on a share of its batch: {reason}") from None
     gradients = {t for t in plan.merged if whole.graph.op(t[0]).role is Role.BACKWARD}
     values = as_is[:count], as_rounded[:count], of_shares
     found = merges(plan.merged, *values, shares, axes, gradients)
+    if any(merging.difference for merging in found.values()):
+        found = merges(plan.merged, *values, shares, axes, gradients, repeated())
     each_value = zip(
         plan.merged, names[:count], as_is[:count], zip(*of_shares, strict=True), strict=True
     )
@@ -116,6 +131,15 @@ def found_mergings(
         if isinf(found[tensor].difference) or not own:
             raise BatchSplitError(_not_mergeable(tensor, whole.graph, whole.flat.outputs))
     return found, own
+
+
+def _repeated(plan: SplitPlan, part: Bundle, times: int) -> tuple[Any, ...]:
+    """Return a batch that is the batch of a share several times."""
+    (batch, *_) = part.batches
+    return tuple(
+        np.concatenate([np.asarray(value)] * times) if plan.is_copied(name) else value
+        for name, value in zip(part.inputs, batch, strict=True)
+    )
 
 
 def _handed_back(plan: SplitPlan, whole: TracedStep) -> list[Tensor]:

@@ -1,9 +1,11 @@
 """How the tensors of shares become that of the whole batch, found by computing both.
 
 Model: what holds a part for each sample is put together. All else is taken for a mean, a sum or the
-same number for all, whichever comes nearest on an example batch. Where none comes clearly nearest,
-as for zeros, or where statistics of the batch move a gradient that nearly cancels, the tensor goes
-like most others: a gradient as gradients do, which a loss makes all means or all sums.
+same number for all, whichever comes nearest on an example batch. Statistics of the batch can move a
+number so far that the wrong one comes nearest. Of one share over and over they are those of the
+share, so that such a batch tells exactly. Where none comes clearly nearest, as for zeros, or where
+shares fit into no batch and statistics move a gradient that nearly cancels, the tensor goes like
+most others: a gradient as gradients do, which a loss makes all means or all sums.
 """
 
 from __future__ import annotations
@@ -50,6 +52,18 @@ class Merging:
     difference: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """What a step computes for tensors on a batch that is one share several ``times``.
+
+    Beside it what it computes on that share alone.
+    """
+
+    whole: Sequence[Any]
+    part: Sequence[Any]
+    times: int
+
+
 def tensors_of(
     bundle: Bundle,
     wanted: Sequence[str],
@@ -90,27 +104,56 @@ def merges(
     shares: Sequence[int],
     axes: Mapping[Tensor, int],
     gradients: Set[Tensor],
+    repeated: Repeated | None = None,
 ) -> dict[Tensor, Merging]:
     """Return how to merge each tensor, from its values at the whole batch and at each share.
 
     ``rounded`` is the whole, computed from state that differs in the last digit. ``axes`` has the
-    tensors that hold a part for each sample.
+    tensors that hold a part for each sample. ``repeated`` has what tells more, where it is known.
     """
+    noise = [
+        NOISE_MARGIN * relative_difference(noisy, wanted)
+        for wanted, noisy in zip(whole, rounded, strict=True)
+    ]
     weights = [share / sum(shares) for share in shares]
-    fits: dict[Tensor, dict[Merge, float]] = {}
-    for tensor, wanted, noisy, *given in zip(tensors, whole, rounded, *parts, strict=True):
-        noise = NOISE_MARGIN * relative_difference(noisy, wanted)
-        fits[tensor] = {}
-        for merge, value in merged(given, weights, axes.get(tensor)):
-            apart = relative_difference(value, wanted)
-            fits[tensor][merge] = 0.0 if apart <= max(noise, ROUNDING) else apart
+    fits = _fits(tensors, whole, noise, parts, weights, axes)
+    told = fits
+    if repeated is not None:
+        alike = [repeated.part] * repeated.times
+        weights = [1 / repeated.times] * repeated.times
+        seen = _fits(tensors, repeated.whole, noise, alike, weights, axes)
+        told = {
+            tensor: {merge: apart for merge, apart in seen[tensor].items() if merge in each}
+            for tensor, each in fits.items()
+        }
     votes = {
         is_gradient: Counter(
-            _clear(each) for tensor, each in fits.items() if (tensor in gradients) == is_gradient
+            _clear(each) for tensor, each in told.items() if (tensor in gradients) == is_gradient
         )
         for is_gradient in (True, False)
     }
-    return {tensor: _chosen(each, votes[tensor in gradients]) for tensor, each in fits.items()}
+    return {
+        tensor: _chosen(each, fits[tensor], votes[tensor in gradients])
+        for tensor, each in told.items()
+    }
+
+
+def _fits(
+    tensors: Sequence[Tensor],
+    whole: Sequence[Any],
+    noise: Sequence[float],
+    parts: Sequence[Sequence[Any]],
+    weights: Sequence[float],
+    axes: Mapping[Tensor, int],
+) -> dict[Tensor, dict[Merge, float]]:
+    """Return how far each way to merge is off; 0 if that is no more than rounding does."""
+    found: dict[Tensor, dict[Merge, float]] = {}
+    for tensor, wanted, free, *given in zip(tensors, whole, noise, *parts, strict=True):
+        found[tensor] = {}
+        for merge, value in merged(given, weights, axes.get(tensor)):
+            apart = relative_difference(value, wanted)
+            found[tensor][merge] = 0.0 if apart <= max(free, ROUNDING) else apart
+    return found
 
 
 def merged(
@@ -145,9 +188,11 @@ def _near(fits: Mapping[Merge, float]) -> list[Merge]:
     return [merge for merge, apart in fits.items() if apart * _CLEARLY_NEARER <= least]
 
 
-def _chosen(fits: Mapping[Merge, float], votes: Counter[Merge | None]) -> Merging:
+def _chosen(
+    told: Mapping[Merge, float], fits: Mapping[Merge, float], votes: Counter[Merge | None]
+) -> Merging:
     # Of equals the one that most tensors go by; the order of `Merge` decides for the rest.
     if not fits:
         return Merging(merge=Merge.SAME, difference=np.inf)
-    best = max(_near(fits), key=lambda merge: (votes[merge], -list(Merge).index(merge)))
+    best = max(_near(told), key=lambda merge: (votes[merge], -list(Merge).index(merge)))
     return Merging(merge=best, difference=fits[best])
