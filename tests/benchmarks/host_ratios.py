@@ -123,6 +123,7 @@ def main() -> None:
     """Print a row for each split, and what all come to."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
+    parser.add_argument("--rates", type=float, nargs="+", default=RATES_MBIT, help="Mbit/s")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args()
@@ -130,17 +131,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         models = [written(seed, folder) for seed in options.seeds]
-        for rate in RATES_MBIT:
+        for rate in options.rates:
             # A cache for each network: what was kept of another one would be measured anew anyway.
             environment = {**os.environ, "XDG_CACHE_HOME": str(folder / f"cache-{rate}")}
             with lab(hosts=2, rate_bit_per_s=rate * 1e6, delay_ns=round(DELAY_MS * 1e6)) as network:
                 hosts = TwoHosts(network, folder, environment)
                 for model in models:
-                    output = folder / f"{model.stem}-{rate}"
+                    output = folder / f"{model.stem}-{rate:g}"
                     words = ("--candidates", FAMILIES, "--rounds", str(options.rounds))
                     analysis = analyzed(hosts, model, output, *words)
                     verdict = analysis["recommendation"]["verdict"]
-                    print(f"{model.stem}, {rate} Mbit/s: {verdict}", flush=True)
+                    print(f"{model.stem}, {rate:g} Mbit/s: {verdict}", flush=True)
                     of_model = splits_of(model.stem, rate, analysis)
                     for each in of_model:
                         _print(each)
@@ -162,7 +163,8 @@ def _print(split: Split) -> None:
 
 def _summed_up(splits: list[Split]) -> bool:
     groups = {name: [s for s in splits if s.name == name] for name in {s.name for s in splits}}
-    groups |= {f"{rate} Mbit/s": [s for s in splits if s.rate_mbit == rate] for rate in RATES_MBIT}
+    rates = sorted({split.rate_mbit for split in splits})
+    groups |= {f"{rate:g} Mbit/s": [s for s in splits if s.rate_mbit == rate] for rate in rates}
     for name, of in {**groups, "all": splits}.items():
         errors = [each.error for each in of]
         print(
