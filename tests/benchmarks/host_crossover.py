@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from host_ratios import written
+from host_ratios import NEEDS, written
 from host_testbeds import host_options, host_testbed
 from network_lab.lab import lab
 from network_lab.two_hosts import TwoHosts
@@ -131,6 +131,7 @@ def main() -> None:
     """Print the rates that were tried, and how far each prediction is off."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, nargs="+", help="of the models")
+    parser.add_argument("--needs", nargs="+", default=NEEDS, help="what models have")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--model", type=Path, help=argparse.SUPPRESS)
     host_options(parser)
@@ -145,7 +146,8 @@ def main() -> None:
         return
     for seed in options.seeds:
         with tempfile.TemporaryDirectory() as folder:
-            _on_network(written(seed, Path(folder)), Path(folder), options.rounds)
+            model = written(seed, Path(folder), options.needs)
+            _on_network(model, Path(folder), options.rounds)
 
 
 def _on_network(model: Path, folder: Path, rounds: int) -> None:

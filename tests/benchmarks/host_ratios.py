@@ -19,13 +19,16 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from network_lab.lab import lab
 from network_lab.two_hosts import TwoHosts
 from random_models import random_model
 
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 RATES_MBIT = (1000, 300, 100)
 DELAY_MS = 0.1
@@ -112,10 +115,10 @@ def splits_of(model: str, rate_mbit: float, analysis: dict[str, Any]) -> list[Sp
     return found
 
 
-def written(seed: int, folder: Path) -> Path:
+def written(seed: int, folder: Path, needs: Sequence[str] = NEEDS) -> Path:
     """Write the model of a seed."""
     path = folder / f"random_{seed}.py"
-    path.write_text(random_model(seed, needs=NEEDS, without=WITHOUT).text)
+    path.write_text(random_model(seed, needs=needs, without=WITHOUT).text)
     return path
 
 
@@ -123,6 +126,7 @@ def main() -> None:
     """Print a row for each split, and what all come to."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
+    parser.add_argument("--needs", nargs="+", default=NEEDS, help="what models have")
     parser.add_argument("--rates", type=float, nargs="+", default=RATES_MBIT, help="Mbit/s")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--json", type=Path, help="write all figures to this file")
@@ -130,7 +134,7 @@ def main() -> None:
     splits: list[Split] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        models = [written(seed, folder) for seed in options.seeds]
+        models = [written(seed, folder, options.needs) for seed in options.seeds]
         for rate in options.rates:
             # A cache for each network: what was kept of another one would be measured anew anyway.
             environment = {**os.environ, "XDG_CACHE_HOME": str(folder / f"cache-{rate}")}
