@@ -85,11 +85,15 @@ def child(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
 def bench(child: type[FakeChild], tmp_path: Path) -> MirroredTestbed:
     """Two processes that have started; `compare` finds results right."""
     devices = tuple(SimpleNamespace(name=f"worker:{i}", kind="CPU") for i in range(2))
-    plan = SimpleNamespace(kind=TestbedKind.WORKERS, devices=devices, cores=(0, 1), open_ports=True)
+    plan = SimpleNamespace(
+        kind=TestbedKind.WORKERS, devices=devices, cores=(0, 1), open_ports=True, hosts=()
+    )
 
     machine = site.ThisMachine(tmp_path, open_ports=True)
 
-    def call(function: Callable[..., Any], program: str, paths: list[str], steps: int) -> Any:
+    def call(
+        function: Callable[..., Any], program: str, paths: list[str], steps: int, **_: float
+    ) -> Any:
         assert (function.__name__, program, steps) == ("compare", "batch", 4)
         assert all(Path(path).exists() for path in paths)
         return RIGHT
