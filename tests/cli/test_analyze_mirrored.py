@@ -235,6 +235,7 @@ def test_gradients_that_add_up_to_others_are_found_out(
         assert "divided by strategy.num_replicas_in_sync" in failure["message"]
 
 
+@pytest.mark.slow
 @needs_workers
 def test_replicas_that_train_alone_are_a_wrong_result_with_line_and_remedy(
     advisor: Callable[..., Ran], tmp_path: Path

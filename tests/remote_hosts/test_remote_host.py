@@ -203,6 +203,7 @@ def test_nothing_is_left_of_a_host_whose_command_is_killed(
         assert list((tmp_path / "temp").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("soon_silent")
 def test_a_line_of_10_kb_a_second_raises_no_false_alarm(tmp_path: Path) -> None:
     relay = shlex.join([sys.executable, str(HERE / "slow_relay.py"), "10000"])

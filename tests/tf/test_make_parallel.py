@@ -19,7 +19,10 @@ TOLERANCE = 2e-5
 PARABOLA = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
 
 
-@pytest.mark.parametrize("ratios", [[1, 1], [3, 1], [2, 1, 1]])
+# What the slow suite adds are more of what stands beside them.
+@pytest.mark.parametrize(
+    "ratios", [[1, 1], pytest.param([3, 1], marks=pytest.mark.slow), [2, 1, 1]]
+)
 @pytest.mark.parametrize(
     "name",
     [
@@ -61,7 +64,7 @@ def test_where_replicas_take_statistics_their_finished_gradients_are_averaged(
     assert max(found.values()) <= 1e-3, found
 
 
-@pytest.mark.parametrize("ratios", [[1, 1], [3, 1]])
+@pytest.mark.parametrize("ratios", [pytest.param([1, 1], marks=pytest.mark.slow), [3, 1]])
 @pytest.mark.parametrize("name", ["tape_step", "looked_up", "keras_step", "gan"])
 def test_each_share_is_laid_out_on_a_group_as_the_placement_says(
     child: Child, name: str, ratios: list[float]
