@@ -139,6 +139,7 @@ def share_of(host: RemoteHost, request: HostRequest, address: str, devices: int)
         fingerprint=host.facts.fingerprint,
         is_here=request.name == LOCALHOST and request.port is None,
         port=request.port,
+        lends_all=devices == len(host.facts.cores),
     )
 
 

@@ -59,7 +59,7 @@ def route_fingerprint(plan: TestbedPlan, one: HostShare, other: HostShare) -> st
     Raises:
         PackageNotFoundError: there is no TensorFlow.
     """
-    ends = [(h.fingerprint, h.address, str(len(h.cores) > 1)) for h in (one, other)]
+    ends = [(h.fingerprint, h.address, f"{len(h.cores) > 1} {h.lends_all}") for h in (one, other)]
     drives = str(one == plan.hosts[0])
     return digest(("route", *_of(plan), *ends[0], *ends[1], drives))
 

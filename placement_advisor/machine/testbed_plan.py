@@ -78,6 +78,7 @@ class HostShare:
     ``address`` is where the other hosts reach it, ``fingerprint`` tells machines apart that
     compute at different speeds. ``is_here`` says that it is the machine of the command itself. At
     a ``port`` of its address a service waits there, for control and for what TensorFlow sends.
+    ``lends_all`` says that no core is left for anything else, such as its relay.
     """
 
     name: str
@@ -86,6 +87,7 @@ class HostShare:
     fingerprint: str
     is_here: bool
     port: int | None = None
+    lends_all: bool = False
 
     @property
     def device_names(self) -> tuple[str, ...]:

@@ -119,6 +119,17 @@ class HostSite:
             self._open(self._relays[None], client, network, (), far, not_started)
         return tuple(f"localhost:{port}" for port in ports)
 
+    def carriers(self, device: int) -> tuple[int, ...]:
+        """Return the relay of the host, unless it has cores that it does not lend.
+
+        A service that waits on a host has a relay whose process is not known.
+        """
+        host = self._host_of[device]
+        known = self._relays.get(host)
+        if known is None or known.process is None or not self._shares[host].lends_all:
+            return ()
+        return (known.process.pid,)
+
     def send(self, device: int, path: Path) -> str:
         """Bring a file or a folder to the host of a device, once; return where it is there."""
         host = self._host_of[device]

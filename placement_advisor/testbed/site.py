@@ -67,6 +67,9 @@ class Site(Protocol):
             TestbedError: a process fails, or the system lets us make no network.
         """
 
+    def carriers(self, device: int) -> tuple[int, ...]:
+        """Return the ids of processes that carry what a device copies, on its own core."""
+
     def send(self, device: int, path: Path) -> str:
         """Bring a file or a folder to the machine of a device; return where it is there.
 
@@ -134,6 +137,10 @@ class ThisMachine:
             return tuple(f"127.0.0.1:{port}" for port in free_ports(len(workers)))
         join_private_network([*workers, *([client] if client else [])], not_started)
         return tuple(f"127.0.0.1:{FIRST_PORT + i}" for i in range(len(workers)))
+
+    def carriers(self, device: int) -> tuple[int, ...]:
+        """Return none: workers send one another all by themselves."""
+        return ()
 
     def send(self, device: int, path: Path) -> str:
         """Return where it is already."""

@@ -274,7 +274,7 @@ class Testbed:
             self._workers = (*self._workers, self.site.fork(i, device.name))
         addresses = self.site.join(self._workers, client, self._not_started)
         serving = [
-            child.start(worker.serve, addresses, i, core)
+            child.start(worker.serve, addresses, i, core, self.site.carriers(i))
             for i, (child, core) in enumerate(zip(self._workers, self.plan.cores, strict=True))
         ]
         for child, begun, device in zip(self._workers, serving, self.plan.devices, strict=True):

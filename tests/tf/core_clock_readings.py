@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def own_reading() -> tuple[int, int, int]:
-    """Return what an op reads of this process, between two readings without one."""
-    token = core_clock.offer()
+def own_reading(carriers: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return what an op reads of this process and carriers, between two readings without one."""
+    token = core_clock.offer(carriers)
     with tf.Graph().as_default() as graph:
         reading = core_clock.reading(token)
     with tf.compat.v1.Session(graph=graph) as session:
         session.run(reading)
-        return time.process_time_ns(), int(session.run(reading)), time.process_time_ns()
+        before_ns = time.process_time_ns() + sum(map(_outside, carriers))
+        read_ns = int(session.run(reading))
+        return before_ns, read_ns, time.process_time_ns() + sum(map(_outside, carriers))
 
 
 def copying_by_both_clocks(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -79,9 +81,14 @@ def test_two_pairs_share_no_device_where_that_can_be(ask: Callable[..., Any]) ->
     assert ask(known_network.second_pair, 2, 2) == ("a:1", "b:1")
 
 
-def test_an_op_reads_the_processor_time_of_its_process(ask: Callable[..., Any]) -> None:
-    before_ns, read_ns, after_ns = ask(core_clock_readings.own_reading)
+def test_an_op_reads_the_processor_time_of_its_process_and_of_what_carries_its_copies(
+    ask: Callable[..., Any],
+) -> None:
+    before_ns, read_ns, after_ns = ask(core_clock_readings.own_reading, ())
     assert before_ns <= read_ns <= after_ns
+    own_ns = time.process_time_ns()
+    before_ns, read_ns, after_ns = ask(core_clock_readings.own_reading, (os.getpid(),))
+    assert own_ns < before_ns <= read_ns <= after_ns
 
 
 @pytest.mark.slow

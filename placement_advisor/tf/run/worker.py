@@ -29,8 +29,11 @@ _server: Any = None
 _profiled = Path()
 
 
-def serve(addresses: tuple[str, ...], index: int, core: int) -> str:
-    """Become a device and start its server; return the token of its `core_clock`."""
+def serve(addresses: tuple[str, ...], index: int, core: int, carriers: tuple[int, ...]) -> str:
+    """Become a device and start its server; return the token of its `core_clock`.
+
+    ``carriers`` are processes whose time counts as its own: they carry what it copies.
+    """
     global _server
     become_device(core)
     config = tf.compat.v1.ConfigProto(
@@ -43,7 +46,7 @@ def serve(addresses: tuple[str, ...], index: int, core: int) -> str:
         protocol="grpc",
         config=config,
     )
-    return core_clock.offer()
+    return core_clock.offer(carriers)
 
 
 def _keep_freed_memory() -> None:
