@@ -209,4 +209,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # Pickles name the module of a class, which is another one in a script.
+    import record_runs
+
+    record_runs.main()
