@@ -13,7 +13,7 @@ from placement_advisor.machine.testbed_plan import HostShare, plan_hosts
 from placement_advisor.processes.call_failure import FailureCause
 from placement_advisor.remote_hosts.launched_service import LOCALHOST
 from placement_advisor.remote_hosts.listening_service import Waiting
-from placement_advisor.remote_hosts.remote_host import open_hosts
+from placement_advisor.remote_hosts.remote_host import lost_among, open_hosts
 from placement_advisor.remote_hosts.secret import read_secret
 from placement_advisor.testbed.host_site import HostSite
 
@@ -68,7 +68,7 @@ class ConnectedHosts:
     @property
     def lost(self) -> str | None:
         """Why one of them cannot be asked any more, None if all can."""
-        return next((host.lost for host in self.hosts if host.lost is not None), None)
+        return lost_among(self.hosts)
 
     def end_with_them(self, child: Child) -> None:
         """Have a child end when a host is lost: what it does then is of no use."""

@@ -36,7 +36,7 @@ from placement_advisor.remote_hosts.versions import check_versions
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -264,6 +264,11 @@ class RemoteHost:
         for child in list(self._children.values()):
             child.fail(failure)
         self._questions.lose(lost)
+
+
+def lost_among(hosts: Iterable[RemoteHost]) -> str | None:
+    """Return why the first host that is lost cannot be asked any more, None if all can."""
+    return next((host.lost for host in hosts if host.lost is not None), None)
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ from placement_advisor.processes.call_failure import expect
 from placement_advisor.processes.children import Child
 from placement_advisor.profile.timeline.clock_alignment import HostClocks
 from placement_advisor.remote_hosts import door, relay
+from placement_advisor.remote_hosts.remote_host import lost_among
 from placement_advisor.remote_hosts.secret import ANALYSIS_DAYS, new_secret
 from placement_advisor.testbed.site import (
     FIRST_PORT,
@@ -80,7 +81,7 @@ class HostSite:
     @property
     def lost(self) -> str | None:
         """Why a host is gone, which all of them end with; None if all are there."""
-        return next((host.lost for host in self._hosts if host.lost is not None), None)
+        return lost_among(self._hosts)
 
     @property
     def relays(self) -> tuple[Callee, ...]:

@@ -1,6 +1,6 @@
 """How far copies between two hosts are off what calibration says of them.
 
-    PYTHONPATH=tests python tests/benchmarks/host_copies.py
+    PYTHONPATH=tests python tests/benchmarks/host_copies.py --seed 1
 
 Hosts are network namespaces, a core each, over a network of three rates and two delays, with reno
 and with the system's own congestion control. On each the testbed is calibrated first; the times
@@ -115,7 +115,7 @@ def on_first_host(options: argparse.Namespace) -> None:
     preload()
     with (
         tempfile.TemporaryDirectory() as folder,
-        host_testbed(options.hosts, options.launch, Path(folder)) as (testbed, _),
+        host_testbed(options.hosts, options.launch, Path(folder)) as testbed,
     ):
         copies = predicted_and_copied(testbed, sizes(options.seed))
         print(json.dumps([asdict(each) for each in copies]))

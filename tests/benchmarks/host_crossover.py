@@ -140,7 +140,7 @@ def main() -> None:
         preload()
         with (
             tempfile.TemporaryDirectory() as scratch,
-            host_testbed(options.hosts, options.launch, Path(scratch)) as (testbed, _),
+            host_testbed(options.hosts, options.launch, Path(scratch)) as testbed,
         ):
             predicted_and_found(testbed, options.model, Path(scratch), options.rounds)
         return

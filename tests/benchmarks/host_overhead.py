@@ -99,8 +99,7 @@ def _compared(options: argparse.Namespace, scratch: Path, stack: ExitStack) -> T
         return _workers(scratch, stack)
     count, link = asked
     hosts = _HERE if count == 1 else options.hosts
-    testbed, _ = stack.enter_context(host_testbed(hosts, options.launch, scratch, link))
-    return testbed
+    return stack.enter_context(host_testbed(hosts, options.launch, scratch, link))
 
 
 def _prepare(testbed: Testbed, traced: Traced) -> None:

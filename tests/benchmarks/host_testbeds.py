@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from placement_advisor.testbed.host_site import HostSite
-
 
 def host_options(parser: argparse.ArgumentParser) -> None:
     """Take the options that `TwoHosts` gives."""
@@ -29,12 +27,11 @@ def host_options(parser: argparse.ArgumentParser) -> None:
 @contextlib.contextmanager
 def host_testbed(
     hosts: str, launch: str, scratch: Path, link: HostLink = HostLink.TLS
-) -> Iterator[tuple[Testbed, HostSite]]:
+) -> Iterator[Testbed]:
     """Connect hosts and make their testbed, which is not started yet."""
     with contextlib.ExitStack() as stack:
         asked = HostsAsked(requests=parse_hosts(hosts), launch=launch, link=link)
         connected = connect(asked, stack, Silent())
-        site = connected.site(scratch, stack)
-        testbed = Testbed(connected.plan, scratch=scratch, site=site)
+        testbed = Testbed(connected.plan, scratch=scratch, site=connected.site(scratch, stack))
         stack.callback(testbed.close)
-        yield testbed, site
+        yield testbed

@@ -9,12 +9,9 @@ from __future__ import annotations
 import contextlib
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # The clock of a process by its id, as the kernel numbers them (clock_getcpuclockid(3)).
 _CLOCK_BITS, _CLOCK_OF_PROCESS = 3, 2
@@ -22,13 +19,13 @@ _CLOCK_BITS, _CLOCK_OF_PROCESS = 3, 2
 _graphs: list[Any] = []
 
 
-def offer(carriers: Sequence[int] = ()) -> str:
+def offer(carriers: tuple[int, ...]) -> str:
     """Let steps read the processor time of this process, in ns; return the token that they need.
 
     That of ``carriers``, other processes of this user, is added.
     """
     with tf.Graph().as_default() as graph:
-        read = tf.numpy_function(partial(_core_time_ns, tuple(carriers)), [], tf.int64)
+        read = tf.numpy_function(partial(_core_time_ns, carriers), [], tf.int64)
     _graphs.append(graph)
     token: bytes = read.op.get_attr("token")
     return token.decode()
