@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ from placement_advisor.machine.testbed_plan import (
     with_load,
     with_network,
 )
+from placement_advisor.processes.call_failure import FailureCause
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.costing import has_calibration
 from placement_advisor.testbed.trial import BASELINE
@@ -106,7 +108,8 @@ def analyze(
         bundle = scratch / "bundle"
         bundle.mkdir()
         if connected is not None:
-            connected.end_with_them(loader)
+            # What it does then is of no use.
+            connected.when_lost(partial(loader.interrupt, FailureCause.CRASHED))
         try:
             subject = _traced(options, plan, bundle, loader, course)
         except ModelError:
@@ -117,7 +120,10 @@ def analyze(
         if plan.not_run is not None:
             loader.close()
             return _by_predicting(subject, elsewhere, onlookers)
-        site = None if connected is None else connected.site(scratch, stack)
+        site = None
+        if connected is not None:
+            site = connected.site(scratch, stack)
+            connected.when_lost(lambda why: course.watcher.note(f"warning: {why}"))
         apparatus = set_up(subject, loader, bundle, scratch, course.watcher, site)
         stack.callback(apparatus.close)
         return _by_running(subject, apparatus, onlookers)

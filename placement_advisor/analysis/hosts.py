@@ -5,12 +5,10 @@ from __future__ import annotations
 import ipaddress
 import socket
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.testbed_plan import HostShare, plan_hosts
-from placement_advisor.processes.call_failure import FailureCause
 from placement_advisor.remote_hosts.launched_service import LOCALHOST
 from placement_advisor.remote_hosts.listening_service import Waiting
 from placement_advisor.remote_hosts.remote_host import lost_among, open_hosts
@@ -18,11 +16,11 @@ from placement_advisor.remote_hosts.secret import read_secret
 from placement_advisor.testbed.host_site import HostSite
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import ExitStack
     from pathlib import Path
 
     from placement_advisor.machine.testbed_plan import HostLink, TestbedPlan
-    from placement_advisor.processes.children import Child
     from placement_advisor.remote_hosts.host_requests import HostRequest
     from placement_advisor.remote_hosts.remote_host import RemoteHost
     from placement_advisor.testbed.trial import Watcher
@@ -70,10 +68,10 @@ class ConnectedHosts:
         """Why one of them cannot be asked any more, None if all can."""
         return lost_among(self.hosts)
 
-    def end_with_them(self, child: Child) -> None:
-        """Have a child end when a host is lost: what it does then is of no use."""
+    def when_lost(self, tell: Callable[[str], object]) -> None:
+        """Have somebody told, in another thread, when one of them is lost; at once if one is."""
         for host in self.hosts:
-            host.when_lost(partial(child.interrupt, FailureCause.CRASHED))
+            host.when_lost(tell)
 
     def site(self, scratch: Path, stack: ExitStack) -> HostSite:
         """Return where processes of the testbed run; its relays end with the stack."""

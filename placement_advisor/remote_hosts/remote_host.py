@@ -73,7 +73,7 @@ class RemoteHost:
         self._opened: Future[HostFacts] = Future()
         self._children: dict[int, RemoteChild] = {}
         self._numbers = itertools.count()
-        self._tells: list[Callable[[str], None]] = []
+        self._tells: list[Callable[[str], object]] = []
         self._conversation = Conversation(
             service.stream,
             our_mark=COMMAND_MARK,
@@ -95,7 +95,7 @@ class RemoteHost:
         """Why the host cannot be asked any more, None if it can."""
         return self._questions.lost
 
-    def when_lost(self, tell: Callable[[str], None]) -> None:
+    def when_lost(self, tell: Callable[[str], object]) -> None:
         """Have somebody told, in another thread, when the host is lost; at once if it is."""
         self._tells.append(tell)
         if self.lost is not None:

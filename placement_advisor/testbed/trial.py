@@ -419,7 +419,6 @@ class Trial:
         lost = self._testbed.lost
         if lost is None:
             return False
-        self._watcher.note(f"warning: {lost}")
         running = self.running()
         complete = min((len(entry.rounds) for entry in running), default=0)
         for entry in running:

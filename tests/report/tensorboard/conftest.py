@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -77,11 +78,16 @@ class Tab:
 
 @pytest.fixture(scope="module")
 def open_tab(browser: Browser) -> Iterator[Callable[[Path], Tab]]:
-    """Serves a log directory and opens its tab in a page of its own."""
+    """Serves a log directory, once however often it is asked for, and opens it in a new page."""
     with contextlib.ExitStack() as stack:
 
-        def opened(logdir: Path) -> Tab:
+        @functools.cache
+        def served(logdir: Path) -> str:
             address, _ = stack.enter_context(tensorboard(logdir, "127.0.0.1", 0))
+            return address
+
+        def opened(logdir: Path) -> Tab:
+            address = served(logdir)
             page = browser.new_page(viewport={"width": 1_280, "height": 900})
             page.set_default_timeout(SHOWN_WITHIN_MS)
             stack.callback(page.close)
