@@ -264,6 +264,7 @@ def clusters(draw: DrawFn, figures: Figures = _ANY, *, hosts: bool = True) -> Cl
                 remote_start_ns=figures.overheads_ns,
                 remote_end_ns=figures.overheads_ns,
                 quantum_ns=st.sampled_from([0, 1, 40, 100, 250, 10_000]),
+                op_threads=st.sampled_from([1, 2, 4]),
             )
         ),
     )

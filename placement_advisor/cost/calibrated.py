@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.lines import relative_line
 from placement_advisor.cost.links import fit_link
+from placement_advisor.machine.calibration import OP_THREADS
 from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def calibrated_cluster(
             remote_start_ns=one_way_ns,
             remote_end_ns=one_way_ns,
             quantum_ns=calibration.quantum_ns,
+            op_threads=OP_THREADS,
         ),
     )
 

@@ -191,8 +191,8 @@ class Dispatch:
     it. A step that uses further devices keeps the first one busy for ``partition_overhead_ns``
     with each of them; they begin ``remote_start_ns`` later, and their end is known
     ``remote_end_ns`` after it, but for devices that have such times of their own. ``quantum_ns`` is
-    how long a device goes on with ops that are ready before it turns to the copy work that waits;
-    without ops it turns to it at once.
+    how long each op that is ready keeps a device from the copy work that waits, since they take
+    turns on its core, up to ``op_threads`` of them; without ops it turns to it at once.
     """
 
     step_overhead_ns: int = 0
@@ -200,6 +200,7 @@ class Dispatch:
     remote_start_ns: int = 0
     remote_end_ns: int = 0
     quantum_ns: int = 0
+    op_threads: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

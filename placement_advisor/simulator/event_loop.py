@@ -87,7 +87,7 @@ class Result(NamedTuple):
 
 
 @compiled(nogil=True, error_model="numpy")
-def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
+def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, op_threads: int) -> Result:
     """Simulate one step on devices that begin to work at ``begin_ns``.
 
     One function on purpose: numba spends ten times the work on calls that hand arrays on. Indices
@@ -255,7 +255,8 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int) -> Result:
             is_copy_turn = False
             if waiting[device]:
                 kept_ns = 0 if burst_ns[device] == _NO_BURST else now - burst_ns[device]
-                is_copy_turn = not has_ops or turn[device] > 0 or kept_ns >= quantum_ns
+                threads = min(op_threads, queue_tail[device] - queue_head[device])
+                is_copy_turn = turn[device] > 0 or kept_ns >= quantum_ns * threads
             if is_copy_turn:
                 if not turn[device]:
                     turn[device] = waiting[device]

@@ -22,8 +22,9 @@ Model:
   the target. A transfer sets out when its source turns to it, and ends when its target has received
   it. Between idle devices both lie within the time that the link gives, or that sending takes if
   it is longer. Ops of either device wait for them, and they wait for ops: a device turns to copy
-  work, first come, first served, when it has no op that is ready, or has run ops for the cluster's
-  quantum since it last did copy work or nothing; it then does all of it that waits by then.
+  work, first come, first served, when it has no op that is ready, or has run ops for a quantum for
+  each one that is ready (at most as many as it has threads for ops) since it last did copy work or
+  nothing; it then does all of it that waits by then.
 - The first device begins when it has started all others that run ops, those begin each at a time
   of its own, hosts at 0. The step ends when the last end of an op is known.
 - At one moment, devices end what they do in their order, hosts last, each followed by what it does
@@ -259,6 +260,7 @@ class Simulator:
             ),
             self._begin_ns(place),
             self._cluster.dispatch.quantum_ns,
+            self._cluster.dispatch.op_threads,
         )
         self._check_links(result)
         return result

@@ -5,8 +5,8 @@
 For each seed a file in the folder, which `Recording.load` reads: the graph, the calibration, what
 ops cost on one device, and for every split its rounds and its profile. Splits are the families that
 place ops, two more cuts, and what the search finds. A model whose halves of rounds differ by more
-than 5 % is measured again, up to three times; the steadiest of these counts. Files are pickles, for
-whoever wrote them.
+than 5 % is measured again, up to ``--tries`` times; the steadiest of these counts. Files are
+pickles, for whoever wrote them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 _STEPS = 4
 _EFFORT = Effort(units=2.0)
 STEADY = 0.05
-TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +191,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--tries", type=int, default=3, help="for a model that is not steady")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     preload()
@@ -200,7 +200,7 @@ def main() -> None:
         model = random_model(seed)
         path.write_text(model.text)
         found: list[Recording] = []
-        while len(found) < TRIES and (not found or found[-1].halves() > STEADY):
+        while len(found) < options.tries and (not found or found[-1].halves() > STEADY):
             found.append(recorded(path, "train" if model.training else "infer", options.rounds))
         best = min(found, key=Recording.halves)
         best.save(path.with_suffix(".recording"))

@@ -229,6 +229,7 @@ class TestACompleteRun:
         assert {call.listening_there for call in running} == {2}
 
 
+@pytest.mark.slow
 @needs_workers
 def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(
     broken_run: Callable[..., Analysed], monkeypatch: pytest.MonkeyPatch
@@ -244,6 +245,7 @@ def test_ports_that_are_accepted_to_be_open_are_told_before_anything_else(
     assert {call.listening_here for call in running} == {2}
 
 
+@pytest.mark.slow
 @needs_workers
 def test_the_tab_of_tensorboard_is_told_how_far_it_is(
     broken_run: Callable[..., Analysed], tmp_path: Path

@@ -548,6 +548,7 @@ def test_layers_renamed_new_and_gone_under_a_placement_file(
 # The same bytes everywhere.
 
 
+@pytest.mark.slow
 def test_the_same_commit_gives_the_same_bytes_anywhere(locked: Project, tmp_path: Path) -> None:
     locked.model("m.py", ("with tf.device(SECOND), ", "with "))
     locked.settings('path = "m.py"', 'path = "n.py"\nplacement = "auto"', 'path = "gone.py"')

@@ -254,7 +254,8 @@ class Oracle:
     def _next(self, place: _Place, now: int) -> None:
         """Let the device do copy work, an op, or nothing."""
         for_ns = 0 if place.ops_since_ns is None else now - place.ops_since_ns
-        is_due = not place.ops or place.turn or for_ns >= self._dispatch.quantum_ns
+        threads = min(len(place.ops), self._dispatch.op_threads)
+        is_due = place.turn or for_ns >= threads * self._dispatch.quantum_ns
         if place.copies and is_due:
             if not place.turn:
                 place.turn = len(place.copies)

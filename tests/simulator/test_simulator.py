@@ -256,14 +256,16 @@ def test_an_empty_graph_takes_the_step_overhead_alone() -> None:
     assert (schedule.step_ns, schedule.runs, schedule.exposed_ns) == (7, (), 0)
 
 
-def first_come_first_served(quantum_ns: int) -> dict[str, int]:
+def first_come_first_served(quantum_ns: int, op_threads: int = 1) -> dict[str, int]:
     """Return when ops start on a, after x made a tensor for b, and when that sets out."""
     names = ("x", "p", "q", "r")
     step = PlacedStep(
         graph=OpGraph([op("x", 100), *map(op, names[1:]), op("far")], [edge("x", "far", 100)]),
         placement=place(dict.fromkeys(names, "a") | {"far": "b"}),
         costs=price(dict.fromkeys((*names, "far"), 10)),
-        cluster=pair(work=HALF_EACH, dispatch=Dispatch(quantum_ns=quantum_ns)),
+        cluster=pair(
+            work=HALF_EACH, dispatch=Dispatch(quantum_ns=quantum_ns, op_threads=op_threads)
+        ),
     )
     schedule = step.simulate()
     starts = {run.op: run.start_ns for run in schedule.runs if run.device == "a"}
@@ -291,6 +293,22 @@ def test_ops_go_before_copy_work_until_the_quantum_is_over(
     assert [starts[name] for name in order] == [
         10 * place + (45 if place > before else 0) for place in range(5)
     ]
+
+
+@pytest.mark.parametrize(
+    ("op_threads", "order"),
+    [
+        (1, ["x", "p", "sending", "q", "r"]),
+        # When x ended, three ops could have taken turns on the core; after p there were two.
+        (2, ["x", "p", "q", "sending", "r"]),
+        (4, ["x", "p", "q", "sending", "r"]),
+    ],
+)
+def test_each_op_that_is_ready_keeps_the_device_from_copy_work_for_a_quantum(
+    op_threads: int, order: list[str]
+) -> None:
+    starts = first_come_first_served(11, op_threads)
+    assert sorted(starts, key=lambda name: starts[name]) == order
 
 
 def test_when_the_quantum_is_over_all_copy_work_that_waits_is_done() -> None:

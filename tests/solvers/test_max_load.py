@@ -67,7 +67,7 @@ def test_where_nothing_fits_that_is_proved() -> None:
     assert math.isinf(found.lower_bound)
 
 
-@pytest.mark.parametrize("contiguous", [True, False])
+@pytest.mark.parametrize("contiguous", [pytest.param(True, marks=pytest.mark.slow), False])
 @solving
 @given(problem=load_problems())
 def test_the_best_of_all_placements_is_found_and_proved(contiguous: bool, problem: Problem) -> None:
@@ -144,6 +144,7 @@ def test_the_covering_bound_counts_the_copies_that_every_device_has_to_make() ->
     assert bound == pytest.approx(3.0, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_short_search_over_layers_with_branches_ends_near_a_long_one() -> None:
     problem = read_fiddle(inception_document(10, seed=11))
     found = max_load(problem, EFFORT, contiguous=False)

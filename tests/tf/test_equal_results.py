@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from pairs import pairs
 from real_runs import needs_workers
 from traced_models import (
     STEPS,
@@ -48,10 +49,11 @@ MODELS = (
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [TestbedKind.LOGICAL_CPUS, pytest.param(TestbedKind.WORKERS, marks=needs_workers)],
+    ("name", "kind"),
+    pairs(
+        MODELS, [pytest.param(TestbedKind.WORKERS, marks=needs_workers), TestbedKind.LOGICAL_CPUS]
+    ),
 )
-@pytest.mark.parametrize("name", MODELS)
 def test_any_placement_computes_what_the_users_own_step_computes(
     traced: Callable[[str], TracedModel], name: str, kind: TestbedKind, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from pairs import pairs
 
 from placement_advisor.processes.remote import RemoteModule
 
@@ -16,26 +17,20 @@ if TYPE_CHECKING:
 parallel_live = RemoteModule("parallel_live")
 _LIMIT_S = 600.0
 TOLERANCE = 2e-5
+STEPS = (
+    "tape_step",
+    "looked_up",
+    "keras_step",
+    "summed_loss",
+    "gan",
+    "tied",
+    "filled",
+    "recurrent",
+)
 PARABOLA = Path(__file__).parents[2] / "sample_models" / "polynomial_fit.py"
 
 
-# What the slow suite adds are more of what stands beside them.
-@pytest.mark.parametrize(
-    "ratios", [[1, 1], pytest.param([3, 1], marks=pytest.mark.slow), [2, 1, 1]]
-)
-@pytest.mark.parametrize(
-    "name",
-    [
-        "tape_step",
-        "looked_up",
-        "keras_step",
-        "summed_loss",
-        "gan",
-        "tied",
-        "filled",
-        "recurrent",
-    ],
-)
+@pytest.mark.parametrize(("name", "ratios"), pairs(STEPS, [[1, 1], [3, 1], [2, 1, 1]]))
 def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
     child: Child, name: str, ratios: list[float]
 ) -> None:
@@ -51,8 +46,7 @@ def test_a_parallel_step_computes_and_learns_what_the_step_alone_does(
     assert own <= set(found["ran on"]) <= own | {(f"replica_{i}", "CPU:0") for i in replicas}
 
 
-@pytest.mark.parametrize("ratios", [[1, 1], [3, 1]])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize(("optimizer", "ratios"), pairs(["sgd", "adam"], [[1, 1], [3, 1]]))
 def test_where_replicas_take_statistics_their_finished_gradients_are_averaged(
     child: Child, optimizer: str, ratios: list[float]
 ) -> None:
@@ -64,8 +58,9 @@ def test_where_replicas_take_statistics_their_finished_gradients_are_averaged(
     assert max(found.values()) <= 1e-3, found
 
 
-@pytest.mark.parametrize("ratios", [pytest.param([1, 1], marks=pytest.mark.slow), [3, 1]])
-@pytest.mark.parametrize("name", ["tape_step", "looked_up", "keras_step", "gan"])
+@pytest.mark.parametrize(
+    ("name", "ratios"), pairs(["looked_up", "tape_step", "gan", "keras_step"], [[1, 1], [3, 1]])
+)
 def test_each_share_is_laid_out_on_a_group_as_the_placement_says(
     child: Child, name: str, ratios: list[float]
 ) -> None:

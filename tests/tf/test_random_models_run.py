@@ -35,12 +35,12 @@ def runs(child: Child, folder: Path, seed: int, needs: Collection[str] = ()) -> 
     "needs",
     [
         {"functional", "several_outputs", "training"},
-        {"gan"},
+        pytest.param({"gan"}, marks=pytest.mark.slow),
         {"two_optimizers", "cross_stitched"},
         {"raw", "loop_in_graph", "adam", "clipped"},
         {"raw", "batch_norm", "conv", "training"},
         {"subclassed", "inference", "several_inputs"},
-        {"own_train_step", "experts"},
+        pytest.param({"own_train_step", "experts"}, marks=pytest.mark.slow),
     ],
     ids=lambda needs: " ".join(sorted(needs)),
 )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.machine.calibration import OP_THREADS
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.profile.timeline.worker_events import COLLECTIVE_KINDS
 from placement_advisor.tf.answers import Prepared
@@ -25,7 +26,7 @@ from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.run import time_collectives as collectives
 from placement_advisor.tf.run.bench import timed
-from placement_advisor.tf.run.worker import OP_THREADS, become_device
+from placement_advisor.tf.run.worker import become_device
 from placement_advisor.tf.trace.bundle import Bundle
 from placement_advisor.tf.trace.tracer import seed_everything
 from placement_advisor.tf.trace.variable_log import VariableLog

@@ -13,13 +13,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from placement_advisor.machine.calibration import OP_THREADS
 from placement_advisor.tf.run import core_clock
 from placement_advisor.tf.run.runner import profiler_options, written_profile
-
-# With one thread the executor follows a chain of ops to its end before it sends what is ready: the
-# other device waits for work that it does not need. No accelerator does that: its host launches
-# copies while it computes. Four threads leave one free unless four chains compute at once.
-OP_THREADS = 4
 
 # Options of glibc's malloc: one heap for all threads, nothing mapped apart, nothing given back.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8

@@ -302,6 +302,7 @@ def test_a_candidate_that_was_left_out_says_so(
     expect(page.page.locator(".legend")).to_have_text("worker:0")
 
 
+@pytest.mark.slow
 def test_a_thousand_layers_are_drawn_in_time(
     show: Callable[..., Opened], opened: Callable[..., Opened], tmp_path: Path
 ) -> None:
