@@ -67,11 +67,11 @@ class Sensitivity:
         return self._doubt
 
     def if_wrong(self) -> Iterator[tuple[Simulator, int]]:
-        """Yield a simulator for each way in which copies and launches may be wrong together.
+        """Yield a simulator of costs as they are, and of each way in which they may be wrong.
 
         With it comes the step time of the baseline there.
         """
-        yield from zip(self._simulators[1:], self._baseline_ns[1:], strict=True)
+        yield from zip(self._simulators, self._baseline_ns, strict=True)
 
     def ratio(self, placement: Placement, other: Simulator | None = None) -> PredictedRatio:
         """Return the ratio of a placement to the baseline.

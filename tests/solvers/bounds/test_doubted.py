@@ -76,6 +76,23 @@ def test_a_device_is_not_like_the_first_only_because_ops_cost_the_same(second: D
     assert least(chain(unlike), ops=1.01) == pytest.approx(200 / 1.01 / 200)
 
 
+def test_costs_may_also_be_right() -> None:
+    like = pair()
+    first, second = (
+        replace(device, launch_overhead_ns=launch_ns)
+        for device, launch_ns in zip(like.devices, (2, 1), strict=True)
+    )
+    step = PlacedStep(
+        graph=OpGraph([op("one", 4)], []),
+        placement=place({"one": "a"}),
+        costs=price({"one": 1}),
+        cluster=replace(like, devices=(first, second)),
+    )
+
+    # In whole ns, launches that take 1.5 times as long take 3 and 2; 1.4 times would be 3 and 1.
+    assert least(step, launches=1.5) == pytest.approx((1 + 1) / (1 + 2))
+
+
 def everywhere(step: PlacedStep) -> list[Placement]:
     names = [each.name for each in placed_ops(step.graph)]
     devices = step.cluster.device_names()
