@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_advisor.machine.calibration import (
+    SCHEMA_VERSION,
     Calibration,
     calibration_file,
     kept_calibrations,
@@ -171,7 +172,7 @@ def test_a_file_without_a_field_is_as_good_as_none(field: str) -> None:
 @pytest.mark.parametrize(
     ("field", "wrong"),
     [
-        ("schema_version", 4),
+        ("schema_version", SCHEMA_VERSION + 1),
         ("schema_version", "1"),
         ("op_ns", -1),
         ("op_ns", 1.5),

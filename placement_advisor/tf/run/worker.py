@@ -35,6 +35,8 @@ def serve(addresses: tuple[str, ...], index: int, core: int, carriers: tuple[int
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=1, inter_op_parallelism_threads=OP_THREADS
     )
+    # A thread that looks for the next op before it sleeps takes the core from whoever has one.
+    config.experimental.disable_thread_spinning = True
     _server = tf.distribute.Server(
         {"worker": list(addresses)},
         job_name="worker",
