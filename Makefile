@@ -26,15 +26,20 @@ help:  ## show this list
 demo: $(INSTALLED)  ## analyze the sample model: should it be split over two devices?
 	$(BIN)/advisor analyze sample_models/deepconn.py
 
+PYTEST := $(BIN)/python -m pytest
 # Two files at a time; what a file's tests share is made once, by one of the two processes.
-test: $(INSTALLED)  ## run the tests, except the slow ones
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
+test: $(INSTALLED)  ## run the tests, except the slow ones
+	$(PYTEST) $(SIDE_BY_SIDE)
+
+# Verdicts are found by measuring, for which the machine has to be at rest.
 test-slow: $(INSTALLED)  ## run the slow tests only
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) $(SIDE_BY_SIDE) -m slow --ignore tests/verdicts
+	$(PYTEST) -m slow tests/verdicts
 
 verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two workers, about 2 minutes
-	$(BIN)/python -m pytest -m slow tests/verdicts
+	$(PYTEST) -m slow tests/verdicts
 
 bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 10 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/tracing.py

@@ -1,10 +1,16 @@
 """Predicted against measured: every sample, trained and inferred, under all its candidates.
 
+    PYTHONPATH=tests python tests/benchmarks/fidelity.py
+    PYTHONPATH=tests python tests/benchmarks/fidelity.py --seeds 1 2 3
+
 For each model, on the `workers` testbed: calibrate it (nothing of the model runs), run the model on
 one device to learn what its ops cost, predict every candidate and write the predictions down; only
 then run the candidates, in interleaved rounds. Compared is the predicted ratio to `single` with the
 measured one, taken within rounds. Beside the advisor's own candidates, two more cuts of each model
-are made here: `halves` of its work by layer, and a `sandwich` of thirds.
+are made here: `halves` of its work by layer, and a `sandwich` of thirds. With ``--seeds``, models
+are drawn at random instead, and run under every family that places ops and under what the search
+finds; one of which a ratio differs by more than 5 % between halves of the rounds is measured again,
+up to three times, and the steadiest time counts.
 
 Printed are the errors, by family, next to how well the measurement repeats itself (the ratio of the
 even rounds against that of the odd ones); how many ratios lie in their predicted range; whether the
@@ -16,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from collections import defaultdict
 from dataclasses import asdict
 from itertools import combinations
@@ -26,13 +33,18 @@ import numpy as np
 from fidelity_plot import scatter
 from machine_facts import machine_facts
 from paired_runs import Model, Pair, predicted_and_run
+from proposals import EVERY_FAMILY
+from random_models import random_model
 
 from placement_advisor.processes.children import preload
+from placement_advisor.solvers.effort import Effort
 from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+_EFFORT = Effort(units=2.0)
+_TRIES, _STEADY = 3, 0.05
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
 
 
@@ -41,19 +53,21 @@ def main() -> None:
     names = sorted(path.stem for path in _SAMPLES.glob("*.py"))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("samples", nargs="*", metavar="SAMPLE", help=f"of {', '.join(names)}")
-    parser.add_argument("--modes", default="train,infer", help="train,infer")
+    parser.add_argument("--seeds", type=int, nargs="+", help="of random models, instead")
+    parser.add_argument("--modes", default="train,infer", help="of samples: train,infer")
     parser.add_argument("--rounds", type=int, default=20, help="timing rounds per model (20)")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument("--plot", type=Path, help="draw predicted over measured into this file")
     options = parser.parse_args()
     preload()
     models = []
-    for name in options.samples or names:
-        for mode in options.modes.split(","):
-            model = predicted_and_run(_SAMPLES / f"{name}.py", mode, options.rounds)
-            if model is not None:
-                _print(model)
-                models.append(model)
+    for model in (
+        _random(options.seeds, options.rounds)
+        if options.seeds
+        else _samples(options.samples or names, options.modes.split(","), options.rounds)
+    ):
+        _print(model)
+        models.append(model)
     _print_summary(models)
     if options.json:
         content = {"machine": machine_facts(), "models": [asdict(model) for model in models]}
@@ -61,6 +75,34 @@ def main() -> None:
     if options.plot:
         points = [(pair.candidate, pair.measured, pair.predicted) for pair in _pairs(models)]
         scatter(points, options.plot)
+
+
+def _samples(names: Sequence[str], modes: Sequence[str], rounds: int) -> Iterator[Model]:
+    for name in names:
+        for mode in modes:
+            model = predicted_and_run(_SAMPLES / f"{name}.py", mode, rounds)
+            if model is not None:
+                yield model
+
+
+def _random(seeds: Sequence[int], rounds: int) -> Iterator[Model]:
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in seeds:
+            drawn = random_model(seed)
+            path = Path(folder) / f"random_{seed}.py"
+            path.write_text(drawn.text)
+            mode = "train" if drawn.training else "infer"
+            found: list[Model] = []
+            while len(found) < _TRIES and (not found or _unsteady(found[-1]) > _STEADY):
+                model = predicted_and_run(path, mode, rounds, families=EVERY_FAMILY, effort=_EFFORT)
+                assert model is not None
+                found.append(model)
+            yield min(found, key=_unsteady)
+
+
+def _unsteady(model: Model) -> float:
+    """Return by how much a ratio differs between halves of the rounds, at most."""
+    return max((abs(pair.odd / pair.even - 1) for pair in model.pairs), default=0.0)
 
 
 def _pairs(models: Iterable[Model]) -> list[Pair]:

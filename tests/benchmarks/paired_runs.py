@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from more_cuts import MORE_CUTS
+from proposals import proposals
 from silent import Silent
 from traced_models import traced_model
 
 from placement_advisor.analysis.doubts import MEASURED_DOUBT
-from placement_advisor.candidates import alternating, families, single, towers
-from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates import alternating, towers
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.verdict import compare, paired_ratios
 from placement_advisor.report.analysis_folder import AnalysisFolder
@@ -26,18 +26,17 @@ from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import BASELINE, Entry, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator, Sequence
 
-    from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
+    from placement_advisor.solvers.effort import Effort
     from placement_advisor.tf.answers import Traced
 
 _DEVICES = 2
-# Those that the figures in docs/ are of.
-_FAMILIES = (single.FAMILY, towers.FAMILY, alternating.FAMILY)
+# Those that the samples' figures in docs/ are of.
+_FAMILIES = (towers.FAMILY, alternating.FAMILY)
 _STEPS = 4
 _FRESH_ROUNDS = 10
 
@@ -86,9 +85,18 @@ class Model:
 
 
 def predicted_and_run(
-    path: Path, mode: str, rounds: int, *, only: str | None = None
+    path: Path,
+    mode: str,
+    rounds: int,
+    *,
+    only: str | None = None,
+    families: Sequence[str] = _FAMILIES,
+    effort: Effort | None = None,
 ) -> Model | None:
-    """Return what came out for one model, or one candidate of it; None if it has no such mode."""
+    """Return what came out for one model, or one candidate of it; None if it has no such mode.
+
+    See `proposals` for which candidates there are.
+    """
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         bundle = scratch / "bundle"
@@ -101,13 +109,20 @@ def predicted_and_run(
         testbed.add_program(STEP, bundle, traced.graph)
         try:
             testbed.start()
-            return _compared(f"{path.stem}, {mode}", testbed, traced, rounds, scratch, only)
+            chosen = partial(proposals, names=families, effort=effort)
+            return _compared(f"{path.stem}, {mode}", testbed, traced, rounds, scratch, chosen, only)
         finally:
             testbed.close()
 
 
 def _compared(
-    name: str, testbed: Testbed, traced: Traced, rounds: int, scratch: Path, only: str | None
+    name: str,
+    testbed: Testbed,
+    traced: Traced,
+    rounds: int,
+    scratch: Path,
+    chosen: Callable[..., Iterator[Placement]],
+    only: str | None,
 ) -> Model:
     graph, plan = traced.graph, testbed.plan
     watcher = Silent()
@@ -117,8 +132,8 @@ def _compared(
     cluster = costing.cluster
     simulator = Simulator(graph, costing.costs.everywhere(cluster), cluster)
     folder = AnalysisFolder(scratch, graph)
-    placements = list(_placements(traced, costing.costs, cluster))
-    alone_there = next(each for each in placements if each.label == BASELINE)
+    alone_there = trial.entries[BASELINE].placement
+    placements = [alone_there, *chosen(graph, costing, simulator)]
     sensitivity = Sensitivity(simulator, alone_there, MEASURED_DOUBT)
     predicted: dict[str, Schedule] = {}
     ranges: dict[str, PredictedRatio] = {}
@@ -146,20 +161,6 @@ def _compared(
             if label != BASELINE and entry.failure is None
         ),
     )
-
-
-def _placements(traced: Traced, costs: CostTable, cluster: Cluster) -> Iterable[Placement]:
-    """Return `single`, and each candidate once that uses more than one device."""
-    names = cluster.device_names()
-    proposals = families.propose(_FAMILIES, traced.graph, costs.everywhere(cluster), cluster)
-    proposals |= {label: cut(traced.graph, costs, names) for label, cut in MORE_CUTS.items()}
-    seen = []
-    for proposal in proposals.values():
-        if isinstance(proposal, NotApplicable) or proposal.device_of in seen:
-            continue
-        if proposal.family == single.FAMILY or len(set(proposal.device_of.values())) > 1:
-            seen.append(proposal.device_of)
-            yield proposal
 
 
 def _pair(

@@ -20,14 +20,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from more_cuts import MORE_CUTS
+from proposals import EVERY_FAMILY, proposals
 from random_models import random_model
 from silent import Silent
 from traced_models import traced_model
 
-from placement_advisor.analysis.doubts import MEASURED_DOUBT
-from placement_advisor.candidates import families, searched
-from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.verdict import paired_ratios
 from placement_advisor.processes.children import preload
@@ -39,7 +36,7 @@ from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import BASELINE, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.calibration import Calibration
@@ -133,7 +130,7 @@ def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recor
     costs = costing.costs.everywhere(costing.cluster)
     simulator = Simulator(traced.graph, costs, costing.cluster)
     predicted = {BASELINE: simulator.step_ns(trial.entries[BASELINE].placement)}
-    for placement in _placements(traced, costing, simulator):
+    for placement in proposals(traced.graph, costing, simulator, EVERY_FAMILY, _EFFORT):
         predicted[placement.label] = simulator.step_ns(placement)
         trial.enter(placement)
     time_in_rounds(trial, rounds, lambda _: None)
@@ -150,24 +147,6 @@ def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recor
             if entry.failure is None
         },
     )
-
-
-def _placements(traced: Traced, costing: Costing, simulator: Simulator) -> Iterable[Placement]:
-    """Yield each candidate once that uses more than one device."""
-    graph, cluster = traced.graph, costing.cluster
-    costs = costing.costs.everywhere(cluster)
-    names = cluster.device_names()
-    proposals = families.propose(tuple(families.FAMILIES), graph, costs, cluster)
-    dearer = MEASURED_DOUBT.copies
-    proposals |= searched.propose(proposals, costs, simulator, _EFFORT, dearer=dearer)
-    proposals |= {label: cut(graph, costing.costs, names) for label, cut in MORE_CUTS.items()}
-    seen = []
-    for proposal in proposals.values():
-        if isinstance(proposal, NotApplicable) or proposal.device_of in seen:
-            continue
-        if len(set(proposal.device_of.values())) > 1:
-            seen.append(proposal.device_of)
-            yield proposal
 
 
 def _split(entry: Entry, predicted_ns: int) -> Split:
