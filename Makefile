@@ -18,10 +18,10 @@ LOCKED := $(VENV)/.locked-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow verdicts bench bench-fidelity docs readme lint check lock audit build clean check-python
+.PHONY: help demo test test-slow test-campaigns verdicts bench bench-fidelity docs readme lint check lock audit build clean check-python
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: $(INSTALLED)  ## analyze the sample model: should it be split over two devices?
 	$(BIN)/advisor analyze sample_models/deepconn.py
@@ -34,9 +34,12 @@ test: $(INSTALLED)  ## run the tests, except the slow ones
 	$(PYTEST) $(SIDE_BY_SIDE)
 
 # Verdicts are found by measuring, for which the machine has to be at rest.
-test-slow: $(INSTALLED)  ## run the slow tests only
-	$(PYTEST) $(SIDE_BY_SIDE) -m slow --ignore tests/verdicts
+test-slow: $(INSTALLED)  ## run the slow tests only, but for those of campaigns
+	$(PYTEST) $(SIDE_BY_SIDE) -m slow --ignore tests/verdicts --ignore tests/campaigns
 	$(PYTEST) -m slow tests/verdicts
+
+test-campaigns: $(INSTALLED)  ## run a sample of each campaign
+	$(PYTEST) -m slow tests/campaigns
 
 verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two workers, about 2 minutes
 	$(PYTEST) -m slow tests/verdicts
