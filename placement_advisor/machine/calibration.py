@@ -55,13 +55,13 @@ UNSTEADY_P90 = 1.3
 # Sides of the square matrices whose product is the reference. They stay in a core's cache: 0.2 ms
 # on the machine this was written on.
 REFERENCE_WIDTH = 256
-# With which a worker runs ops. With one the executor follows a chain of ops to its end before it
-# sends what is ready: the other device waits for work that it does not need. No accelerator does
-# that: its host launches copies while it computes. Four threads leave one free unless four chains
-# compute at once.
-OP_THREADS = 4
 # A multiplication and an addition for each term.
 REFERENCE_FLOPS = 2 * REFERENCE_WIDTH**3
+# Threads with which a worker runs ops. With one the executor follows a chain of ops to its end
+# before it sends what is ready: the other device waits for work that it does not need. No
+# accelerator does that: its host launches copies while it computes. Four threads leave one free
+# unless four chains compute at once.
+OP_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,7 +256,7 @@ def test_an_empty_graph_takes_the_step_overhead_alone() -> None:
     assert (schedule.step_ns, schedule.runs, schedule.exposed_ns) == (7, (), 0)
 
 
-def first_come_first_served(quantum_ns: int, op_threads: int = 1) -> dict[str, int]:
+def first_come_first_served(quantum_ns: int, op_threads: int) -> dict[str, int]:
     """Return when ops start on a, after x made a tensor for b, and when that sets out."""
     names = ("x", "p", "q", "r")
     step = PlacedStep(
@@ -273,42 +273,29 @@ def first_come_first_served(quantum_ns: int, op_threads: int = 1) -> dict[str, i
 
 
 @pytest.mark.parametrize(
-    ("quantum_ns", "order"),
+    ("quantum_ns", "op_threads", "order"),
     [
-        (0, ["x", "sending", "p", "q", "r"]),
+        (0, 1, ["x", "sending", "p", "q", "r"]),
         # x kept the device for all of its quantum when it ended.
-        (10, ["x", "sending", "p", "q", "r"]),
-        (11, ["x", "p", "sending", "q", "r"]),
-        (21, ["x", "p", "q", "sending", "r"]),
-        (1_000, ["x", "p", "q", "r", "sending"]),
+        (10, 1, ["x", "sending", "p", "q", "r"]),
+        (11, 1, ["x", "p", "sending", "q", "r"]),
+        # Each op that is ready has a quantum: when x ended there were three of them, after p two.
+        (11, 2, ["x", "p", "q", "sending", "r"]),
+        (11, 4, ["x", "p", "q", "sending", "r"]),
+        (21, 1, ["x", "p", "q", "sending", "r"]),
+        (1_000, 1, ["x", "p", "q", "r", "sending"]),
     ],
 )
 def test_ops_go_before_copy_work_until_the_quantum_is_over(
-    quantum_ns: int, order: list[str]
+    quantum_ns: int, op_threads: int, order: list[str]
 ) -> None:
-    starts = first_come_first_served(quantum_ns)
+    starts = first_come_first_served(quantum_ns, op_threads)
     assert sorted(starts, key=lambda name: starts[name]) == order
     before = order.index("sending")
     # Ops take 10 ns, sending takes 55.
     assert [starts[name] for name in order] == [
         10 * place + (45 if place > before else 0) for place in range(5)
     ]
-
-
-@pytest.mark.parametrize(
-    ("op_threads", "order"),
-    [
-        (1, ["x", "p", "sending", "q", "r"]),
-        # When x ended, three ops could have taken turns on the core; after p there were two.
-        (2, ["x", "p", "q", "sending", "r"]),
-        (4, ["x", "p", "q", "sending", "r"]),
-    ],
-)
-def test_each_op_that_is_ready_keeps_the_device_from_copy_work_for_a_quantum(
-    op_threads: int, order: list[str]
-) -> None:
-    starts = first_come_first_served(11, op_threads)
-    assert sorted(starts, key=lambda name: starts[name]) == order
 
 
 def test_when_the_quantum_is_over_all_copy_work_that_waits_is_done() -> None:
