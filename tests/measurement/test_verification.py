@@ -85,6 +85,51 @@ def test_what_agrees_is_verified_where_rounding_moves_it_more(
     assert found(once, reference, rounded).unverified == ("w",)
 
 
+def _elements(few: float, others: float) -> Results:
+    """What two steps give to 200 elements, of which two and all others are multiplied."""
+    values = np.tile([3e-12, -3e-12], 100)
+    values[:2] *= few
+    values[2:] *= others
+    return results(np.zeros(200), (values, values))
+
+
+@pytest.mark.parametrize(
+    ("ours", "rounded", "unverified"),
+    [
+        # As where ties decide which samples a row of a table hears of.
+        ((1.001, 1.0), (1.05, 1.0), ()),
+        # All others have to show: ten times their rounding is twice the mistake to be found.
+        ((1.001, 1.001), (1.5, 1.002), ("w",)),
+        # Their own rounding does not explain this, and that of the two is no excuse.
+        ((1.0, 1.02), (1.5, 1.0), ("w",)),
+    ],
+)
+def test_a_hundredth_of_the_elements_may_be_up_to_rounding(
+    ours: tuple[float, float], rounded: tuple[float, float], unverified: tuple[str, ...]
+) -> None:
+    off = found(_elements(*ours), _elements(1.0, 1.0), _elements(*rounded))
+    assert (off.wrong, off.unverified) == ("", unverified)
+
+
+def test_more_than_a_hundredth_of_the_elements_may_not() -> None:
+    def of(values: Any) -> Results:
+        return results(np.zeros(199), (values[:199], values[:199]))
+
+    ones = np.full(199, 3e-12)
+    moved = np.concatenate([ones[:2] * 1.05, ones[2:]])
+    assert found(of(ones * 1.0001), of(ones), of(moved)).unverified == ("w",)
+    # Elements that nothing changes are not counted.
+    assert found(_sparse(1.0002), _sparse(1.0), _sparse(1.05)).unverified == ("w",)
+
+
+def _sparse(factor: float) -> Results:
+    """What two steps give to a thousand elements, ten of which change, and one is multiplied."""
+    values = np.zeros(1_000)
+    values[:10] = 3e-12
+    values[0] *= factor
+    return results(np.zeros(1_000), (values, values))
+
+
 def test_what_any_of_several_roundings_explains_is_no_mistake() -> None:
     reference = results([0.0], (1.0, 2.0))
     ours, beyond = results([0.0], (1.03, 2.0)), results([0.0], (1.2, 2.0))
