@@ -308,6 +308,7 @@ def test_without_single_nothing_can_be_told(broken_run: Callable[..., Analysed])
     assert analysed.analysis["recommendation"]["verdict"] == "cannot-tell"
 
 
+@pytest.mark.slow
 @needs_workers
 def test_a_killed_client_costs_the_candidate_that_it_ran(
     broken_run: Callable[..., Analysed],

@@ -115,7 +115,9 @@ def analyze(hosts: TwoHosts, model: Path, err: Path) -> subprocess.Popen[str]:
         return hosts.run("-c", LAUNCH, *words, stderr=stderr)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_second_analysis_is_told_who_uses_the_hosts_which_are_free_when_the_first_is_gone(
     hosts: TwoHosts, two_towers: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -19,6 +19,7 @@ from placement_advisor.tf.run import (
 from placement_advisor.tf.run import (
     time_collectives as collectives,
 )
+from placement_advisor.tf.run.measure_devices import Reference, Steps
 
 
 def start_from_other_values(variable: str) -> None:
@@ -39,6 +40,22 @@ def calibrate(*failures: str) -> Any:
     answers = [getattr(tf.errors, name)(None, None, twice) for name in failures]
     with patch.object(calibration, "measure", side_effect=[*answers, "measured"]):
         return runner.calibrate({})
+
+
+def pairs_copied(*devices: str) -> list[tuple[str, str]]:
+    """Calibrate without measuring; return the pairs of devices between which copies were timed."""
+    places = {f"{number}": device for number, device in enumerate(devices)}
+    with (
+        patch.object(calibration, "copy") as copy,
+        patch.object(calibration, "both_ways"),
+        patch.object(calibration, "reference", return_value=Reference(product_ns=1, p90_ratio=1)),
+        patch.object(calibration, "steps_of", return_value=Steps(overhead_ns=1, op_ns=1)),
+        patch.object(calibration, "middle", side_effect=lambda passes: passes[0]),
+    ):
+        found = calibration.measure(None, places, {})  # type: ignore[arg-type]
+    assert len(found.links) == len(places) * (len(places) - 1)
+    assert len(found.both_ways) == len(found.links) // 2
+    return [call.args[1] for call in copy.call_args_list]
 
 
 def time_collectives(failure: str) -> Any:

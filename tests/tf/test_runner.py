@@ -220,6 +220,14 @@ def test_a_calibration_that_tensorflow_aborts_is_made_once_more(child: Child) ->
     assert isinstance(calibrated("UnavailableError"), CallFailure)
 
 
+@pytest.mark.parametrize(("device", "pairs"), [("CPU", 1), ("GPU", 6)])
+def test_logical_cpus_are_calibrated_as_one_pair_and_gpus_each_with_each(
+    call: Callable[..., Any], device: str, pairs: int
+) -> None:
+    names = [f"/job:localhost/replica:0/task:0/device:{device}:{number}" for number in range(3)]
+    assert len(set(call(runner_access.pairs_copied, *names))) == pairs
+
+
 @pytest.mark.parametrize(
     "function", [runner_access.time_collectives, runner_access.open_mirrored_worker]
 )

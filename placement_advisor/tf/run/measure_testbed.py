@@ -9,6 +9,8 @@ from __future__ import annotations
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
+import tensorflow as tf
+
 from placement_advisor.machine.calibration import Calibration
 from placement_advisor.machine.middle import middle
 from placement_advisor.tf.run.bench import Bench
@@ -26,6 +28,7 @@ from placement_advisor.tf.run.measure_devices import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from placement_advisor.machine.copy_timings import BothWaysTiming, CopyTiming
     from placement_advisor.tf.place.placed_step import Runtime
 
 # Judgement: a pass over two devices takes about 7 s, and three are the fewest of which one can be
@@ -46,14 +49,21 @@ def measure(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, s
 
 def _pass(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str]) -> Calibration:
     bench = Bench(runtime, devices, clocks)
-    links = {
-        ends: tuple(copy(bench, ends, *sized) for sized in COPIES.items())
-        for ends in permutations(devices, 2)
-    }
-    meeting = {
-        ends: both_ways(bench, ends, BOTH_WAYS_BYTES, BOTH_WAYS)
-        for ends in combinations(devices, 2)
-    }
+
+    def one_way(ends: tuple[str, str]) -> tuple[CopyTiming, ...]:
+        return tuple(copy(bench, ends, *sized) for sized in COPIES.items())
+
+    def meet(ends: tuple[str, str]) -> BothWaysTiming:
+        return both_ways(bench, ends, BOTH_WAYS_BYTES, BOTH_WAYS)
+
+    pairs = list(combinations(devices, 2))
+    if not clocks and all(map(_is_cpu, devices.values())):
+        # Within a process a copy is a pointer, from wherever to wherever.
+        links = dict.fromkeys(permutations(devices, 2), one_way(pairs[0]))
+        meeting = dict.fromkeys(pairs, meet(pairs[0]))
+    else:
+        links = {ends: one_way(ends) for ends in permutations(devices, 2)}
+        meeting = {ends: meet(ends) for ends in pairs}
     first, *further = devices
     references = {name: reference(bench, name) for name in devices}
     steps = steps_of(bench, first)
@@ -71,6 +81,10 @@ def _pass(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str
         reference_ns={name: round(found.product_ns) for name, found in references.items()},
         reference_p90={name: found.p90_ratio for name, found in references.items()},
     )
+
+
+def _is_cpu(tensorflow_name: str) -> bool:
+    return bool(tf.DeviceSpec.from_string(tensorflow_name).device_type == "CPU")
 
 
 def speed(runtime: Runtime, devices: Mapping[str, str]) -> dict[str, int]:
