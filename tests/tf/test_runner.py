@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 graph_defs = RemoteModule("graph_defs")
+placed_step = RemoteModule("placement_advisor.tf.place.placed_step")
 runner_access = RemoteModule("runner_access")
 _DEVICES = {f"cpu:{i}": f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)}
 _LIMIT_S = 600.0
@@ -200,6 +201,22 @@ def _check_calibration(calibration: Calibration) -> None:
     assert large.send_ns > small.send_ns
     assert large.receive_ns > small.receive_ns
     assert min(calibration.reference_p90.values()) >= 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "messages"),
+    [
+        ([4, 4, 4], [["0", "1"], ["2"]]),  # As few as hold them, in order.
+        ([8, 1, 8], [["0"], ["1"], ["2"]]),
+        ([1, 20, 1], [["0"], ["1"], ["2"]]),  # What is too large goes alone.
+        ([], []),
+    ],
+)
+def test_values_are_sent_in_few_messages(
+    call: Callable[..., Any], sizes: list[int], messages: list[list[str]]
+) -> None:
+    values = {str(number): np.zeros(size, np.int8) for number, size in enumerate(sizes)}
+    assert call(placed_step.in_messages, values, 8) == messages
 
 
 def test_texts_and_truths_come_out_as_arrays(call: Callable[..., Any], model: TracedModel) -> None:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 v1 = tf.compat.v1
 
+# TensorFlow sends 2 GB at once at most. Half of that leaves room for names, and for what it copies.
+MESSAGE_BYTES = 1 << 30
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
@@ -63,8 +66,11 @@ class PlacedStep:
         with graph.as_default():
             tf.graph_util.import_graph_def(placed, name="")
             handles = {name: graph.get_tensor_by_name(f"{name}:0") for name in bundle.variables}
+            assign = assignments(graph, bundle)
             residents = [graph.get_tensor_by_name(f"{i}{RESIDENT_SUFFIX}:0") for i in bundle.inputs]
-            self._assign = assignments(graph, bundle)
+            self._assign = [
+                {name: assign[name] for name in names} for names in in_messages(bundle.variables)
+            ]
             self._put = [
                 _assignment(resident, value)
                 for resident, value in zip(residents, bundle.batches[0], strict=True)
@@ -108,10 +114,10 @@ class PlacedStep:
 
     def reset(self, values: Mapping[str, Any] | None = None) -> None:
         """Give all variables their initial values, or those given."""
-        for name, value in (values or self.bundle.variables).items():
-            # One by one: a message holds 2 GB at most.
-            operation, feed = self._assign[name]
-            self._session.run(operation, {feed: value})
+        values = values or self.bundle.variables
+        for together in self._assign:
+            feeds = {feed: values[name] for name, (_, feed) in together.items()}
+            self._session.run([operation for operation, _ in together.values()], feeds)
 
     def results(self, steps: int, values: Mapping[str, Any] | None = None) -> Results:
         """Run steps from the initial state, each on the next batch; the state is reset after.
@@ -154,6 +160,23 @@ class PlacedStep:
     def close(self) -> None:
         """Free the state."""
         self._session.close()
+
+
+def in_messages(values: Mapping[str, Any], most_bytes: int = MESSAGE_BYTES) -> list[list[str]]:
+    """Return the names of values in groups, in order; those of a group fit into one message.
+
+    As few as that allows: a session looks through the whole graph for each set of ops that it has
+    not run before.
+    """
+    groups: list[list[str]] = []
+    left_bytes = 0
+    for name, value in values.items():
+        if not groups or value.nbytes > left_bytes:
+            groups.append([])
+            left_bytes = most_bytes
+        groups[-1].append(name)
+        left_bytes -= value.nbytes
+    return groups
 
 
 def assignments(graph: Any, bundle: Bundle) -> dict[str, tuple[Any, Any]]:
