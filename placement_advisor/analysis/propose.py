@@ -57,7 +57,8 @@ def propose_all(
     answers = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
     if SEARCHED in families:
         dearer = prices.doubt.copies
-        answers |= searched.propose(answers, prices.costs, simulator, effort, dearer=dearer)
+        found = searched.propose(answers, prices.costs, simulator, effort, dearer=dearer)
+        answers[SEARCHED] = found
     splits: dict[str, SplitStep] = {}
     for of, split in priced.splits.items():
         for family, step in split_steps(graph, prices, of, split).items():

@@ -14,7 +14,6 @@ from placement_advisor.candidates.families import propose as propose_by_rule
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.graph.layer_view import layer_view
-from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.step.latency import FAMILY, least_step
@@ -24,11 +23,8 @@ if TYPE_CHECKING:
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.solvers.effort import Effort
-
-    Answers = dict[str, Placement | NotApplicable]
-
-CAUTIOUS = f"{FAMILY}-cautious"
 
 
 def propose(
@@ -37,40 +33,40 @@ def propose(
     simulator: Simulator,
     effort: Effort,
     *,
-    dearer: float | None = None,
-) -> Answers:
-    """Return the best placement that is found from what families have answered, by label.
+    dearer: float = 1.0,
+) -> Placement | NotApplicable:
+    """Return the best placement that is found from what families have answered.
 
     ``simulator`` is one with these costs, the first answer the placement on a single device. Where
     that does not hold the step, the best on as few devices as hold it is looked for, taken in
     order. Not applicable if one of the answers is the best, or none was found that fits.
 
     A search makes the most of all costs, and so of what is wrong with them: what it finds where
-    copies cost ``dearer`` times as much is more likely to be as good as it looks. That is a second,
-    cautious answer, if it is asked for and one device holds the step.
+    copies cost ``dearer`` times as much, the most that they may in truth, is as good as it looks or
+    better.
     """
+    dear = simulator.on(simulator.cluster.scaled(copies=dearer, launches=1))
+    found = _fitting(answers, costs, dear, effort)
+    if dearer == 1:
+        return found
+    where = f"where copies cost {dearer:g} times as much, "
+    if isinstance(found, NotApplicable):
+        return replace(found, reason=where + found.reason)
+    return replace(found, rationale=where + found.rationale)
+
+
+def _fitting(
+    answers: Mapping[str, Placement | NotApplicable],
+    costs: Mapping[str, CostTable],
+    simulator: Simulator,
+    effort: Effort,
+) -> Placement | NotApplicable:
     starts = tuple(placements_of(answers).values())
     peaks = simulator.schedule(starts[0]).peak_memory
     if shortages(peaks, simulator.cluster.devices):
         families = [name for name in answers if name in FAMILIES]
-        return {FAMILY: _on_fewest_devices(families, costs, simulator, effort)}
-    layer_of = layers_of(simulator.graph)
-    best = _best(simulator, starts, layer_of, effort)
-    if dearer is None:
-        return {FAMILY: best}
-    starts = (*starts, best) if isinstance(best, Placement) else starts
-    dear = simulator.on(simulator.cluster.scaled(copies=dearer, launches=1))
-    cautious = _best(dear, starts, layer_of, effort)
-    where = f"where copies cost {dearer:g} times as much, "
-    if isinstance(cautious, NotApplicable):
-        return {FAMILY: best, CAUTIOUS: replace(cautious, reason=where + cautious.reason)}
-    cautious = replace(cautious, label=CAUTIOUS, rationale=where + cautious.rationale)
-    if simulator.step_ns(cautious) < min(map(simulator.step_ns, starts)):
-        # The first search had not found it.
-        reason = f"the same placement as {FAMILY}"
-        same = NotApplicable(family=FAMILY, reason=reason)
-        return {FAMILY: replace(cautious, label=FAMILY), CAUTIOUS: same}
-    return {FAMILY: best, CAUTIOUS: cautious}
+        return _on_fewest_devices(families, costs, simulator, effort)
+    return _best(simulator, starts, layers_of(simulator.graph), effort)
 
 
 def layers_of(graph: OpGraph) -> dict[str, str]:

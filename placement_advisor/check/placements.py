@@ -185,7 +185,7 @@ def _searched(graph: OpGraph, costs: Mapping[str, CostTable], cluster: Cluster) 
     names = tuple(name for name in FAMILIES if name not in BAD_ON_PURPOSE)
     answers = propose(names, graph, costs, cluster)
     simulator = Simulator(graph, costs, cluster)
-    found = searched.propose(answers, costs, simulator, _EFFORT)[SEARCHED]
+    found = searched.propose(answers, costs, simulator, _EFFORT)
     if isinstance(found, Placement):
         return found
     if found.unbeaten is None:

@@ -333,6 +333,7 @@ def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
     assert not analysed.folder.exists()
 
 
+@pytest.mark.slow
 @needs_workers
 def test_a_step_that_fails_as_it_is_costs_as_is_alone(
     advisor: Callable[..., Ran],
@@ -361,6 +362,7 @@ def test_a_step_that_fails_as_it_is_costs_as_is_alone(
     assert all(c["failure"] is None for c in analysis["candidates"])
 
 
+@pytest.mark.slow
 @needs_workers
 def test_a_dataset_that_hangs_later_on_costs_a_warning_alone(
     advisor: Callable[..., Ran],
@@ -439,7 +441,7 @@ def test_where_nothing_runs_everything_is_simulated_and_says_so(
     assert [c["measured"] for c in analysis["candidates"]] == [None] * len(analysis["candidates"])
     assert all(c["predicted"] is not None for c in analysis["candidates"] if not c["failure"])
     known = {c["name"] for c in analysis["candidates"]}
-    assert known == {*FAMILY_NAMES, "searched-cautious"}
+    assert known == {*FAMILY_NAMES}
     runs = folder / "runs"
     assert {str(path.relative_to(runs)) for path in runs.glob("*/plugins/profile/*")} == {
         f"{c['name']}/plugins/profile/simulated" for c in analysis["candidates"] if c["predicted"]
@@ -468,7 +470,7 @@ def test_a_quick_analysis_runs_nothing_splits_no_batch_draws_nothing_and_says_so
     assert analysis["recommendation"]["next_run"]["change"] == "without --quick"
     assert (analysis["options"]["run"], analysis["options"]["quick"]) == (False, True)
     known = {c["name"] for c in analysis["candidates"]}
-    assert known == {*FAMILY_NAMES, "searched-cautious"} - {*SPLITS}
+    assert known == {*FAMILY_NAMES} - {*SPLITS}
     assert (analysis["break_even"], analysis["timings_ns"]["run"]) == (None, None)
     assert sorted(path.name for path in folder.iterdir() if path.name != "how_to_split.py") == [
         "analysis.json", "bound.json", "graph.json.gz", "placements", "predictions", "report.md",

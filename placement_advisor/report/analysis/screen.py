@@ -86,8 +86,8 @@ def screen(record: AnalysisRecord, folder: Path, width: int) -> list[Line]:
 def shortened(names: Sequence[str], width: int) -> list[str]:
     """Return names of at most so many cells, cut where they are alike, and with a sign.
 
-    >>> shortened(["towers", "searched-cautious"], 10)
-    ['towers', 'searc…ious']
+    >>> shortened(["towers", "towers-forward-only"], 10)
+    ['towers', 'tower…only']
     >>> shortened(["replica_of_tower_1_of_4", "replica_of_tower_2_of_4"], 12)
     ['…1_of_4', '…2_of_4']
     """

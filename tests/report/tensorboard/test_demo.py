@@ -200,6 +200,7 @@ def step_table(overview: Any) -> Any:
     return next(t for t in overview if t["cols"] and t["cols"][0]["label"] == "Step number")
 
 
+@pytest.mark.slow
 def test_four_analyses_are_four_groups_in_the_list_of_profiles(
     open_tab: Callable[[Path], Tab], demo: Path, tmp_path: Path
 ) -> None:
