@@ -25,6 +25,7 @@ import json
 import tempfile
 from collections import defaultdict
 from dataclasses import asdict
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ from machine_facts import machine_facts
 from paired_runs import Model, Pair, predicted_and_run
 from proposals import EVERY_FAMILY
 from random_models import random_model
+from steadiest import steadiest
 
 from placement_advisor.processes.children import preload
 from placement_advisor.solvers.effort import Effort
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _EFFORT = Effort(units=2.0)
-_TRIES, _STEADY = 3, 0.05
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
 
 
@@ -92,17 +93,18 @@ def _random(seeds: Sequence[int], rounds: int) -> Iterator[Model]:
             path = Path(folder) / f"random_{seed}.py"
             path.write_text(drawn.text)
             mode = "train" if drawn.training else "infer"
-            found: list[Model] = []
-            while len(found) < _TRIES and (not found or _unsteady(found[-1]) > _STEADY):
-                model = predicted_and_run(path, mode, rounds, families=EVERY_FAMILY, effort=_EFFORT)
-                assert model is not None
-                found.append(model)
-            yield min(found, key=_unsteady)
+            measure = partial(
+                predicted_and_run, path, mode, rounds, families=EVERY_FAMILY, effort=_EFFORT
+            )
+            model = steadiest(measure, _unsteady)
+            assert model is not None
+            yield model
 
 
-def _unsteady(model: Model) -> float:
+def _unsteady(model: Model | None) -> float:
     """Return by how much a ratio differs between halves of the rounds, at most."""
-    return max((abs(pair.odd / pair.even - 1) for pair in model.pairs), default=0.0)
+    pairs = [] if model is None else model.pairs
+    return max((abs(pair.odd / pair.even - 1) for pair in pairs), default=0.0)
 
 
 def _pairs(models: Iterable[Model]) -> list[Pair]:

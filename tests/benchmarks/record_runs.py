@@ -16,6 +16,7 @@ import gzip
 import pickle
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 from proposals import EVERY_FAMILY, proposals
 from random_models import random_model
 from silent import Silent
+from steadiest import TRIES, steadiest
 from traced_models import traced_model
 
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 
 _STEPS = 4
 _EFFORT = Effort(units=2.0)
-STEADY = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +171,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--rounds", type=int, default=16)
-    parser.add_argument("--tries", type=int, default=3, help="for a model that is not steady")
+    parser.add_argument("--tries", type=int, default=TRIES, help="for a model that is not steady")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     preload()
@@ -178,13 +179,12 @@ def main() -> None:
         path = options.folder / f"random_{seed}.py"
         model = random_model(seed)
         path.write_text(model.text)
-        found: list[Recording] = []
-        while len(found) < options.tries and (not found or found[-1].halves() > STEADY):
-            found.append(recorded(path, "train" if model.training else "infer", options.rounds))
-        best = min(found, key=Recording.halves)
+        mode = "train" if model.training else "infer"
+        measure = partial(recorded, path, mode, options.rounds)
+        best = steadiest(measure, Recording.halves, options.tries)
         best.save(path.with_suffix(".recording"))
         ratios = {label: f"{best.ratio(label):.3f}" for label in best.splits}
-        print(f"{seed}: halves {best.halves():.1%}, tries {len(found)}, {ratios}", flush=True)
+        print(f"{seed}: halves {best.halves():.1%}, {ratios}", flush=True)
 
 
 if __name__ == "__main__":
