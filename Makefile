@@ -33,10 +33,9 @@ SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 test: $(INSTALLED)  ## run the tests, except the slow ones
 	$(PYTEST) $(SIDE_BY_SIDE)
 
-# Verdicts are found by measuring, for which the machine has to be at rest.
-test-slow: $(INSTALLED)  ## run the slow tests only, but for those of campaigns
+# But for what has targets of its own: verdicts are found by measuring, on a machine at rest.
+test-slow: $(INSTALLED)  ## run the slow tests only, without those of campaigns and verdicts
 	$(PYTEST) $(SIDE_BY_SIDE) -m slow --ignore tests/verdicts --ignore tests/campaigns
-	$(PYTEST) -m slow tests/verdicts
 
 test-campaigns: $(INSTALLED)  ## run a sample of each campaign
 	$(PYTEST) -m slow tests/campaigns
