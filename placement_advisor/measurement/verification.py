@@ -6,10 +6,10 @@ rounding alone moves a number is seen in a third run, which starts from values t
 last digit. A number is *wrong* if it is farther off than that explains. It *shows* if that is so
 little that a mistake of two in a hundred would be seen, or if what updates were given *agrees*: a
 mistake that rounding undoes to a ten-thousandth would be a wonder. (Rounding that turns a ReLU
-over in the third run need not have done so in the two that are compared.) That has to be so of all
-but the hundredth of its elements that rounding moves most: ties, as of padded words, decide what
-a few rows of a table hear of, and say nothing of the others. A variable is verified
-if its change shows, or all that its updates were given.
+over in the third run need not have done so in the two that are compared.) What updates were given
+may do so without the hundredth of its elements that rounding moves most: ties, as of padded words,
+decide what a few rows of a table hear of, and say nothing of the others. A variable is verified if
+its change shows, or all that its updates were given.
 
 Left out: mistakes in a few elements that are small against the largest of their tensor, or that
 rounding moves most.
