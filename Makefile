@@ -33,15 +33,14 @@ SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 test: $(INSTALLED)  ## run the tests, except the slow ones
 	$(PYTEST) $(SIDE_BY_SIDE)
 
-# But for what has targets of its own: verdicts are found by measuring, on a machine at rest.
 test-slow: $(INSTALLED)  ## run the slow tests only, without those of campaigns and verdicts
-	$(PYTEST) $(SIDE_BY_SIDE) -m slow --ignore tests/verdicts --ignore tests/campaigns
+	$(PYTEST) $(SIDE_BY_SIDE) -m slow
 
-test-campaigns: $(INSTALLED)  ## run a sample of each campaign
-	$(PYTEST) -m slow tests/campaigns
+test-campaigns: $(INSTALLED)  ## run what draws cases by the hundred, and a sample of each campaign
+	$(PYTEST) -m campaign
 
 verdicts: $(INSTALLED)  ## run four models whose verdicts are known, on two workers, about 2 minutes
-	$(PYTEST) -m slow tests/verdicts
+	$(PYTEST) -m verdict
 
 bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 10 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/tracing.py

@@ -1,9 +1,10 @@
-"""Records random models and what their splits took, to try predictions on without running again.
+"""Records models and what their splits took, to try predictions on without running again.
 
-    PYTHONPATH=tests python tests/benchmarks/record_runs.py FOLDER SEED…
+    PYTHONPATH=tests python tests/benchmarks/record_runs.py FOLDER SEED|SAMPLE…
 
-For each seed a file in the folder, which `Recording.load` reads: the graph, the calibration, what
-ops cost on one device, and for every split its rounds and its profile. Splits are the families that
+For each seed of a random model, or name of a sample (trained), a file in the folder, which
+`Recording.load` reads: the graph, the calibration, what ops cost on one device, and for every split
+its rounds and its profile. Splits are the families that
 place ops, two more cuts, and what the search finds. A model whose halves of rounds differ by more
 than 5 % is measured again, up to ``--tries`` times; the steadiest of these counts. Files are
 pickles, for whoever wrote them.
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 _STEPS = 4
 _EFFORT = Effort(units=2.0)
+_SAMPLES = Path(__file__).parents[2] / "sample_models"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,25 +168,32 @@ def _split(entry: Entry, predicted_ns: int) -> Split:
 
 
 def main() -> None:
-    """Record the models of some seeds."""
+    """Record random models and samples."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("models", nargs="+", metavar="SEED|SAMPLE")
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--tries", type=int, default=TRIES, help="for a model that is not steady")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     preload()
-    for seed in options.seeds:
-        path = options.folder / f"random_{seed}.py"
-        model = random_model(seed)
-        path.write_text(model.text)
-        mode = "train" if model.training else "infer"
+    for name in options.models:
+        path, mode = _model(name, options.folder)
         measure = partial(recorded, path, mode, options.rounds)
         best = steadiest(measure, Recording.halves, options.tries)
-        best.save(path.with_suffix(".recording"))
+        best.save((options.folder / path.name).with_suffix(".recording"))
         ratios = {label: f"{best.ratio(label):.3f}" for label in best.splits}
-        print(f"{seed}: halves {best.halves():.1%}, {ratios}", flush=True)
+        print(f"{name}: halves {best.halves():.1%}, {ratios}", flush=True)
+
+
+def _model(name: str, folder: Path) -> tuple[Path, str]:
+    """Return the file of a model and the mode in which it is recorded."""
+    if not name.isdigit():
+        return _SAMPLES / f"{name}.py", "train"
+    model = random_model(int(name))
+    path = folder / f"random_{name}.py"
+    path.write_text(model.text)
+    return path, "train" if model.training else "infer"
 
 
 if __name__ == "__main__":

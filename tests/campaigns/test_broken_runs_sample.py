@@ -58,7 +58,7 @@ def child() -> Iterator[Child]:
         yield own
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_every_broken_run_is_caught_and_every_correct_one_is_verified(child: Child) -> None:
     found = {
         case: child.call(broken_runs.examine, case, time_limit_s=_LIMIT_S)

@@ -16,7 +16,7 @@ def _cache() -> Iterator[None]:
 
 
 # One of each kind: some five minutes where nothing else runs.
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.usefixtures("_cache")
 @pytest.mark.parametrize("case", chaos.cases()[: len(chaos.HITS)])
 def test_what_hits_an_analysis_leaves_nothing_behind_and_breaks_no_promise(case: str) -> None:

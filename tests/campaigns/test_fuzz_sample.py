@@ -5,7 +5,7 @@ import pytest
 from campaign import drawn
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("case", drawn(fuzz.cases(), 40, seed=0))
 def test_damaged_files_are_refused_in_one_message_or_read(case: str) -> None:
     found = fuzz.examine(case)

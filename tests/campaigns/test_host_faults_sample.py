@@ -20,7 +20,7 @@ def _cache() -> Iterator[None]:
 
 
 # A minute each.
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.usefixtures("_cache")
 @pytest.mark.parametrize(
     "case",

@@ -26,7 +26,7 @@ _ONCE_UNNOTICED = (
     ("solvers/verify.py", _INTO_HOME, _INTO_HOME.replace("receive_ns", "None")),
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 
 
 @pytest.fixture(scope="module")

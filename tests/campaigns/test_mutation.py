@@ -95,6 +95,6 @@ def test_a_mutant_differs_in_one_place_and_is_python() -> None:
         assert mutant.changed != mutant.source
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_every_explanation_is_of_a_mutant_that_there_is() -> None:
     assert set(explanations()) <= {*PROOF.every_mutant, *CORE.every_mutant}

@@ -12,7 +12,7 @@ from placement_advisor.measurement.measurement import bootstrap_median
 TRIALS = 200
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("noise", ["at rest", "busy", "drawn"])
 @pytest.mark.parametrize("field", ["1 of 1", "7 of 7", "1 of 7"])
 def test_at_the_threshold_few_verdicts_are_firm(noise: str, field: str) -> None:
@@ -21,7 +21,7 @@ def test_at_the_threshold_few_verdicts_are_firm(noise: str, field: str) -> None:
     assert found["now"]["wrong"] <= 19
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("ratio", [0.9, 1.0, 1.05])
 @pytest.mark.parametrize("field", ["1 of 1", "7 of 7"])
 def test_elsewhere_hardly_any_verdict_is_wrong(ratio: float, field: str) -> None:
@@ -29,7 +29,7 @@ def test_elsewhere_hardly_any_verdict_is_wrong(ratio: float, field: str) -> None
     assert found["now"]["wrong"] <= 4
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("ratio", [0.85, 1.15])
 @pytest.mark.parametrize("field", ["1 of 1", "7 of 7"])
 def test_what_is_clear_is_told_soon(ratio: float, field: str) -> None:
@@ -38,7 +38,7 @@ def test_what_is_clear_is_told_soon(ratio: float, field: str) -> None:
     assert found["now"]["rounds"] <= 1.5 * found["before"]["rounds"]
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_the_rule_before_is_wrong_more_often_than_it_claimed() -> None:
     found = examine("drawn noise, ratio 0.97, 7 of 7 candidates, part 0", TRIALS)
     assert found["before"]["wrong"] > 0.1 * TRIALS

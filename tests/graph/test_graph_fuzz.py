@@ -191,7 +191,7 @@ def test_a_changed_document_is_refused_in_one_line_or_a_sound_graph(
     check_document(path, document)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @MANY
 @given(damage=byte_damage())
 def test_thousands_of_damaged_archives(
@@ -200,7 +200,7 @@ def test_thousands_of_damaged_archives(
     check_packed(path, original, damage)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @MANY
 @given(damage=byte_damage())
 def test_thousands_of_damaged_texts(
@@ -209,7 +209,7 @@ def test_thousands_of_damaged_texts(
     check_text(path, original, damage)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @MANY
 @given(document=changed_documents())
 def test_thousands_of_changed_documents(path: Path, document: Any) -> None:

@@ -276,7 +276,7 @@ def test_one_device_is_found_best_where_it_is_and_only_there():
     assert not all(verdicts)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("ops", [8, 9])
 @pytest.mark.parametrize("ratio", [0.1, 1.0, 10.0])
 def test_one_device_is_found_best_on_more_graphs_too(ops, ratio):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from placement_advisor.processes.children import Child
 
 random_live = RemoteModule("random_live")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 _LIMIT_S = 600.0
 # Own train_step, raw, two optimizers, subclassed, a GAN among them.
 SEEDS = (1, 11, 32, 22)

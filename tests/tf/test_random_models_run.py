@@ -48,7 +48,7 @@ def test_a_model_of_each_kind_runs(child: Child, tmp_path: Path, needs: set[str]
     runs(child, tmp_path, 3, needs)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_many_models_run(child: Child, tmp_path: Path) -> None:
     for seed in range(100, 160):
         runs(child, tmp_path, seed)

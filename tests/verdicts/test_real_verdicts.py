@@ -47,7 +47,7 @@ print((time.process_time() - began_cpu_s) / (time.monotonic() - began_s))
 """
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.verdict,
     needs_workers,
     pytest.mark.usefixtures("empty_cache"),
 ]

@@ -169,7 +169,7 @@ def test_no_argument_says_more_than_the_fastest_placement_takes() -> None:
     assert set(exact) == set(_KINDS)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_no_argument_says_more_on_many_more_steps() -> None:
     for seed in range(STEPS, STEPS + MORE_STEPS):
         check(seed)
