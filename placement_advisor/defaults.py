@@ -9,6 +9,9 @@ STEPS = 4
 # As few as tell a seventh from nothing among seven candidates where rounds differ by 8 %
 # (`make campaign-verdict-errors`); more are added while they do not.
 ROUNDS = 15
+# Candidates that may join once runs have shown what costs are. Judgement: each of them makes an
+# analysis longer by a search, its preparation, and a turn in each round.
+REFINE = 2
 # About so many seconds; a demo should not take much longer for a better split.
 EFFORT = 5.0
 QUICK_EFFORT = 0.2

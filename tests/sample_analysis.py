@@ -70,6 +70,7 @@ OPTIONS = AnalyzeOptions(
     effort=Effort(units=5.0, seed=0),
     steps=4,
     rounds=None,
+    refine=2,
     run=True,
     quick=False,
     open_ports=False,

@@ -36,7 +36,8 @@ class Candidate:
     """One placement with what was predicted and what was measured.
 
     ``comparison`` is None for the single device itself and where nothing was measured.
-    ``predicted_ratio`` is None for the single device and where nothing was predicted.
+    ``predicted_ratio`` is None for the single device and where nothing was predicted,
+    ``ratio_after_runs`` that as predicted when others had run and it had not, None if it was not.
     ``by_layer`` is `Placement.by_layer`, in graph order, for reports that do not see the graph. A
     split of the batch has none, but the ``samples`` of each replica; ``weak_predicted_ns`` and
     ``weak_measured_ns`` are its steps with the whole batch on every device. ``broken_laws`` are
@@ -53,6 +54,7 @@ class Candidate:
     failure: Failure | None
     by_layer: Mapping[str, str] | None = None
     predicted_ratio: PredictedRatio | None = None
+    ratio_after_runs: PredictedRatio | None = None
     samples: tuple[int, ...] | None = None
     broken_laws: tuple[BrokenLaw, ...] = ()
     weak_predicted_ns: int | None = None

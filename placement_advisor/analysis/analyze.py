@@ -23,6 +23,7 @@ from placement_advisor.analysis.predict import bound_of, break_even_of, certific
 from placement_advisor.analysis.price import assume_prices, measure_prices
 from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.analysis.propose import propose_all
+from placement_advisor.analysis.refine import learned, refine
 from placement_advisor.analysis.run import Results, run, to_be_run
 from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import load_model, trace_loaded
@@ -203,10 +204,22 @@ def _by_running(subject: Subject, apparatus: Apparatus, onlookers: _Onlookers) -
     def show(doing: str, results: Results) -> None:
         recorder.review(review_so_far(subject, doing, forecast, results))
 
+    def look(results: Results) -> Placement | None:
+        nonlocal forecast
+        refined = refine(forecast, results, subject.options.effort)
+        if refined is None:
+            return None
+        _keep_changes(forecast, refined.forecast, recorder)
+        forecast = refined.forecast
+        return refined.placement
+
     chosen = to_be_run(forecast, subject.options)
     course.known = replace(course.known, steps_ns=_steps_ns(forecast, chosen))
-    results = run(subject, chosen, apparatus, course, show)
-    return _conclude(subject, forecast, _with_profiles_kept(results, recorder), onlookers)
+    results = run(subject, chosen, apparatus, course, show, look)
+    results = _with_profiles_kept(results, recorder)
+    last = learned(forecast, results)
+    _keep_changes(forecast, last, recorder)
+    return _conclude(subject, last, results, onlookers)
 
 
 def _steps_ns(forecast: Forecast, chosen: tuple[Placement, ...]) -> tuple[int, ...]:
@@ -251,6 +264,19 @@ def _forecast(subject: Subject, priced: Priced, onlookers: _Onlookers) -> Foreca
     for label, predicted in forecast.predicted.items():
         recorder.prediction(label, predicted.schedule, predicted.ratio)
     return forecast
+
+
+def _keep_changes(before: Forecast, after: Forecast, recorder: Recorder) -> None:
+    """Have candidates kept that are new, and what is predicted anew."""
+    proposals = after.proposals
+    for label, predicted in after.predicted.items():
+        known = before.predicted.get(label)
+        if known is None:
+            placement = proposals.placements[label]
+            recorder.placements(proposals.graph, proposals.prices.cluster, [placement])
+            recorder.prediction(label, predicted.schedule, predicted.ratio)
+        if predicted.after_runs is not None and predicted != known:
+            recorder.prediction_after_runs(label, predicted.after_runs)
 
 
 def _with_profiles_kept(results: Results, recorder: Recorder) -> Results:

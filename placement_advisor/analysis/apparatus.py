@@ -58,6 +58,7 @@ def set_up(
         steps=subject.options.steps,
         watcher=watcher,
         line_of=subject.traced.update_lines(),
+        joining=subject.options.refine,
     )
     mirrored = None
     split = subject.splits.get(PER_DEVICE)

@@ -166,6 +166,7 @@ def _candidate(name: str, placement: Placement, forecast: Forecast, results: Res
         weak_measured_ns=results.beside.weak_ns if name == MIRRORED else (),
         predicted=predicted.schedule,
         predicted_ratio=predicted.ratio,
+        ratio_after_runs=predicted.after_runs,
         measured=outcome.measured if outcome else None,
         comparison=outcome.comparison if outcome else None,
         failure=outcome.failure if outcome else predicted.too_large,

@@ -48,7 +48,8 @@ class Prediction:
 
     ``ratio`` is None for the single device itself; ``too_large`` says why it does not fit, None if
     it does. ``weak_step_ns`` is its simulated step with the whole batch for every replica, None
-    where the batch is not split.
+    where the batch is not split. ``after_runs`` is the ratio as predicted when others had run and
+    it had not, None if that was not.
     """
 
     schedule: Schedule
@@ -56,6 +57,7 @@ class Prediction:
     broken_laws: tuple[BrokenLaw, ...]
     too_large: Failure | None
     weak_step_ns: int | None
+    after_runs: PredictedRatio | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +74,26 @@ def predict(proposals: Proposals) -> Forecast:
     alone = proposals.placements[BASELINE]
     sensitivity = Sensitivity(proposals.simulator, alone, proposals.prices.doubt)
     predicted = {
-        label: _prediction(proposals, sensitivity, label) for label in proposals.placements
+        label: prediction_of(proposals, sensitivity, label) for label in proposals.placements
     }
     return Forecast(proposals=proposals, predicted=predicted, sensitivity=sensitivity)
+
+
+def prediction_of(proposals: Proposals, sensitivity: Sensitivity, label: str) -> Prediction:
+    """Simulate one candidate."""
+    placement, split = proposals.placements[label], proposals.splits.get(label)
+    simulator = None if split is None else split.simulator
+    schedule = (simulator or proposals.simulator).schedule(placement)
+    short = shortages(schedule.peak_memory, proposals.prices.cluster.devices)
+    return Prediction(
+        schedule=schedule,
+        ratio=None if label == BASELINE else sensitivity.ratio(placement, simulator),
+        broken_laws=of_schedule(schedule),
+        too_large=Failure(kind=FailureKind.DOES_NOT_FIT, message="; ".join(map(str, short)))
+        if short
+        else None,
+        weak_step_ns=None if split is None else split.weak_step_ns,
+    )
 
 
 def bound_of(forecast: Forecast) -> Bound:
@@ -135,22 +154,6 @@ def break_even_of(
         batch_size=batch_size,
         worthwhile_ratio=WORTHWHILE_RATIO,
         corrections=_corrections(labels, candidates),
-    )
-
-
-def _prediction(proposals: Proposals, sensitivity: Sensitivity, label: str) -> Prediction:
-    placement, split = proposals.placements[label], proposals.splits.get(label)
-    simulator = None if split is None else split.simulator
-    schedule = (simulator or proposals.simulator).schedule(placement)
-    short = shortages(schedule.peak_memory, proposals.prices.cluster.devices)
-    return Prediction(
-        schedule=schedule,
-        ratio=None if label == BASELINE else sensitivity.ratio(placement, simulator),
-        broken_laws=of_schedule(schedule),
-        too_large=Failure(kind=FailureKind.DOES_NOT_FIT, message="; ".join(map(str, short)))
-        if short
-        else None,
-        weak_step_ns=None if split is None else split.weak_step_ns,
     )
 
 

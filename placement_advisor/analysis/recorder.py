@@ -58,6 +58,9 @@ class Recorder(Protocol):
     def prediction(self, label: str, schedule: Schedule, ratio: PredictedRatio | None) -> None:
         """Keep what is predicted of a candidate; it stays as it is, whatever is measured later."""
 
+    def prediction_after_runs(self, label: str, ratio: PredictedRatio) -> None:
+        """Keep what is predicted of a candidate when others have run and it has not."""
+
     def bound(self, graph: OpGraph, certificate: Certificate) -> None:
         """Keep what no placement can beat, and what is needed to check it."""
 

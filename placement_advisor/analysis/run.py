@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from placement_advisor import defaults
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.choose import to_run
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from placement_advisor.testbed.testbed import ProfileFiles
     from placement_advisor.testbed.trial import Trial, Watcher
 
+# After each such share of the usual rounds a candidate may join, so that the second one has most of
+# them, too. Judgement.
+_ROUNDS_PER_LOOK = 5
 # A pipeline is timed for a few seconds; one batch that takes most of a minute is a hang.
 _INPUT_LIMIT_S = 60.0
 _ADDS_UP = (
@@ -96,10 +100,12 @@ def run(
     apparatus: Apparatus,
     course: Course,
     show: Callable[[str, Results], None],
+    refine: Callable[[Results], Placement | None],
 ) -> Results:
     """Run candidates beside the baseline, which the trial has already; all ends with it.
 
-    ``show`` is told what goes on, with what is known by then.
+    ``show`` is told what goes on, with what is known by then. ``refine`` says which candidate is to
+    join by what has run, None if none is.
     """
     trial, loader, watcher = apparatus.trial, apparatus.loader, course.watcher
     course.begin(Stage.PREPARE)
@@ -108,7 +114,7 @@ def run(
         show(f"preparing {placement.label}", Results(outcomes=_outcomes(trial)))
         _enter(apparatus, placement)
     course.begin(Stage.RUN)
-    beside = _race(subject.options, apparatus, course, show)
+    beside = _race(subject.options, apparatus, course, show, refine)
     course.end_rounds()
     watcher.working("timing other batch sizes", 0, 1)
     points = batch_points(loader, subject.traced.batch_size, beside.as_is_ns)
@@ -160,8 +166,10 @@ def _race(
     apparatus: Apparatus,
     course: Course,
     show: Callable[[str, Results], None],
+    refine: Callable[[Results], Placement | None],
 ) -> Beside:
-    """Time all candidates in rounds; return what was timed beside them."""
+    """Time all candidates in rounds, and those that join; return what was timed beside them."""
+    look_after = looks(options.rounds, options.refine)
     # Both are run once before, since the first call traces.
     warm = _time_weak_scaling(_time_as_is(Beside(), options, apparatus, 0), options, apparatus, 0)
     beside = replace(warm, as_is_ns=(), weak_ns=())
@@ -172,10 +180,25 @@ def _race(
         beside = _time_weak_scaling(beside, options, apparatus, number)
         results = Results(outcomes=_outcomes(apparatus.trial), beside=beside)
         show(f"timing, round {number + 1} done", results)
+        if number + 1 in look_after:
+            course.watcher.working("looking for a better split", 0, 1)
+            joins = refine(results)
+            if joins is not None:
+                _enter(apparatus, joins)
         course.end_round(number + 1)
 
     time_in_rounds(apparatus.trial, options.rounds, end_round)
     return beside
+
+
+def looks(asked: int | None, joining: int) -> range:
+    """Return after how many rounds to look for a candidate that may join, so many of them.
+
+    ``asked`` is the number of rounds asked for, None for as many as usual.
+    """
+    rounds = asked or defaults.ROUNDS
+    each = max(1, rounds // _ROUNDS_PER_LOOK)
+    return range(each, min((joining + 1) * each, rounds), each)
 
 
 def _time_as_is(

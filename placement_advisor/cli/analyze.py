@@ -115,6 +115,14 @@ def analyze(
             f"Default: {defaults.ROUNDS}, more while in doubt, for a minute or two.",
         ),
     ] = None,
+    refine: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Candidates that may join once runs have shown what costs are: those not yet run, "
+            "and what a search finds by these costs.",
+        ),
+    ] = defaults.REFINE,
     run: Annotated[
         bool, typer.Option("--run/--no-run", help="With --no-run no step runs: all is simulated.")
     ] = True,
@@ -186,6 +194,7 @@ def analyze(
         effort=effort_of(effort, seed, quick=quick),
         steps=steps,
         rounds=rounds,
+        refine=refine,
         run=run and not quick,
         quick=quick,
         open_ports=open_ports,

@@ -185,10 +185,10 @@ class StepProfile:
 class Measurement:
     """A candidate as it really ran.
 
-    ``rounds`` holds the step times of each timing round. ``moved_ops`` are ops that TensorFlow
-    ran elsewhere than planned. ``verification`` compares what steps changed and put out with the
-    single-device run; None for that run itself. ``profile_run`` is the folder
-    of the TensorBoard profile run.
+    ``rounds`` holds the step times of each timing round, none of those before it joined.
+    ``moved_ops`` are ops that TensorFlow ran elsewhere than planned. ``verification`` compares what
+    steps changed and put out with the single-device run; None for that run itself. ``profile_run``
+    is the folder of the TensorBoard profile run.
     """
 
     warmup_ns: tuple[int, ...]
@@ -197,6 +197,11 @@ class Measurement:
     verification: Verification | None
     profile: StepProfile | None
     profile_run: str | None
+
+    @property
+    def round_count(self) -> int:
+        """In how many rounds it was timed."""
+        return sum(1 for steps in self.rounds if steps)
 
     @property
     def step_ns(self) -> tuple[int, ...]:

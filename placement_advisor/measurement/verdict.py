@@ -69,8 +69,8 @@ def compare(
 ) -> Comparison | None:
     """Compare two runs round by round; None if they share too few complete rounds.
 
-    They are compared beside others, ``among`` of them in all, this one included. Of a candidate
-    that joins late, take the baseline's rounds since then.
+    They are compared beside others, ``among`` of them in all, this one included. Rounds in which
+    one of them has no steps do not count.
     """
     ratios = paired_ratios(baseline_rounds, candidate_rounds)
     interval = median_interval(ratios, among=among)

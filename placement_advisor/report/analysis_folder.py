@@ -12,7 +12,11 @@ from placement_advisor.analysis.durations import Stage
 from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
 from placement_advisor.files.output_folder import output_folder
 from placement_advisor.profile.timeline.kept_profiles import CLIENT, keep_profiles
-from placement_advisor.report.analysis.analysis_json import analysis_as_json, predicted_as_json
+from placement_advisor.report.analysis.analysis_json import (
+    after_runs_as_json,
+    analysis_as_json,
+    predicted_as_json,
+)
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis.tables import (
@@ -93,6 +97,12 @@ class TextFolder:
         folder.mkdir(exist_ok=True)
         text = json.dumps(predicted_as_json(schedule, ratio), indent=2)
         (folder / f"{label}.json").write_text(text + "\n", encoding="utf-8")
+
+    def prediction_after_runs(self, label: str, ratio: PredictedRatio) -> None:
+        """Write what was predicted for a candidate then, beside what was before."""
+        text = json.dumps(after_runs_as_json(ratio), indent=2)
+        file = self._folder / "predictions" / f"{label}.after-{ratio.runs}-runs.json"
+        file.write_text(text + "\n", encoding="utf-8")
 
     def bound(self, graph: OpGraph, certificate: Certificate) -> None:
         """Write a certificate, and beside it the graph that it is about."""

@@ -39,13 +39,15 @@ class Doubt:
 class PredictedRatio:
     """Step time over that of the baseline as simulated, and its ends.
 
-    ``low`` and ``high`` are what it may be where costs are wrong by as much as ``doubt`` says.
+    ``low`` and ``high`` are what it may be where costs are wrong by as much as ``doubt`` says, or,
+    where other splits have shown that, as the first ``runs`` of them did.
     """
 
     ratio: float
     low: float
     high: float
     doubt: Doubt
+    runs: int = 0
 
 
 class Sensitivity:

@@ -40,7 +40,7 @@ def time_in_rounds(trial: Trial, asked: int | None, as_is: Callable[[int], None]
             return
         as_is(done)
         done += 1
-        if time.monotonic() > deadline and done >= least:
+        if time.monotonic() > deadline and trial.fewest_rounds >= least:
             return
 
 

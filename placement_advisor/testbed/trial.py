@@ -2,7 +2,8 @@
 
 Rounds are interleaved (A B C, B C A, …) and run without the profiler, each in an order drawn for
 it: a turn is slower or faster for what ran before. It begins with a step that is not counted, since
-the turn before has left its data in the caches. A candidate that fails is out; if its failure took
+the turn before has left its data in the caches. A candidate that joins between rounds has no steps
+in those before. One that fails is out; if its failure took
 the testbed down, the testbed is built anew and the others go on. When a host is lost, the trial
 ends: candidates are left with the rounds that all of them completed, and fail if there is none.
 """
@@ -137,12 +138,14 @@ class Trial:
         steps: int,
         watcher: Watcher,
         line_of: Mapping[str, SourceLine] = MappingProxyType({}),
+        joining: int = 0,
     ) -> None:
         """Use a testbed; ``steps`` are counted per turn.
 
         ``line_of`` has the line of the user's code that updates each variable, where it is known.
+        ``joining`` is how many candidates may join between rounds.
         """
-        self._line_of = line_of
+        self._line_of, self._joining, self._rounds = line_of, joining, 0
         self.entries: dict[str, Entry] = {}
         self._testbed, self._steps, self._watcher = testbed, steps, watcher
         # Why nothing runs any more, None while all goes on.
@@ -166,7 +169,9 @@ class Trial:
             bench=bench or self._testbed,
             program=program,
             if_wrong=if_wrong,
+            rounds=[()] * self._rounds,
         )
+        self._joining -= bool(self._rounds)
         self.entries[placement.label] = entry
         self._prepare(entry)
         if entry.failure is None:
@@ -229,6 +234,7 @@ class Trial:
             self._timed_turn(entry, number)
             if self.ended is not None:
                 return
+        self._rounds += 1
 
     def comparisons(self) -> dict[str, Comparison]:
         """Compare every candidate that has run with the baseline."""
@@ -242,8 +248,17 @@ class Trial:
 
     @property
     def competitors(self) -> int:
-        """How many a split is chosen from; that one fails is no reason to ask less of others."""
-        return max(1, len(self.entries) - 1)
+        """How many a split is chosen from, those included that may join.
+
+        That one fails, or does not join, is no reason to ask less of others.
+        """
+        return max(1, len(self.entries) - 1 + self._joining)
+
+    @property
+    def fewest_rounds(self) -> int:
+        """In how many rounds each candidate that is still in was timed, at least."""
+        counts = [sum(1 for steps in entry.rounds if steps) for entry in self.running()]
+        return min(counts, default=self._rounds)
 
     def profile(self, entry: Entry) -> None:
         """Profile steps of one candidate."""
@@ -375,7 +390,7 @@ class Trial:
             keep(answer)
 
     def _fail(self, entry: Entry, answer: CallFailure) -> None:
-        if self._ends() and entry.rounds:
+        if self._ends() and any(entry.rounds):
             return  # No fault of the candidate's, which has shown something.
         entry.failure = failure_of(answer)
         if self.ended is None and not self._testbed.up:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.course import Onlooker
     from placement_advisor.analysis.durations import Ahead
+    from placement_advisor.graph.placement import Placement
 
 FAILED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
 STEP_NS, WHOLE_NS, INPUT = 100, 200, object()
@@ -73,6 +74,9 @@ def ran(
     show: Callable[[str, Results], None] = lambda doing, results: None,
     onlooker: Onlooker | None = None,
     ended: str | None = None,
+    refine: int = 0,
+    joining: Callable[[Results], Placement | None] = lambda results: None,
+    enter: Callable[[Placement], None] = lambda placement: None,
 ) -> tuple[Results, Loader]:
     """Run no candidate but the mirrored one for some rounds."""
     loader = Loader(cues or {})
@@ -86,11 +90,15 @@ def ran(
         competitors=1,
         running=list,
         round=lambda number, of: None,
+        enter=enter,
         profile_all=lambda: None,
     )
     subject = SimpleNamespace(
         options=SimpleNamespace(
-            steps=STEPS, rounds=ROUNDS, source=SimpleNamespace(time_limit_s=1.0)
+            steps=STEPS,
+            rounds=ROUNDS,
+            refine=refine,
+            source=SimpleNamespace(time_limit_s=1.0),
         ),
         traced=SimpleNamespace(batch_size=8),
     )
@@ -102,7 +110,7 @@ def ran(
         bundles=Path(),
     )
     course = Course(onlooker or SilentOnlooker(), replace(OPTIONS, rounds=ROUNDS))
-    found = run(subject, (), apparatus, course, show)  # type: ignore[arg-type]
+    found = run(subject, (), apparatus, course, show, joining)  # type: ignore[arg-type]
     assert loader.is_closed
     return found, loader
 
@@ -177,3 +185,20 @@ def test_what_is_ahead_is_told_as_stages_begin_and_after_each_round() -> None:
     assert running.later_s == pytest.approx(profiling.stage_s + profiling.later_s)
     # No round takes a millisecond here: what was expected of them has been corrected.
     assert rounds[-1].stage_s < running.stage_s
+
+
+@pytest.mark.parametrize(("refine", "looks"), [(0, []), (1, [1]), (2, [1, 2]), (9, [1, 2])])
+def test_after_rounds_with_others_to_come_a_candidate_may_join(
+    refine: int, looks: list[int]
+) -> None:
+    # Of three rounds there is a look after each but the last.
+    seen: list[int] = []
+    entered: list[object] = []
+
+    def joining(results: Results) -> Any:
+        seen.append(len(results.beside.as_is_ns) // STEPS)
+        return SimpleNamespace(family="towers") if len(seen) == 1 else None
+
+    ran(refine=refine, joining=joining, enter=entered.append)
+    assert seen == looks
+    assert len(entered) == bool(looks)

@@ -4,10 +4,10 @@
 
 For each seed of a random model, or name of a sample (trained), a file in the folder, which
 `Recording.load` reads: the graph, the calibration, what ops cost on one device, and for every split
-its rounds and its profile. Splits are the families that
-place ops, two more cuts, and what the search finds. A model whose halves of rounds differ by more
-than 5 % is measured again, up to ``--tries`` times; the steadiest of these counts. Files are
-pickles, for whoever wrote them.
+its rounds and its profile. Splits are the families that place ops, two more cuts, and what the
+search finds; the whole step on the second device is beside them. A model whose halves of rounds
+differ by more than 5 % is measured again, up to ``--tries`` times; the steadiest of these counts.
+Files are pickles, for whoever wrote them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import argparse
 import gzip
 import pickle
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -28,6 +28,7 @@ from silent import Silent
 from steadiest import TRIES, steadiest
 from traced_models import traced_model
 
+from placement_advisor.candidates import single
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.measurement.verdict import paired_ratios
 from placement_advisor.processes.children import preload
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from placement_advisor.testbed.trial import Entry
     from placement_advisor.tf.answers import Traced
 
+# All of the step on the second device.
+ELSEWHERE = "elsewhere"
 _STEPS = 4
 _EFFORT = Effort(units=2.0)
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
@@ -133,7 +136,10 @@ def _recorded(name: str, testbed: Testbed, traced: Traced, rounds: int) -> Recor
     costs = costing.costs.everywhere(costing.cluster)
     simulator = Simulator(traced.graph, costs, costing.cluster)
     predicted = {BASELINE: simulator.step_ns(trial.entries[BASELINE].placement)}
-    for placement in proposals(traced.graph, costing, simulator, EVERY_FAMILY, _EFFORT):
+    second = testbed.plan.devices[1].name
+    elsewhere = replace(single.on_device(traced.graph, second), label=ELSEWHERE)
+    splits = proposals(traced.graph, costing, simulator, EVERY_FAMILY, _EFFORT)
+    for placement in (elsewhere, *splits):
         predicted[placement.label] = simulator.step_ns(placement)
         trial.enter(placement)
     time_in_rounds(trial, rounds, lambda _: None)

@@ -14,9 +14,17 @@ TRIALS = 200
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("noise", ["at rest", "busy", "drawn"])
-@pytest.mark.parametrize("field", ["1 of 1", "7 of 7", "1 of 7"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "1 of 1 candidates",
+        "7 of 7 candidates",
+        "1 of 7 candidates",
+        "7 of 7 candidates and 2 that join",
+    ],
+)
 def test_at_the_threshold_few_verdicts_are_firm(noise: str, field: str) -> None:
-    found = examine(f"{noise} noise, ratio 0.97, {field} candidates, part 0", TRIALS)
+    found = examine(f"{noise} noise, ratio 0.97, {field}, part 0", TRIALS)
     # One in twenty is 10; three standard deviations more are 19.
     assert found["now"]["wrong"] <= 19
 

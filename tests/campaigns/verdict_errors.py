@@ -5,7 +5,8 @@
 A case is a true ratio, a number of candidates, a kind of noise and a part of the trials. In each
 trial the package's own `Trial` runs rounds on a bench that answers with drawn step times, until it
 stops; what its comparisons then say together is the verdict, as in an analysis. Where one candidate
-differs from the others, these take a fifth longer than `single`.
+differs from the others, these take a fifth longer than `single`. Candidates that join do so after
+the rounds at which an analysis looks for them.
 
 Noise:
 
@@ -36,10 +37,11 @@ from typing import TYPE_CHECKING, Any
 
 from campaign import run_campaign
 
+from placement_advisor.analysis.run import looks
 from placement_advisor.graph.placement import Placement
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, Verdict, overall
 from placement_advisor.testbed.added_rounds import MAX_ROUNDS, time_in_rounds
-from placement_advisor.testbed.trial import BASELINE, Entry, Trial
+from placement_advisor.testbed.trial import BASELINE, Trial
 from placement_advisor.tf.answers import Prepared
 
 if TYPE_CHECKING:
@@ -47,8 +49,8 @@ if TYPE_CHECKING:
 
 RECORDED = {"at rest": "rounds.jsonl", "busy": "rounds_busy.jsonl"}
 RATIOS = (0.85, 0.9, 0.97, 1.0, 1.05, 1.15)
-# How many candidates there are, and how many of them have the true ratio.
-FIELDS = ((1, 1), (7, 7), (7, 1))
+# How many candidates there are, how many of them have the true ratio, and how many join later.
+FIELDS = ((1, 1, 0), (7, 7, 0), (7, 1, 0), (7, 7, 2))
 NOISES = (*RECORDED, "drawn", "sticky")
 TRIALS, PARTS = 250, 4
 # What the other candidates take, where they differ.
@@ -65,8 +67,11 @@ _SLOWER = 1.5
 def cases() -> list[str]:
     """Return the names of all cases."""
     return [
-        f"{noise} noise, ratio {ratio:g}, {alike} of {candidates} candidates, part {part}"
-        for noise, ratio, (candidates, alike), part in product(NOISES, RATIOS, FIELDS, range(PARTS))
+        f"{noise} noise, ratio {ratio:g}, {alike} of {candidates} candidates"
+        f"{f' and {joining} that join' if joining else ''}, part {part}"
+        for noise, ratio, (candidates, alike, joining), part in product(
+            NOISES, RATIOS, FIELDS, range(PARTS)
+        )
         if alike == candidates or ratio < 1
     ]
 
@@ -75,11 +80,14 @@ def examine(case: str, trials: int = TRIALS) -> dict[str, Any]:
     """Return how the trials of a case came out, by this rule and by the one before."""
     noise, ratio_text, field, part = case.split(", ")
     noise, ratio = noise.removesuffix(" noise"), float(ratio_text.split()[1])
-    alike, candidates = int(field.split()[0]), int(field.split()[2])
+    alike, _, candidates, *joins = field.split()
+    joining = int(joins[2]) if len(joins) > 1 else 0
+    others = int(candidates) - int(alike)
     chance = random.Random(case)
-    ratios = [ratio] * alike + [_OTHERS] * (candidates - alike)
+    ratios = [ratio] * int(alike) + [_OTHERS] * others + [ratio] * joining
     drawn = [_drawn_trial(noise, ratios, chance) for _ in range(trials)]
-    now, before = [_raced(turns) for turns in drawn], [_raced_before(turns) for turns in drawn]
+    now = [_raced(turns, joining) for turns in drawn]
+    before = [_raced_before(turns[: 1 + int(candidates)]) for turns in drawn]
     right = None
     if ratio != WORTHWHILE_RATIO:
         right = Verdict.FASTER if ratio < WORTHWHILE_RATIO else Verdict.SLOWER
@@ -88,7 +96,7 @@ def examine(case: str, trials: int = TRIALS) -> dict[str, Any]:
         for (verdict, rounds), (_, rounds_before) in zip(now, before, strict=True)
     )
     return {
-        "setting": [noise, ratio, candidates, alike],
+        "setting": [noise, ratio, int(candidates), int(alike), joining],
         "part": part,
         "trials": trials,
         "now": _counted(now, right),
@@ -108,7 +116,8 @@ def table(results: list[dict[str, Any]]) -> str:
     for setting in settings:
         parts = [result for result in results if tuple(result["setting"]) == setting]
         trials = sum(part["trials"] for part in parts)
-        noise, ratio, candidates, alike = setting
+        # Those of before candidates could join have no number of them.
+        noise, ratio, candidates, alike, *joining = setting
 
         def share(key: str, rule: str, parts: Any = parts, trials: int = trials) -> str:
             return f"{sum(part[rule][key] for part in parts) / trials:.1%}"
@@ -118,6 +127,7 @@ def table(results: list[dict[str, Any]]) -> str:
 
         is_edge = ratio == WORTHWHILE_RATIO
         field = str(candidates) if alike == candidates else f"{candidates}, {alike} of them so"
+        field += f", {joining[0]} join" if any(joining) else ""
         in_time = f"{sum(part['in_time'] for part in parts) / trials:.1%}"
         cells = [
             noise, f"{ratio:g}", field, share("wrong", "before"), share("wrong", "now"),
@@ -144,6 +154,13 @@ class _Bench:
     def __init__(self, turns: Iterable[int]) -> None:
         self._turns = iter(turns)
 
+    def prepare(self, label: str, device_of: object, program: str) -> Prepared:
+        """Make it ready."""
+        return Prepared(moved_ops=(), crossings=())
+
+    def verify(self, label: str, steps: int) -> None:
+        """Compare with nothing."""
+
     def run_steps(self, label: str, batch: int, steps: int) -> list[int]:
         """Run a warm-up step and one that counts."""
         return [next(self._turns)] * steps
@@ -157,19 +174,29 @@ class _Watcher:
         """Say nothing."""
 
 
-def _raced(turns: Sequence[Sequence[int]]) -> tuple[Verdict, int]:
-    """Return the verdict on what took these turns, the baseline first, and after which round."""
+def _raced(turns: Sequence[Sequence[int]], joining: int) -> tuple[Verdict, int]:
+    """Return the verdict on what took these turns, the baseline first, and after which round.
+
+    The last of them are ``joining``, one after each look.
+    """
     up: Any = SimpleNamespace(up=True)  # Each turn has a bench of its own.
-    trial = Trial(testbed=up, steps=1, watcher=_Watcher())
-    for number, each in enumerate(turns):
+    trial = Trial(testbed=up, steps=1, watcher=_Watcher(), joining=joining)
+    waiting = list(enumerate(turns))
+
+    def enter(done: int) -> None:
+        number, each = waiting.pop(0)
         label = f"candidate-{number}" if number else BASELINE
         placement = Placement(label=label, family=label, device_of={}, rationale="")
-        trial.entries[label] = Entry(
-            placement=placement,
-            bench=_Bench(each),
-            prepared=Prepared(moved_ops=(), crossings=()),
-        )
-    time_in_rounds(trial, None, lambda _: None)
+        # One to warm up, before those of the rounds to come.
+        trial.enter(placement, bench=_Bench([each[0], *each[done:]]))  # type: ignore[arg-type]
+
+    def end_round(number: int) -> None:
+        if number + 1 in looks(None, joining):
+            enter(number + 1)
+
+    while len(waiting) > joining:
+        enter(0)
+    time_in_rounds(trial, None, end_round)
     return overall(trial.comparisons().values()), len(trial.entries[BASELINE].rounds)
 
 
@@ -177,18 +204,18 @@ def _raced_before(turns: Sequence[Sequence[int]]) -> tuple[Verdict, int]:
     """Do the same by the rule before."""
     baseline, *others = turns
     ratios = [[our / their for our, their in zip(o, baseline, strict=True)] for o in others]
-    for looks in _LOOKS_BEFORE:
-        low, high = _bootstrap_ranks(looks)
+    for rounds in _LOOKS_BEFORE:
+        low, high = _bootstrap_ranks(rounds)
         found = set()
         for each in ratios:
-            ordered = sorted(each[:looks])
+            ordered = sorted(each[:rounds])
             is_faster, is_slower = ordered[high] < WORTHWHILE_RATIO, ordered[low] > WORTHWHILE_RATIO
             found.add("faster" if is_faster else "slower" if is_slower else "unsure")
         if "unsure" not in found:
             break
     if "faster" in found:
-        return Verdict.FASTER, looks
-    return (Verdict.INCONCLUSIVE if "unsure" in found else Verdict.SLOWER), looks
+        return Verdict.FASTER, rounds
+    return (Verdict.INCONCLUSIVE if "unsure" in found else Verdict.SLOWER), rounds
 
 
 @cache

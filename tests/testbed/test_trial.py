@@ -343,6 +343,35 @@ def test_no_rounds_are_added_where_single_is_out(run: Run, monkeypatch: pytest.M
     assert len(entries["towers"].rounds) == ROUNDS
 
 
+def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_others_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(added_rounds, "TIMING_BUDGET_S", -1.0)
+    trial = Trial(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
+    first, second, late = (
+        Placement(label=label, family=label, device_of={}, rationale="") for label in STEP_NS
+    )
+    trial.enter(first)
+    trial.enter(second)
+    assert trial.competitors == 2
+
+    def end_round(number: int) -> None:
+        if number == 2:
+            trial.enter(late)
+
+    time_in_rounds(trial, None, end_round)
+    assert trial.competitors == 2
+    rounds = trial.entries["alternating"].rounds
+    assert rounds == [(), (), ()] + [(2_000, 2_000)] * ROUNDS
+    assert len(trial.entries["single"].rounds) == 3 + ROUNDS
+    comparison = trial.comparisons()["alternating"]
+    assert comparison.rounds == ROUNDS
+    assert comparison.ratio.median == 2.0
+    measured = trial.entries["alternating"].measurement(None)
+    assert measured is not None
+    assert measured.round_count == ROUNDS
+
+
 def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
     run: Run,
 ) -> None:

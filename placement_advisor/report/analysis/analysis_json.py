@@ -129,6 +129,7 @@ def _options(options: AnalyzeOptions) -> dict[str, Any]:
         "seed": options.effort.seed,
         "steps": options.steps,
         "rounds": options.rounds,
+        "refine": options.refine,
         "run": options.run,
         "quick": options.quick,
     }
@@ -198,6 +199,9 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "predicted": predicted_as_json(candidate.predicted, candidate.predicted_ratio)
         if candidate.predicted
         else None,
+        "predicted_after_runs": after_runs_as_json(candidate.ratio_after_runs)
+        if candidate.ratio_after_runs
+        else None,
         "measured": _measured(candidate),
         "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
         "broken_laws": [
@@ -221,6 +225,11 @@ def predicted_as_json(schedule: Schedule, ratio: PredictedRatio | None) -> dict[
         "exposed_by_device_ns": dict(schedule.exposed_by_device),
         "peak_memory_bytes": dict(schedule.peak_memory_bytes),
     }
+
+
+def after_runs_as_json(ratio: PredictedRatio) -> dict[str, float]:
+    """Return a ratio that was predicted after others had run as the public contract has it."""
+    return {"runs": ratio.runs, "ratio": ratio.ratio, "low": ratio.low, "high": ratio.high}
 
 
 def _measured(candidate: Candidate) -> dict[str, Any] | None:

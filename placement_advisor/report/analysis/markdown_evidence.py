@@ -212,7 +212,7 @@ def method(analysis: Analysis) -> Iterable[str]:
 def _method_row(name: str, run: Measurement) -> list[str]:
     return [
         escape(name),
-        str(len(run.rounds)),
+        str(run.round_count),
         str(len(run.step_ns)),
         f"{len(run.warmup_ns)} (longest {format_ns(max(run.warmup_ns, default=None))})",
         " / ".join(format_ns(pick(run.step_ns)) for pick in (min, median, max)),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from placement_advisor.measurement.failure import Failure
     from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile
     from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import PredictedRatio
 
 # The user's step unmodified: a row of its own, not a candidate.
 AS_IS = "as-is"
@@ -164,7 +165,10 @@ def predicted_speedup(analysis: Analysis, candidate: Candidate) -> float | None:
 
 def predicted_range(candidate: Candidate) -> Interval | None:
     """Return the speed-up as simulated, with the ends that it has if costs are wrong."""
-    ratio = candidate.predicted_ratio
+    return _as_speedup(candidate.predicted_ratio)
+
+
+def _as_speedup(ratio: PredictedRatio | None) -> Interval | None:
     if ratio is None or not ratio.low:
         return None
     return Interval(median=ratio.ratio, low=ratio.low, high=ratio.high).inverted
@@ -181,11 +185,20 @@ def failure_kind_text(failure: Failure) -> str:
 
 
 def predicted_lines(candidate: Candidate) -> list[str]:
-    """Return the figures of the simulated step, and its speed-up with the range of that."""
+    """Return the figures of the simulated step, and its speed-up with the range of that.
+
+    The speed-up that was predicted after others had run follows, where one was.
+    """
     figures, _ = candidate_figures(candidate)
-    found = predicted_range(candidate)
     lines = figure_lines(figures)
-    return lines if found is None else [*lines, with_range(found.median, found)]
+    found = _as_speedup(candidate.predicted_ratio)
+    if found is not None:
+        lines.append(with_range(found.median, found))
+    after = candidate.ratio_after_runs
+    later = _as_speedup(after)
+    if after is not None and later is not None:
+        lines.append(f"after {after.runs} runs {with_range(later.median, later)}")
+    return lines
 
 
 def figure_lines(figures: StepFigures | None) -> list[str]:

@@ -1,0 +1,159 @@
+"""What to run next, once runs have shown what costs are.
+
+Model: what the runs so far say of costs (`Belief`) corrects what is predicted of all that has not
+run, and a search goes on from there, by costs on the dear side of what is believed. The one that is
+then expected to be fastest runs, unless something that has run is at least as fast, or the gain
+would not be worth a split.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.predict import Forecast, prediction_of
+from placement_advisor.candidates import searched
+from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, paired_ratios
+from placement_advisor.simulator.belief import Belief, Seen
+from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
+from placement_advisor.testbed.trial import BASELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.analysis.run import Results
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.simulator.sensitivity import PredictedRatio
+    from placement_advisor.solvers.effort import Effort
+
+# By so many standard deviations a search takes each cost for more than it is believed to be.
+# Judgement: each so dear by itself is what comes in one case of six, all of them together is rare.
+CAUTION = 1.0
+# A search goes on from what all others found, so that less of it does. Judgement.
+_MOST_UNITS = 2.0
+# Halfway between the quartiles of what is normal lie so many standard deviations.
+_QUARTILE = 0.674
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refined:
+    """A candidate to run next, and the forecast that has it."""
+
+    placement: Placement
+    forecast: Forecast
+
+
+def refine(forecast: Forecast, results: Results, effort: Effort) -> Refined | None:
+    """Return what promises most by what has run; None if nothing promises more than that has.
+
+    What is predicted of it by what has run is kept in the forecast, as made before it runs.
+    """
+    belief = believed(forecast, results)
+    if belief is None:
+        return None
+    found = _searched(forecast, belief, effort)
+    with_found = forecast if found is None else _with_candidate(forecast, found)
+    promised = {
+        label: belief.ratio(placement)
+        for label, placement in with_found.proposals.of_whole_batch.items()
+        if label not in results.outcomes
+        and placement.family not in BAD_ON_PURPOSE
+        and with_found.predicted[label].too_large is None
+    }
+    least = min(promised, key=lambda label: promised[label].ratio, default=None)
+    if least is None or promised[least].ratio >= min(WORTHWHILE_RATIO, *_measured(results)):
+        return None
+    placement = with_found.proposals.placements[least]
+    chosen = with_found if placement is found else forecast
+    return Refined(placement=placement, forecast=_with_ratio(chosen, least, promised[least]))
+
+
+def learned(forecast: Forecast, results: Results) -> Forecast:
+    """Return the forecast with what is predicted by all that has run, of all that has not."""
+    belief = believed(forecast, results)
+    if belief is None:
+        return forecast
+    for label, placement in forecast.proposals.of_whole_batch.items():
+        if label not in results.outcomes and label != BASELINE:
+            forecast = _with_ratio(forecast, label, belief.ratio(placement))
+    return forecast
+
+
+def believed(forecast: Forecast, results: Results) -> Belief | None:
+    """Return what splits of the whole batch have shown of costs; None if none has yet."""
+    placements = forecast.proposals.of_whole_batch
+    alone = results.outcomes.get(BASELINE)
+    if alone is None or alone.measured is None:
+        return None
+    seen = []
+    for label, outcome in results.outcomes.items():
+        if label not in placements or label == BASELINE or outcome.measured is None:
+            continue
+        ratios = paired_ratios(alone.measured.rounds, outcome.measured.rounds)
+        if outcome.failure is None and ratios:
+            ratio, deviation = middle(ratios)
+            seen.append(Seen(placement=placements[label], ratio=ratio, deviation=deviation))
+    return Belief(forecast.sensitivity, placements[BASELINE], seen) if seen else None
+
+
+def middle(ratios: Sequence[float]) -> tuple[float, float]:
+    """Return the median of ratios, and about the standard deviation of its logarithm."""
+    logarithms = sorted(map(math.log, ratios))
+    count = len(logarithms)
+    quarter = logarithms[(3 * count) // 4] - logarithms[count // 4]
+    # That of a median of what is normal is a quarter more than that of a mean.
+    deviation = 1.25 * quarter / (2 * _QUARTILE) / math.sqrt(count)
+    return math.exp(logarithms[count // 2]), deviation
+
+
+def _searched(forecast: Forecast, belief: Belief, effort: Effort) -> Placement | None:
+    """Return what a search finds by what is believed of costs, None if nothing new."""
+    proposals = forecast.proposals
+    if SEARCHED not in proposals.answers:
+        return None
+    starts = proposals.of_whole_batch
+    found = searched.propose(
+        starts,
+        proposals.prices.costs,
+        belief.simulator(CAUTION),
+        replace(effort, units=min(effort.units, _MOST_UNITS)),
+    )
+    if isinstance(found, NotApplicable):
+        return None
+    count = sum(answer.family == SEARCHED for answer in proposals.answers.values())
+    return replace(
+        found,
+        label=f"{SEARCHED}-{count + 1}",
+        rationale=f"by costs as runs have shown them, {found.rationale}",
+    )
+
+
+def _with_candidate(forecast: Forecast, placement: Placement) -> Forecast:
+    answers = {**forecast.proposals.answers, placement.label: placement}
+    proposals = replace(forecast.proposals, answers=answers)
+    predicted = prediction_of(proposals, forecast.sensitivity, placement.label)
+    return replace(
+        forecast,
+        proposals=proposals,
+        predicted={**forecast.predicted, placement.label: predicted},
+    )
+
+
+def _with_ratio(forecast: Forecast, label: str, ratio: PredictedRatio) -> Forecast:
+    predicted = replace(forecast.predicted[label], after_runs=ratio)
+    return replace(forecast, predicted={**forecast.predicted, label: predicted})
+
+
+def _measured(results: Results) -> list[float]:
+    """Return the measured ratios of all splits so far, those of the batch included."""
+    alone = results.outcomes[BASELINE].measured
+    assert alone is not None
+    found = []
+    for label, outcome in results.outcomes.items():
+        if label != BASELINE and outcome.measured is not None and outcome.failure is None:
+            ratios = paired_ratios(alone.rounds, outcome.measured.rounds)
+            found += [middle(ratios)[0]] if ratios else []
+    return found
