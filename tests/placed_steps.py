@@ -241,6 +241,7 @@ def clusters(draw: DrawFn, figures: Figures = _ANY, *, hosts: bool = True) -> Cl
                 sender=figures.copy_work,
                 receiver=figures.copy_work,
                 request_ns=st.just(0) | figures.times_ns,
+                wake_ns=st.just(0) | figures.times_ns,
             ),
             min_size=1,
             max_size=3,
@@ -265,6 +266,7 @@ def clusters(draw: DrawFn, figures: Figures = _ANY, *, hosts: bool = True) -> Cl
                 remote_end_ns=figures.overheads_ns,
                 quantum_ns=st.sampled_from([0, 1, 40, 100, 250, 10_000]),
                 op_threads=st.sampled_from([1, 2, 4]),
+                asleep_ns=st.sampled_from([0, 1, 50, 200]),
             )
         ),
     )

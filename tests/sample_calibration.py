@@ -38,6 +38,7 @@ WORKERS = Calibration(
     partition_overhead_ns=80_000,
     remote_ns=400_000,
     quantum_ns=4_000_000,
+    wake_ns=300_000,
     op_ns=1_100,
     reference_ns={W0: 250_000, W1: 260_000},
     reference_p90={W0: 1.02, W1: 1.05},
@@ -53,6 +54,7 @@ IN_ONE_PROCESS = replace(
     partition_overhead_ns=0,
     remote_ns=0,
     quantum_ns=0,
+    wake_ns=0,
 )
 
 

@@ -50,8 +50,10 @@ WAY = Way(
     back=over_network(5_000_000, 20),
     both_ways=BothWaysTiming(size_bytes=65_536, one_way_ns=983_000, both_ways_ns=1_000_000),
 )
-DRIVEN = Reach(partition_overhead_ns=80_000, remote_ns=400_000, quantum_ns=4_000_000)
-REACHED = Reach(partition_overhead_ns=90_000, remote_ns=10_000_001, quantum_ns=5_000_000)
+DRIVEN = Reach(
+    partition_overhead_ns=80_000, remote_ns=400_000, quantum_ns=4_000_000, wake_ns=300_000
+)
+REACHED = Reach(partition_overhead_ns=90_000, remote_ns=10_000_001, quantum_ns=5_000_000, wake_ns=0)
 
 FIRST = HostFigures(
     reference_ns=(250_000, 260_000),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.lines import relative_line
 from placement_advisor.cost.links import fit_link
-from placement_advisor.machine.calibration import OP_THREADS
+from placement_advisor.machine.calibration import ASLEEP_NS, OP_THREADS
 from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def calibrated_cluster(
     one_way_ns = calibration.remote_ns // 2
     devices = tuple(replace(d, launch_overhead_ns=launch_overhead_ns) for d in devices)
     links = tuple(
-        _link(source, target, timings)
+        _link(source, target, timings, calibration.wake_ns)
         for (source, target), timings in sorted(calibration.links.items())
     )
     if calibration.network is not None:
@@ -55,6 +55,7 @@ def calibrated_cluster(
             remote_end_ns=one_way_ns,
             quantum_ns=calibration.quantum_ns,
             op_threads=OP_THREADS,
+            asleep_ns=ASLEEP_NS,
         ),
     )
 
@@ -82,10 +83,12 @@ def _between_hosts(links: Iterable[Link], network: Network) -> Iterator[Link]:
             link,
             channel=f"out of {source}" if is_shared else None,
             request_ns=latency_ns[link.target, link.source],
+            # These are measured by errands, whose ends sleep meanwhile.
+            wake_ns=0,
         )
 
 
-def _link(source: str, target: str, timings: Sequence[CopyTiming]) -> Link:
+def _link(source: str, target: str, timings: Sequence[CopyTiming], wake_ns: int) -> Link:
     copies = sorted((timing.size_bytes, timing.copy_ns) for timing in timings)
     link = fit_link(source, target, copies)
     seen = [(size_bytes, copy_ns) for size_bytes, copy_ns in copies if copy_ns > 0]
@@ -95,6 +98,7 @@ def _link(source: str, target: str, timings: Sequence[CopyTiming]) -> Link:
         curve=tuple((size, time_ns) for (size, _), time_ns in zip(seen, slowest, strict=True)),
         sender=_work([(timing.size_bytes, timing.send_ns) for timing in timings]),
         receiver=_work([(timing.size_bytes, timing.receive_ns) for timing in timings]),
+        wake_ns=wake_ns,
     )
 
 

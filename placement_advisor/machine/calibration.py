@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# Version 4. Change it with whatever makes older figures wrong: how they are measured counts too.
-SCHEMA_VERSION = 4
+# Version 5. Change it with whatever makes older figures wrong: how they are measured counts too.
+SCHEMA_VERSION = 5
 # Where one reference product in ten takes this much longer than the middle one, the machine had
 # other work: good enough for now, as the model will have met the same, but not for later.
 # Judgement: a lower limit would have shared machines calibrate before each analysis, a higher one
@@ -62,6 +62,9 @@ REFERENCE_FLOPS = 2 * REFERENCE_WIDTH**3
 # accelerator does that: its host launches copies while it computes. Four threads leave one free
 # unless four chains compute at once.
 OP_THREADS = 4
+# A worker that has had nothing to do for so long is asleep. Judgement: longer than the ends of
+# copies rest while these are measured, shorter than the layers of most models compute.
+ASLEEP_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +95,10 @@ class Network:
 class Calibration:
     """What a testbed takes for what is no op; see `placement_advisor.machine.devices.Dispatch`.
 
-    ``remote_ns`` is what it takes to start another device and to hear that it has ended. ``op_ns``
-    is the time of an op that computes next to nothing, ``reference_ns`` that of a product of two
-    matrices of `REFERENCE_WIDTH` on each device, by which one can tell how fast the machine was.
+    ``remote_ns`` is what it takes to start another device and to hear that it has ended,
+    ``wake_ns`` how much longer a copy takes to one that is asleep. ``op_ns`` is the time of an op
+    that computes next to nothing, ``reference_ns`` that of a product of two matrices of
+    `REFERENCE_WIDTH` on each device, by which one can tell how fast the machine was.
     ``reference_p90`` says how steady: the 90th percentile of steps made of such products over
     their median. ``both_ways`` has each pair of devices once.
 
@@ -108,6 +112,7 @@ class Calibration:
     partition_overhead_ns: int
     remote_ns: int
     quantum_ns: int
+    wake_ns: int
     op_ns: int
     reference_ns: Mapping[str, int]
     reference_p90: Mapping[str, float]
@@ -145,6 +150,7 @@ class Calibration:
             step_overhead_ns=round(self.step_overhead_ns * own),
             partition_overhead_ns=round(self.partition_overhead_ns * own),
             remote_ns=round(self.remote_ns * own),
+            wake_ns=round(self.wake_ns * own),
             op_ns=round(self.op_ns * own),
             reference_ns=dict(reference_ns),
         )
@@ -211,7 +217,14 @@ class KeptCalibration:
     calibration: Calibration
 
 
-_FIGURES = ("step_overhead_ns", "partition_overhead_ns", "remote_ns", "quantum_ns", "op_ns")
+_FIGURES = (
+    "step_overhead_ns",
+    "partition_overhead_ns",
+    "remote_ns",
+    "quantum_ns",
+    "wake_ns",
+    "op_ns",
+)
 
 
 def calibration_file(fingerprint: str) -> Path:

@@ -315,6 +315,7 @@ _LINK: Readers = {
     "sender": lambda value: CopyWork(**_fields(_COPY_WORK, value)),
     "receiver": lambda value: CopyWork(**_fields(_COPY_WORK, value)),
     "request_ns": _ns,
+    "wake_ns": _ns,
 }
 _DISPATCH: Readers = {field.name: _ns for field in fields(Dispatch)}
 _FILE: Readers = {

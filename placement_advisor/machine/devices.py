@@ -112,6 +112,8 @@ class Link:
     A tensor leaves for a target that has asked for it, which it does for all of them when it
     begins. ``request_ns`` is how long the request is on its way; 0 is for a target so near that
     nothing waits for requests.
+
+    ``wake_ns`` is how much longer the receiver works at what reaches it asleep (`Dispatch`).
     """
 
     source: str
@@ -124,6 +126,7 @@ class Link:
     sender: CopyWork = NO_COPY_WORK
     receiver: CopyWork = NO_COPY_WORK
     request_ns: int = 0
+    wake_ns: int = 0
 
     def transfer_ns(self, size_bytes: int) -> int:
         """Return the time that one tensor needs between idle ends."""
@@ -139,6 +142,7 @@ class Link:
             sender=self.sender.scaled(factor),
             receiver=self.receiver.scaled(factor),
             request_ns=round(self.request_ns * factor),
+            wake_ns=round(self.wake_ns * factor),
         )
 
     def with_bytes_scaled(self, factor: float) -> Link:
@@ -171,6 +175,7 @@ class Link:
             sender=self.sender.with_latency_scaled(min(factor, 1.0)),
             receiver=self.receiver.with_latency_scaled(min(factor, 1.0)),
             request_ns=round(self.request_ns * factor),
+            wake_ns=round(self.wake_ns * min(factor, 1.0)),
         )
 
     def bytes_ns(self, size_bytes: int) -> int:
@@ -192,7 +197,8 @@ class Dispatch:
     with each of them; they begin ``remote_start_ns`` later, and their end is known
     ``remote_end_ns`` after it, but for devices that have such times of their own. ``quantum_ns`` is
     how long each op that is ready keeps a device from the copy work that waits, since they take
-    turns on its core, up to ``op_threads`` of them; without ops it turns to it at once.
+    turns on its core, up to ``op_threads`` of them; without ops it turns to it at once. A device
+    that has had nothing to do for ``asleep_ns`` is asleep.
     """
 
     step_overhead_ns: int = 0
@@ -201,6 +207,7 @@ class Dispatch:
     remote_end_ns: int = 0
     quantum_ns: int = 0
     op_threads: int = 1
+    asleep_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

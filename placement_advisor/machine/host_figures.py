@@ -27,12 +27,14 @@ class Reach:
     """What a step takes that its first device drives on another one.
 
     ``partition_overhead_ns`` is of the first device's time, ``remote_ns`` for the start of the
-    other and the news of its end, ``quantum_ns`` how long ops keep that from copies.
+    other and the news of its end, ``quantum_ns`` how long ops keep that from copies, ``wake_ns``
+    how much longer copies take to the other when it is asleep.
     """
 
     partition_overhead_ns: int
     remote_ns: int
     quantum_ns: int
+    wake_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,7 @@ def over_hosts(
         partition_overhead_ns=known.partition_overhead_ns,
         remote_ns=0 if near is None else near.remote_ns,
         quantum_ns=known.quantum_ns,
+        wake_ns=0 if near is None else near.wake_ns,
         op_ns=figures[first.name].op_ns,
         reference_ns=reference_ns,
         reference_p90=reference_p90,

@@ -153,6 +153,7 @@ def _reach(value: object) -> Reach:
         partition_overhead_ns=field(reach, "partition_overhead_ns", read_time),
         remote_ns=field(reach, "remote_ns", read_time),
         quantum_ns=field(reach, "quantum_ns", read_time),
+        wake_ns=field(reach, "wake_ns", read_time),
     )
 
 

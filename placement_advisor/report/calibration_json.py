@@ -59,6 +59,7 @@ def calibration_as_json(summary: CalibrationSummary) -> dict[str, Any]:
         "partition_overhead_ns": calibration.partition_overhead_ns,
         "remote_ns": calibration.remote_ns,
         "quantum_ns": calibration.quantum_ns,
+        "wake_ns": calibration.wake_ns,
         "op_ns": calibration.op_ns,
     }
 
@@ -106,6 +107,7 @@ def _link(summary: CalibrationSummary, ends: tuple[str, str]) -> dict[str, Any]:
         "sender": _work(link.sender) if is_known else None,
         "receiver": _work(link.receiver) if is_known else None,
         "request_ns": link.request_ns,
+        "wake_ns": link.wake_ns,
         "channel": link.channel,
         "copies": [_copy(summary, ends, timing) for timing in timings],
     }

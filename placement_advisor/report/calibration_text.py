@@ -103,6 +103,11 @@ def _facts(summary: CalibrationSummary) -> Iterator[str]:
             "a busy device",
             f"turns to copies after {format_ns(calibration.quantum_ns)} of ops",
         )
+    if calibration.wake_ns:
+        yield from _fact(
+            "a device at rest",
+            f"takes {format_ns(calibration.wake_ns)} longer to receive a copy",
+        )
     yield from _fact("an op", f"that computes nothing takes {format_ns(calibration.op_ns)}")
     residuals = [
         summary.residual(ends, timing)

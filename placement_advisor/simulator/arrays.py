@@ -209,6 +209,7 @@ class LinkArrays:
         # A crossing without a link is refused after the run, which reads the first row for it.
         self.latency_ns = np.array([_held(kind.latency_ns) for kind in kinds] or [0], np.int64)
         self.request_ns = np.array([_held(kind.request_ns) for kind in kinds] or [0], np.int64)
+        self.wake_ns = np.array([_held(kind.wake_ns) for kind in kinds] or [0], np.int64)
         sizes = arrays.sizes.tolist()
 
         def table(time_ns: Callable[[Link, int], int]) -> Ints:
@@ -224,7 +225,8 @@ class LinkArrays:
         """Return what a tensor of each size takes over the slowest link, with work at both ends."""
         tables = (self.bytes_ns, self.send_ns, self.receive_ns)
         most: list[int] = sum(table.max(axis=0) for table in tables).tolist()
-        return [time_ns + int(self.latency_ns.max()) for time_ns in most]
+        each_ns = int(self.latency_ns.max()) + int(self.wake_ns.max())
+        return [time_ns + each_ns for time_ns in most]
 
 
 class EndArrays:

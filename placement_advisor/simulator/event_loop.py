@@ -57,14 +57,16 @@ class Wires(NamedTuple):
 
     Links of one ``kind`` are equally fast. Row ``k`` of each table has the times of kind ``k`` for
     tensors of each size: on the wire, of work for the sender, and of work for the receiver.
-    ``request_ns`` is how long targets' requests take, 0 where tensors wait for none. Without
-    ``queueing`` every tensor finds its wire idle.
+    ``request_ns`` is how long targets' requests take, 0 where tensors wait for none, ``wake_ns``
+    how much longer a target that is asleep works at what comes. Without ``queueing`` every tensor
+    finds its wire idle.
     """
 
     kind: Indices
     channel: Indices
     latency_ns: Ints
     request_ns: Ints
+    wake_ns: Ints
     bytes_ns: Ints
     send_ns: Ints
     receive_ns: Ints
@@ -87,7 +89,9 @@ class Result(NamedTuple):
 
 
 @compiled(nogil=True, error_model="numpy")
-def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, op_threads: int) -> Result:
+def run(
+    step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, op_threads: int, asleep_ns: int
+) -> Result:
     """Simulate one step on devices that begin to work at ``begin_ns``.
 
     One function on purpose: numba spends ten times the work on calls that hand arrays on. Indices
@@ -97,7 +101,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, op_threads: i
     size_of, device_of, duration_ns = step.size, step.device, step.duration_ns
     kind_of, channel, queueing = wires.kind, wires.channel, wires.queueing
     latency_ns, request_ns, bytes_ns = wires.latency_ns, wires.request_ns, wires.bytes_ns
-    send_ns, receive_ns = wires.send_ns, wires.receive_ns
+    send_ns, receive_ns, wake_ns = wires.send_ns, wires.receive_ns, wires.wake_ns
     ops, edges, devices = device_of.shape[0], reader.shape[0], begin_ns.shape[0]
 
     missing = step.missing.copy()
@@ -136,6 +140,8 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, op_threads: i
     # Since when ops have kept a device from copy work, and how much of that it does in its turn.
     burst_ns = np.full(devices, _NO_BURST, np.int64)
     turn = np.zeros(devices, np.int64)
+    # Since when each device has had nothing to do, if it has.
+    idle_ns = np.full(devices, _NEVER, np.int64)
     # Lanes, also linked lists, and the heap of those that are not empty.
     lanes = devices * devices if queueing else edges
     lane_head = np.full(lanes, -1, np.int32)
@@ -271,10 +277,13 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, op_threads: i
                 size = size_of[crossings[crossing, TENSOR]]
                 if work & 1:
                     until_ns[device] = now + receive_ns[kind, size]
+                    if now - idle_ns[device] >= asleep_ns:
+                        until_ns[device] += wake_ns[kind]
                 else:
                     until_ns[device] = now + send_ns[kind, size]
                     outgoing[outgoing_count] = crossing
                     outgoing_count += 1
+                idle_ns[device] = _NEVER
             elif has_ops:
                 op = queue[queue_head[device]]
                 queue_head[device] += 1
@@ -283,11 +292,13 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, op_threads: i
                     burst_ns[device] = now
                 doing[device] = op
                 until_ns[device] = now + duration_ns[op]
+                idle_ns[device] = _NEVER
                 op_ns[op, START] = now
                 started[started_count] = op
                 started_count += 1
             else:
                 burst_ns[device] = _NO_BURST
+                idle_ns[device] = min(idle_ns[device], now)
 
         # Put on their wires what sets out.
         for i in range(outgoing_count):

@@ -24,7 +24,8 @@ Model:
   it is longer. Ops of either device wait for them, and they wait for ops: a device turns to copy
   work, first come, first served, when it has no op that is ready, or has run ops for a quantum for
   each one that is ready (at most as many as it has threads for ops) since it last did copy work or
-  nothing; it then does all of it that waits by then.
+  nothing; it then does all of it that waits by then. What reaches a device that is asleep,
+  having had nothing to do for a while, takes longer to receive (`Link.wake_ns`).
 - The first device begins when it has started all others that run ops, those begin each at a time
   of its own, hosts at 0. The step ends when the last end of an op is known.
 - At one moment, devices end what they do in their order, hosts last, each followed by what it does
@@ -253,6 +254,7 @@ class Simulator:
                 channel=links.channel,
                 latency_ns=links.latency_ns,
                 request_ns=links.request_ns,
+                wake_ns=links.wake_ns,
                 bytes_ns=links.bytes_ns,
                 send_ns=links.send_ns,
                 receive_ns=links.receive_ns,
@@ -261,6 +263,7 @@ class Simulator:
             self._begin_ns(place),
             self._cluster.dispatch.quantum_ns,
             self._cluster.dispatch.op_threads,
+            self._cluster.dispatch.asleep_ns,
         )
         self._check_links(result)
         return result

@@ -75,17 +75,18 @@ def _rate(step: event_loop.Step) -> float:
         channel=np.arange(links, dtype=np.uint32),
         latency_ns=np.array([10_000]),
         request_ns=np.array([0]),
+        wake_ns=np.array([0]),
         bytes_ns=np.linspace(0, 100_000, _SIZES).astype(np.int64)[np.newaxis],
         send_ns=nothing,
         receive_ns=nothing,
         queueing=True,
     )
     begin_ns = np.zeros(_DEVICES, np.int64)
-    event_loop.run(step, wires, begin_ns, 0)
+    event_loop.run(step, wires, begin_ns, 0, 1, 0)
     times_s = []
     for _ in range(_REPEATS):
         start = time.perf_counter()
-        event_loop.run(step, wires, begin_ns, 0)
+        event_loop.run(step, wires, begin_ns, 0, 1, 0)
         times_s.append(time.perf_counter() - start)
     return len(step.device) / min(times_s) / 1e6
 

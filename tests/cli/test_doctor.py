@@ -31,6 +31,7 @@ BARE = Calibration(
     partition_overhead_ns=0,
     remote_ns=0,
     quantum_ns=0,
+    wake_ns=0,
     op_ns=1_000,
     reference_ns={"cpu:0": 200_000, "cpu:1": 200_000},
     reference_p90={"cpu:0": 1.0, "cpu:1": 1.0},

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from placed_steps import PlacedStep, edge, op, place, price
-from sample_hosts import ALONE, FIRST, ROUTE, TWO_HOSTS
+from sample_hosts import ALONE, DRIVEN, FIRST, ROUTE, TWO_HOSTS
 
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.graph.op_graph import OpGraph
@@ -25,6 +25,7 @@ def calibrated(*timings: CopyTiming) -> Cluster:
             partition_overhead_ns=0,
             remote_ns=0,
             quantum_ns=0,
+            wake_ns=0,
             op_ns=0,
             reference_ns={},
             reference_p90={},
@@ -79,6 +80,8 @@ def test_tensors_between_hosts_are_asked_for_by_a_message_and_share_a_wire():
     assert there.channel == cluster.link("a:0", "b:0").channel is not None
     assert there.channel != cluster.link("b:0", "a:0").channel
     assert (near.request_ns, near.channel) == (0, None)
+    # Copies between hosts were measured between ends that sleep.
+    assert (near.wake_ns, there.wake_ns) == (DRIVEN.wake_ns, 0)
 
 
 def test_pairs_that_do_not_hinder_each_other_have_wires_of_their_own():

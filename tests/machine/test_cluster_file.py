@@ -191,7 +191,7 @@ def test_a_latency_that_is_none_is_refused_with_its_line(value):
         (
             "step_overhead_ns",
             "step_ns",
-            "line 43: dispatch.step_ns: unknown key; there are step_ov",
+            "line 43: dispatch.step_ns: unknown key; there are asleep_",
         ),
         (
             "step_overhead_ns = 100_000",
@@ -337,6 +337,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
             sender=draw(WORK),
             receiver=draw(WORK),
             request_ns=draw(TIMES),
+            wake_ns=draw(TIMES),
         )
         for source, target in permutations(names, 2)
     ]

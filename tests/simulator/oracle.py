@@ -65,6 +65,8 @@ class _Place:
     turn: int = 0
     # Since when it has run ops only; None if it did something else, or nothing, last.
     ops_since_ns: int | None = None
+    # Since when it has had nothing to do; None while it does something.
+    rests_since_ns: int | None = None
 
 
 class Oracle:
@@ -266,16 +268,23 @@ class Oracle:
                 self._set_out(copy, now)
                 self._ends_at(place, now + _send_ns(copy))
             else:
-                self._ends_at(place, now + _receive_ns(copy))
+                rested_ns = -1 if place.rests_since_ns is None else now - place.rests_since_ns
+                is_asleep = rested_ns >= self._dispatch.asleep_ns
+                wake_ns = copy.link.wake_ns if is_asleep else 0
+                self._ends_at(place, now + _receive_ns(copy) + wake_ns)
+            place.rests_since_ns = None
         elif place.ops:
             task = place.doing = place.ops.popleft()
             if place.ops_since_ns is None:
                 place.ops_since_ns = now
             task.start_ns = now
             self._started.append(task)
+            place.rests_since_ns = None
             self._ends_at(place, now + task.duration_ns)
         else:
             place.ops_since_ns = None
+            if place.rests_since_ns is None:
+                place.rests_since_ns = now
 
     def _ends_at(self, place: _Place, time_ns: int) -> None:
         heappush(self._events, (time_ns, _END, (place.number,), place))

@@ -386,6 +386,40 @@ def test_a_far_device_begins_later_asks_for_its_input_and_is_heard_of_later() ->
     assert later.step_ns == 300 + 150 + 20 + 51
 
 
+@pytest.mark.parametrize(
+    ("busy_ns", "end_ns"),
+    [
+        # b has rested since 0; what comes at 135 - 15 finds it asleep, or not yet.
+        (35, 135 + 7),
+        (34, 134),
+    ],
+)
+def test_what_reaches_a_device_asleep_takes_longer_to_receive(busy_ns: int, end_ns: int) -> None:
+    work = CopyWork(per_copy_ns=15)
+    cluster = pair(work=work, dispatch=Dispatch(asleep_ns=120))
+    step = PlacedStep(
+        graph=OpGraph([op("x", 90), op("y")], [edge("x", "y", 90)]),
+        placement=place({"x": "a", "y": "b"}),
+        costs=price({"x": busy_ns, "y": 20}),
+        cluster=cluster,
+    ).with_links(wake_ns=7)
+    schedule = step.simulate()
+    (copy,) = schedule.transfers
+    assert copy.end_ns == end_ns
+    assert schedule.step_ns == end_ns + 20
+
+
+def test_a_device_that_had_an_op_in_between_is_awake() -> None:
+    work = CopyWork(per_copy_ns=15)
+    step = PlacedStep(
+        graph=OpGraph([op("x", 90), op("y"), op("z")], [edge("x", "y", 90)]),
+        placement=place({"x": "a", "y": "b", "z": "b"}),
+        costs=price({"x": 35, "y": 20, "z": 1}),
+        cluster=pair(work=work, dispatch=Dispatch(asleep_ns=120)),
+    ).with_links(wake_ns=7)
+    assert step.simulate().step_ns == 135 + 20
+
+
 def two_senders(channel: str | None) -> PlacedStep:
     """x on a and y on b end at 10 and send 100 bytes each to c."""
     return PlacedStep(

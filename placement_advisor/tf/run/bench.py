@@ -52,13 +52,22 @@ class Bench:
             return tf.raw_ops.ReadVariableOp(resource=holder, dtype=tf.float32)
 
     def times(
-        self, builds: Mapping[str, Build], *, rounds: int = ROUNDS, steps: int = STEPS
+        self,
+        builds: Mapping[str, Build],
+        *,
+        rounds: int = ROUNDS,
+        steps: int = STEPS,
+        before: Build | None = None,
     ) -> dict[str, Timing]:
-        """Run graphs in turns, each for some steps, and return what each takes."""
+        """Run graphs in turns, each for some steps, and return what each takes.
+
+        A step of ``before`` runs before each of theirs, and counts for the cores alone.
+        """
         self._holders = []
         graph = tf.Graph()
         with graph.as_default():
             ends = {name: build(self) for name, build in builds.items()}
+            ends_before = [] if before is None else before(self)
             clocks = [self._clock(device) for device in self._clocks]
         samples: dict[str, list[int]] = {name: [] for name in builds}
         core: dict[str, dict[str, list[float]]] = {
@@ -68,15 +77,18 @@ class Bench:
             session.run(self._holders)
             calls = {name: session.make_callable(end) for name, end in ends.items()}
             core_ns = session.make_callable(clocks) if clocks else list
+            prepare = session.make_callable(ends_before) if ends_before else _do_nothing
             for call in calls.values():
                 for _ in range(_WARMUPS):
                     call()
             for _ in range(rounds):
                 for name, call in calls.items():
                     call()  # The turn before has left its data in the caches.
-                    before: list[int] = core_ns()
-                    samples[name] += [timed(call) for _ in range(steps)]
-                    for device, *read_ns in zip(self._clocks, before, core_ns(), strict=True):
+                    begun_ns: list[int] = core_ns()
+                    for _ in range(steps):
+                        prepare()
+                        samples[name].append(timed(call))
+                    for device, *read_ns in zip(self._clocks, begun_ns, core_ns(), strict=True):
                         core[name][device].append((read_ns[1] - read_ns[0]) / steps)
         return {
             name: Timing(
@@ -90,6 +102,10 @@ class Bench:
     def _clock(self, device: str) -> Any:
         with self.on(device):
             return core_clock.reading(self._clocks[device])
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def timed(function: Callable[[], Any]) -> int:

@@ -106,6 +106,24 @@ def errands(ends: tuple[str, str], size_bytes: int, count: int) -> Build:
     return build
 
 
+def visits(first: str, other: str, count: int, busy: int) -> Build:
+    """Compute on ``first`` again and again, each time with a small errand to ``other``."""
+
+    def build(bench: Bench) -> list[Any]:
+        matrix = done = bench.held(first, [REFERENCE_WIDTH, REFERENCE_WIDTH])
+        for _ in range(count):
+            with bench.on(first):
+                done = _product(done, matrix, busy)
+                small = tf.slice(done, [0, 0], [1, 1])
+            with bench.on(other):
+                seen = tf.identity(small)
+            with bench.on(first), tf.control_dependencies([seen]):
+                done = tf.identity(done)
+        return [done.op]
+
+    return build
+
+
 def answered(first: str, other: str, count: int, busy: int) -> Build:
     """Compute on ``first`` after a small tensor has come from ``other``, which computes as well."""
 

@@ -25,6 +25,7 @@ from placement_advisor.tf.run.calibration_graphs import (
     nothing,
     products,
     tiny_ops,
+    visits,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ _TINY_OPS = (0, 200)
 _PRODUCTS = (2, 12)
 # Longer than a scheduler leaves a core to one thread (4 ms at 250 ticks a second, 10 ms at 100).
 _LONG_NS = 15_000_000
+# For so long the other device has nothing to do. Judgement: as long as a layer of a model computes.
+_REST_NS = 4_000_000
+_VISITS = (1, 4)
 
 
 def copy(bench: Bench, ends: tuple[str, str], size_bytes: int, effort: Effort) -> CopyTiming:
@@ -184,20 +188,28 @@ def steps_of(bench: Bench, device: str) -> Steps:
 
 
 def reach(
-    bench: Bench, first: str, other: str, product_ns: float, *, longer_than_ns: float = 0
+    bench: Bench,
+    first: str,
+    other: str,
+    product_ns: float,
+    *,
+    longer_than_ns: float = 0,
+    errand_ns: float | None = None,
 ) -> Reach:
     """Return what it takes that the first device of a testbed drives another one.
 
     ``product_ns`` is what a product takes on the first, which computes for ``longer_than_ns`` at
-    least while the other one starts and ends.
+    least while the other one starts and ends. ``errand_ns`` is what a small copy there and back
+    takes between ends that hardly rest, None where copies were measured between ends that do.
     """
     product_ns = max(1.0, product_ns)
     local = max(_PRODUCTS[1], math.ceil(longer_than_ns / product_ns))
-    long = round(_LONG_NS / product_ns)
+    long, rest = round(_LONG_NS / product_ns), math.ceil(_REST_NS / product_ns)
+    alone = {"none": nothing(first), "remote": nothing(other)}
+    # A device that is started has rested since the step before.
+    rested = bench.times(alone, before=products(first, rest))
     beside = bench.times(
         {
-            "none": nothing(first),
-            "remote": nothing(other),
             "local": products(first, local),
             "with remote": both(products(first, local), nothing(other)),
             "from idle": answered(first, other, long, 0),
@@ -205,13 +217,31 @@ def reach(
         }
     )
     partition_ns = beside["with remote"].step_ns - beside["local"].step_ns
-    remote_ns = beside["remote"].step_ns - beside["none"].step_ns
+    remote_ns = rested["remote"].step_ns - rested["none"].step_ns
     quantum_ns = beside["from busy"].step_ns - beside["from idle"].step_ns
     return Reach(
         partition_overhead_ns=max(0, round(partition_ns)),
         remote_ns=max(0, round(remote_ns)),
         quantum_ns=max(0, round(quantum_ns)),
+        wake_ns=0 if errand_ns is None else _wake_ns(bench, first, other, rest, errand_ns),
     )
+
+
+def _wake_ns(bench: Bench, first: str, other: str, rest: int, errand_ns: float) -> int:
+    """Return how much longer an errand takes to a device that has rested for so many products."""
+    times = bench.times(
+        {
+            f"{count} to {target}": visits(first, target, count, rest)
+            for count in _VISITS
+            for target in (first, other)
+        }
+    )
+    few, many = _VISITS
+    there, at_home = (
+        times[f"{many} to {target}"].step_ns - times[f"{few} to {target}"].step_ns
+        for target in (other, first)
+    )
+    return max(0, round((there - at_home) / (many - few) - errand_ns))
 
 
 def _fans(ends: tuple[str, str], size_bytes: int, effort: Effort) -> dict[str, Build]:

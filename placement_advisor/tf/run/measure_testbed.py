@@ -69,7 +69,13 @@ def _pass(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str
     steps = steps_of(bench, first)
     reached = None
     if clocks and further:
-        reached = reach(bench, first, further[0], references[first].product_ns)
+        there, back = (first, further[0]), (further[0], first)
+        reached = reach(
+            bench,
+            *there,
+            references[first].product_ns,
+            errand_ns=links[there][0].copy_ns + links[back][0].copy_ns,
+        )
     return Calibration(
         links=links,
         both_ways=meeting,
@@ -77,6 +83,7 @@ def _pass(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str
         partition_overhead_ns=reached.partition_overhead_ns if reached else 0,
         remote_ns=reached.remote_ns if reached else 0,
         quantum_ns=reached.quantum_ns if reached else 0,
+        wake_ns=reached.wake_ns if reached else 0,
         op_ns=max(0, round(steps.op_ns)),
         reference_ns={name: round(found.product_ns) for name, found in references.items()},
         reference_p90={name: found.p90_ratio for name, found in references.items()},
