@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import defaults
 from placement_advisor.analysis.advice.settling import Again
+from placement_advisor.analysis.refine import MOST_UNITS
 from placement_advisor.candidates import batch_towers
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.measurement.anytime_interval import least_samples
@@ -80,9 +81,10 @@ class Known:
     """What is known of an analysis by now.
 
     ``is_run``: steps of it run. ``splits`` are the splits of its batch to trace, ``searches`` those
-    for candidates. ``rounds`` are those asked for, None if none were. ``ops`` are those of the
-    step, None while they are not known, ``steps_ns`` what a step of each candidate that runs takes.
-    ``is_busy``: other work runs beside it.
+    for candidates, ``joining`` the candidates that may join between rounds. ``rounds`` are those
+    asked for, None if none were. ``ops`` are those of the step, None while they are not known,
+    ``steps_ns`` what a step of each candidate that runs takes. ``is_busy``: other work runs beside
+    it.
     """
 
     is_run: bool
@@ -93,6 +95,7 @@ class Known:
     rounds: int | None
     steps: int
     steps_ns: tuple[int, ...]
+    joining: int = 0
     ops: int | None = None
     is_busy: bool = False
 
@@ -134,6 +137,7 @@ def known_at_first(options: AnalyzeOptions) -> Known:
         effort=options.effort.units,
         searches=_SEARCHES if SEARCHED in asked else 0,
         splits=bool(asked.intersection(PER_DEVICE)) + bool(per_pair),
+        joining=options.refine,
         rounds=options.rounds,
         steps=options.steps,
         steps_ns=(_USUAL_STEP_NS,) * count,
@@ -142,10 +146,10 @@ def known_at_first(options: AnalyzeOptions) -> Known:
 
 def usual_s(known: Known) -> dict[Stage, float]:
     """Return what each stage usually takes, without those that are left out."""
-    thousands, count = (known.ops or _USUAL_OPS) / 1_000, len(known.steps_ns)
+    count = len(known.steps_ns)
 
     def grows(once_s: float, each_s: float) -> float:
-        return once_s + each_s * thousands
+        return _grows(known, once_s, each_s)
 
     found = {
         Stage.IMPORT: _IMPORT_S,
@@ -162,10 +166,21 @@ def usual_s(known: Known) -> dict[Stage, float]:
             Stage.CALIBRATE: _START_S + (0.0 if known.is_calibrated else _CALIBRATION_S),
             Stage.MEASURE: _MEASURE_S * (1 + known.splits),
             Stage.PREPARE: grows(*_PREPARE_S) * count,
-            Stage.RUN: rounds_left(known, 0, known.round_s).stage_s + _BESIDE_S,
+            Stage.RUN: rounds_left(known, 0, known.round_s).stage_s + _beside_rounds_s(known),
             Stage.PROFILE: grows(*_PROFILE_S) * count,
         }
     return {stage: found[stage] for stage in Stage if stage in found}
+
+
+def _beside_rounds_s(known: Known) -> float:
+    """Return what is done while rounds run, and after the last one, beside them."""
+    joins_s = min(known.effort, MOST_UNITS) + _grows(known, *_PREPARE_S)
+    return _BESIDE_S + known.joining * joins_s
+
+
+def _grows(known: Known, once_s: float, each_s: float) -> float:
+    """Return what is taken once, and for each thousand ops."""
+    return once_s + each_s * (known.ops or _USUAL_OPS) / 1_000
 
 
 def ahead(known: Known, stage: Stage) -> Ahead:
@@ -218,7 +233,7 @@ def again(
         alike = {Stage.IMPORT, Stage.LOAD, Stage.TRACE}
     fixed_s = usual_s(known)
     if known.is_run:
-        fixed_s[Stage.RUN] = _BESIDE_S
+        fixed_s[Stage.RUN] = _beside_rounds_s(known)
         round_s = known.round_s if round_s is None else round_s
     fixed_s |= {stage: seen_ns[stage] / NS_PER_S for stage in alike.intersection(seen_ns)}
     return Again(fixed_s=sum(fixed_s.values()), round_s=round_s, left_out=left_out)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Judgement: each so dear by itself is what comes in one case of six, all of them together is rare.
 CAUTION = 1.0
 # A search goes on from what all others found, so that less of it does. Judgement.
-_MOST_UNITS = 2.0
+MOST_UNITS = 2.0
 # Halfway between the quartiles of what is normal lie so many standard deviations.
 _QUARTILE = 0.674
 
@@ -119,7 +119,7 @@ def _searched(forecast: Forecast, belief: Belief, effort: Effort) -> Placement |
         starts,
         proposals.prices.costs,
         belief.simulator(CAUTION),
-        replace(effort, units=min(effort.units, _MOST_UNITS)),
+        replace(effort, units=min(effort.units, MOST_UNITS)),
     )
     if isinstance(found, NotApplicable):
         return None

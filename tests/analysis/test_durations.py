@@ -33,6 +33,7 @@ RUNS = Known(
     effort=5.0,
     searches=2,
     splits=1,
+    joining=2,
     rounds=None,
     steps=4,
     steps_ns=(15 * MS,) * 8,
@@ -40,6 +41,14 @@ RUNS = Known(
 OF_A_RUN = (Stage.CALIBRATE, Stage.MEASURE, Stage.PREPARE, Stage.RUN, Stage.PROFILE)
 PREDICTED = replace(RUNS, is_run=False)
 LEAST = least_samples(len(RUNS.steps_ns) - 1)
+
+
+def test_who_may_join_is_searched_for_and_prepared_among_the_rounds() -> None:
+    none, two = (usual_s(replace(RUNS, joining=joining)) for joining in (0, 2))
+    changed = {stage for stage in two if two[stage] != none[stage]}
+    assert changed == {Stage.RUN}
+    a_search, one_prepared = 2.0, usual_s(RUNS)[Stage.PREPARE] / len(RUNS.steps_ns)
+    assert two[Stage.RUN] - none[Stage.RUN] == pytest.approx(2 * (a_search + one_prepared))
 
 
 def test_ahead_is_the_stage_that_begins_and_all_that_come_later() -> None:
@@ -156,7 +165,7 @@ def test_again_takes_what_was_seen_but_for_rounds_and_a_calibration() -> None:
     del seen_ns[Stage.REPORT]
     usual = usual_s(RUNS)
     found = again(RUNS, seen_ns, 2.5, None)
-    beside_s = no_rounds_ahead(RUNS).stage_s
+    beside_s = usual[Stage.RUN] - rounds_left(RUNS, 0, RUNS.round_s).stage_s
     others_s = usual[Stage.CALIBRATE] + usual[Stage.REPORT] + beside_s
     assert (found.round_s, found.left_out) == (2.5, None)
     assert found.fixed_s == pytest.approx(10 * (len(Stage) - 3) + others_s)
