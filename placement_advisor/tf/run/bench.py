@@ -99,6 +99,19 @@ class Bench:
             for name in builds
         }
 
+    def values(self, build: Build, steps: int) -> list[tuple[float, ...]]:
+        """Return what a graph returns, step by step."""
+        self._holders = []
+        graph = tf.Graph()
+        with graph.as_default():
+            ends = build(self)
+        with self._runtime.session(graph) as session:
+            session.run(self._holders)
+            call = session.make_callable(ends)
+            for _ in range(_WARMUPS):
+                call()
+            return [tuple(map(float, call())) for _ in range(steps)]
+
     def _clock(self, device: str) -> Any:
         with self.on(device):
             return core_clock.reading(self._clocks[device])

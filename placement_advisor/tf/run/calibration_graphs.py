@@ -106,20 +106,26 @@ def errands(ends: tuple[str, str], size_bytes: int, count: int) -> Build:
     return build
 
 
-def visits(first: str, other: str, count: int, busy: int) -> Build:
-    """Compute on ``first`` again and again, each time with a small errand to ``other``."""
+def errand_after_rest(first: str, other: str, busy: int) -> Build:
+    """Time an errand to ``other`` after ``first`` has computed, and another one at once.
+
+    Returns the two times, in seconds; clocks are read on ``first``.
+    """
 
     def build(bench: Bench) -> list[Any]:
-        matrix = done = bench.held(first, [REFERENCE_WIDTH, REFERENCE_WIDTH])
-        for _ in range(count):
-            with bench.on(first):
-                done = _product(done, matrix, busy)
-                small = tf.slice(done, [0, 0], [1, 1])
+        small = bench.held(first, [1])
+        done = products(first, busy)(bench)
+        with bench.on(first), tf.control_dependencies(done):
+            read = [tf.timestamp()]
+        for _ in range(2):
+            with bench.on(first), tf.control_dependencies(read[-1:]):
+                sent = tf.identity(small)
             with bench.on(other):
-                seen = tf.identity(small)
+                seen = tf.identity(sent)
             with bench.on(first), tf.control_dependencies([seen]):
-                done = tf.identity(done)
-        return [done.op]
+                read.append(tf.timestamp())
+        with bench.on(first):
+            return [read[1] - read[0], read[2] - read[1]]
 
     return build
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import reduce
+from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
@@ -20,13 +21,14 @@ from placement_advisor.tf.run.calibration_graphs import (
     answered,
     both,
     chain,
+    errand_after_rest,
     errands,
     fan,
     nothing,
     products,
     tiny_ops,
-    visits,
 )
+from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +90,8 @@ _PRODUCTS = (2, 12)
 _LONG_NS = 15_000_000
 # For so long the other device has nothing to do. Judgement: as long as a layer of a model computes.
 _REST_NS = 4_000_000
-_VISITS = (1, 4)
+# Steps with an errand: a fifth of a second on a machine at rest. Judgement.
+_ERRANDS = 40
 
 
 def copy(bench: Bench, ends: tuple[str, str], size_bytes: int, effort: Effort) -> CopyTiming:
@@ -194,13 +197,11 @@ def reach(
     product_ns: float,
     *,
     longer_than_ns: float = 0,
-    errand_ns: float | None = None,
 ) -> Reach:
     """Return what it takes that the first device of a testbed drives another one.
 
     ``product_ns`` is what a product takes on the first, which computes for ``longer_than_ns`` at
-    least while the other one starts and ends. ``errand_ns`` is what a small copy there and back
-    takes between ends that hardly rest, None where copies were measured between ends that do.
+    least while the other one starts and ends.
     """
     product_ns = max(1.0, product_ns)
     local = max(_PRODUCTS[1], math.ceil(longer_than_ns / product_ns))
@@ -223,25 +224,19 @@ def reach(
         partition_overhead_ns=max(0, round(partition_ns)),
         remote_ns=max(0, round(remote_ns)),
         quantum_ns=max(0, round(quantum_ns)),
-        wake_ns=0 if errand_ns is None else _wake_ns(bench, first, other, rest, errand_ns),
+        wake_ns=wake_ns(bench, first, other, product_ns),
     )
 
 
-def _wake_ns(bench: Bench, first: str, other: str, rest: int, errand_ns: float) -> int:
-    """Return how much longer an errand takes to a device that has rested for so many products."""
-    times = bench.times(
-        {
-            f"{count} to {target}": visits(first, target, count, rest)
-            for count in _VISITS
-            for target in (first, other)
-        }
-    )
-    few, many = _VISITS
-    there, at_home = (
-        times[f"{many} to {target}"].step_ns - times[f"{few} to {target}"].step_ns
-        for target in (other, first)
-    )
-    return max(0, round((there - at_home) / (many - few) - errand_ns))
+def wake_ns(bench: Bench, first: str, other: str, product_ns: float) -> int:
+    """Return how much longer a small copy takes to a device that has rested, at least 0.
+
+    Both errands are of one step, so that nothing else differs; what comes back finds its device
+    awake both times.
+    """
+    rest = math.ceil(_REST_NS / max(1.0, product_ns))
+    found = bench.values(errand_after_rest(first, other, rest), _ERRANDS)
+    return max(0, round(median(rested - awake for rested, awake in found) * NS_PER_S))
 
 
 def _fans(ends: tuple[str, str], size_bytes: int, effort: Effort) -> dict[str, Build]:

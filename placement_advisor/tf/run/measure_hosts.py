@@ -86,8 +86,7 @@ def measure_host(
                 both_ways=both_ways(bench, ends, BOTH_WAYS_BYTES, BOTH_WAYS),
             )
             if drives:
-                errand_ns = within.there[0].copy_ns + within.back[0].copy_ns
-                reached = reach(bench, *ends, references[0].product_ns, errand_ns=errand_ns)
+                reached = reach(bench, *ends, references[0].product_ns)
         return HostFigures(
             reference_ns=tuple(round(found.product_ns) for found in references),
             reference_p90=tuple(found.p90_ratio for found in references),

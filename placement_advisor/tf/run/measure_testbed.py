@@ -69,13 +69,7 @@ def _pass(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str
     steps = steps_of(bench, first)
     reached = None
     if clocks and further:
-        there, back = (first, further[0]), (further[0], first)
-        reached = reach(
-            bench,
-            *there,
-            references[first].product_ns,
-            errand_ns=links[there][0].copy_ns + links[back][0].copy_ns,
-        )
+        reached = reach(bench, first, further[0], references[first].product_ns)
     return Calibration(
         links=links,
         both_ways=meeting,
