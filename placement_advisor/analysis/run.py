@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MI
 from placement_advisor.candidates.choose import to_run
 from placement_advisor.candidates.families import SPLITS
 from placement_advisor.processes.call_failure import CallFailure
-from placement_advisor.testbed.added_rounds import time_in_rounds
+from placement_advisor.testbed.added_rounds import may_join, time_in_rounds
 from placement_advisor.testbed.batch_sizes import batch_points
 from placement_advisor.testbed.trial import BASELINE, failure_of
 from placement_advisor.tf.calls import as_is, input_timer
@@ -172,20 +173,22 @@ def _race(
     look_after = looks(options.rounds, options.refine)
     # Both are run once before, since the first call traces.
     warm = _time_weak_scaling(_time_as_is(Beside(), options, apparatus, 0), options, apparatus, 0)
-    beside = replace(warm, as_is_ns=(), weak_ns=())
+    beside, began_s = replace(warm, as_is_ns=(), weak_ns=()), time.monotonic()
 
     def end_round(number: int) -> None:
         nonlocal beside
+        done = number + 1
         beside = _time_as_is(beside, options, apparatus, number)
         beside = _time_weak_scaling(beside, options, apparatus, number)
         results = Results(outcomes=_outcomes(apparatus.trial), beside=beside)
-        show(f"timing, round {number + 1} done", results)
-        if number + 1 in look_after:
+        show(f"timing, round {done} done", results)
+        spent_s = time.monotonic() - began_s
+        if done in look_after and may_join(apparatus.trial, options.rounds, done, spent_s):
             course.watcher.working("looking for a better split", 0, 1)
             joins = refine(results)
             if joins is not None:
                 _enter(apparatus, joins)
-        course.end_round(number + 1)
+        course.end_round(done)
 
     time_in_rounds(apparatus.trial, options.rounds, end_round)
     return beside

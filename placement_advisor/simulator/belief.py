@@ -113,9 +113,10 @@ class Belief:
         """
         self._sensitivity, self._runs = sensitivity, len(seen)
         self._simulator, _ = next(sensitivity.if_wrong())
+        self._alone = _logarithm(self._simulator, baseline)
         self._around = [
             tuple(
-                (changed, math.log(changed.step_ns(baseline)))
+                (changed, _logarithm(changed, baseline))
                 for changed in (
                     self._simulator.on(each.change(self._simulator.cluster, factor))
                     for factor in (_REACH, 1 / _REACH)
@@ -155,7 +156,7 @@ class Belief:
         Each factor is ``caution`` standard deviations above where it is most likely.
         """
         cluster = self._simulator.cluster
-        deviations = np.sqrt(np.diag(self._covariance))
+        deviations = np.sqrt(np.maximum(np.diag(self._covariance), 0))
         logarithms = self._mean + caution * deviations
         for factor, logarithm in zip(FACTORS.values(), logarithms[:-1], strict=True):
             cluster = factor.change(cluster, math.exp(logarithm))
@@ -169,8 +170,8 @@ class Belief:
         """
         found = []
         for (more, more_alone), (less, less_alone) in self._around:
-            moved = math.log(more.step_ns(placement)) - more_alone
-            moved -= math.log(less.step_ns(placement)) - less_alone
+            moved = _logarithm(more, placement) - more_alone
+            moved -= _logarithm(less, placement) - less_alone
             found.append(moved / (2 * math.log(_REACH)))
         return np.array([*found, 1.0])
 
@@ -184,4 +185,9 @@ class Belief:
         self._covariance = self._covariance - gain @ spread.T
 
     def _simulated(self, placement: Placement) -> float:
-        return math.log(self._sensitivity.ratio(placement).ratio)
+        return _logarithm(self._simulator, placement) - self._alone
+
+
+def _logarithm(simulator: Simulator, placement: Placement) -> float:
+    """Return that of the step time, of one that takes none as of a nanosecond."""
+    return math.log(max(1, simulator.step_ns(placement)))

@@ -44,6 +44,16 @@ def time_in_rounds(trial: Trial, asked: int | None, as_is: Callable[[int], None]
             return
 
 
+def may_join(trial: Trial, asked: int | None, done: int, spent_s: float) -> bool:
+    """Say whether there is time for an interval of a candidate that joins now.
+
+    ``done`` rounds have taken ``spent_s``. Who ``asked`` for rounds by number gets as many, and
+    whoever joins is timed in what is left of them.
+    """
+    needed = done + least_samples(trial.competitors)
+    return asked is not None or spent_s / done * needed <= TIMING_BUDGET_S
+
+
 def _may_settle(trial: Trial) -> bool:
     """Say whether more rounds could settle the verdict, on candidates that are not out."""
     running = [entry.placement.label for entry in trial.running()]

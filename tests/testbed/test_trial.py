@@ -372,6 +372,15 @@ def test_who_joins_between_rounds_has_no_steps_in_those_before_and_as_many_as_ot
     assert measured.round_count == ROUNDS
 
 
+def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is() -> None:
+    trial = Trial(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
+    budget_s, needed = added_rounds.TIMING_BUDGET_S, 3 + least_samples(1)
+    just_s = 3 * budget_s / needed
+    assert added_rounds.may_join(trial, None, 3, just_s - 0.001)
+    assert not added_rounds.may_join(trial, None, 3, just_s + 0.001)
+    assert added_rounds.may_join(trial, 10, 3, just_s + 0.001)
+
+
 def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(
     run: Run,
 ) -> None:
