@@ -55,7 +55,7 @@ def refine(forecast: Forecast, results: Results, effort: Effort) -> Refined | No
     if belief is None:
         return None
     found = _searched(forecast, belief, effort)
-    with_found = forecast if found is None else _with_candidate(forecast, found)
+    with_found = forecast if found is None else with_candidate(forecast, found)
     promised = {
         label: belief.ratio(placement)
         for label, placement in with_found.proposals.of_whole_batch.items()
@@ -68,7 +68,7 @@ def refine(forecast: Forecast, results: Results, effort: Effort) -> Refined | No
         return None
     placement = with_found.proposals.placements[least]
     chosen = with_found if placement is found else forecast
-    return Refined(placement=placement, forecast=_with_ratio(chosen, least, promised[least]))
+    return Refined(placement=placement, forecast=with_ratio(chosen, least, promised[least]))
 
 
 def learned(forecast: Forecast, results: Results) -> Forecast:
@@ -78,7 +78,7 @@ def learned(forecast: Forecast, results: Results) -> Forecast:
         return forecast
     for label, placement in forecast.proposals.of_whole_batch.items():
         if label not in results.outcomes and label != BASELINE:
-            forecast = _with_ratio(forecast, label, belief.ratio(placement))
+            forecast = with_ratio(forecast, label, belief.ratio(placement))
     return forecast
 
 
@@ -131,7 +131,8 @@ def _searched(forecast: Forecast, belief: Belief, effort: Effort) -> Placement |
     )
 
 
-def _with_candidate(forecast: Forecast, placement: Placement) -> Forecast:
+def with_candidate(forecast: Forecast, placement: Placement) -> Forecast:
+    """Return the forecast with one more candidate, simulated by costs as they were before runs."""
     answers = {**forecast.proposals.answers, placement.label: placement}
     proposals = replace(forecast.proposals, answers=answers)
     predicted = prediction_of(proposals, forecast.sensitivity, placement.label)
@@ -142,7 +143,8 @@ def _with_candidate(forecast: Forecast, placement: Placement) -> Forecast:
     )
 
 
-def _with_ratio(forecast: Forecast, label: str, ratio: PredictedRatio) -> Forecast:
+def with_ratio(forecast: Forecast, label: str, ratio: PredictedRatio) -> Forecast:
+    """Return the forecast with what runs of others say of a candidate."""
     predicted = replace(forecast.predicted[label], after_runs=ratio)
     return replace(forecast, predicted={**forecast.predicted, label: predicted})
 

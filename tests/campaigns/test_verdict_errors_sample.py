@@ -20,7 +20,7 @@ TRIALS = 200
         "1 of 1 candidates",
         "7 of 7 candidates",
         "1 of 7 candidates",
-        "7 of 7 candidates and 2 that join",
+        "5 of 5 candidates and 2 that join",
     ],
 )
 def test_at_the_threshold_few_verdicts_are_firm(noise: str, field: str) -> None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 RECORDED = {"at rest": "rounds.jsonl", "busy": "rounds_busy.jsonl"}
 RATIOS = (0.85, 0.9, 0.97, 1.0, 1.05, 1.15)
 # How many candidates there are, how many of them have the true ratio, and how many join later.
-FIELDS = ((1, 1, 0), (7, 7, 0), (7, 1, 0), (7, 7, 2))
+FIELDS = ((1, 1, 0), (7, 7, 0), (7, 1, 0), (5, 5, 2))
 NOISES = (*RECORDED, "drawn", "sticky")
 TRIALS, PARTS = 250, 4
 # What the other candidates take, where they differ.

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from command_runs import Ran, run_here
+from command_runs import Ran, few_rounds, run_here
 from real_runs import needs_workers
 from watched_testbed import Call, Watch, WatchedTestbed, kill
 
+from placement_advisor.analysis import analyze as analyze_stages
 from placement_advisor.analysis import apparatus
+from placement_advisor.analysis import refine as refining
 from placement_advisor.analysis import run as run_stage
+from placement_advisor.analysis.refine import Refined
 from placement_advisor.candidates.families import NAMES as FAMILY_NAMES
 from placement_advisor.candidates.families import SPLITS
 from placement_advisor.machine import testbed_plan
@@ -27,6 +30,10 @@ from placement_advisor.tf.calls import runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from placement_advisor.analysis.predict import Forecast
+    from placement_advisor.analysis.run import Results
+    from placement_advisor.solvers.effort import Effort
 
 NAMES = ["single", "towers", "alternating"]
 QUICK = ("--effort", "0.05")
@@ -332,6 +339,44 @@ def test_a_worker_killed_before_there_are_costs_ends_the_analysis_and_is_named(
     assert "calibration failed: worker:1 was killed by SIGKILL" in analysed.ran.err
     assert "Traceback" not in analysed.ran.err
     assert not analysed.folder.exists()
+
+
+@needs_workers
+def test_who_joins_between_rounds_is_verified_timed_and_kept_with_what_was_predicted(
+    advisor: Callable[..., Ran], two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def join(forecast: Forecast, results: Results, effort: Effort) -> Refined | None:
+        believed = refining.believed(forecast, results)
+        if "searched-2" in forecast.predicted or believed is None:
+            return None
+        towers = forecast.proposals.placements["towers"]
+        found = replace(towers, label="searched-2", family="searched")
+        ratio = believed.ratio(found)
+        with_it = refining.with_candidate(forecast, found)
+        return Refined(placement=found, forecast=refining.with_ratio(with_it, "searched-2", ratio))
+
+    monkeypatch.setattr(analyze_stages, "refine", join)
+    folder = tmp_path / "out"
+    with few_rounds():
+        ran = advisor("analyze", str(two_towers), "-o", str(folder), *FEW, "-q")
+    assert ran.code == 0, ran.err
+    analysis = json.loads((folder / "analysis.json").read_text())
+    jsonschema.validate(analysis, load_schema("analysis"))
+    found = {candidate["name"]: candidate for candidate in analysis["candidates"]}
+    joined, towers = found["searched-2"], found["towers"]
+    assert joined["failure"] is None
+    assert joined["measured"]["verification"]["unverified"] == []
+    assert joined["measured"]["transfer_count"] == towers["measured"]["transfer_count"] > 0
+    counts = [len(each["measured"]["step_ns"]["samples"]) for each in (towers, joined)]
+    assert counts[1] == counts[0] - 1  # It joined after the first round.
+    assert joined["predicted"] == towers["predicted"]
+    assert joined["predicted_after_runs"]["runs"] == 2
+    assert towers["predicted_after_runs"] is None
+    kept = {path.name: json.loads(path.read_text()) for path in (folder / "predictions").iterdir()}
+    assert kept["searched-2.json"] == joined["predicted"]
+    assert kept["searched-2.after-2-runs.json"] == joined["predicted_after_runs"]
+    assert (folder / "placements" / "searched-2.json").exists()
+    assert "after 2 runs" in (folder / "report.md").read_text()
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01")
+FEW = ("--rounds", "5", "--steps", "1", "--effort", "0.01", "--refine", "0")
 MODEL = """
 import keras
 import numpy as np
