@@ -12,6 +12,8 @@ ROUNDS = 15
 # Candidates that may join once runs have shown what costs are. Judgement: each of them makes an
 # analysis longer by a search, its preparation, and a turn in each round.
 REFINE = 2
+# For each of them, a search that goes on from what all others found, so that less of it does.
+REFINE_EFFORT = 2.0
 # About so many seconds; a demo should not take much longer for a better split.
 EFFORT = 5.0
 QUICK_EFFORT = 0.2

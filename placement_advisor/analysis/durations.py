@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import defaults
 from placement_advisor.analysis.advice.settling import Again
-from placement_advisor.analysis.refine import MOST_UNITS
 from placement_advisor.candidates import batch_towers
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.measurement.anytime_interval import least_samples
@@ -174,7 +173,7 @@ def usual_s(known: Known) -> dict[Stage, float]:
 
 def _beside_rounds_s(known: Known) -> float:
     """Return what is done while rounds run, and after the last one, beside them."""
-    joins_s = min(known.effort, MOST_UNITS) + _grows(known, *_PREPARE_S)
+    joins_s = min(known.effort, defaults.REFINE_EFFORT) + _grows(known, *_PREPARE_S)
     return _BESIDE_S + known.joining * joins_s
 
 

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from placement_advisor import defaults
 from placement_advisor.analysis.predict import Forecast, prediction_of
 from placement_advisor.candidates import searched
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 # By so many standard deviations a search takes each cost for more than it is believed to be.
 # Judgement: each so dear by itself is what comes in one case of six, all of them together is rare.
 CAUTION = 1.0
-# A search goes on from what all others found, so that less of it does. Judgement.
-MOST_UNITS = 2.0
 # Halfway between the quartiles of what is normal lie so many standard deviations.
 _QUARTILE = 0.674
 
@@ -119,7 +118,7 @@ def _searched(forecast: Forecast, belief: Belief, effort: Effort) -> Placement |
         starts,
         proposals.prices.costs,
         belief.simulator(CAUTION),
-        replace(effort, units=min(effort.units, MOST_UNITS)),
+        replace(effort, units=min(effort.units, defaults.REFINE_EFFORT)),
     )
     if isinstance(found, NotApplicable):
         return None
