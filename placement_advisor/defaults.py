@@ -9,8 +9,8 @@ STEPS = 4
 # As few as tell a seventh from nothing among seven candidates where rounds differ by 8 %
 # (`make campaign-verdict-errors`); more are added while they do not.
 ROUNDS = 15
-# Candidates that may join once runs have shown what costs are. Judgement: each of them makes an
-# analysis longer by a search, its preparation, and a turn in each round.
+# Candidates that may join once others have run. Judgement: each of them makes an analysis longer by
+# a search, its preparation, and a turn in each round.
 REFINE = 2
 # For each of them, a search that goes on from what all others found, so that less of it does.
 REFINE_EFFORT = 2.0

@@ -29,8 +29,8 @@ class AnalyzeOptions:
     """What `advisor analyze` was asked; see its help. ``candidates`` is None if none is named.
 
     ``ratios`` are those of the samples on each device where the batch is split, None for even ones.
-    ``rounds`` is None for as many as it takes; ``refine`` is how many candidates may join once runs
-    have shown what costs are. What is ``quick`` does not ``run``. ``devices`` are
+    ``rounds`` is None for as many as it takes; ``refine`` is how many candidates may join once
+    others have run. What is ``quick`` does not ``run``. ``devices`` are
     those of ``hosts``, if there are any; None runs on this machine.
     """
 

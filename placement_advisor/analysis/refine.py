@@ -1,9 +1,9 @@
-"""What to run next, once runs have shown what costs are.
+"""What to run next, once runs have shown by how much splits of the model are off.
 
-Model: what the runs so far say of costs (`Belief`) corrects what is predicted of all that has not
-run, and a search goes on from there, by costs on the dear side of what is believed. The one that is
-then expected to be fastest runs, unless something that has run is at least as fast, or the gain
-would not be worth a split.
+Model: what the runs so far say (`Belief`) corrects what is predicted of all that has not run, and a
+search goes on from there, by costs as they are: what it makes too much of is corrected as well. The
+one that is then expected to be fastest runs, unless something that has run is at least as fast, or
+the gain would not be worth a split.
 """
 
 from __future__ import annotations
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.solvers.effort import Effort
 
-# By so many standard deviations a search takes each cost for more than it is believed to be.
-# Judgement: each so dear by itself is what comes in one case of six, all of them together is rare.
-CAUTION = 1.0
 # Halfway between the quartiles of what is normal lie so many standard deviations.
 _QUARTILE = 0.674
 
@@ -53,7 +50,7 @@ def refine(forecast: Forecast, results: Results, effort: Effort) -> Refined | No
     belief = believed(forecast, results)
     if belief is None:
         return None
-    found = _searched(forecast, belief, effort)
+    found = _searched(forecast, effort)
     with_found = forecast if found is None else with_candidate(forecast, found)
     promised = {
         label: belief.ratio(placement)
@@ -82,7 +79,7 @@ def learned(forecast: Forecast, results: Results) -> Forecast:
 
 
 def believed(forecast: Forecast, results: Results) -> Belief | None:
-    """Return what splits of the whole batch have shown of costs; None if none has yet."""
+    """Return what splits of the whole batch have shown; None if none has yet."""
     placements = forecast.proposals.of_whole_batch
     alone = results.outcomes.get(BASELINE)
     if alone is None or alone.measured is None:
@@ -95,7 +92,7 @@ def believed(forecast: Forecast, results: Results) -> Belief | None:
         if outcome.failure is None and ratios:
             ratio, deviation = middle(ratios)
             seen.append(Seen(placement=placements[label], ratio=ratio, deviation=deviation))
-    return Belief(forecast.sensitivity, placements[BASELINE], seen) if seen else None
+    return Belief(forecast.sensitivity, seen) if seen else None
 
 
 def middle(ratios: Sequence[float]) -> tuple[float, float]:
@@ -108,8 +105,8 @@ def middle(ratios: Sequence[float]) -> tuple[float, float]:
     return math.exp(logarithms[count // 2]), deviation
 
 
-def _searched(forecast: Forecast, belief: Belief, effort: Effort) -> Placement | None:
-    """Return what a search finds by what is believed of costs, None if nothing new."""
+def _searched(forecast: Forecast, effort: Effort) -> Placement | None:
+    """Return what a search finds by costs as they are, None if nothing new."""
     proposals = forecast.proposals
     if SEARCHED not in proposals.answers:
         return None
@@ -117,7 +114,7 @@ def _searched(forecast: Forecast, belief: Belief, effort: Effort) -> Placement |
     found = searched.propose(
         starts,
         proposals.prices.costs,
-        belief.simulator(CAUTION),
+        proposals.simulator,
         replace(effort, units=min(effort.units, defaults.REFINE_EFFORT)),
     )
     if isinstance(found, NotApplicable):
@@ -126,7 +123,7 @@ def _searched(forecast: Forecast, belief: Belief, effort: Effort) -> Placement |
     return replace(
         found,
         label=f"{SEARCHED}-{count + 1}",
-        rationale=f"by costs as runs have shown them, {found.rationale}",
+        rationale=f"joined once others had run, {found.rationale}",
     )
 
 

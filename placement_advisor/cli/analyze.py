@@ -119,8 +119,8 @@ def analyze(
         int,
         typer.Option(
             min=0,
-            help="Candidates that may join once runs have shown what costs are: those not yet run, "
-            "and what a search finds by these costs.",
+            help="Candidates that may join once others have run, which corrects what is predicted: "
+            "those not run, and what a search goes on to find.",
         ),
     ] = defaults.REFINE,
     run: Annotated[

@@ -40,7 +40,7 @@ class PredictedRatio:
     """Step time over that of the baseline as simulated, and its ends.
 
     ``low`` and ``high`` are what it may be where costs are wrong by as much as ``doubt`` says, or,
-    where other splits have shown that, as the first ``runs`` of them did.
+    where ``runs`` splits had run by then, as far off as these were.
     """
 
     ratio: float
