@@ -60,7 +60,8 @@ def refine(forecast: Forecast, results: Results, effort: Effort) -> Refined | No
         and with_found.predicted[label].too_large is None
     }
     least = min(promised, key=lambda label: promised[label].ratio, default=None)
-    if least is None or promised[least].ratio >= min(WORTHWHILE_RATIO, *_measured(results)):
+    measured = [ratio for ratio, _ in _measured(results).values()]
+    if least is None or promised[least].ratio >= min(WORTHWHILE_RATIO, *measured):
         return None
     placement = with_found.proposals.placements[least]
     chosen = with_found if placement is found else forecast
@@ -81,17 +82,11 @@ def learned(forecast: Forecast, results: Results) -> Forecast:
 def believed(forecast: Forecast, results: Results) -> Belief | None:
     """Return what splits of the whole batch have shown; None if none has yet."""
     placements = forecast.proposals.of_whole_batch
-    alone = results.outcomes.get(BASELINE)
-    if alone is None or alone.measured is None:
-        return None
-    seen = []
-    for label, outcome in results.outcomes.items():
-        if label not in placements or label == BASELINE or outcome.measured is None:
-            continue
-        ratios = paired_ratios(alone.measured.rounds, outcome.measured.rounds)
-        if outcome.failure is None and ratios:
-            ratio, deviation = middle(ratios)
-            seen.append(Seen(placement=placements[label], ratio=ratio, deviation=deviation))
+    seen = [
+        Seen(placement=placements[label], ratio=ratio, deviation=deviation)
+        for label, (ratio, deviation) in _measured(results).items()
+        if label in placements
+    ]
     return Belief(forecast.sensitivity, seen) if seen else None
 
 
@@ -145,13 +140,15 @@ def with_ratio(forecast: Forecast, label: str, ratio: PredictedRatio) -> Forecas
     return replace(forecast, predicted={**forecast.predicted, label: predicted})
 
 
-def _measured(results: Results) -> list[float]:
-    """Return the measured ratios of all splits so far, those of the batch included."""
-    alone = results.outcomes[BASELINE].measured
-    assert alone is not None
-    found = []
+def _measured(results: Results) -> dict[str, tuple[float, float]]:
+    """Return what `middle` does of each split so far, those of the batch included, by label."""
+    alone = results.outcomes.get(BASELINE)
+    if alone is None or alone.measured is None:
+        return {}
+    found = {}
     for label, outcome in results.outcomes.items():
         if label != BASELINE and outcome.measured is not None and outcome.failure is None:
-            ratios = paired_ratios(alone.rounds, outcome.measured.rounds)
-            found += [middle(ratios)[0]] if ratios else []
+            ratios = paired_ratios(alone.measured.rounds, outcome.measured.rounds)
+            if ratios:
+                found[label] = middle(ratios)
     return found

@@ -116,8 +116,7 @@ def table(results: list[dict[str, Any]]) -> str:
     for setting in settings:
         parts = [result for result in results if tuple(result["setting"]) == setting]
         trials = sum(part["trials"] for part in parts)
-        # Those of before candidates could join have no number of them.
-        noise, ratio, candidates, alike, *joining = setting
+        noise, ratio, candidates, alike, joining = setting
 
         def share(key: str, rule: str, parts: Any = parts, trials: int = trials) -> str:
             return f"{sum(part[rule][key] for part in parts) / trials:.1%}"
@@ -127,7 +126,7 @@ def table(results: list[dict[str, Any]]) -> str:
 
         is_edge = ratio == WORTHWHILE_RATIO
         field = str(candidates) if alike == candidates else f"{candidates}, {alike} of them so"
-        field += f", {joining[0]} join" if any(joining) else ""
+        field += f", {joining} join" if joining else ""
         in_time = f"{sum(part['in_time'] for part in parts) / trials:.1%}"
         cells = [
             noise, f"{ratio:g}", field, share("wrong", "before"), share("wrong", "now"),

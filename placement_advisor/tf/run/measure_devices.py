@@ -197,11 +197,13 @@ def reach(
     product_ns: float,
     *,
     longer_than_ns: float = 0,
+    wakes: bool = True,
 ) -> Reach:
     """Return what it takes that the first device of a testbed drives another one.
 
     ``product_ns`` is what a product takes on the first, which computes for ``longer_than_ns`` at
-    least while the other one starts and ends.
+    least while the other one starts and ends. Where copies to it are measured between ends that
+    sleep, nothing ``wakes``: no wake is measured.
     """
     product_ns = max(1.0, product_ns)
     local = max(_PRODUCTS[1], math.ceil(longer_than_ns / product_ns))
@@ -224,17 +226,16 @@ def reach(
         partition_overhead_ns=max(0, round(partition_ns)),
         remote_ns=max(0, round(remote_ns)),
         quantum_ns=max(0, round(quantum_ns)),
-        wake_ns=wake_ns(bench, first, other, product_ns),
+        wake_ns=_wake_ns(bench, first, other, rest) if wakes else 0,
     )
 
 
-def wake_ns(bench: Bench, first: str, other: str, product_ns: float) -> int:
-    """Return how much longer a small copy takes to a device that has rested, at least 0.
+def _wake_ns(bench: Bench, first: str, other: str, rest: int) -> int:
+    """Return how much longer a small copy takes to a device that has rested for some products.
 
     Both errands are of one step, so that nothing else differs; what comes back finds its device
     awake both times.
     """
-    rest = math.ceil(_REST_NS / max(1.0, product_ns))
     found = bench.values(errand_after_rest(first, other, rest), _ERRANDS)
     return max(0, round(median(rested - awake for rested, awake in found) * NS_PER_S))
 

@@ -138,7 +138,7 @@ def measure_route(
     product_ns = reference(bench, ends[0]).product_ns
     # Two messages, and as many again: the first device is busy until the other one has ended.
     busy_ns = 4 * about_ns
-    reached = _passes(lambda: reach(bench, *ends, product_ns, longer_than_ns=busy_ns))
+    reached = _passes(lambda: reach(bench, *ends, product_ns, longer_than_ns=busy_ns, wakes=False))
     return replace(found, reach=middle(reached))
 
 
