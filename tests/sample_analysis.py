@@ -491,6 +491,17 @@ def ranged() -> Analysis:
     )
 
 
+def joined() -> Analysis:
+    """The split that ran had joined after two others, which changed what was predicted of it."""
+    doubt = Doubt(copies=2.0, launches=2.0, ops=1.25)
+    before = PredictedRatio(ratio=0.58, low=0.5, high=0.8, doubt=doubt)
+    after = PredictedRatio(ratio=0.64, low=0.625, high=1.0, doubt=doubt, runs=2)
+    plain = sample()
+    single, towers, alternating = plain.candidates
+    late = replace(towers, predicted_ratio=before, ratio_after_runs=after)
+    return replace(plain, candidates=(single, late, alternating))
+
+
 def unreliable() -> Analysis:
     """The profile of the towers breaks a law."""
     plain = sample()

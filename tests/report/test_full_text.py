@@ -90,6 +90,12 @@ def test_every_simulated_speed_up_has_its_range() -> None:
     assert len(shown) == 2
 
 
+def test_a_speed_up_predicted_after_runs_stands_below_the_one_from_before() -> None:
+    shown = full_text(sample_analysis.joined())
+    before, after = "(1.25–2.00)", "after 2 runs 1.56×"
+    assert 0 < shown.index(before) < shown.index(after)
+
+
 def test_of_a_profile_that_breaks_a_law_nothing_is_shown() -> None:
     text = " ".join(full_text(unreliable()).split())
     assert "no profile to" in text

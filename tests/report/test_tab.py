@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sample_analysis import HOSTILE, US, not_applicable, ranged, sample, unreliable
+from sample_analysis import HOSTILE, US, joined, not_applicable, ranged, sample, unreliable
 from sample_break_even import with_break_even
 from simulated_steps import PLACEMENT, towers, towers_graph
 
@@ -75,6 +75,12 @@ def test_the_tab_is_given_ranges_of_what_is_simulated_and_words_for_what_does_no
     alone, row, _ = read(tmp_path, OVERVIEW)["candidates"]
     assert alone["predicted_range"] is None
     assert row["predicted_range"] == [1.25, 2.0]
+    assert row["predicted_after_runs"] is None
+    Tab(tmp_path, towers_graph()).show(review(joined()))
+    alone, row, _ = read(tmp_path, OVERVIEW)["candidates"]
+    assert alone["predicted_after_runs"] is None
+    assert row["predicted_range"] == [1.25, 2.0]
+    assert row["predicted_after_runs"] == {"runs": 2, "median": 1.5625, "low": 1.0, "high": 1.6}
     Tab(tmp_path, towers_graph()).show(review(not_applicable()))
     _, row = read(tmp_path, OVERVIEW)["candidates"]
     assert row["failure"] == "not applicable: the model has one tower"

@@ -53,18 +53,21 @@ def keras_step() -> Live:
 
 
 def summed_loss() -> Live:
-    """A loss that is a sum over the batch, and the number of samples as the step sees it."""
-    weight = tf.Variable([[0.5], [0.25]], name="weight")
+    """A loss that is a sum over the batch, and the number of samples as the step sees it.
+
+    Its weights are so many that in another order of samples some sum of a gradient is another.
+    """
+    weight = tf.Variable(np.linspace(0.5, 0.25, 64, dtype=np.float32)[:, None], name="weight")
 
     @tf.function
     def train_step(x: Any, y: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum((x @ weight - y) ** 2)
-        weight.assign_sub(0.01 * tape.gradient(loss, weight))
+        weight.assign_sub(0.001 * tape.gradient(loss, weight))
         return {"loss": loss / tf.cast(tf.shape(x)[0], tf.float32), "predicted": x @ weight}
 
     random = np.random.default_rng(5)
-    x = random.normal(size=(STEPS, BATCH, 2)).astype(np.float32)
+    x = random.normal(size=(STEPS, BATCH, 64)).astype(np.float32)
     y = random.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
     return Live(train_step, list(zip(x, y, strict=True)), [weight])
 

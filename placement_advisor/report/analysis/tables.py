@@ -168,6 +168,11 @@ def predicted_range(candidate: Candidate) -> Interval | None:
     return _as_speedup(candidate.predicted_ratio)
 
 
+def range_after_runs(candidate: Candidate) -> Interval | None:
+    """Return the speed-up as predicted after others had run, with its ends, if it was."""
+    return _as_speedup(candidate.ratio_after_runs)
+
+
 def _as_speedup(ratio: PredictedRatio | None) -> Interval | None:
     if ratio is None or not ratio.low:
         return None
@@ -191,11 +196,11 @@ def predicted_lines(candidate: Candidate) -> list[str]:
     """
     figures, _ = candidate_figures(candidate)
     lines = figure_lines(figures)
-    found = _as_speedup(candidate.predicted_ratio)
+    found = predicted_range(candidate)
     if found is not None:
         lines.append(with_range(found.median, found))
     after = candidate.ratio_after_runs
-    later = _as_speedup(after)
+    later = range_after_runs(candidate)
     if after is not None and later is not None:
         lines.append(f"after {after.runs} runs {with_range(later.median, later)}")
     return lines

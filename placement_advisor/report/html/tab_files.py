@@ -205,6 +205,9 @@ _OVERVIEW = _object(
             measured=_or_null(_FIGURES),
             predicted_speedup=_or_null(_number),
             predicted_range=_or_null(_pair(_number, _number)),
+            predicted_after_runs=_or_null(
+                _object(runs=_count, median=_number, low=_number, high=_number)
+            ),
             measured_speedup=_or_null(_object(median=_number, low=_number, high=_number)),
             details=_count,
         )

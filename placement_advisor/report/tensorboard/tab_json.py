@@ -26,6 +26,7 @@ from placement_advisor.report.analysis.tables import (
     failure_text,
     how_title,
     predicted_range,
+    range_after_runs,
     verdict_is_split,
     where_text,
 )
@@ -117,6 +118,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         # Single over candidate: above 1 is faster.
         "predicted_speedup": 1 / ratio.ratio if ratio and ratio.ratio else None,
         "predicted_range": None if foreseen is None else [foreseen.low, foreseen.high],
+        "predicted_after_runs": _after_runs(candidate),
         "measured_speedup": {
             "median": comparison.speedup.median,
             "low": comparison.speedup.low,
@@ -127,6 +129,14 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         # Grows with what there is to show of it.
         "details": int(candidate.predicted is not None) + 2 * int(profile is not None),
     }
+
+
+def _after_runs(candidate: Candidate) -> dict[str, Any] | None:
+    """Return the speed-up as predicted when others had run and this one had not."""
+    after, found = candidate.ratio_after_runs, range_after_runs(candidate)
+    if after is None or found is None:
+        return None
+    return {"runs": after.runs, "median": found.median, "low": found.low, "high": found.high}
 
 
 def _as_is(review: Review) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from browsers import computed_ms, open_report
 from playwright.sync_api import expect
+from sample_analysis import joined
 from sample_break_even import FOUND, TIMING
 from sample_scaling import with_batch
 from simulated_steps import towers_graph
@@ -88,6 +89,15 @@ def test_all_sections_of_an_analysis_are_there(show: Callable[..., Opened], tmp_
     points = page.section("Break-even").locator("details[open] tbody tr")
     expect(points.nth(2)).to_have_text("1.50 GB/stowers0.77×here")
     expect(points.nth(3)).to_have_text("150 GB/stowers1.67×wins")
+
+
+def test_what_runs_of_others_changed_stands_below_what_was_predicted_before(
+    show: Callable[..., Opened], tmp_path: Path
+) -> None:
+    towers = show(write(joined(), tmp_path)).section("Candidates").locator("tbody tr").nth(1)
+    cell = towers.locator("td").nth(3)
+    expect(cell).to_contain_text("(1.25–2.00)")
+    expect(cell.locator("div.predicted")).to_have_text("after 2 runs: 1.56× (1.00–1.60)")
 
 
 def test_the_users_own_step_memory_and_input_stand_beside_the_candidates(

@@ -49,11 +49,13 @@ def test_what_an_older_advisor_did_not_write_is_null(logdir: Path) -> None:
         for name in ("how", "break_even", "scaling", "as_is", "input", "hosts"):
             del overview[name]
         del overview["candidates"][0]["peak_memory"]
+        del overview["candidates"][0]["predicted_after_runs"]
 
     overview = read_overview(changed(logdir / OVERVIEW, as_before))
     assert (overview["how"], overview["break_even"], overview["scaling"]) == (None, None, None)
     assert (overview["as_is"], overview["input"], overview["hosts"]) == (None, None, None)
     assert overview["candidates"][0]["peak_memory"] is None
+    assert overview["candidates"][0]["predicted_after_runs"] is None
     path = logdir / DETAILS / "single.json"
     details = read_details(changed(path, lambda details: details.pop("activities")), overview)
     assert details["activities"] is None

@@ -45,7 +45,7 @@ function row(candidate, isChosen, choose) {
         pair(step(predicted), step(measured)),
         pair(copies(predicted), copies(measured)),
         pair(exposed(predicted), exposed(measured)),
-        pair(foreseen(candidate), speedup(candidate.measured_speedup)),
+        pair(foreseen(candidate), speedup(candidate.measured_speedup), later(candidate)),
         el('td', {}, ...memory(candidate.peak_memory)),
       ];
   const label = el('label', {}, radio, name);
@@ -54,8 +54,8 @@ function row(candidate, isChosen, choose) {
   return el('tr', {}, head, ...cells);
 }
 
-const pair = (predicted, measured) =>
-  el('td', {}, el('span', { class: 'predicted' }, predicted), ' | ', el('b', {}, measured));
+const pair = (predicted, measured, further = null) =>
+  el('td', {}, el('span', { class: 'predicted' }, predicted), ' | ', el('b', {}, measured), further);
 
 const step = (figures) => (figures ? formatNs(figures.step_ns) : NOTHING);
 
@@ -77,6 +77,12 @@ const withEnds = (median, low, high) => `${formatTimes(median)} (${low.toFixed(2
 /** Returns the simulated speed-up, with the range that it has if costs are wrong. */
 function foreseen({ predicted_speedup: times, predicted_range: range }) {
   return times && range ? withEnds(times, ...range) : formatTimes(times);
+}
+
+/** Returns what was predicted when others had run and this one had not, if it was. */
+function later({ predicted_after_runs: after }) {
+  if (!after) return null;
+  return el('div', { class: 'predicted' }, `after ${after.runs} runs: ${speedup(after)}`);
 }
 
 const speedup = (ratio) => (ratio ? withEnds(ratio.median, ratio.low, ratio.high) : NOTHING);
