@@ -18,7 +18,7 @@ LOCKED := $(VENV)/.locked-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-campaigns verdicts bench bench-fidelity docs readme lint check lock audit build clean check-python
+.PHONY: help demo test test-slow test-campaigns verdicts bench bench-fidelity bench-samples docs readme lint check lock audit build clean check-python
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -48,7 +48,13 @@ bench: $(INSTALLED)  ## measure the figures of docs/figures.md, about 10 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/digraph.py
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/costs.py
 
-bench-fidelity: $(INSTALLED)  ## predicted against measured (docs/cost-model.md), about 12 minutes
+# Recordings are kept, and those of earlier calls count no more: each has a folder of its own.
+RECORDINGS := recordings/$(shell date +%Y%m%d-%H%M%S)
+bench-fidelity: $(INSTALLED)  ## predicted against measured, 24 models drawn anew (docs/cost-model.md), about an hour
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/record_runs.py $(RECORDINGS) --fresh 24
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorded_errors.py $(RECORDINGS)/*.recording
+
+bench-samples: $(INSTALLED)  ## predicted against measured on the samples, about 12 minutes
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/fidelity.py --plot fidelity.png --json fidelity.json
 
 # Hours long in all; each call goes on where the last one stopped, after 55 minutes at the latest.

@@ -1,16 +1,13 @@
 """Predicted against measured: every sample, trained and inferred, under all its candidates.
 
     PYTHONPATH=tests python tests/benchmarks/fidelity.py
-    PYTHONPATH=tests python tests/benchmarks/fidelity.py --seeds 1 2 3
 
 For each model, on the `workers` testbed: calibrate it (nothing of the model runs), run the model on
 one device to learn what its ops cost, predict every candidate and write the predictions down; only
 then run the candidates, in interleaved rounds. Compared is the predicted ratio to `single` with the
 measured one, taken within rounds. Beside the advisor's own candidates, two more cuts of each model
-are made here: `halves` of its work by layer, and a `sandwich` of thirds. With ``--seeds``, models
-are drawn at random instead, and run under every family that places ops and under what the search
-finds; one of which a ratio differs by more than 5 % between halves of the rounds is measured again,
-up to three times, and the steadiest time counts.
+are made here: `halves` of its work by layer, and a `sandwich` of thirds. Models that nobody tuned
+for are measured by `record_runs` and `recorded_errors`.
 
 Printed are the errors, by family, next to how well the measurement repeats itself (the ratio of the
 even rounds against that of the odd ones); how many ratios lie in their predicted range; whether the
@@ -22,10 +19,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections import defaultdict
 from dataclasses import asdict
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,18 +29,13 @@ import numpy as np
 from fidelity_plot import scatter
 from machine_facts import machine_facts
 from paired_runs import Model, Pair, predicted_and_run
-from proposals import EVERY_FAMILY
-from random_models import random_model
-from steadiest import steadiest
 
 from placement_advisor.processes.children import preload
-from placement_advisor.solvers.effort import Effort
 from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_EFFORT = Effort(units=2.0)
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
 
 
@@ -54,7 +44,6 @@ def main() -> None:
     names = sorted(path.stem for path in _SAMPLES.glob("*.py"))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("samples", nargs="*", metavar="SAMPLE", help=f"of {', '.join(names)}")
-    parser.add_argument("--seeds", type=int, nargs="+", help="of random models, instead")
     parser.add_argument("--modes", default="train,infer", help="of samples: train,infer")
     parser.add_argument("--rounds", type=int, default=20, help="timing rounds per model (20)")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
@@ -62,11 +51,7 @@ def main() -> None:
     options = parser.parse_args()
     preload()
     models = []
-    for model in (
-        _random(options.seeds, options.rounds)
-        if options.seeds
-        else _samples(options.samples or names, options.modes.split(","), options.rounds)
-    ):
+    for model in _samples(options.samples or names, options.modes.split(","), options.rounds):
         _print(model)
         models.append(model)
     _print_summary(models)
@@ -84,27 +69,6 @@ def _samples(names: Sequence[str], modes: Sequence[str], rounds: int) -> Iterato
             model = predicted_and_run(_SAMPLES / f"{name}.py", mode, rounds)
             if model is not None:
                 yield model
-
-
-def _random(seeds: Sequence[int], rounds: int) -> Iterator[Model]:
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in seeds:
-            drawn = random_model(seed)
-            path = Path(folder) / f"random_{seed}.py"
-            path.write_text(drawn.text)
-            mode = "train" if drawn.training else "infer"
-            measure = partial(
-                predicted_and_run, path, mode, rounds, families=EVERY_FAMILY, effort=_EFFORT
-            )
-            model = steadiest(measure, _unsteady)
-            assert model is not None
-            yield model
-
-
-def _unsteady(model: Model | None) -> float:
-    """Return by how much a ratio differs between halves of the rounds, at most."""
-    pairs = [] if model is None else model.pairs
-    return max((abs(pair.odd / pair.even - 1) for pair in pairs), default=0.0)
 
 
 def _pairs(models: Iterable[Model]) -> list[Pair]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -26,12 +25,8 @@ from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import BASELINE, Entry, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from placement_advisor.graph.placement import Placement
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
-    from placement_advisor.solvers.effort import Effort
     from placement_advisor.tf.answers import Traced
 
 _DEVICES = 2
@@ -90,8 +85,6 @@ def predicted_and_run(
     rounds: int,
     *,
     only: str | None = None,
-    families: Sequence[str] = _FAMILIES,
-    effort: Effort | None = None,
 ) -> Model | None:
     """Return what came out for one model, or one candidate of it; None if it has no such mode.
 
@@ -109,8 +102,7 @@ def predicted_and_run(
         testbed.add_program(STEP, bundle, traced.graph)
         try:
             testbed.start()
-            chosen = partial(proposals, names=families, effort=effort)
-            return _compared(f"{path.stem}, {mode}", testbed, traced, rounds, scratch, chosen, only)
+            return _compared(f"{path.stem}, {mode}", testbed, traced, rounds, scratch, only)
         finally:
             testbed.close()
 
@@ -121,7 +113,6 @@ def _compared(
     traced: Traced,
     rounds: int,
     scratch: Path,
-    chosen: Callable[..., Iterator[Placement]],
     only: str | None,
 ) -> Model:
     graph, plan = traced.graph, testbed.plan
@@ -133,7 +124,7 @@ def _compared(
     simulator = Simulator(graph, costing.costs.everywhere(cluster), cluster)
     folder = AnalysisFolder(scratch, graph)
     alone_there = trial.entries[BASELINE].placement
-    placements = [alone_there, *chosen(graph, costing, simulator)]
+    placements = [alone_there, *proposals(graph, costing, simulator, _FAMILIES)]
     sensitivity = Sensitivity(simulator, alone_there, MEASURED_DOUBT)
     predicted: dict[str, Schedule] = {}
     ranges: dict[str, PredictedRatio] = {}

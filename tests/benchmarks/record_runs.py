@@ -1,6 +1,7 @@
 """Records models and what their splits took, to try predictions on without running again.
 
     PYTHONPATH=tests python tests/benchmarks/record_runs.py FOLDER SEED|SAMPLE…
+    PYTHONPATH=tests python tests/benchmarks/record_runs.py FOLDER --fresh 24
 
 For each seed of a random model, or name of a sample (trained), a file in the folder, which
 `Recording.load` reads: the graph, the calibration, what ops cost on one device, and for every split
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import pickle
+import secrets
 import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 # All of the step on the second device.
 ELSEWHERE = "elsewhere"
+_SEEDS = 10**6
 _STEPS = 4
 _EFFORT = Effort(units=2.0)
 _SAMPLES = Path(__file__).parents[2] / "sample_models"
@@ -177,13 +180,17 @@ def main() -> None:
     """Record random models and samples."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("models", nargs="+", metavar="SEED|SAMPLE")
+    parser.add_argument("models", nargs="*", metavar="SEED|SAMPLE")
+    parser.add_argument("--fresh", type=int, default=0, help="draw so many further seeds at random")
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--tries", type=int, default=TRIES, help="for a model that is not steady")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     preload()
-    for name in options.models:
+    drawn = [str(secrets.randbelow(_SEEDS)) for _ in range(options.fresh)]
+    if drawn:
+        print(f"seeds drawn: {' '.join(drawn)}", flush=True)
+    for name in [*options.models, *drawn]:
         path, mode = _model(name, options.folder)
         measure = partial(recorded, path, mode, options.rounds)
         best = steadiest(measure, Recording.halves, options.tries)

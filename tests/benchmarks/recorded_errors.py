@@ -1,0 +1,119 @@
+"""How far predictions of recorded models are off, by kind of split.
+
+    PYTHONPATH=tests python tests/benchmarks/recorded_errors.py RECORDING…
+
+Recordings are those of `record_runs`. *Measured* costs are those that one device showed before any
+split ran; *assumed* ones are those of ``--no-run``. Beside the errors of the ratio to ``single``
+stands how well that repeats: half of what the even rounds and the odd ones are apart. Regret is how
+much longer a step of the placement with the least predicted time takes than that with the least
+measured one, by the same rounds, one device included.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from record_runs import ELSEWHERE, Recording
+
+from placement_advisor.analysis.doubts import ASSUMED_DOUBT, MEASURED_DOUBT
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.testbed.trial import BASELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.simulator.sensitivity import PredictedRatio
+
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A split of a recorded model; ``even`` and ``odd`` are the ratios of half of the rounds."""
+
+    model: str
+    family: str
+    measured: float
+    even: float
+    odd: float
+    by_measured: PredictedRatio
+    by_assumed: PredictedRatio
+
+
+def outcomes(recording: Recording) -> list[Outcome]:
+    """Return the splits of a recording, predicted without any of their runs."""
+    graph, cluster = recording.traced.graph, recording.costing.cluster
+    alone = recording.splits[BASELINE].placement
+    costs = recording.costing.costs.everywhere(cluster)
+    measured = Sensitivity(Simulator(graph, costs, cluster), alone, MEASURED_DOUBT)
+    stand_ins = assumed_cluster(len(cluster.devices))
+    roofline = Simulator(graph, roofline_by_place(graph, stand_ins), stand_ins)
+    assumed = Sensitivity(roofline, alone, ASSUMED_DOUBT)
+    return [
+        Outcome(
+            model=recording.name,
+            family=label,
+            measured=recording.ratio(label),
+            even=recording.ratio(label, slice(0, None, 2)),
+            odd=recording.ratio(label, slice(1, None, 2)),
+            by_measured=measured.ratio(split.placement),
+            by_assumed=assumed.ratio(split.placement),
+        )
+        for label, split in recording.splits.items()
+        if label not in (BASELINE, ELSEWHERE)
+    ]
+
+
+def regret(of_one_model: Sequence[Outcome]) -> float:
+    """Return what trusting predictions costs, in proportion."""
+    measured = [1.0, *(each.measured for each in of_one_model)]
+    predicted = [1.0, *(each.by_measured.ratio for each in of_one_model)]
+    return measured[int(np.argmin(predicted))] / min(measured) - 1
+
+
+def _print(found: Sequence[Outcome], basis: str) -> None:
+    print(f"\nby {basis} costs")
+    print(
+        f"{'':<14}{'splits':>7}{'median':>8}{'p90':>8}{'signed':>8}{'repeats':>9}{'p90':>7}"
+        f"{'in range':>10}{'ends':>7}"
+    )
+    for family in [*sorted({each.family for each in found}), ALL]:
+        of = [each for each in found if family in (ALL, each.family)]
+        ratios: list[PredictedRatio] = [getattr(each, f"by_{basis}") for each in of]
+        off = np.array([r.ratio / each.measured - 1 for r, each in zip(ratios, of, strict=True)])
+        repeats = np.array([abs(each.odd / each.even - 1) / 2 for each in of])
+        inside = [r.low <= each.measured <= r.high for r, each in zip(ratios, of, strict=True)]
+        width = np.median([ratio.high / ratio.low for ratio in ratios])
+        print(
+            f"{family:<14}{len(of):>7}{np.median(abs(off)):>8.1%}{np.quantile(abs(off), 0.9):>8.1%}"
+            f"{np.median(off):>+8.1%}{np.median(repeats):>9.1%}{np.quantile(repeats, 0.9):>7.1%}"
+            f"{np.mean(inside):>10.0%}{width:>6.2f}×"
+        )
+
+
+def main() -> None:
+    """Print what comes out for some recordings."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("recordings", type=Path, nargs="+")
+    found = [outcomes(Recording.load(path)) for path in parser.parse_args().recordings]
+    for of_one in found:
+        splits = ", ".join(
+            f"{each.family} {each.by_measured.ratio:.2f} / {each.measured:.2f}" for each in of_one
+        )
+        print(f"{of_one[0].model}: predicted / measured {splits}")
+    splits = [each for of_one in found for each in of_one]
+    _print(splits, "measured")
+    _print(splits, "assumed")
+    regrets = sorted(regret(of_one) for of_one in found)
+    print(f"\nregret: {np.median(regrets):.1%} (median), {regrets[-1]:.1%} at most")
+
+
+if __name__ == "__main__":
+    main()
