@@ -167,6 +167,17 @@ def text(value: object, *, most_chars: int = MAX_TEXT_CHARS) -> str:
     return value
 
 
+def boolean(value: object) -> bool:
+    """Return a truth value.
+
+    Raises:
+        MisfitError: it is none.
+    """
+    if not isinstance(value, bool):
+        raise MisfitError(f"{shown(value)} is neither true nor false")
+    return value
+
+
 def integer(value: object, what: str, *, low: int = 0, high: int = MAX_INTEGER) -> int:
     """Return the value as an integer from ``low`` to ``high``; ``what`` says what it should be.
 

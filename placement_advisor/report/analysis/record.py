@@ -17,6 +17,7 @@ from placement_advisor.files.foreign_json import (
     MisfitError,
     as_list,
     as_object,
+    boolean,
     check_version,
     content,
     field,
@@ -136,6 +137,7 @@ class TestbedRecord:
     __test__ = False  # The name starts with "Test"; pytest must not collect it.
 
     kind: str
+    stand_in: bool
     description: str
     not_run: str | None
     devices: tuple[str, ...]
@@ -230,6 +232,7 @@ def _testbed(value: object) -> TestbedRecord:
     document = as_object(value)
     return TestbedRecord(
         kind=field(document, "kind", text),
+        stand_in=field(document, "stand_in", boolean),
         description=field(document, "description", text),
         not_run=field(document, "not_run", _or_none(text)),
         devices=field(

@@ -18,6 +18,7 @@ from placement_advisor.files.foreign_json import (
     MisfitError,
     as_list,
     as_object,
+    boolean,
     check_version,
     content,
     integer,
@@ -140,12 +141,6 @@ def _number(value: object) -> float:
     return integer(value, "a number", low=-MAX_INTEGER)
 
 
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise MisfitError(f"{shown(value)} is neither true nor false")
-    return value
-
-
 def _file_name(value: object) -> str:
     """Return a name of which a file beside the others can be called."""
     name = text(value)
@@ -168,7 +163,7 @@ _FIGURES = _object(
     step_ns=_count,
     copies=_or_null(_count),
     bytes=_or_null(_count),
-    bytes_are_a_floor=_flag,
+    bytes_are_a_floor=boolean,
     exposed_ns=_or_null(_count),
 )
 _OVERVIEW = _object(
@@ -234,7 +229,7 @@ _OVERVIEW = _object(
             finding=_text,
             action=_text,
             where=_text,
-            hypothetical=_flag,
+            hypothetical=boolean,
             saving_ns=_or_null(_count),
             saving_basis=_text,
             page=text,
@@ -260,7 +255,9 @@ _OVERVIEW = _object(
                 _object(
                     axis=_text,
                     points=_some(
-                        _object(value=_text, candidate=_text, speedup=_text, wins=_flag, here=_flag)
+                        _object(
+                            value=_text, candidate=_text, speedup=_text, wins=boolean, here=boolean
+                        )
                     ),
                 )
             ),
@@ -290,7 +287,7 @@ _COPIES = _or_null(
             target=_text,
             count=_count,
             bytes=_or_null(_count),
-            bytes_are_a_floor=_flag,
+            bytes_are_a_floor=boolean,
             time_ns=_count,
         )
     )
@@ -309,7 +306,7 @@ _DETAILS = _object(
         _object(
             parts=_text,
             head=_some(_text),
-            rows=_some(_object(cells=_some(_text), is_copy=_flag)),
+            rows=_some(_object(cells=_some(_text), is_copy=boolean)),
         )
     ),
     lanes=_some(_text),
