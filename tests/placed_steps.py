@@ -19,6 +19,7 @@ from placement_advisor.machine.devices import (
     Device,
     Dispatch,
     Link,
+    Sharing,
 )
 from placement_advisor.simulator.simulator import Simulator
 
@@ -265,8 +266,15 @@ def clusters(draw: DrawFn, figures: Figures = _ANY, *, hosts: bool = True) -> Cl
                 remote_start_ns=figures.overheads_ns,
                 remote_end_ns=figures.overheads_ns,
                 quantum_ns=st.sampled_from([0, 1, 40, 100, 250, 10_000]),
-                op_threads=st.sampled_from([1, 2, 4]),
                 asleep_ns=st.sampled_from([0, 1, 50, 200]),
+            )
+        ),
+        sharing=draw(
+            st.builds(
+                Sharing,
+                split_ratio=st.sampled_from([1.0, 1.04, 1.5]),
+                memory_bytes_per_s=st.sampled_from([1e6, 1e9, 1e12]),
+                memory_ratio=st.sampled_from([1.0, 1.7, 3.0]),
             )
         ),
     )
@@ -310,6 +318,7 @@ def placed_steps(draw: DrawFn, max_ops: int = 14, *, hosts: bool = False) -> Pla
                 role=role,
                 variable=variable,
                 output_bytes=sizes,
+                bytes_accessed=draw(st.sampled_from([None, 0, 30, 10_000])),
                 parameter_bytes=1_000 if role is Role.VARIABLE else 0,
                 device_kinds=draw(st.sampled_from(kernels)) if hosts else kernels[0],
             )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.cost.calibration_summary import CalibrationSummary, with_peaks
-from placement_advisor.machine.calibration import Calibration
+from placement_advisor.machine.calibration import Calibration, MemoryTiming
 from placement_advisor.machine.copy_timings import BothWaysTiming, CopyTiming
 from placement_advisor.machine.devices import Device
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
@@ -42,6 +42,7 @@ WORKERS = Calibration(
     op_ns=1_100,
     reference_ns={W0: 250_000, W1: 260_000},
     reference_p90={W0: 1.02, W1: 1.05},
+    memory=MemoryTiming(bytes_per_s=2e10, ratio=1.6),
 )
 
 # Devices of one process: nothing is known of their cores, and none keeps another waiting.
@@ -55,6 +56,7 @@ IN_ONE_PROCESS = replace(
     remote_ns=0,
     quantum_ns=0,
     wake_ns=0,
+    memory=None,
 )
 
 

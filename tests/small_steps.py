@@ -173,7 +173,6 @@ def _cluster(draw: random.Random) -> Cluster:
             remote_start_ns=draw.choice(times_ns),
             remote_end_ns=draw.choice(times_ns),
             quantum_ns=draw.choice((0, 1, 40, 10_000)),
-            op_threads=draw.choice((1, 2)),
         ),
     )
 

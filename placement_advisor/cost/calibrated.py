@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.lines import relative_line
 from placement_advisor.cost.links import fit_link
-from placement_advisor.machine.calibration import ASLEEP_NS, OP_THREADS
-from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
+from placement_advisor.machine.calibration import ASLEEP_NS
+from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch, Sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from placement_advisor.machine.copy_timings import CopyTiming
     from placement_advisor.machine.devices import Device, Link
 
+# What an op that has its device to itself takes in a step of several workers, over what it takes in
+# the profile of one: the median of some 40,000 runs of ops in 19 recorded models
+# (`tests/benchmarks/op_times.py`, docs/cost-model.md); by kind it is 1.02 to 1.09.
+SPLIT_RATIO = 1.04
 # Halfway between copies that do not hinder each other and copies that take turns.
 _SHARING_RATIO = 1.5
 
@@ -54,9 +58,20 @@ def calibrated_cluster(
             remote_start_ns=one_way_ns,
             remote_end_ns=one_way_ns,
             quantum_ns=calibration.quantum_ns,
-            op_threads=OP_THREADS,
             asleep_ns=ASLEEP_NS,
         ),
+        sharing=_sharing(calibration),
+    )
+
+
+def _sharing(calibration: Calibration) -> Sharing:
+    memory = calibration.memory
+    if memory is None:
+        return Sharing()
+    return Sharing(
+        split_ratio=SPLIT_RATIO,
+        memory_bytes_per_s=memory.bytes_per_s,
+        memory_ratio=memory.ratio,
     )
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from placement_advisor.cost.lines import relative_line
 from placement_advisor.cost.roofline import STAND_IN_CPU
 from placement_advisor.errors import TestbedError
-from placement_advisor.machine.calibration import OP_THREADS
 from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Dispatch, Link
 from placement_advisor.units import NS_PER_S
 
@@ -45,7 +44,6 @@ ASSUMED_DISPATCH = Dispatch(
     remote_start_ns=150_000,
     remote_end_ns=150_000,
     quantum_ns=3_000_000,
-    op_threads=OP_THREADS,
 )
 
 

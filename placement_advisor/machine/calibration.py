@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# Version 5. Change it with whatever makes older figures wrong: how they are measured counts too.
-SCHEMA_VERSION = 5
+# Version 6. Change it with whatever makes older figures wrong: how they are measured counts too.
+SCHEMA_VERSION = 6
 # Where one reference product in ten takes this much longer than the middle one, the machine had
 # other work: good enough for now, as the model will have met the same, but not for later.
 # Judgement: a lower limit would have shared machines calibrate before each analysis, a higher one
@@ -62,8 +62,9 @@ REFERENCE_FLOPS = 2 * REFERENCE_WIDTH**3
 # accelerator does that: its host launches copies while it computes. Four threads leave one free
 # unless four chains compute at once.
 OP_THREADS = 4
-# A worker that has had nothing to do for so long is asleep. Judgement: longer than the ends of
-# copies rest while these are measured, shorter than the layers of most models compute.
+# A worker that has had nothing to do for so long is asleep, one that has rested for less in part.
+# Judgement: longer than the ends of copies rest while these are measured, shorter than the layers
+# of most models compute.
 ASLEEP_NS = 1_000_000
 
 
@@ -92,6 +93,14 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTiming:
+    """What one device draws from memory, and how many times as long it takes beside another one."""
+
+    bytes_per_s: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """What a testbed takes for what is no op; see `placement_advisor.machine.devices.Dispatch`.
 
@@ -101,6 +110,9 @@ class Calibration:
     `REFERENCE_WIDTH` on each device, by which one can tell how fast the machine was.
     ``reference_p90`` says how steady: the 90th percentile of steps made of such products over
     their median. ``both_ways`` has each pair of devices once.
+
+    ``memory`` is what devices of one machine share; None where there is one device, and over
+    several hosts.
 
     Over several hosts, ``network`` is what joins them; ``both_ways`` then has one pair of devices
     for each pair of hosts and for each host, and ``remote_ns`` is for devices of the first one.
@@ -116,6 +128,7 @@ class Calibration:
     op_ns: int
     reference_ns: Mapping[str, int]
     reference_p90: Mapping[str, float]
+    memory: MemoryTiming | None = None
     network: Network | None = None
 
     def at_speed(self, reference_ns: Mapping[str, int]) -> Calibration:
@@ -151,6 +164,9 @@ class Calibration:
             partition_overhead_ns=round(self.partition_overhead_ns * own),
             remote_ns=round(self.remote_ns * own),
             wake_ns=round(self.wake_ns * own),
+            memory=None
+            if self.memory is None
+            else replace(self.memory, bytes_per_s=self.memory.bytes_per_s / own),
             op_ns=round(self.op_ns * own),
             reference_ns=dict(reference_ns),
         )
@@ -200,6 +216,7 @@ class Calibration:
             **{name: getattr(self, name) for name in _FIGURES},
             "reference_ns": dict(self.reference_ns),
             "reference_p90": dict(self.reference_p90),
+            "memory": None if self.memory is None else asdict(self.memory),
         }
         partial = path.with_suffix(f".{os.getpid()}")
         partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -280,8 +297,21 @@ def _calibration(document: dict[str, object]) -> Calibration:
         reference_ns=reference_ns,
         reference_p90=reference_p90,
         **{name: field(document, name, read_time) for name in _FIGURES},
+        memory=field(document, "memory", _memory),
         network=None,
     )
+
+
+def _memory(value: object) -> MemoryTiming | None:
+    if value is None:
+        return None
+    found = as_object(value)
+    timing = MemoryTiming(
+        bytes_per_s=field(found, "bytes_per_s", read_ratio), ratio=field(found, "ratio", read_ratio)
+    )
+    if timing.bytes_per_s < 1 or timing.ratio < 1:
+        raise MisfitError("memory that gives nothing, or more when it is shared")
+    return timing
 
 
 def _link(value: object) -> tuple[tuple[str, str], tuple[CopyTiming, ...]]:

@@ -28,7 +28,15 @@ from placement_advisor.files.foreign_json import (
 )
 from placement_advisor.files.foreign_toml import line_of, parse
 from placement_advisor.files.limits import MAX_BYTES
-from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
+from placement_advisor.machine.devices import (
+    Basis,
+    Cluster,
+    CopyWork,
+    Device,
+    Dispatch,
+    Link,
+    Sharing,
+)
 from placement_advisor.machine.presets import MAX_DEVICES, device_preset, link_preset, there_are
 from placement_advisor.units import NS_PER_S
 
@@ -95,11 +103,14 @@ def cluster_as_toml(cluster: Cluster) -> str:
     for name, rows in tables.items():
         for row in rows:
             lines += ["", f"[[{name}]]", *_assignments(row)]
-    lines += ["", "[dispatch]", *_assignments(cluster.dispatch), ""]
+    lines += ["", "[dispatch]", *_assignments(cluster.dispatch)]
+    if cluster.sharing != Sharing():
+        lines += ["", "[sharing]", *_assignments(cluster.sharing)]
+    lines.append("")
     return "\n".join(lines)
 
 
-def _assignments(row: Device | Link | CopyWork | Dispatch) -> Iterator[str]:
+def _assignments(row: Device | Link | CopyWork | Dispatch | Sharing) -> Iterator[str]:
     """Yield the fields that say anything."""
     for column in fields(row):
         value = getattr(row, column.name)
@@ -136,6 +147,7 @@ def _cluster(document: dict[str, Any]) -> Cluster:
         hosts=hosts,
         links=links,
         dispatch=tables.get("dispatch", Dispatch()),
+        sharing=tables.get("sharing", Sharing()),
     )
 
 
@@ -318,10 +330,16 @@ _LINK: Readers = {
     "wake_ns": _ns,
 }
 _DISPATCH: Readers = {field.name: _ns for field in fields(Dispatch)}
+_SHARING: Readers = {
+    "split_ratio": partial(_number, "times", 1, 100),
+    "memory_bytes_per_s": partial(_number, "bytes/s", 1e6, 1e15),
+    "memory_ratio": partial(_number, "times", 1, 100),
+}
 _FILE: Readers = {
     "schema_version": partial(integer, what="a version", low=1),
     "devices": partial(list_of, partial(_device, _DEVICE)),
     "hosts": partial(list_of, partial(_device, _HOST)),
     "links": as_list,
     "dispatch": lambda value: Dispatch(**_fields(_DISPATCH, value)),
+    "sharing": lambda value: Sharing(**_fields(_SHARING, value)),
 }

@@ -195,10 +195,9 @@ class Dispatch:
     ``step_overhead_ns`` is what any step costs beside its ops: the round trip that starts and ends
     it. A step that uses further devices keeps the first one busy for ``partition_overhead_ns``
     with each of them; they begin ``remote_start_ns`` later, and their end is known
-    ``remote_end_ns`` after it, but for devices that have such times of their own. ``quantum_ns`` is
-    how long each op that is ready keeps a device from the copy work that waits, since they take
-    turns on its core, up to ``op_threads`` of them; without ops it turns to it at once. A device
-    that has had nothing to do for ``asleep_ns`` is asleep.
+    ``remote_end_ns`` after it, but for devices that have such times of their own. Ops and
+    copy work of a device take turns while both wait, each for ``quantum_ns``. A device that has had
+    nothing to do for ``asleep_ns`` is asleep.
     """
 
     step_overhead_ns: int = 0
@@ -206,13 +205,26 @@ class Dispatch:
     remote_start_ns: int = 0
     remote_end_ns: int = 0
     quantum_ns: int = 0
-    op_threads: int = 1
     asleep_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """What devices share that stand in for others, as all of them are cores of one machine.
+
+    ``split_ratio`` is how many times as long ops take in a step that uses further devices. A device
+    alone draws ``memory_bytes_per_s`` from memory; beside another one that does the same this takes
+    it ``memory_ratio`` times as long.
+    """
+
+    split_ratio: float = 1.0
+    memory_bytes_per_s: float = 1e12
+    memory_ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Devices in order, links between them, and how steps are driven.
+    """Devices in order, links between them, how steps are driven, and what devices share.
 
     ``hosts`` are there for ops that the devices cannot run; placements may name them as well.
     """
@@ -221,6 +233,7 @@ class Cluster:
     links: tuple[Link, ...]
     hosts: tuple[Device, ...] = ()
     dispatch: Dispatch = Dispatch()
+    sharing: Sharing = Sharing()
 
     def scaled(self, *, copies: float, launches: float) -> Cluster:
         """Return the cluster with what its devices cost beside the ops themselves multiplied.

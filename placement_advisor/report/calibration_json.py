@@ -5,6 +5,7 @@ Times are integer nanoseconds, sizes integer bytes. Null means not measured or n
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor import __version__
@@ -61,6 +62,7 @@ def calibration_as_json(summary: CalibrationSummary) -> dict[str, Any]:
         "quantum_ns": calibration.quantum_ns,
         "wake_ns": calibration.wake_ns,
         "op_ns": calibration.op_ns,
+        "memory": None if calibration.memory is None else asdict(calibration.memory),
     }
 
 

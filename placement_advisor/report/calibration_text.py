@@ -101,12 +101,18 @@ def _facts(summary: CalibrationSummary) -> Iterator[str]:
     if calibration.quantum_ns:
         yield from _fact(
             "a busy device",
-            f"turns to copies after {format_ns(calibration.quantum_ns)} of ops",
+            f"turns to copies after {format_ns(calibration.quantum_ns)} of ops, and back",
         )
     if calibration.wake_ns:
         yield from _fact(
             "a device at rest",
             f"takes {format_ns(calibration.wake_ns)} longer to receive a copy",
+        )
+    if calibration.memory is not None:
+        yield from _fact(
+            "memory",
+            f"gives a device alone {format_bandwidth(calibration.memory.bytes_per_s)}; beside "
+            f"another one that takes {calibration.memory.ratio:.2f} times as long",
         )
     yield from _fact("an op", f"that computes nothing takes {format_ns(calibration.op_ns)}")
     residuals = [

@@ -16,6 +16,7 @@ from placement_advisor.files.limits import MAX_NS
 from placement_advisor.graph.host_ops import host_bound
 from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.graph.roles import COST_FREE_ROLES
+from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Set
@@ -107,6 +108,8 @@ class PlaceArrays:
                 )
         rows = [columns[id(costs[place.name])] for place in self.places]
         self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
+        self._bytes = np.array([op.bytes_accessed or 0 for op in self._ops], np.float64)
+        self._sharing = cluster.sharing
         needs_cost = np.array([op.role not in COST_FREE_ROLES for op in self._ops], bool)
         self._lacks_cost = (self._cost_ns == UNKNOWN) & needs_cost
         self._may_lack_cost = self._lacks_cost.any()
@@ -120,7 +123,7 @@ class PlaceArrays:
             ValueError: they are others.
         """
         other = copy(self)
-        other.places = cluster.places()
+        other.places, other._sharing = cluster.places(), cluster.sharing
         ours, theirs = (
             [(place.name, place.kind, place.host) for place in places]
             for places in (self.places, other.places)
@@ -141,8 +144,16 @@ class PlaceArrays:
 
     def _set_durations(self) -> None:
         overhead_ns = np.array([place.launch_overhead_ns for place in self.places], np.int64)
-        known = self._cost_ns != UNKNOWN
-        self._duration_ns = np.where(known, self._cost_ns + overhead_ns[:, None], 0)
+        self._launch_ns = np.where(self._cost_ns != UNKNOWN, overhead_ns[:, None], 0)
+        cost_ns = np.maximum(self._cost_ns, 0)
+        self._duration_ns = cost_ns + self._launch_ns
+        sharing = self._sharing
+        slower_ns = cost_ns * (sharing.split_ratio - 1)
+        self._split_ns = self._duration_ns + _held_whole(slower_ns)
+        # Of an op's time, what its bytes take at the rate that a device draws alone.
+        from_memory_ns = np.minimum(cost_ns, self._bytes * NS_PER_S / sharing.memory_bytes_per_s)
+        slower_ns = slower_ns + from_memory_ns * (sharing.memory_ratio - 1)
+        self._beside_ns = self._duration_ns + _held_whole(slower_ns)
 
     def devices(self, placement: Placement) -> Ints:
         """Return the number of the device that each op is placed on."""
@@ -153,12 +164,14 @@ class PlaceArrays:
         place: Ints = self._runs_at[device, self._number]
         return place
 
-    def cost_ns(self, place: Ints) -> Ints:
-        """Return what each op takes at its place, without the launch overhead; unknown is 0."""
-        return np.maximum(self._cost_ns[place, self._number], 0)
+    def launch_ns(self, place: Ints) -> Ints:
+        """Return the launch overhead that each op pays at its place; 0 for what has no cost."""
+        return self._launch_ns[place, self._number]
 
-    def duration_ns(self, place: Ints) -> Ints:
-        """Return what each op takes at its place, with the launch overhead.
+    def durations_ns(self, place: Ints, *, is_split: bool) -> tuple[Ints, Ints]:
+        """Return what each op takes at its place, alone and beside an op of another device.
+
+        Launch overheads are in it. In a step that ``is_split`` ops take longer.
 
         Raises:
             ValueError: an op has no cost there; only variables and inputs may lack one.
@@ -167,11 +180,12 @@ class PlaceArrays:
             for i in np.flatnonzero(self._lacks_cost[place, self._number]):
                 op = self._ops[i]
                 raise ValueError(f"op {op.name!r} ({op.kind}) has no cost")
-        return self._duration_ns[place, self._number]
+        at = place, self._number
+        return (self._split_ns if is_split else self._duration_ns)[at], self._beside_ns[at]
 
     def most_ns(self) -> list[int]:
-        """Return what each op takes on the slowest device, launch overhead included."""
-        most: list[int] = self._duration_ns.max(axis=0, initial=0).tolist()
+        """Return what each op takes at most on the slowest device, launch overhead included."""
+        most: list[int] = self._beside_ns.max(axis=0, initial=0).tolist()
         return most
 
     def _with_host(self, place: Device, bound: Mapping[str, frozenset[str]]) -> Ints:

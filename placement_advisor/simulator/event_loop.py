@@ -28,8 +28,8 @@ _NEVER = 2**62
 # is numbered _COPY - k.
 _NOTHING = -1
 _COPY = -2
-# No op has kept the device from copy work yet.
-_NO_BURST = -1
+# Whose turn it is on a device.
+_NOBODY, _OPS, _COPIES = range(3)
 # Columns of `Result.op_ns` and `Result.crossings`.
 READY, START, END = range(3)
 TENSOR, SOURCE, TARGET, SENT, ON_WIRE, ARRIVAL, DELIVERED = range(7)
@@ -40,7 +40,8 @@ class Step(NamedTuple):
 
     The readers of tensor ``t`` are the ops ``reader[reader_start[t]:reader_start[t + 1]]``;
     ``size`` numbers its size among those that `Wires` has times for. ``missing`` counts the inputs
-    of each op.
+    of each op, which takes ``duration_ns``, or ``beside_ns`` if another device runs an op when it
+    starts.
     """
 
     tensor_start: Indices
@@ -50,6 +51,7 @@ class Step(NamedTuple):
     missing: Indices
     device: Indices
     duration_ns: Ints
+    beside_ns: Ints
 
 
 class Wires(NamedTuple):
@@ -58,7 +60,8 @@ class Wires(NamedTuple):
     Links of one ``kind`` are equally fast. Row ``k`` of each table has the times of kind ``k`` for
     tensors of each size: on the wire, of work for the sender, and of work for the receiver.
     ``request_ns`` is how long targets' requests take, 0 where tensors wait for none, ``wake_ns``
-    how much longer a target that is asleep works at what comes. Without ``queueing`` every tensor
+    how much longer a target that is asleep works at what comes; one that has rested for less than
+    ``asleep_ns`` does so for that share of it. Without ``queueing`` every tensor
     finds its wire idle.
     """
 
@@ -89,16 +92,15 @@ class Result(NamedTuple):
 
 
 @compiled(nogil=True, error_model="numpy")
-def run(
-    step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, op_threads: int, asleep_ns: int
-) -> Result:
+def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: int) -> Result:
     """Simulate one step on devices that begin to work at ``begin_ns``.
 
     One function on purpose: numba spends ten times the work on calls that hand arrays on. Indices
     are unsigned, which saves it the check for negative ones.
     """
     tensor_start, reader_start, reader = step.tensor_start, step.reader_start, step.reader
-    size_of, device_of, duration_ns = step.size, step.device, step.duration_ns
+    size_of, device_of = step.size, step.device
+    duration_ns, beside_ns = step.duration_ns, step.beside_ns
     kind_of, channel, queueing = wires.kind, wires.channel, wires.queueing
     latency_ns, request_ns, bytes_ns = wires.latency_ns, wires.request_ns, wires.bytes_ns
     send_ns, receive_ns, wake_ns = wires.send_ns, wires.receive_ns, wires.wake_ns
@@ -137,9 +139,11 @@ def run(
     work_head = np.zeros(devices, np.int64)
     work_tail = np.zeros(devices, np.int64)
     waiting = np.zeros(devices, np.int64)
-    # Since when ops have kept a device from copy work, and how much of that it does in its turn.
-    burst_ns = np.full(devices, _NO_BURST, np.int64)
-    turn = np.zeros(devices, np.int64)
+    # Whether it is the turn of a device's ops or of its copy work, and since when.
+    turn = np.full(devices, _NOBODY, np.int64)
+    turn_ns = np.zeros(devices, np.int64)
+    # How many devices run an op.
+    running = 0
     # Since when each device has had nothing to do, if it has.
     idle_ns = np.full(devices, _NEVER, np.int64)
     # Lanes, also linked lists, and the heap of those that are not empty.
@@ -210,6 +214,7 @@ def run(
         elif doing[device] >= 0:
             op = doing[device]
             op_ns[op, END] = now
+            running -= 1
             last_end_ns[device] = now
             until_ns[device] = _NEVER
             for tensor in range(tensor_start[op], tensor_start[op + 1]):
@@ -258,19 +263,19 @@ def run(
         # Give the device something to do.
         if until_ns[device] == _NEVER:
             has_ops = queue_head[device] < queue_tail[device]
-            is_copy_turn = False
-            if waiting[device]:
-                kept_ns = 0 if burst_ns[device] == _NO_BURST else now - burst_ns[device]
-                threads = min(op_threads, queue_tail[device] - queue_head[device])
-                is_copy_turn = turn[device] > 0 or kept_ns >= quantum_ns * threads
-            if is_copy_turn:
-                if not turn[device]:
-                    turn[device] = waiting[device]
+            has_copies = waiting[device] > 0
+            whose = _OPS if has_ops else _COPIES if has_copies else _NOBODY
+            if has_ops and has_copies and turn[device] != _NOBODY:
+                whose = turn[device]
+                if now - turn_ns[device] >= quantum_ns:
+                    whose = _OPS if whose == _COPIES else _COPIES
+            if whose != turn[device]:
+                turn[device] = whose
+                turn_ns[device] = now
+            if whose == _COPIES:
                 work = work_head[device]
                 work_head[device] = work_next[work]
                 waiting[device] -= 1
-                turn[device] -= 1
-                burst_ns[device] = _NO_BURST
                 doing[device] = _COPY - work
                 crossing = work >> 1
                 kind = kind_of[crossings[crossing, SOURCE] * devices + crossings[crossing, TARGET]]
@@ -279,25 +284,25 @@ def run(
                     until_ns[device] = now + receive_ns[kind, size]
                     if now - idle_ns[device] >= asleep_ns:
                         until_ns[device] += wake_ns[kind]
+                    elif idle_ns[device] != _NEVER:
+                        rest = (now - idle_ns[device]) / asleep_ns
+                        until_ns[device] += np.int64(wake_ns[kind] * rest)
                 else:
                     until_ns[device] = now + send_ns[kind, size]
                     outgoing[outgoing_count] = crossing
                     outgoing_count += 1
                 idle_ns[device] = _NEVER
-            elif has_ops:
+            elif whose == _OPS:
                 op = queue[queue_head[device]]
                 queue_head[device] += 1
-                turn[device] = 0
-                if burst_ns[device] == _NO_BURST:
-                    burst_ns[device] = now
                 doing[device] = op
-                until_ns[device] = now + duration_ns[op]
+                until_ns[device] = now + (beside_ns[op] if running else duration_ns[op])
+                running += 1
                 idle_ns[device] = _NEVER
                 op_ns[op, START] = now
                 started[started_count] = op
                 started_count += 1
             else:
-                burst_ns[device] = _NO_BURST
                 idle_ns[device] = min(idle_ns[device], now)
 
         # Put on their wires what sets out.

@@ -39,8 +39,8 @@ def check_horizon(
         + sum(ends.end_ns.tolist())
         + max(links.request_ns.tolist())
     )
-    kept_ns = dispatch.quantum_ns * dispatch.op_threads
-    if max(sum(op_ns) + sum(crossing_ns) + begin_and_end_ns, kept_ns) <= MAX_NS:
+    whole_ns = sum(op_ns) + sum(crossing_ns) + begin_and_end_ns
+    if max(whole_ns, dispatch.quantum_ns) <= MAX_NS:
         return
     longest_op_ns, longest_crossing_ns = max(op_ns, default=0), max(crossing_ns, default=0)
     if longest_op_ns > max(longest_crossing_ns, begin_and_end_ns):

@@ -4,8 +4,11 @@ Model:
 
 - A device runs one op at a time, without preemption, in the order in which ops become ready. Those
   that become ready at one moment queue by the port that they waited for, then in graph order. Every
-  op that has a cost also pays the launch overhead of its device. An op without a kernel for its
-  device's kind, or an input, runs on the device's host, with the variable or table that it takes.
+  op that has a cost also pays the launch overhead of its device. Where devices are cores of one
+  machine (`Sharing`), ops take longer in a step that uses several of them, and what an op draws
+  from memory takes longer if another device runs an op when it starts. An op without a kernel for
+  its device's kind, or an input, runs on the device's host, with the variable or table that it
+  takes.
 - A constant stands on every device at time 0: it takes no time and never crosses.
 - A tensor, that is one output port of its producer, crosses once to each device that reads it.
   A control edge to another device is a transfer of 0 bytes, once per producer and device, beside
@@ -21,11 +24,10 @@ Model:
 - Where processors move the bytes (`CopyWork`), sending is work of the source and receiving work of
   the target. A transfer sets out when its source turns to it, and ends when its target has received
   it. Between idle devices both lie within the time that the link gives, or that sending takes if
-  it is longer. Ops of either device wait for them, and they wait for ops: a device turns to copy
-  work, first come, first served, when it has no op that is ready, or has run ops for a quantum for
-  each one that is ready (at most as many as it has threads for ops) since it last did copy work or
-  nothing; it then does all of it that waits by then. What reaches a device that is asleep,
-  having had nothing to do for a while, takes longer to receive (`Link.wake_ns`).
+  it is longer. Ops and copy work of a device take turns, each first come, first served: whichever
+  has the device keeps it until nothing of its kind waits, or until it has had it for a quantum
+  while the other waits. What reaches a device that is asleep, having had nothing to do for a
+  while, takes longer to receive (`Link.wake_ns`), and a share of that after a shorter rest.
 - The first device begins when it has started all others that run ops, those begin each at a time
   of its own, hosts at 0. The step ends when the last end of an op is known.
 - At one moment, devices end what they do in their order, hosts last, each followed by what it does
@@ -33,12 +35,12 @@ Model:
   ``contention``, in the order in which they were made).
 - A tensor of unknown size is priced at latency alone and counted in ``Schedule.carried``.
 
-That order is what profiles of TensorFlow's executor on one core show: its threads go on with ops as
-long as there are any, and what sends and receives gets the core when they rest or the system's
-scheduler takes it from them. ``docs/cost-model.md`` tells how that was found.
+Turns are what profiles of TensorFlow's executor on one core show: its threads go on with ops as
+long as there are any, those that send and receive with copies, and the system's scheduler takes the
+core from either after a while. ``docs/cost-model.md`` tells how that was found.
 
-Left out: several ops that share a core at a time; ops that slow each other through caches or
-memory; tensors that a GPU kernel takes from or leaves in host memory.
+Left out: several ops that share a core at a time; which of an op's inputs are in which cache;
+tensors that a GPU kernel takes from or leaves in host memory.
 """
 
 from __future__ import annotations
@@ -201,7 +203,7 @@ class Simulator:
     def schedule(self, placement: Placement) -> Schedule:
         """Return the schedule of one step; equal arguments give equal schedules.
 
-        ``Schedule.compute_ns`` sums what ops cost, without launch overheads and copy work, as a
+        ``Schedule.compute_ns`` sums what ops take, without launch overheads and copy work, as a
         profile does; ``step_ns`` is the time from the call of the step to its return.
 
         Raises:
@@ -211,10 +213,12 @@ class Simulator:
         """
         place = self.places_of(placement)
         result = self._run(self._step(place), place)
-        cost_ns = self._places.cost_ns(place)
         names = [device.name for device in self._places.places]
+        _, start_ns, end_ns = result.op_ns.T
+        in_ops_ns = end_ns - start_ns - self._places.launch_ns(place)
+        compute_ns = np.zeros(len(names))
+        np.add.at(compute_ns, place, in_ops_ns)
         runs, transfers = self._runs(result, place, names), self._transfers(result, names)
-        compute_ns = np.bincount(place, cost_ns, len(names)) if len(place) else np.zeros(len(names))
         return Schedule(
             label=placement.label,
             runs=runs,
@@ -233,6 +237,8 @@ class Simulator:
         from placement_advisor.simulator import event_loop
 
         arrays = self._arrays
+        is_split = bool(np.count_nonzero(self._in_use(place)) > 1)
+        duration_ns, beside_ns = self._places.durations_ns(place, is_split=is_split)
         return event_loop.Step(
             tensor_start=arrays.tensor_start,
             reader_start=arrays.reader_start,
@@ -240,7 +246,8 @@ class Simulator:
             size=arrays.size,
             missing=arrays.missing,
             device=place.astype(np.uint32),
-            duration_ns=self._places.duration_ns(place),
+            duration_ns=duration_ns,
+            beside_ns=beside_ns,
         )
 
     def _run(self, step: Step, place: Ints) -> Result:
@@ -262,7 +269,6 @@ class Simulator:
             ),
             self._begin_ns(place),
             self._cluster.dispatch.quantum_ns,
-            self._cluster.dispatch.op_threads,
             self._cluster.dispatch.asleep_ns,
         )
         self._check_links(result)
@@ -270,11 +276,15 @@ class Simulator:
 
     def _begin_ns(self, place: Ints) -> Ints:
         """Return when each device begins: the first one starts all others that are in use."""
-        dispatch, devices = self._cluster.dispatch, len(self._cluster.devices)
-        further = np.count_nonzero(np.bincount(place, minlength=devices)[1:devices])
+        further = np.count_nonzero(self._in_use(place)[1:])
         begin_ns = self._ends.start_ns.copy()
-        begin_ns[0] = dispatch.partition_overhead_ns * further
+        begin_ns[0] = self._cluster.dispatch.partition_overhead_ns * further
         return begin_ns
+
+    def _in_use(self, place: Ints) -> Ints:
+        """Return how many ops each device has, hosts left out."""
+        devices = len(self._cluster.devices)
+        return np.bincount(place, minlength=devices)[:devices]
 
     def _step_ns(self, result: Result) -> int:
         end_ns = np.where(result.last_end_ns < 0, 0, result.last_end_ns + self._ends.end_ns)

@@ -26,7 +26,9 @@ _END, _ARRIVAL = 0, 1
 class _Task:
     op: Op
     place: _Place
+    # What it takes, and what if another device runs an op when it starts.
     duration_ns: int
+    beside_ns: int
     # Tensors that it still waits for, each as often as it reads it.
     waits_for: int = 0
     ready_ns: int = 0
@@ -61,10 +63,9 @@ class _Place:
     doing: _Task | tuple[str, _Copy] | str | None = "begin"
     ops: deque[_Task] = field(default_factory=deque)
     copies: deque[tuple[str, _Copy]] = field(default_factory=deque)
-    # Copy work that it is to do before it looks for ops again.
-    turn: int = 0
-    # Since when it has run ops only; None if it did something else, or nothing, last.
-    ops_since_ns: int | None = None
+    # What has the device, "op" or "copy", and since when; None if it had nothing to do.
+    turn: str | None = None
+    turn_since_ns: int = 0
     # Since when it has had nothing to do; None while it does something.
     rests_since_ns: int | None = None
 
@@ -85,9 +86,10 @@ class Oracle:
         self._started: list[_Task] = []
         self._wire_free_ns: dict[object, int] = {}
         self._last_arrival_ns: dict[tuple[str, str], int] = {}
-        self._tasks = {
-            op.name: self._task(op) for op in step.graph.ops if op.role is not Role.CONSTANT
-        }
+        runs = [op for op in step.graph.ops if op.role is not Role.CONSTANT]
+        in_use = {self._place(op).device.name for op in runs}
+        self._is_split = len(in_use & {device.name for device in devices}) > 1
+        self._tasks = {op.name: self._task(op) for op in runs}
         for edge in step.graph.edges:
             if edge.producer in self._tasks and edge.consumer in self._tasks:
                 self._tasks[edge.consumer].waits_for += 1
@@ -145,7 +147,7 @@ class Oracle:
             for copy in sorted(self._copies, key=lambda copy: copy.start_ns)
         )
 
-    def _task(self, op: Op) -> _Task:
+    def _place(self, op: Op) -> _Place:
         place = self._places[self._step.placement.device_of[op.name]]
         kind, host = place.device.kind, place.device.host
         if host is not None and any(
@@ -154,9 +156,24 @@ class Oracle:
             if other.name == op.name or (op.variable and other.variable == op.variable)
         ):
             place = self._places[host]
+        return place
+
+    def _task(self, op: Op) -> _Task:
+        place = self._place(op)
         cost = self._step.all_costs()[place.device.name].costs.get(op.name)
-        duration_ns = 0 if cost is None else cost.time_ns + place.device.launch_overhead_ns
-        return _Task(op=op, place=place, duration_ns=duration_ns)
+        if cost is None:
+            return _Task(op=op, place=place, duration_ns=0, beside_ns=0)
+        sharing = self._step.cluster.sharing
+        alone_ns = cost.time_ns + place.device.launch_overhead_ns
+        longer_ns = cost.time_ns * (sharing.split_ratio - 1)
+        draws_ns = (op.bytes_accessed or 0) * 1e9 / sharing.memory_bytes_per_s
+        beside_ns = longer_ns + min(cost.time_ns, draws_ns) * (sharing.memory_ratio - 1)
+        return _Task(
+            op=op,
+            place=place,
+            duration_ns=alone_ns + round(longer_ns) * self._is_split,
+            beside_ns=alone_ns + round(beside_ns),
+        )
 
     def _run(self) -> None:
         while self._events:
@@ -255,36 +272,45 @@ class Oracle:
 
     def _next(self, place: _Place, now: int) -> None:
         """Let the device do copy work, an op, or nothing."""
-        for_ns = 0 if place.ops_since_ns is None else now - place.ops_since_ns
-        threads = min(len(place.ops), self._dispatch.op_threads)
-        is_due = place.turn or for_ns >= threads * self._dispatch.quantum_ns
-        if place.copies and is_due:
-            if not place.turn:
-                place.turn = len(place.copies)
-            place.turn -= 1
-            place.ops_since_ns = None
+        turn = self._turn(place, now)
+        if turn != place.turn:
+            place.turn, place.turn_since_ns = turn, now
+        if turn == "copy":
             end, copy = place.doing = place.copies.popleft()
             if end == "send":
                 self._set_out(copy, now)
                 self._ends_at(place, now + _send_ns(copy))
             else:
-                rested_ns = -1 if place.rests_since_ns is None else now - place.rests_since_ns
-                is_asleep = rested_ns >= self._dispatch.asleep_ns
-                wake_ns = copy.link.wake_ns if is_asleep else 0
+                wake_ns = self._wake_ns(copy.link, place, now)
                 self._ends_at(place, now + _receive_ns(copy) + wake_ns)
             place.rests_since_ns = None
-        elif place.ops:
+        elif turn == "op":
+            is_beside = any(isinstance(other.doing, _Task) for other in self._places.values())
             task = place.doing = place.ops.popleft()
-            if place.ops_since_ns is None:
-                place.ops_since_ns = now
             task.start_ns = now
             self._started.append(task)
             place.rests_since_ns = None
-            self._ends_at(place, now + task.duration_ns)
+            self._ends_at(place, now + (task.beside_ns if is_beside else task.duration_ns))
         else:
-            place.ops_since_ns = None
             if place.rests_since_ns is None:
                 place.rests_since_ns = now
+
+    def _turn(self, place: _Place, now: int) -> str | None:
+        """Return what the device does next."""
+        if not (place.ops and place.copies):
+            return "op" if place.ops else "copy" if place.copies else None
+        if place.turn is None:
+            return "op"
+        is_over = now - place.turn_since_ns >= self._dispatch.quantum_ns
+        return {"op": "copy", "copy": "op"}[place.turn] if is_over else place.turn
+
+    def _wake_ns(self, link: Link, place: _Place, now: int) -> int:
+        if place.rests_since_ns is None:
+            return 0
+        rested_ns = now - place.rests_since_ns
+        if rested_ns >= self._dispatch.asleep_ns:
+            return link.wake_ns
+        return int(link.wake_ns * (rested_ns / self._dispatch.asleep_ns))
 
     def _ends_at(self, place: _Place, time_ns: int) -> None:
         heappush(self._events, (time_ns, _END, (place.number,), place))

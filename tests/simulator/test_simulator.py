@@ -25,7 +25,7 @@ from schedules import check_schedule
 from placement_advisor.errors import PlacementError
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.placement import placed_ops
-from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch
+from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch, Sharing
 from placement_advisor.measurement.laws import of_schedule
 from placement_advisor.simulator.exposure import hidden_ns
 
@@ -256,16 +256,14 @@ def test_an_empty_graph_takes_the_step_overhead_alone() -> None:
     assert (schedule.step_ns, schedule.runs, schedule.exposed_ns) == (7, (), 0)
 
 
-def first_come_first_served(quantum_ns: int, op_threads: int) -> dict[str, int]:
+def first_come_first_served(quantum_ns: int) -> dict[str, int]:
     """Return when ops start on a, after x made a tensor for b, and when that sets out."""
     names = ("x", "p", "q", "r")
     step = PlacedStep(
         graph=OpGraph([op("x", 100), *map(op, names[1:]), op("far")], [edge("x", "far", 100)]),
         placement=place(dict.fromkeys(names, "a") | {"far": "b"}),
         costs=price(dict.fromkeys((*names, "far"), 10)),
-        cluster=pair(
-            work=HALF_EACH, dispatch=Dispatch(quantum_ns=quantum_ns, op_threads=op_threads)
-        ),
+        cluster=pair(work=HALF_EACH, dispatch=Dispatch(quantum_ns=quantum_ns)),
     )
     schedule = step.simulate()
     starts = {run.op: run.start_ns for run in schedule.runs if run.device == "a"}
@@ -273,23 +271,20 @@ def first_come_first_served(quantum_ns: int, op_threads: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("quantum_ns", "op_threads", "order"),
+    ("quantum_ns", "order"),
     [
-        (0, 1, ["x", "sending", "p", "q", "r"]),
+        (0, ["x", "sending", "p", "q", "r"]),
         # x kept the device for all of its quantum when it ended.
-        (10, 1, ["x", "sending", "p", "q", "r"]),
-        (11, 1, ["x", "p", "sending", "q", "r"]),
-        # Each op that is ready has a quantum: when x ended there were three of them, after p two.
-        (11, 2, ["x", "p", "q", "sending", "r"]),
-        (11, 4, ["x", "p", "q", "sending", "r"]),
-        (21, 1, ["x", "p", "q", "sending", "r"]),
-        (1_000, 1, ["x", "p", "q", "r", "sending"]),
+        (10, ["x", "sending", "p", "q", "r"]),
+        (11, ["x", "p", "sending", "q", "r"]),
+        (21, ["x", "p", "q", "sending", "r"]),
+        (1_000, ["x", "p", "q", "r", "sending"]),
     ],
 )
 def test_ops_go_before_copy_work_until_the_quantum_is_over(
-    quantum_ns: int, op_threads: int, order: list[str]
+    quantum_ns: int, order: list[str]
 ) -> None:
-    starts = first_come_first_served(quantum_ns, op_threads)
+    starts = first_come_first_served(quantum_ns)
     assert sorted(starts, key=lambda name: starts[name]) == order
     before = order.index("sending")
     # Ops take 10 ns, sending takes 55.
@@ -298,22 +293,31 @@ def test_ops_go_before_copy_work_until_the_quantum_is_over(
     ]
 
 
-def test_when_the_quantum_is_over_all_copy_work_that_waits_is_done() -> None:
+@pytest.mark.parametrize(
+    ("size_bytes", "sending", "q_starts_ns"),
+    [
+        # Sending takes longer than the quantum, after which it is the turn of q.
+        (100, [(20, 75), (85, 140)], 75),
+        # Both tensors are sent within the quantum.
+        (2, [(20, 26), (26, 32)], 32),
+    ],
+)
+def test_copy_work_has_its_quantum_as_well(
+    size_bytes: int, sending: list[tuple[int, int]], q_starts_ns: int
+) -> None:
     step = PlacedStep(
         graph=OpGraph(
-            [op("x", 100, 100), op("p"), op("q"), op("far")],
-            [edge("x", "far", 100), edge("x", "far", 100, port=1)],
+            [op("x", size_bytes, size_bytes), op("p"), op("q"), op("far")],
+            [edge("x", "far", size_bytes), edge("x", "far", size_bytes, port=1)],
         ),
         placement=place({"x": "a", "p": "a", "q": "a", "far": "b"}),
         costs=price(dict.fromkeys(("x", "p", "q", "far"), 10)),
         cluster=pair(work=HALF_EACH, dispatch=Dispatch(quantum_ns=15)),
     )
     schedule = step.simulate()
-    # x and p until 20, then both tensors, then q.
-    assert [copy.send_work for copy in schedule.transfers] == [(20, 75), (75, 130)]
-    assert next(run.start_ns for run in schedule.runs if run.op == "q") == 130
-    # The second had to wait for the wire, which the first's bytes occupy for 100 ns.
-    assert [copy.queued_ns for copy in schedule.transfers] == [0, 45]
+    # Before either, x and p until 20.
+    assert [copy.send_work for copy in schedule.transfers] == sending
+    assert next(run.start_ns for run in schedule.runs if run.op == "q") == q_starts_ns
 
 
 def test_a_device_that_was_idle_begins_its_quantum_anew() -> None:
@@ -387,20 +391,22 @@ def test_a_far_device_begins_later_asks_for_its_input_and_is_heard_of_later() ->
 
 
 @pytest.mark.parametrize(
-    ("busy_ns", "end_ns"),
+    ("asleep_ns", "end_ns"),
     [
-        # b has rested since 0; what comes at 135 - 15 finds it asleep, or not yet.
-        (35, 135 + 7),
-        (34, 134),
+        (0, 135 + 7),
+        # b has rested since 0; what comes at 135 - 15 finds it asleep, nearly so, or halfway there.
+        (120, 135 + 7),
+        (121, 135 + 6),
+        (240, 135 + 3),
     ],
 )
-def test_what_reaches_a_device_asleep_takes_longer_to_receive(busy_ns: int, end_ns: int) -> None:
+def test_what_reaches_a_device_asleep_takes_longer_to_receive(asleep_ns: int, end_ns: int) -> None:
     work = CopyWork(per_copy_ns=15)
-    cluster = pair(work=work, dispatch=Dispatch(asleep_ns=120))
+    cluster = pair(work=work, dispatch=Dispatch(asleep_ns=asleep_ns))
     step = PlacedStep(
         graph=OpGraph([op("x", 90), op("y")], [edge("x", "y", 90)]),
         placement=place({"x": "a", "y": "b"}),
-        costs=price({"x": busy_ns, "y": 20}),
+        costs=price({"x": 35, "y": 20}),
         cluster=cluster,
     ).with_links(wake_ns=7)
     schedule = step.simulate()
@@ -409,15 +415,44 @@ def test_what_reaches_a_device_asleep_takes_longer_to_receive(busy_ns: int, end_
     assert schedule.step_ns == end_ns + 20
 
 
-def test_a_device_that_had_an_op_in_between_is_awake() -> None:
+def test_a_device_that_had_an_op_in_between_has_rested_since_then() -> None:
     work = CopyWork(per_copy_ns=15)
     step = PlacedStep(
         graph=OpGraph([op("x", 90), op("y"), op("z")], [edge("x", "y", 90)]),
         placement=place({"x": "a", "y": "b", "z": "b"}),
-        costs=price({"x": 35, "y": 20, "z": 1}),
+        costs=price({"x": 35, "y": 20, "z": 60}),
         cluster=pair(work=work, dispatch=Dispatch(asleep_ns=120)),
-    ).with_links(wake_ns=7)
-    assert step.simulate().step_ns == 135 + 20
+    ).with_links(wake_ns=8)
+    assert step.simulate().step_ns == 135 + 4 + 20
+
+
+@pytest.mark.parametrize(
+    ("z_on", "y_starts_ns", "z_takes_ns"),
+    [
+        # On one device, nothing takes longer.
+        ("a", 100, 100),
+        # On two, each takes half as long again; z, beside x, twice that for what it draws from
+        # memory: 40 of its 100 ns.
+        ("b", 150, 100 + 50 + 40),
+    ],
+)
+def test_devices_that_share_a_machine_slow_each_other(
+    z_on: str, y_starts_ns: int, z_takes_ns: int
+) -> None:
+    sharing = Sharing(split_ratio=1.5, memory_bytes_per_s=1e9, memory_ratio=2.0)
+    step = PlacedStep(
+        graph=OpGraph([op("x"), op("y"), op("z")._replace(bytes_accessed=40)], []),
+        placement=place({"x": "a", "y": "a", "z": z_on}),
+        costs=price({"x": 100, "y": 100, "z": 100}),
+        cluster=replace(pair(), sharing=sharing),
+    )
+    schedule = step.simulate()
+    runs = {run.op: run for run in schedule.runs}
+    assert runs["y"].start_ns == y_starts_ns
+    assert runs["z"].end_ns - runs["z"].start_ns == z_takes_ns
+    assert schedule.compute_ns[z_on] == sum(
+        run.end_ns - run.start_ns for run in schedule.runs if run.device == z_on
+    )
 
 
 def two_senders(channel: str | None) -> PlacedStep:

@@ -60,6 +60,20 @@ def _product(tensor: Any, matrix: Any, count: int) -> Any:
     return tensor
 
 
+def sums(device: str, size_bytes: int, count: int) -> Build:
+    """Add a tensor to another one again and again."""
+
+    def build(bench: Bench) -> list[Any]:
+        summand = bench.held(device, [size_bytes // 4])
+        tensor = summand
+        with bench.on(device):
+            for _ in range(count):
+                tensor = tf.raw_ops.AddV2(x=tensor, y=summand)
+        return [tensor.op]
+
+    return build
+
+
 def fan(ends: tuple[str, str], size_bytes: int, count: int) -> Build:
     """Send tensors that are all ready at once."""
     source, target = ends

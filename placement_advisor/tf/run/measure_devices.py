@@ -14,6 +14,7 @@ from functools import reduce
 from statistics import median
 from typing import TYPE_CHECKING
 
+from placement_advisor.machine.calibration import MemoryTiming
 from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
 from placement_advisor.machine.host_figures import Reach
 from placement_advisor.tf.run.bench import ROUNDS, STEPS, Bench
@@ -26,6 +27,7 @@ from placement_advisor.tf.run.calibration_graphs import (
     fan,
     nothing,
     products,
+    sums,
     tiny_ops,
 )
 from placement_advisor.units import NS_PER_S
@@ -86,6 +88,11 @@ _FEWEST = (1, 2)
 # than what medians of twenty steps wander by. Judgement: larger graphs take longer.
 _TINY_OPS = (0, 200)
 _PRODUCTS = (2, 12)
+# Tensors that no core's own cache holds, and how many sums of them.
+_SUMMAND_BYTES = 1 << 24
+_SUMS = (2, 8)
+# A sum reads two tensors and writes one.
+_PASSES = 3
 # Longer than a scheduler leaves a core to one thread (4 ms at 250 ticks a second, 10 ms at 100).
 _LONG_NS = 15_000_000
 # For so long the other device has nothing to do. Judgement: as long as a layer of a model computes.
@@ -176,6 +183,32 @@ def reference(bench: Bench, device: str) -> Reference:
     return Reference(
         product_ns=(longer.step_ns - times["few"].step_ns) / (many - few),
         p90_ratio=longer.p90_ns / longer.step_ns,
+    )
+
+
+def memory(bench: Bench, one: str, other: str) -> MemoryTiming:
+    """Return what a device draws from memory, and how much longer that takes it beside another."""
+    few, many = _SUMS
+
+    def alone(count: int) -> Build:
+        return sums(one, _SUMMAND_BYTES, count)
+
+    def beside(count: int) -> Build:
+        return both(alone(count), sums(other, _SUMMAND_BYTES, count))
+
+    times = bench.times(
+        {
+            "few": alone(few),
+            "many": alone(many),
+            "few beside": beside(few),
+            "many beside": beside(many),
+        }
+    )
+    alone_ns = max(1.0, times["many"].step_ns - times["few"].step_ns)
+    beside_ns = times["many beside"].step_ns - times["few beside"].step_ns
+    moved_bytes = _PASSES * _SUMMAND_BYTES * (many - few)
+    return MemoryTiming(
+        bytes_per_s=moved_bytes / alone_ns * NS_PER_S, ratio=max(1.0, beside_ns / alone_ns)
     )
 
 

@@ -20,6 +20,7 @@ from placement_advisor.tf.run.measure_devices import (
     COPIES,
     both_ways,
     copy,
+    memory,
     reach,
     reference,
     steps_of,
@@ -81,6 +82,7 @@ def _pass(runtime: Runtime, devices: Mapping[str, str], clocks: Mapping[str, str
         op_ns=max(0, round(steps.op_ns)),
         reference_ns={name: round(found.product_ns) for name, found in references.items()},
         reference_p90={name: found.p90_ratio for name, found in references.items()},
+        memory=memory(bench, first, further[0]) if clocks and further else None,
     )
 
 
