@@ -15,6 +15,7 @@ import argparse
 import tempfile
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -123,8 +124,8 @@ def _print(found: Sequence[Ran]) -> None:
     print(
         f"{'alone':<16}{'bytes per ns':<14}{'other device':<14}{'runs':>8}{'median':>8}{'together':>10}"
     )
-    for shortest, longest in zip(_DURATIONS_NS, _DURATIONS_NS[1:], strict=False):
-        for least, most in zip(_BYTES_PER_NS, _BYTES_PER_NS[1:], strict=False):
+    for shortest, longest in pairwise(_DURATIONS_NS):
+        for least, most in pairwise(_BYTES_PER_NS):
             alike = [
                 ran
                 for ran in found
