@@ -122,7 +122,8 @@ def _share(others: Spans, event: Event) -> float:
 
 def _print(found: Sequence[Ran]) -> None:
     print(
-        f"{'alone':<16}{'bytes per ns':<14}{'other device':<14}{'runs':>8}{'median':>8}{'together':>10}"
+        f"{'alone':<16}{'bytes per ns':<14}{'other device':<14}"
+        f"{'runs':>8}{'median':>8}{'together':>10}"
     )
     for shortest, longest in pairwise(_DURATIONS_NS):
         for least, most in pairwise(_BYTES_PER_NS):
