@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from placement_advisor.machine.copy_timings import CopyTiming
     from placement_advisor.machine.devices import Device, Link
 
-# What an op that has its device to itself takes in a step of several workers, over what it takes in
-# the profile of one: the median of some 40,000 runs of ops in 19 recorded models
-# (`tests/benchmarks/op_times.py`, docs/cost-model.md); by kind it is 1.02 to 1.09.
+# What an op takes in a step of several workers, over what it takes in the profile of one. Judgement:
+# of 27,207 runs in 19 recorded models, with the device and the machine to themselves, the median is
+# 1.03; with those that something interrupted they take 1.05 to 1.2 times as long together
+# (`tests/benchmarks/op_times.py`, docs/cost-model.md).
 SPLIT_RATIO = 1.04
 # Halfway between copies that do not hinder each other and copies that take turns.
 _SHARING_RATIO = 1.5

@@ -15,7 +15,7 @@ import argparse
 import tempfile
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -101,7 +101,7 @@ def _op(event: Event) -> str:
 def _to_themselves(events: Sequence[Event]) -> Iterator[Event]:
     """Yield those that no other one overlaps."""
     last_end_ns = 0
-    for event, following in zip(events, [*events[1:], None], strict=True):
+    for event, following in zip_longest(events, events[1:]):
         if last_end_ns <= event.start_ns and (not following or following.start_ns >= event.end_ns):
             yield event
         last_end_ns = max(last_end_ns, event.end_ns)
