@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.copy_timings import CopyTiming
     from placement_advisor.machine.devices import Device, Link
 
-# What an op takes in a step of several workers, over what it takes in the profile of one. Judgement:
+# What an op takes in a step of several workers, over what it takes alone in a profile. Judgement:
 # of 27,207 runs in 19 recorded models, with the device and the machine to themselves, the median is
 # 1.03; with those that something interrupted they take 1.05 to 1.2 times as long together
 # (`tests/benchmarks/op_times.py`, docs/cost-model.md).
