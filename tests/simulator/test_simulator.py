@@ -294,16 +294,17 @@ def test_ops_go_before_copy_work_until_the_quantum_is_over(
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "sending", "q_starts_ns"),
+    ("size_bytes", "sending", "q_starts_ns", "queued_ns"),
     [
-        # Sending takes longer than the quantum, after which it is the turn of q.
-        (100, [(20, 75), (85, 140)], 75),
+        # Sending takes longer than the quantum, after which it is the turn of q. The second tensor
+        # has to wait for the wire, which the first's bytes occupy for 100 ns.
+        (100, [(20, 75), (85, 140)], 75, [0, 35]),
         # Both tensors are sent within the quantum.
-        (2, [(20, 26), (26, 32)], 32),
+        (2, [(20, 26), (26, 32)], 32, [0, 0]),
     ],
 )
 def test_copy_work_has_its_quantum_as_well(
-    size_bytes: int, sending: list[tuple[int, int]], q_starts_ns: int
+    size_bytes: int, sending: list[tuple[int, int]], q_starts_ns: int, queued_ns: list[int]
 ) -> None:
     step = PlacedStep(
         graph=OpGraph(
@@ -318,6 +319,7 @@ def test_copy_work_has_its_quantum_as_well(
     # Before either, x and p until 20.
     assert [copy.send_work for copy in schedule.transfers] == sending
     assert next(run.start_ns for run in schedule.runs if run.op == "q") == q_starts_ns
+    assert [copy.queued_ns for copy in schedule.transfers] == queued_ns
 
 
 def test_a_device_that_was_idle_begins_its_quantum_anew() -> None:
