@@ -183,8 +183,7 @@ class Simulator:
         from placement_advisor.simulator import event_loop
 
         place = self._places.of(device)
-        step = self._step(place)
-        chain = event_loop.chain(step, self._run(step, place))
+        chain = event_loop.chain(*self._run(place))
         return chain.astype(np.int64)
 
     def most_ns(self) -> list[int]:
@@ -198,7 +197,8 @@ class Simulator:
             PlacementError: a tensor crosses between devices without a link.
             ValueError: an op has no cost.
         """
-        return self._step_ns(self._run(self._step(place), place))
+        _, result = self._run(place)
+        return self._step_ns(result)
 
     def schedule(self, placement: Placement) -> Schedule:
         """Return the schedule of one step; equal arguments give equal schedules.
@@ -212,7 +212,7 @@ class Simulator:
             ValueError: an op has no cost; only constants, variables and inputs may lack one.
         """
         place = self.places_of(placement)
-        result = self._run(self._step(place), place)
+        _, result = self._run(place)
         names = [device.name for device in self._places.places]
         _, start_ns, end_ns = result.op_ns.T
         in_ops_ns = end_ns - start_ns - self._places.launch_ns(place)
@@ -232,12 +232,11 @@ class Simulator:
     def _check_horizon(self) -> None:
         check_horizon(self._arrays, self._places, self._links, self._ends, self._cluster.dispatch)
 
-    def _step(self, place: Ints) -> Step:
+    def _step(self, place: Ints, *, is_split: bool) -> Step:
         # Compiled code takes a second to load; who does not simulate does not wait for it.
         from placement_advisor.simulator import event_loop
 
         arrays = self._arrays
-        is_split = bool(np.count_nonzero(self._in_use(place)) > 1)
         duration_ns, beside_ns = self._places.durations_ns(place, is_split=is_split)
         return event_loop.Step(
             tensor_start=arrays.tensor_start,
@@ -250,9 +249,12 @@ class Simulator:
             beside_ns=beside_ns,
         )
 
-    def _run(self, step: Step, place: Ints) -> Result:
+    def _run(self, place: Ints) -> tuple[Step, Result]:
         from placement_advisor.simulator import event_loop
 
+        devices = len(self._cluster.devices)
+        in_use = np.bincount(place, minlength=devices)[:devices] > 0
+        step = self._step(place, is_split=int(in_use.sum()) > 1)
         links = self._links
         result: Result = event_loop.run(
             step,
@@ -267,24 +269,18 @@ class Simulator:
                 receive_ns=links.receive_ns,
                 queueing=self._contention,
             ),
-            self._begin_ns(place),
+            self._begin_ns(int(in_use[1:].sum())),
             self._cluster.dispatch.quantum_ns,
             self._cluster.dispatch.asleep_ns,
         )
         self._check_links(result)
-        return result
+        return step, result
 
-    def _begin_ns(self, place: Ints) -> Ints:
-        """Return when each device begins: the first one starts all others that are in use."""
-        further = np.count_nonzero(self._in_use(place)[1:])
+    def _begin_ns(self, further: int) -> Ints:
+        """Return when each device begins: the first one starts all ``further`` ones in use."""
         begin_ns = self._ends.start_ns.copy()
         begin_ns[0] = self._cluster.dispatch.partition_overhead_ns * further
         return begin_ns
-
-    def _in_use(self, place: Ints) -> Ints:
-        """Return how many ops each device has, hosts left out."""
-        devices = len(self._cluster.devices)
-        return np.bincount(place, minlength=devices)[:devices]
 
     def _step_ns(self, result: Result) -> int:
         end_ns = np.where(result.last_end_ns < 0, 0, result.last_end_ns + self._ends.end_ns)
