@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 MS = 1_000_000
 BEGIN_NS = 1_790_000_000_000_000_000
-STEPS = 6
+# XProf leaves out the first and the last one of more than five.
+STEPS = 8
 HOST = "/host:CPU"
 
 
@@ -102,7 +103,7 @@ def test_xprof_counts_the_steps_of_all_processes_together(
         "client.xplane.pb",
     }
     # It leaves out the first and the last one, which may be recorded in part.
-    assert step_times_ms(tmp_path / "run") == pytest.approx([11, 12, 13, 14])
+    assert step_times_ms(tmp_path / "run") == pytest.approx([11, 12, 13, 14, 15, 16])
     assert "No step marker" not in json.dumps(overview(tmp_path / "run"))
 
 
@@ -124,7 +125,7 @@ def test_a_worker_with_nothing_to_do_has_no_profile(files: dict[str, Path], tmp_
     idle = written(tmp_path / "raw", "idle")
     keep_profiles({**files, "worker:1": idle}, tmp_path / "run")
     assert not (tmp_path / "run" / "worker-1.xplane.pb").exists()
-    assert step_times_ms(tmp_path / "run") == pytest.approx([11, 12, 13, 14])
+    assert step_times_ms(tmp_path / "run") == pytest.approx([11, 12, 13, 14, 15, 16])
 
 
 def test_a_process_that_marks_its_steps_is_left_as_it_is(
@@ -144,10 +145,22 @@ def test_a_step_without_a_part_of_a_worker_is_marked_all_the_same(
     files: dict[str, Path], tmp_path: Path
 ) -> None:
     launched, computed = parts(0)
-    late = (Line(name="python", id=1, events=launched.events[2:]), computed)
+    late = (
+        Line(name="python", id=1, events=launched.events[2:]),
+        Line(name="tf_Compute/1", id=2, events=computed.events[4:]),
+    )
     keep_profiles({**files, "worker:0": written(tmp_path / "raw", "late", *late)}, tmp_path / "run")
     host, _ = read_planes(tmp_path / "run" / "worker-0.xplane.pb")
-    assert ["_p" in event.stats for event in host.lines[-1].events] == [False] * 2 + [True] * 4
+    assert ["_p" in event.stats for event in host.lines[-1].events] == [False] * 2 + [True] * 6
+
+
+def test_a_step_counts_whose_part_was_not_seen_being_launched(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
+    launched, computed = parts(0)
+    busy = (Line(name="python", id=1, events=launched.events[:-1]), computed)
+    keep_profiles({**files, "worker:0": written(tmp_path / "raw", "busy", *busy)}, tmp_path / "run")
+    assert step_times_ms(tmp_path / "run") == pytest.approx([11, 12, 13, 14, 15, 16])
 
 
 def test_profiles_of_other_machines_are_put_onto_the_commands_clock(

@@ -3,8 +3,9 @@
 XProf takes the hosts of a run together and counts the steps that each of them marks and computes
 in. A worker is asked for parts of steps and marks none: its profile gets the marks of the client.
 What a worker computes for a step XProf finds by the id under which the worker runs its part, which
-a mark has as well. A worker that had nothing to do has no profile in the run, since no step of it
-would count.
+a mark has as well. It is read off what the executor runs: that the part was launched may not have
+been recorded, as of the last step of a busy worker. A worker that had nothing to do has no profile
+in the run, since no step of it would count.
 
 Profiles of other machines are put onto the command's clock.
 """
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 
 # The process that asks for the steps.
 CLIENT = "client"
-# With these a worker runs its part of a step.
+# What a worker runs of its part of a step, and under which id.
 # Source: xplane_schema.h and context_types.h of TensorFlow 2.21.
-_PART, _PART_ID, _OF_EXECUTOR = "RunGraph", "_p", 2
+_RUN, _PART_ID, _OF_EXECUTOR = "ExecutorState::Process", "_c", 2
 _STEP_NUMBER = "step_num"
 
 
@@ -63,9 +64,9 @@ def _keep(files: Mapping[str, Path], folder: Path) -> None:
     marks = _events(files[CLIENT], STEP_EVENT, _STEP_NUMBER)
     for process, path in files.items():
         target = folder / _file_name(process)
-        parts = _events(path, _PART, _PART_ID)
-        if parts and not _events(path, STEP_EVENT, _STEP_NUMBER):
-            steps = Line(name="Steps of the client", events=tuple(_steps(marks, parts)))
+        runs = _events(path, _RUN, _PART_ID)
+        if runs and not _events(path, STEP_EVENT, _STEP_NUMBER):
+            steps = Line(name="Steps of the client", events=tuple(_steps(marks, runs)))
             copy_with_line(path, target, HOST_PLANE, steps)
         elif _recorded_anything(path):
             shutil.copy2(path, target)
@@ -97,13 +98,13 @@ def _events(path: Path, name: str, stat: str) -> list[Event]:
     return sorted(found, key=lambda event: event.start_ns)
 
 
-def _steps(marks: Sequence[Event], parts: Sequence[Event]) -> Iterator[Event]:
-    """Yield the marks of the client, each with the part that a worker began within it."""
+def _steps(marks: Sequence[Event], runs: Sequence[Event]) -> Iterator[Event]:
+    """Yield the marks of the client, each with the part that a worker first runs within it."""
     for mark in marks:
         stats: dict[str, StatValue] = {**mark.stats, "_r": 1}
-        begun = [part for part in parts if mark.start_ns <= part.start_ns < mark.end_ns]
-        if begun:
-            stats |= {"_pt": _OF_EXECUTOR, "_p": begun[0].stats[_PART_ID]}
+        first = next((run for run in runs if mark.start_ns <= run.start_ns < mark.end_ns), None)
+        if first is not None:
+            stats |= {"_pt": _OF_EXECUTOR, "_p": first.stats[_PART_ID]}
         yield Event(
             name=STEP_EVENT, start_ns=mark.start_ns, duration_ns=mark.duration_ns, stats=stats
         )

@@ -175,7 +175,7 @@ def test_xprof_counts_the_steps_of_all_hosts_of_a_measured_candidate(tab: Tab, d
         assert "No step marker" not in json.dumps(overview)
         found = [row["c"][-1]["v"] for row in step_table(overview)["rows"]]
         # It leaves out the first and the last one, which may be recorded in part.
-        assert found == pytest.approx(marked_ms[1:-1])
+        assert found == pytest.approx(marked_ms[1:-1]), candidate
 
 
 def test_xprof_finds_the_step_of_a_simulated_schedule(tab: Tab, demo: Path) -> None:
