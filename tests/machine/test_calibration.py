@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from placement_advisor.machine.calibration import (
     SCHEMA_VERSION,
     Calibration,
+    MemoryTiming,
     calibration_file,
     kept_calibrations,
     stored_calibration,
@@ -43,6 +44,7 @@ CALIBRATION = Calibration(
     op_ns=1_100,
     reference_ns={ENDS[0]: 210_000, ENDS[1]: 215_000},
     reference_p90={ENDS[0]: 1.02, ENDS[1]: 1.35},
+    memory=MemoryTiming(bytes_per_s=6e10, ratio=2.1),
 )
 
 
@@ -92,6 +94,10 @@ def calibrations(draw: st.DrawFn) -> Calibration:
         op_ns=draw(times()),
         reference_ns={name: draw(times()) for name in names},
         reference_p90={name: draw(st.floats(0, 100)) for name in names},
+        memory=draw(
+            st.none()
+            | st.builds(MemoryTiming, bytes_per_s=st.floats(1, 1e12), ratio=st.floats(1, 100))
+        ),
     )
 
 
@@ -233,6 +239,11 @@ def test_directions_that_take_turns_take_twice_the_time() -> None:
     # What is not positive is noise, and gives no ratio.
     assert replace(timing, one_way_ns=0).ratio is None
     assert replace(timing, both_ways_ns=-5).ratio is None
+
+
+def test_on_a_slow_machine_a_device_draws_less_and_shares_as_before() -> None:
+    slow = CALIBRATION.at_speed({name: 3 * time for name, time in CALIBRATION.reference_ns.items()})
+    assert slow.memory == MemoryTiming(bytes_per_s=2e10, ratio=2.1)
 
 
 def test_the_middle_of_three_passes_is_taken_figure_by_figure() -> None:
