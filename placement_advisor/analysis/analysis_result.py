@@ -38,8 +38,9 @@ class Candidate:
     ``comparison`` is None for the single device itself and where nothing was measured.
     ``predicted_ratio`` is None for the single device and where nothing was predicted,
     ``ratio_after_runs`` that as predicted when others had run and it had not, None if it was not.
-    ``by_layer`` is `Placement.by_layer`, in graph order, for reports that do not see the graph. A
-    split of the batch has none, but the ``samples`` of each replica; ``weak_predicted_ns`` and
+    ``by_layer`` is `Placement.by_layer`, in graph order, for reports that do not see the graph;
+    ``torn_layers`` is how many of them have ops on other devices as well. A split of the batch has
+    no layers, but the ``samples`` of each replica; ``weak_predicted_ns`` and
     ``weak_measured_ns`` are its steps with the whole batch on every device. ``broken_laws`` are
     those that its prediction or measurement breaks: nothing is concluded from its profile then.
     """
@@ -53,6 +54,7 @@ class Candidate:
     comparison: Comparison | None
     failure: Failure | None
     by_layer: Mapping[str, str] | None = None
+    torn_layers: int = 0
     predicted_ratio: PredictedRatio | None = None
     ratio_after_runs: PredictedRatio | None = None
     samples: tuple[int, ...] | None = None

@@ -154,13 +154,14 @@ def _not_applicable(name: str, answer: NotApplicable) -> Candidate:
 
 def _candidate(name: str, placement: Placement, forecast: Forecast, results: Results) -> Candidate:
     predicted, outcome = forecast.predicted[name], results.outcomes.get(name)
-    split = forecast.proposals.splits.get(name)
+    split, graph = forecast.proposals.splits.get(name), forecast.proposals.graph
     return Candidate(
         name=name,
         family=placement.family,
         rationale=placement.rationale,
         placement=placement,
-        by_layer=placement.by_layer(forecast.proposals.graph) if split is None else None,
+        by_layer=placement.by_layer(graph) if split is None else None,
+        torn_layers=placement.torn_layers(graph) if split is None else 0,
         samples=None if split is None else split.samples,
         weak_predicted_ns=predicted.weak_step_ns,
         weak_measured_ns=results.beside.weak_ns if name == MIRRORED else (),

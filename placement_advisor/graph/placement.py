@@ -92,6 +92,14 @@ class Placement:
             for layer, count in votes.items()
         }
 
+    def torn_layers(self, graph: OpGraph) -> int:
+        """Return how many layers have ops on several devices."""
+        devices: dict[str, set[str]] = {}
+        for op in placed_ops(graph):
+            if op.layer:
+                devices.setdefault(op.layer, set()).add(self.device_of[op.name])
+        return sum(len(each) > 1 for each in devices.values())
+
     def as_json(self, graph: OpGraph, devices: tuple[str, ...]) -> dict[str, Any]:
         """Return the content of a placement file: layers, and the ops that differ from theirs."""
         by_layer = self.by_layer(graph)

@@ -12,7 +12,7 @@ from placement_advisor.analysis.analysis_result import (
 )
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.placement import Placement
-from placement_advisor.machine.devices import Cluster
+from placement_advisor.machine.devices import Cluster, Device
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import (
     BrokenLaw,
@@ -756,3 +756,93 @@ def test_a_split_with_unverified_updates_is_never_recommended():
     )
     alone = recommend([single, unverified], TESTBED, None)
     assert (alone.verdict, alone.candidate) == (AdviceVerdict.CANNOT_TELL, None)
+
+
+def noisy(name, ms, **facts):
+    """A candidate that is surely faster than single, by rounds that differ by a tenth."""
+    rounds = tuple((round(ms * (1 + (n % 5) / 50) * MS),) for n in range(20))
+    fast = candidate(name, ms=ms, ratio=(ms / 10, ms / 10 - 0.05, ms / 10 + 0.05))
+    assert fast.measured is not None
+    return replace(fast, measured=replace(fast.measured, rounds=rounds), **facts)
+
+
+def copying(split, count, source="w0"):
+    copies = tuple(
+        Transfer(
+            producer=f"op{n}",
+            port=0,
+            source=source,
+            target="w1",
+            size_bytes=8,
+            start_ns=n,
+            end_ns=n + 1,
+        )
+        for n in range(count)
+    )
+    predicted = split.predicted or schedule(5)
+    waits = {"w0": 0, "w1": MS}
+    return replace(split, predicted=replace(predicted, transfers=copies, exposed_by_device=waits))
+
+
+def test_of_splits_that_rounds_do_not_tell_apart_the_one_with_whole_layers_is_the_answer():
+    searched = noisy("searched", 6.9, torn_layers=2)
+    shuffled = tuple(reversed(noisy("towers", 7.0).measured.rounds))
+    towers = noisy("towers", 7.0)
+    towers = replace(towers, measured=replace(towers.measured, rounds=shuffled))
+    answer = recommend([SINGLE, searched, towers], TESTBED, None)
+    assert answer.candidate == "towers"
+    assert answer.speedup == towers.comparison.speedup
+    assert answer.deciding[0] == (
+        "searched at 1.45× is not surely faster than towers, and more complicated: it tears 2 "
+        "layers against 0"
+    )
+    # In the same rounds one wins each time.
+    sure = replace(searched, measured=noisy("searched", 6.0).measured)
+    towers = noisy("towers", 7.0)
+    assert recommend([SINGLE, sure, towers], TESTBED, None).candidate == "searched"
+
+
+def test_a_simpler_split_that_does_not_beat_the_step_as_it_is_is_no_answer():
+    searched = noisy("searched", 6.0, torn_layers=1)
+    rounds = tuple((9_000_000,) if n % 2 else (5_000_000,) for n in range(20))
+    towers = noisy("towers", 7.0)
+    towers = replace(towers, measured=replace(towers.measured, rounds=rounds))
+    as_is = [7_000_000] * 20
+    assert recommend([SINGLE, searched, towers], TESTBED, as_is).candidate == "towers"
+    assert recommend([SINGLE, searched, towers], GPUS, as_is).candidate == "searched"
+
+
+def test_of_splits_whose_simulated_ranges_overlap_the_simplest_is_the_answer():
+    searched = replace(simulated("searched", 0.3, 0.4, 0.6), torn_layers=3)
+    towers = copying(simulated("towers", 0.55, 0.6, 0.8), 19)
+    answer = recommend([candidate("single", predicted=10), searched, towers], NOT_RUN, None)
+    assert (answer.verdict, answer.candidate) == (AdviceVerdict.SPLIT, "towers")
+    assert answer.deciding[0] == (
+        "searched at 2.50× is not surely faster than towers, and more complicated: it tears 3 "
+        "layers against 0"
+    )
+    apart = copying(simulated("towers", 0.61, 0.7, 0.8), 19)
+    assert (
+        recommend([candidate("single", predicted=10), searched, apart], NOT_RUN, None).candidate
+        == "searched"
+    )
+
+
+def test_simple_is_first_whole_layers_then_no_host_then_few_copies_and_a_split_batch_most_of_all():
+    hosts = replace(
+        NOT_RUN, cluster=Cluster(devices=(), links=(), hosts=(Device(name="h", kind="CPU"),))
+    )
+    few = copying(simulated("few", 0.4, 0.5, 0.6), 2, source="h")
+    many = copying(simulated("many", 0.45, 0.55, 0.65), 9)
+    more = copying(simulated("more", 0.3, 0.4, 0.5), 10)
+    answer = recommend([candidate("single", predicted=10), few, more, many], hosts, None)
+    assert answer.candidate == "many"
+    assert answer.deciding[0].endswith("it copies 10 tensors against 9")
+    answer = recommend([candidate("single", predicted=10), few, many], hosts, None)
+    assert answer.candidate == "many"
+    assert answer.deciding[0].endswith("it copies 2 tensors over the host against 0")
+    batch = replace(copying(simulated("batch", 0.46, 0.56, 0.66), 300), samples=(8, 8))
+    assert (
+        recommend([candidate("single", predicted=10), few, many, batch], hosts, None).candidate
+        == "batch"
+    )

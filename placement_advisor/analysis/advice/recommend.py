@@ -5,6 +5,7 @@ candidate that ran lies above it; else *cannot tell*, with what would settle it.
 are no stand-ins, a split must also beat the step as it is. Simulated: the same, with the range of
 the ratio if costs are wrong by as much as they are known to be in place of the interval. So a
 candidate that is surely worth it decides, even where another is predicted faster but not surely.
+Of those that are surely worth it, the answer is the simplest that none surely beats (`simplest`).
 
 *Stay single* rests on at least one split that was tried and is not bad on purpose, or on a proof: a
 bound on the step of any placement, under the costs of the prediction. Where there is neither (no
@@ -44,6 +45,11 @@ from placement_advisor.analysis.advice.settling import (
     next_run,
     rounds_to_settle,
 )
+from placement_advisor.analysis.advice.simplest import (
+    complicated_reason,
+    simplest_measured,
+    simplest_simulated,
+)
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
 from placement_advisor.candidates import single
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
@@ -60,7 +66,7 @@ from placement_advisor.measurement.verdict import (
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from placement_advisor.analysis.advice.settling import Again, Settling
     from placement_advisor.analysis.analysis_result import Bound, Candidate, TestbedSummary
@@ -111,6 +117,7 @@ def recommend(
     """
     alone = next((c for c in candidates if c.family == single.FAMILY), None)
     splits = [c for c in candidates if c.family != single.FAMILY]
+    hosts = {host.name for host in testbed.cluster.hosts}
     proof = bound if bound is not None and bound.proves_single else None
     is_ground = proof is not None and (testbed.not_run is None or proof.proves_single_if_wrong)
     if alone is not None and _does_not_fit(alone):
@@ -122,7 +129,9 @@ def recommend(
         ruling = (
             _no_ground(unfit)
             if unfit
-            else _rule_measured(alone, splits, None if testbed.stand_in else as_is, is_ground)
+            else _rule_measured(
+                alone, splits, None if testbed.stand_in else as_is, is_ground, hosts
+            )
         )
         basis, ground = "measured", f"measured on {testbed.description}"
         tell = measured_reasons
@@ -130,7 +139,7 @@ def recommend(
         is_here = testbed.stand_in or testbed.kind != TestbedKind.NONE
         is_recorded = bound is not None and bound.source is CostSource.RECORDED
         settling = RealRun() if is_here else RunElsewhere(is_recorded=is_recorded)
-        ruling = _rule_simulated(alone, splits, is_ground, settling)
+        ruling = _rule_simulated(alone, splits, is_ground, settling, hosts)
         basis, ground = "simulated", f"simulated for {testbed.description}, not run"
         tell = simulated_reasons
 
@@ -186,6 +195,7 @@ def _rule_measured(
     splits: Sequence[Candidate],
     to_beat: Sequence[int] | None,
     is_proved: bool,
+    hosts: Collection[str],
 ) -> _Ruling:
     if alone is None or alone.failure is not None or alone.measured is None:
         return _no_ground("single has no measurement to compare with")
@@ -201,20 +211,14 @@ def _rule_measured(
     if not tried:
         return _nothing_tried(splits, "measured", is_proved)
     deciding = overall([comparison for _, _, comparison in tried])
-    best, run, comparison = min(
+    alike = sorted(
         (entry for entry in tried if entry[2].verdict is deciding),
         key=lambda entry: entry[2].ratio.median,
     )
+    best, _, comparison = alike[0]
     speedup = comparison.speedup
     if deciding is Verdict.FASTER:
-        if to_beat:
-            return _against_as_is(best, run, speedup, to_beat, among=len(splits))
-        return _Ruling(
-            verdict=AdviceVerdict.SPLIT,
-            says=f"{best.name}, {speedup_text(speedup)}",
-            split=best,
-            speedup=speedup,
-        )
+        return _rule_faster(alike, to_beat, hosts, among=len(splits))
     says = f"{best.name} at {speedup_text(speedup)}"
     if deciding is Verdict.SLOWER:
         lost = _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best, speedup=speedup)
@@ -226,6 +230,39 @@ def _rule_measured(
         speedup=speedup,
         settling=rounds_to_settle(comparison),
     )
+
+
+def _rule_faster(
+    faster: Sequence[tuple[Candidate, Measurement, Comparison]],
+    to_beat: Sequence[int] | None,
+    hosts: Collection[str],
+    *,
+    among: int,
+) -> _Ruling:
+    """Rule on splits that beat the single device, the fastest first."""
+    rulings = [
+        _against_as_is(candidate, run, comparison.speedup, to_beat, among=among)
+        if to_beat
+        else _Ruling(
+            verdict=AdviceVerdict.SPLIT,
+            says=f"{candidate.name}, {speedup_text(comparison.speedup)}",
+            split=candidate,
+            speedup=comparison.speedup,
+        )
+        for candidate, run, comparison in faster
+    ]
+    won = [
+        (entry, ruling)
+        for entry, ruling in zip(faster, rulings, strict=True)
+        if ruling.verdict is AdviceVerdict.SPLIT
+    ]
+    if not won:
+        return rulings[0]
+    best, _, comparison = won[0][0]
+    chosen = simplest_measured([(candidate, run) for (candidate, run, _), _ in won], hosts)
+    because = complicated_reason(best, comparison.ratio.median, chosen, hosts)
+    ruling = next(ruling for _, ruling in won if ruling.split is chosen)
+    return replace(ruling, because=because)
 
 
 def _as_is_caveat(as_is: Sequence[int], ruling: _Ruling) -> str | None:
@@ -289,7 +326,11 @@ def _with_as_is(
 
 
 def _rule_simulated(
-    alone: Candidate | None, splits: Sequence[Candidate], is_proved: bool, settling: Settling
+    alone: Candidate | None,
+    splits: Sequence[Candidate],
+    is_proved: bool,
+    settling: Settling,
+    hosts: Collection[str],
 ) -> _Ruling:
     if alone is None or alone.predicted is None:
         return _no_ground("single has no prediction to compare with")
@@ -300,15 +341,18 @@ def _rule_simulated(
     ]
     if not tried:
         return _nothing_tried(splits, "simulated", is_proved)
-    best, ratio = min(tried, key=lambda entry: entry[1].ratio)
-    sure = [entry for entry in tried if entry[1].high < WORTHWHILE_RATIO]
+    by_ratio = sorted(tried, key=lambda entry: entry[1].ratio)
+    best, ratio = by_ratio[0]
+    sure = [entry for entry in by_ratio if entry[1].high < WORTHWHILE_RATIO]
     if sure:
-        surest, least = min(sure, key=lambda entry: entry[1].ratio)
+        surest, least = sure[0]
+        chosen, given = simplest_simulated(sure, hosts)
+        unsure = None if surest is best else unsure_reason(best.name, ratio)
         return _Ruling(
             verdict=AdviceVerdict.SPLIT,
-            says=f"{surest.name}, {speedup_of(least.ratio)}",
-            split=surest,
-            because=None if surest is best else unsure_reason(best.name, ratio),
+            says=f"{chosen.name}, {speedup_of(given.ratio)}",
+            split=chosen,
+            because=complicated_reason(surest, least.ratio, chosen, hosts) or unsure,
         )
     says = f"{best.name} at {speedup_of(ratio.ratio)}"
     if all(each.low > WORTHWHILE_RATIO for _, each in tried):
