@@ -1,0 +1,87 @@
+"""The simplest of the splits that nothing tells apart.
+
+A split that tears layers, goes over the host or copies more is more to write, debug and keep. So it
+is recommended only over what it is surely faster than: measured, if it wins in the same rounds;
+simulated, if the ranges of their ratios do not overlap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.advice.reasons import speedup_of
+from placement_advisor.candidates.rationale_phrases import counted
+from placement_advisor.measurement.verdict import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from placement_advisor.analysis.analysis_result import Candidate
+    from placement_advisor.measurement.measurement import Measurement
+    from placement_advisor.simulator.sensitivity import PredictedRatio
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Complexity:
+    """How much of a model a split takes apart; the first that differs decides which is simpler.
+
+    A split of the batch takes nothing apart. What nobody simulated has no copies to count.
+    """
+
+    torn_layers: int
+    over_host: int
+    copies: int
+
+    @classmethod
+    def of(cls, candidate: Candidate, hosts: Collection[str]) -> Complexity:
+        """Return that of a candidate; ``hosts`` are those of the cluster."""
+        if candidate.samples is not None or candidate.predicted is None:
+            return cls(candidate.torn_layers, 0, 0)
+        copies = candidate.predicted.transfers
+        over_host = sum(copy.source in hosts or copy.target in hosts for copy in copies)
+        return cls(candidate.torn_layers, over_host, len(copies))
+
+    def beyond(self, simpler: Complexity) -> str:
+        """Return in which way it is more complicated than another one."""
+        if self.torn_layers > simpler.torn_layers:
+            return f"tears {counted(self.torn_layers, 'layer')} against {simpler.torn_layers}"
+        if self.over_host > simpler.over_host:
+            over_host = counted(self.over_host, "tensor")
+            return f"copies {over_host} over the host against {simpler.over_host}"
+        return f"copies {counted(self.copies, 'tensor')} against {simpler.copies}"
+
+
+def simplest_measured(
+    faster: Sequence[tuple[Candidate, Measurement]], hosts: Collection[str]
+) -> Candidate:
+    """Return the simplest of those that the first one, the fastest, does not surely beat."""
+    best, run = faster[0]
+    alike = [best]
+    for candidate, other in faster[1:]:
+        beaten = compare(best.name, run.rounds, other.rounds, among=len(faster))
+        if beaten is not None and beaten.ratio.low <= 1:
+            alike.append(candidate)
+    return min(alike, key=lambda each: Complexity.of(each, hosts))
+
+
+def simplest_simulated(
+    faster: Sequence[tuple[Candidate, PredictedRatio]], hosts: Collection[str]
+) -> tuple[Candidate, PredictedRatio]:
+    """Return the simplest of those whose range overlaps that of the first one, the fastest."""
+    _, best = faster[0]
+    alike = [entry for entry in faster if entry[1].low <= best.high]
+    return min(alike, key=lambda entry: Complexity.of(entry[0], hosts))
+
+
+def complicated_reason(
+    best: Candidate, ratio: float, chosen: Candidate, hosts: Collection[str]
+) -> str | None:
+    """Return why a candidate that is faster, but not surely, is not the answer; None if it is."""
+    if best is chosen:
+        return None
+    more = Complexity.of(best, hosts).beyond(Complexity.of(chosen, hosts))
+    return (
+        f"{best.name} at {speedup_of(ratio)} is not surely faster than {chosen.name}, and more "
+        f"complicated: it {more}"
+    )
