@@ -8,8 +8,8 @@ Model:
   local reader has ended and its last transfer has arrived.
 - What a kernel hands on, writes in place or reads by copy stands in `reuse.py`. An update that
   finds its variable's buffer still being read leaves that buffer to the readers and takes a new
-  one; an assignment takes the buffer of the value. A list in which a loop keeps a variable for each
-  trip holds the variable's buffer.
+  one; an assignment takes the buffer of the value. A list in which a loop keeps a variable, or its
+  value, for each trip holds that one buffer.
 - A copy engine writes into memory that the target has taken before. Where processors move the
   bytes, from process to process, the target takes it when it begins to unpack what has arrived;
   and a tensor that goes there reuses no buffer, unless that one came from there or goes there too.
@@ -163,7 +163,7 @@ class _Replay:
                 self._read(number, variables[0], now_ns)
                 return
             held += [old for each in variables for old in self._given_up(op, each, held, now_ns)]
-        seen = self._seen_each_trip(op, variables)
+        seen = self._seen_each_trip(op, variables, inputs)
         tensor = self._flow.tensor(number, 0) + device - self._flow.devices
         for port, size_bytes in enumerate(op.output_bytes):
             tensor += self._flow.devices
@@ -183,15 +183,22 @@ class _Replay:
             self._publish(tensor, found)
             held.append(found)
 
-    def _seen_each_trip(self, op: Op, variables: Iterable[int]) -> list[int]:
+    def _seen_each_trip(
+        self, op: Op, variables: Iterable[int], inputs: Mapping[int, Buffer]
+    ) -> list[int]:
         """Return the sizes of lists in which a loop has the same buffers again and again.
 
-        For its gradient, a loop collects what its body reads; of a variable that is one buffer.
-        After a single trip a list cannot be told from a tensor by its size.
+        For its gradient, a loop collects what its body reads; of a variable, or of its value that
+        the loop takes, that is one buffer. After a single trip a list cannot be told from a tensor
+        by its size.
         """
         if op.kind not in LOOP_KINDS or op.trips in (None, 1):
             return []
-        return [(op.trips or 0) * self._variables[each].size_bytes for each in variables]
+        buffers = [self._variables[each] for each in variables]
+        for tensor, buffer in inputs.items():
+            if self._flow.producer(tensor).kind in VARIABLE_READ_KINDS:
+                buffers.append(buffer)
+        return [(op.trips or 0) * buffer.size_bytes for buffer in buffers]
 
     def _handed_on(
         self, kind: str, port: int, output: int, size_bytes: int, inputs: Mapping[int, Buffer]

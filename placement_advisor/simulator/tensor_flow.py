@@ -67,6 +67,10 @@ class StepFlow:
         """Return the number of a tensor on the first device."""
         return op * self._op_stride + port * self.devices
 
+    def producer(self, tensor: int) -> Op:
+        """Return the op that makes a tensor, on whichever device it is."""
+        return self.ops[tensor // self._op_stride]
+
     def _follow_edges(self, graph: OpGraph) -> None:
         for producer, consumer, port, _ in graph.edges:
             if port == CONTROL_PORT:

@@ -293,6 +293,20 @@ def test_a_list_that_holds_a_variable_for_each_trip_of_a_loop_takes_no_memory() 
     assert peak_bytes(ops, edges)[0] == 1_000 + 3_000 + 2
 
 
+def test_a_list_that_holds_the_value_of_a_variable_for_each_trip_takes_no_memory_either() -> None:
+    loop = Op(name="loop", kind="While", output_bytes=(3_000, 3_000, 30), trips=3)
+    read = Op(name="read", kind="ReadVariableOp", output_bytes=(1_000,))
+    ops = [variable("v", 1_000), read, op("z", 1_000), loop, op("y", 2)]
+    edges = [
+        edge("v", "read", None),
+        edge("read", "loop", 1_000),
+        # What an op made may be another tensor in each trip, of which this one is the first.
+        edge("z", "loop", 1_000),
+        *(edge("loop", "y", 3_000, port=port) for port in (0, 1)),
+    ]
+    assert peak_bytes(ops, edges)[0] == 1_000 + 1_000 + 3_000
+
+
 def test_after_a_single_trip_a_result_as_large_as_a_variable_has_a_buffer_of_its_own() -> None:
     loop = Op(name="loop", kind="While", output_bytes=(1_000,), trips=1)
     ops = [variable("v", 1_000), loop, op("y", 2)]
