@@ -1,0 +1,192 @@
+"""How long one kernel takes on a GPU that nobody can measure here.
+
+Model: formulas (`matrix_products`, `convolutions`, `memory_bound`) over the kernel's dimensions and
+the GPU's datasheet. Their constants are in `kernel_times.toml`: for each chip of the record those
+fitted to it, for every other GPU those fitted to all chips at once. Where the record has memory of
+one kind only on other chips, shares of the bandwidth come from those.
+
+The record is float32 on PyTorch 2.1, CUDA 12.1, cuDNN 8.9, forward: NeuSight's, of one kernel alone.
+Anything else is not covered.
+
+Source: Lee, Phanishayee, Mahajan, Forecasting GPU Performance for Deep Learning Training and
+Inference, ASPLOS 2025, doi:10.1145/3669940.3707265.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, partial
+from importlib import resources
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from placement_advisor.cost.gpu.convolutions import (
+    ConvolutionConstants,
+    Convolutions,
+    convolution_s,
+)
+from placement_advisor.cost.gpu.matrix_products import ProductConstants, product_s
+from placement_advisor.cost.gpu.memory_bound import (
+    RowConstants,
+    StreamConstants,
+    elementwise_s,
+    layer_norm_s,
+    softmax_s,
+)
+from placement_advisor.cost.gpu.tiles import Products, Tiling
+from placement_advisor.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from placement_advisor.cost.gpu.tiles import Figures
+    from placement_advisor.machine.gpu_facts import GpuFacts
+
+    # Constants of one op as the file has them.
+    Constants: TypeAlias = Mapping[str, Any]
+    # (dimensions of one kernel a row, GPU, constants, bytes/s that copies reach) -> seconds
+    Rule: TypeAlias = Callable[[Figures, GpuFacts, Constants, float], Figures]
+
+# Constants of a chip that is not in the record: those of all chips, or of all with memory like its.
+ALL_CHIPS = "all"
+VOLTA = 7.0
+HBM_SINCE_VOLTA = "HBM since Volta"
+
+
+class KernelBasis(StrEnum):
+    """Whose constants a time rests on: those of the same chip, or of other chips."""
+
+    FITTED = "fitted"
+    TRANSFERRED = "transferred"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTime:
+    """Time of one kernel, without its launch.
+
+    ``relative_error``: by how much such times missed the record in the mean, on kernels that the
+    constants of their basis were not fitted to.
+    """
+
+    time_ns: int
+    relative_error: float
+    basis: KernelBasis
+
+
+def kernel_time(op: str, dims: tuple[int, ...], gpu: GpuFacts) -> KernelTime:
+    """Return the time of one op of the record, float32, with dimensions as `OPS` has them.
+
+    Raises:
+        KeyError: the record has no such op.
+    """
+    known = _known()
+    basis = KernelBasis.FITTED if op in known.get(gpu.chip, {}) else KernelBasis.TRANSFERRED
+    rows = np.array([dims], dtype=np.float64)
+    seconds = kernel_s(
+        op, rows, gpu, constants_for(op, gpu, known), copy_bandwidth(gpu, known)
+    )
+    return KernelTime(
+        time_ns=round(float(seconds[0]) * NS_PER_S),
+        relative_error=known["errors"][op][basis],
+        basis=basis,
+    )
+
+
+def kernel_s(
+    op: str, dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> Figures:
+    """Return the seconds of kernels of one op, one a row of ``dims``; bandwidth in bytes/s."""
+    return OPS[op](dims, gpu, constants, bandwidth)
+
+
+def constants_for(op: str, gpu: GpuFacts, known: Mapping[str, Any]) -> Constants:
+    """Return an op's constants: the chip's own, else those of what is most like it."""
+    places = (gpu.chip, memory_group(gpu), ALL_CHIPS)
+    return next(known[place][op] for place in places if op in known.get(place, {}))
+
+
+def copy_bandwidth(gpu: GpuFacts, known: Mapping[str, Any]) -> float:
+    """Return what plain copies reach, in bytes/s: kernels that read one tensor and write one."""
+    share: float = constants_for("relu", gpu, known)["bandwidth_share"]
+    return gpu.memory_bandwidth_bytes_per_s * share
+
+
+def memory_group(gpu: GpuFacts) -> str:
+    """Return which chips share a GPU's kind of memory controller.
+
+    Volta's draws a larger share of its HBM2 than Pascal's; NVIDIA's whitepaper on Volta says so.
+    """
+    is_hbm = gpu.memory.startswith("HBM") and gpu.capability >= VOLTA
+    return HBM_SINCE_VOLTA if is_hbm else ALL_CHIPS
+
+
+def _products(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+    """Time `[m, k] @ [k, n]`, of (count, m, k, n)."""
+    count, m, k, n = dims.T
+    tiling = {"tiling": Tiling(**constants["tiling"])}
+    return product_s(
+        Products(m=m, n=n, k=k, count=count),
+        gpu,
+        ProductConstants(**{**constants, **tiling}),
+        bandwidth,
+    )
+
+
+def _convolution(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+    """Time a forward convolution, of (batch, inputs, outputs, filter, image, stride, padding)."""
+    batch, inputs, outputs, filter_size, image, stride, padding = dims.T
+    shape = Convolutions(
+        batch=batch,
+        inputs=inputs,
+        outputs=outputs,
+        filter=filter_size,
+        image=image,
+        stride=stride,
+        padding=padding,
+    )
+    tilings = {name: Tiling(**constants[name]) for name in ("direct", "f2", "f4")}
+    return convolution_s(shape, gpu, ConvolutionConstants(**{**constants, **tilings}), bandwidth)
+
+
+def _elementwise(
+    inputs: int, dims: Figures, gpu: GpuFacts, constants: Constants, _: float
+) -> Figures:
+    """Time an elementwise op, of (rows, length)."""
+    rows, length = dims.T
+    return elementwise_s(rows * length, inputs, gpu, StreamConstants(**constants))
+
+
+def _softmax(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+    """Time softmax over rows, of (rows, length)."""
+    rows, length = dims.T
+    return softmax_s(rows, length, gpu, RowConstants(**constants), bandwidth)
+
+
+def _layer_norm(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+    """Time layer normalisation over rows, of (rows, length)."""
+    rows, length = dims.T
+    return layer_norm_s(rows, length, gpu, RowConstants(**constants), bandwidth)
+
+
+# By name in the record. `bmm` is a product of many, with its own kernels.
+OPS: Mapping[str, Rule] = {
+    "linear": _products,
+    "bmm": _products,
+    "conv": _convolution,
+    "add": partial(_elementwise, 2),
+    "mul": partial(_elementwise, 2),
+    "relu": partial(_elementwise, 1),
+    "tanh": partial(_elementwise, 1),
+    "gelu": partial(_elementwise, 1),
+    "softmax": _softmax,
+    "ln": _layer_norm,
+}
+
+
+@cache
+def _known() -> Mapping[str, Any]:
+    path = resources.files("placement_advisor.cost.gpu") / "kernel_times.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))

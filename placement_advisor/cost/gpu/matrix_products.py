@@ -1,0 +1,101 @@
+"""How long a product of matrices takes on a GPU.
+
+Model: tiles in waves (`tiles`), then writing the result, which little hides. Two things lengthen it
+on some chips, as the record shows; the constants of others leave them near nothing. Rows longer
+than ``far_rows_k`` lie so far from each other that each step of a wave touches another page of
+memory for each row, once the weights are larger than what is reached quickly. And where an odd
+number of 64 rows is left, the library takes tiles of half the height, which read the weights twice
+as often. A card of 100 W or less cannot hold its boost clock in long products.
+
+Left out: alignment, which the record shows no effect of, and transposed operands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placement_advisor.cost.gpu.tiles import FLOAT32_BYTES, Products, Tiling, tiled_s
+
+if TYPE_CHECKING:
+    from placement_advisor.cost.gpu.tiles import Figures
+    from placement_advisor.machine.gpu_facts import GpuFacts
+
+# Cards without a power connector of their own get at most 75 W from the slot.
+SLOT_WATTS = 75
+# The finest tiles of the record; results are padded to them.
+PADDED_TO = 64
+# Below, far rows and half tiles cost less: of a wave of tiles, and of a tile's work.
+MANY_ROWS = 150
+MANY_STEPS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductConstants:
+    """What the record says of the products of one library on one chip.
+
+    ``writing``: how often the result's bytes cost their time beside the tiles. ``far_rows``: by
+    how much of the time at peak the product lengthens for each doubling of k beyond
+    ``far_rows_k``, if the weights have more than ``far_rows_weights`` elements. ``half_tiles``: the
+    same for an odd number of half tiles along m, if n is above ``half_tiles_n``.
+    ``sustained_share``: of its boost clock, what a card of `SLOT_WATTS` or less holds in products
+    that are longer than ``sustained_after_s``. ``record_launch_s``: what launching took in the
+    record; no part of the kernel's time.
+    """
+
+    tiling: Tiling
+    writing: float
+    far_rows: float
+    far_rows_k: float
+    far_rows_weights: float
+    half_tiles: float
+    half_tiles_n: float
+    sustained_share: float
+    sustained_after_s: float
+    record_launch_s: float
+
+
+def product_s(
+    products: Products, gpu: GpuFacts, constants: ProductConstants, bandwidth: float
+) -> Figures:
+    """Return the seconds of each kernel; ``bandwidth`` is what plain copies reach, in bytes/s."""
+    result_bytes = FLOAT32_BYTES * products.count * products.m * products.n
+    computing_s = (
+        tiled_s(products, gpu, constants.tiling, bandwidth)
+        + _padded_flops(products) / gpu.peak_flops_per_s * _lengthening(products, constants)
+        + constants.writing * result_bytes / bandwidth
+    )
+    memory_s = products.size_bytes / bandwidth
+    # Both at once, and neither hides all of the other.
+    time_s: Figures = (computing_s**4 + memory_s**4) ** 0.25
+    if gpu.power_watts <= SLOT_WATTS:
+        time_s = _throttled(time_s, constants)
+    return np.maximum(time_s, products.flops / gpu.peak_flops_per_s)
+
+
+def _lengthening(products: Products, constants: ProductConstants) -> Figures:
+    """Return what far rows and half tiles cost, as a share of the padded product's time at peak."""
+    m, n, k = products.m, products.n, products.k
+    doublings = np.log2(1 + (k / constants.far_rows_k) ** 2) / 2
+    far = constants.far_rows * doublings * m / (m + MANY_ROWS) * _above(n * k, constants.far_rows_weights)
+    is_odd = np.ceil(m / PADDED_TO) % 2
+    half = constants.half_tiles * is_odd * _above(n, constants.half_tiles_n) * _above(k, MANY_STEPS)
+    return far + half
+
+
+def _above(value: Figures, middle: float) -> Figures:
+    """Return a smooth step from 0 to 1 around the middle."""
+    return 1 / (1 + (middle / value) ** 2)
+
+
+def _padded_flops(products: Products) -> Figures:
+    rows, columns = (np.ceil(size / PADDED_TO) * PADDED_TO for size in (products.m, products.n))
+    return 2 * products.count * rows * columns * products.k
+
+
+def _throttled(time_s: Figures, constants: ProductConstants) -> Figures:
+    """Return the time of kernels at the clock that the power limit leaves them."""
+    length = time_s / constants.sustained_after_s
+    return time_s * (1 + length / constants.sustained_share) / (1 + length)
