@@ -1,1 +1,1 @@
-"""Times of a GPU's kernels from what its datasheet says, with constants fitted to a public record."""
+"""Times of a GPU's kernels, from its datasheet and constants that are fitted to a public record."""

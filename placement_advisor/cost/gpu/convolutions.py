@@ -34,7 +34,7 @@ WINOGRAD_TAPS = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolutions:
-    """Square forward convolutions: filter, image and stride along one axis; padding on each side."""
+    """Square forward convolutions: sizes and stride along one axis, padding on each side."""
 
     batch: Figures
     inputs: Figures
@@ -133,9 +133,7 @@ def _f4_s(
     shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
 ) -> Figures:
     products = shape.winograd(F4_OUTPUTS, F4_PRODUCTS)
-    filter_bytes = (
-        FLOAT32_BYTES * shape.inputs * shape.outputs * (WINOGRAD_TAPS + 2 * F4_PRODUCTS)
-    )
+    filter_bytes = FLOAT32_BYTES * shape.inputs * shape.outputs * (WINOGRAD_TAPS + 2 * F4_PRODUCTS)
     tile_bytes = 2 * FLOAT32_BYTES * F4_PRODUCTS * products.n * (shape.inputs + shape.outputs)
     image_bytes = shape.size_bytes + tile_bytes
     moved = constants.f4_filter * filter_bytes + constants.f4_images * image_bytes

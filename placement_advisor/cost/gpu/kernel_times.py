@@ -5,8 +5,8 @@ the GPU's datasheet. Their constants are in `kernel_times.toml`: for each chip o
 fitted to it, for every other GPU those fitted to all chips at once. Where the record has memory of
 one kind only on other chips, shares of the bandwidth come from those.
 
-The record is float32 on PyTorch 2.1, CUDA 12.1, cuDNN 8.9, forward: NeuSight's, of one kernel alone.
-Anything else is not covered.
+The record is NeuSight's: forward kernels alone, float32, PyTorch 2.1, CUDA 12.1, cuDNN 8.9. Its
+convolutions are all 3x3 with stride 1. Anything else is not covered.
 
 Source: Lee, Phanishayee, Mahajan, Forecasting GPU Performance for Deep Learning Training and
 Inference, ASPLOS 2025, doi:10.1145/3669940.3707265.
@@ -30,7 +30,8 @@ from placement_advisor.cost.gpu.convolutions import (
 )
 from placement_advisor.cost.gpu.matrix_products import ProductConstants, product_s
 from placement_advisor.cost.gpu.memory_bound import (
-    RowConstants,
+    NormalisationConstants,
+    SoftmaxConstants,
     StreamConstants,
     elementwise_s,
     layer_norm_s,
@@ -85,9 +86,7 @@ def kernel_time(op: str, dims: tuple[int, ...], gpu: GpuFacts) -> KernelTime:
     known = _known()
     basis = KernelBasis.FITTED if op in known.get(gpu.chip, {}) else KernelBasis.TRANSFERRED
     rows = np.array([dims], dtype=np.float64)
-    seconds = kernel_s(
-        op, rows, gpu, constants_for(op, gpu, known), copy_bandwidth(gpu, known)
-    )
+    seconds = kernel_s(op, rows, gpu, constants_for(op, gpu, known), copy_bandwidth(gpu, known))
     return KernelTime(
         time_ns=round(float(seconds[0]) * NS_PER_S),
         relative_error=known["errors"][op][basis],
@@ -159,16 +158,16 @@ def _elementwise(
     return elementwise_s(rows * length, inputs, gpu, StreamConstants(**constants))
 
 
-def _softmax(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+def _softmax(dims: Figures, _: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
     """Time softmax over rows, of (rows, length)."""
     rows, length = dims.T
-    return softmax_s(rows, length, gpu, RowConstants(**constants), bandwidth)
+    return softmax_s(rows, length, SoftmaxConstants(**constants), bandwidth)
 
 
 def _layer_norm(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
     """Time layer normalisation over rows, of (rows, length)."""
     rows, length = dims.T
-    return layer_norm_s(rows, length, gpu, RowConstants(**constants), bandwidth)
+    return layer_norm_s(rows, length, gpu, NormalisationConstants(**constants), bandwidth)
 
 
 # By name in the record. `bmm` is a product of many, with its own kernels.

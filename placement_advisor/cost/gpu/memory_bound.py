@@ -3,8 +3,8 @@
 Model: an elementwise kernel draws a fixed share of the nominal bandwidth, whatever it computes; the
 share depends a little on how many tensors it reads beside each other. Softmax and layer normalisation of
 rows read each row more than once. What they read again comes from the caches, as long as the rows
-in flight fit into them; a row costs something on its own, and threads of a row's last step that
-find no element are idle.
+in flight fit into them; a row costs something on its own, and threads that find no element in a row's
+last step are idle.
 
 Left out: the level-2 cache between kernels: tensors of the record are larger than it.
 """
@@ -45,14 +45,31 @@ class StreamConstants:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowConstants:
-    """How many times as long kernels over rows take as a copy of their tensor.
+class SoftmaxConstants:
+    """How many times as long softmax takes as a copy of its tensor.
 
-    ``held``: rows that are read once. ``again``: what reading them again adds where they do not
-    fit the caches, which reach ``cache_reach`` times the level-2 cache. ``idle``: what a row's
-    threads without an element add, as a share of those with one. ``row_elements``: elements that a
-    row costs on its own. ``record_launch_s``: what launching took in the record; no part of the
-    kernel's time.
+    ``held``: with rows of up to `HELD_ROW` elements. ``again``: what reading longer ones again
+    adds. ``idle``: what threads without an element in a row's last step add to these, for the
+    square of their share of those with one. ``row_elements``: elements that a row costs on its own.
+    ``record_launch_s``: what launching took in the record; no part of the kernel's time.
+    """
+
+    held: float
+    again: float
+    idle: float
+    row_elements: float
+    record_launch_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormalisationConstants:
+    """How many times as long layer normalisation takes as a copy of its tensor.
+
+    ``held``: with rows that the caches hold until they are read again. ``again``: what reading them
+    from memory again adds; the caches hold ``cache_reach`` times the level-2 cache. ``idle``: what
+    threads without an element in a row's last step add, for their share of those with one.
+    ``row_elements``: elements that a row costs on its own. ``record_launch_s``: what launching took
+    in the record; no part of the kernel's time.
     """
 
     held: float
@@ -72,20 +89,24 @@ def elementwise_s(
 
 
 def softmax_s(
-    rows: Figures, length: Figures, gpu: GpuFacts, constants: RowConstants, bandwidth: float
+    rows: Figures, length: Figures, constants: SoftmaxConstants, bandwidth: float
 ) -> Figures:
     """Return the seconds of softmax over rows; ``bandwidth`` is what copies reach, in bytes/s."""
     # A power of two, such that half of a row or more is read in vectors.
     threads = np.maximum(2 ** np.ceil(np.log2(np.floor(length / VECTOR) / 2)), 32)
     steps = np.ceil(length / (VECTOR * threads))
-    idle = constants.idle * (steps * VECTOR * threads / length - 1)
+    idle = constants.idle * (steps * VECTOR * threads / length - 1) ** 2
     held = constants.held + constants.row_elements / length
     passes = np.where(length <= HELD_ROW, held, held + constants.again + idle)
     return _copies_s(rows, length, bandwidth) * np.maximum(passes, 1)
 
 
 def layer_norm_s(
-    rows: Figures, length: Figures, gpu: GpuFacts, constants: RowConstants, bandwidth: float
+    rows: Figures,
+    length: Figures,
+    gpu: GpuFacts,
+    constants: NormalisationConstants,
+    bandwidth: float,
 ) -> Figures:
     """Return the seconds of layer normalisation over rows; ``bandwidth`` as for softmax."""
     in_flight = gpu.multiprocessors * RESIDENT_THREADS / NORMALISING_THREADS
