@@ -153,8 +153,8 @@ def _fit_with(
         weighted = jacobian * (weights / np.hypot(now, width))[:, None]
         curvature = weighted.T @ jacobian + pull * np.eye(len(logs))
         gradient = weighted.T @ now + pull * logs
-        for damping in damping * 5.0 ** np.arange(9):
-            damped = curvature + damping * np.diag(np.diag(curvature))
+        for harder in 5.0 ** np.arange(9):
+            damped = curvature + damping * harder * np.diag(np.diag(curvature))
             step = np.clip(np.linalg.solve(damped, -gradient), -0.5, 0.5)
             then = residuals(logs + step)
             gain = loss(now, logs) - loss(then, logs + step)
@@ -162,7 +162,7 @@ def _fit_with(
                 break
         else:
             return logs
-        logs, now, damping = logs + step, then, max(damping / 5, 1e-5)
+        logs, now, damping = logs + step, then, max(damping * harder / 5, 1e-5)
         if gain < 1e-5:
             break
     return logs

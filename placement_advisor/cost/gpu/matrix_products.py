@@ -79,16 +79,10 @@ def _lengthening(products: Products, constants: ProductConstants) -> Figures:
     """Return what far rows and half tiles cost, as a share of the padded product's time at peak."""
     m, n, k = products.m, products.n, products.k
     doublings = np.log2(1 + (k / constants.far_rows_k) ** 2) / 2
-    far = (
-        constants.far_rows
-        * doublings
-        * m
-        / (m + MANY_ROWS)
-        * _above(n * k, constants.far_rows_weights)
-    )
+    far_rows = doublings * m / (m + MANY_ROWS) * _above(n * k, constants.far_rows_weights)
     is_odd = np.ceil(m / PADDED_TO) % 2
-    half = constants.half_tiles * is_odd * _above(n, constants.half_tiles_n) * _above(k, MANY_STEPS)
-    return far + half
+    half_tiles = is_odd * _above(n, constants.half_tiles_n) * _above(k, MANY_STEPS)
+    return constants.far_rows * far_rows + constants.half_tiles * half_tiles
 
 
 def _above(value: Figures, middle: float) -> Figures:

@@ -1,10 +1,10 @@
 """How long kernels take that only move memory: elementwise ops, softmax, layer normalisation.
 
 Model: an elementwise kernel draws a fixed share of the nominal bandwidth, whatever it computes; the
-share depends a little on how many tensors it reads beside each other. Softmax and layer normalisation of
-rows read each row more than once. What they read again comes from the caches, as long as the rows
-in flight fit into them; a row costs something on its own, and threads that find no element in a row's
-last step are idle.
+share depends a little on how many tensors it reads beside each other. Softmax and layer
+normalisation read each row more than once. What they read again comes from the caches, as long as
+the rows in flight fit into them; a row costs something on its own, and threads that find no element
+in a row's last step are idle.
 
 Left out: the level-2 cache between kernels: tensors of the record are larger than it.
 """
