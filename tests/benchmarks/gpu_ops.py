@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gpu_op_fit import STARTS, Rows, fitted
+from gpu_op_fit import OTHER_STARTS, STARTS, Rows, best_fit, fitted
 
 from placement_advisor.cost.gpu import kernel_times
 from placement_advisor.cost.gpu.kernel_times import (
@@ -118,7 +118,10 @@ class Fits:
         for name, table in self.tables[op].items():
             rows = self.rows(op, name, table[:ROWS_OF_A_FIT])
             chip = self.known.setdefault(gpu_facts(name).chip, {})
-            chip[op] = fitted(self.known[ALL_CHIPS][op], [rows])
+            starts = [
+                table[op] for table in (self.known[ALL_CHIPS], STARTS, OTHER_STARTS) if op in table
+            ]
+            chip[op] = best_fit(starts, rows)
 
     def errors(self, op: str, name: str, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return by how much each row is missed, as a share of what it took."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from placement_advisor.cost.gpu.clock import Clock, at_clock_s
 from placement_advisor.cost.gpu.tiles import FLOAT32_BYTES, Products, Tiling, tiled_s
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class ConvolutionConstants:
     direct: Tiling
     f2: Tiling
     f4: Tiling
+    clock: Clock
     reading: float
     f2_filter: float
     f4_filter: float
@@ -105,7 +107,7 @@ def convolution_s(
         _f2_s(shape, gpu, constants, bandwidth),
         _f4_s(shape, gpu, constants, bandwidth),
     ]
-    return np.min(of_algorithms, axis=0)
+    return at_clock_s(np.min(of_algorithms, axis=0), gpu, constants.clock)
 
 
 def _direct_s(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from placement_advisor.cost.gpu.clock import Clock
 from placement_advisor.cost.gpu.convolutions import (
     ConvolutionConstants,
     Convolutions,
@@ -125,11 +126,11 @@ def memory_group(gpu: GpuFacts) -> str:
 def _products(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
     """Time `[m, k] @ [k, n]`, of (count, m, k, n)."""
     count, m, k, n = dims.T
-    tiling = {"tiling": Tiling(**constants["tiling"])}
+    parts = {"tiling": Tiling(**constants["tiling"]), "clock": Clock(**constants["clock"])}
     return product_s(
         Products(m=m, n=n, k=k, count=count),
         gpu,
-        ProductConstants(**{**constants, **tiling}),
+        ProductConstants(**{**constants, **parts}),
         bandwidth,
     )
 
@@ -147,7 +148,8 @@ def _convolution(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: 
         padding=padding,
     )
     tilings = {name: Tiling(**constants[name]) for name in ("direct", "f2", "f4")}
-    return convolution_s(shape, gpu, ConvolutionConstants(**{**constants, **tilings}), bandwidth)
+    parts = {**tilings, "clock": Clock(**constants["clock"])}
+    return convolution_s(shape, gpu, ConvolutionConstants(**{**constants, **parts}), bandwidth)
 
 
 def _elementwise(

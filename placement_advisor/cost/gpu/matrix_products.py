@@ -5,7 +5,8 @@ on some chips, as the record shows; the constants of others leave them near noth
 than ``far_rows_k`` lie so far from each other that each step of a wave touches another page of
 memory for each row, once the weights are larger than what is reached quickly. And where an odd
 number of 64 rows is left, the library takes tiles of half the height, which read the weights twice
-as often. A card of 100 W or less cannot hold its boost clock in long products.
+as often. Power limits lengthen
+the longest (`clock`).
 
 Left out: alignment, which the record shows no effect of, and transposed operands.
 """
@@ -17,14 +18,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from placement_advisor.cost.gpu.clock import Clock, at_clock_s
 from placement_advisor.cost.gpu.tiles import FLOAT32_BYTES, Products, Tiling, tiled_s
 
 if TYPE_CHECKING:
     from placement_advisor.cost.gpu.tiles import Figures
     from placement_advisor.machine.gpu_facts import GpuFacts
 
-# Cards without a power connector of their own get at most 75 W from the slot.
-SLOT_WATTS = 75
 # The finest tiles of the record; results are padded to them.
 PADDED_TO = 64
 # Below, far rows and half tiles cost less: of a wave of tiles, and of a tile's work.
@@ -38,22 +38,19 @@ class ProductConstants:
 
     ``writing``: how often the result's bytes cost their time beside the tiles. ``far_rows``: by
     how much of the time at peak the product lengthens for each doubling of k beyond
-    ``far_rows_k``, if the weights have more than ``far_rows_weights`` elements. ``half_tiles``: the
+    ``far_rows_k``, if elements of weights times elements of result are above ``far_rows_size``. ``half_tiles``: the
     same for an odd number of half tiles along m, if n is above ``half_tiles_n``.
-    ``sustained_share``: of its boost clock, what a card of `SLOT_WATTS` or less holds in products
-    that are longer than ``sustained_after_s``. ``record_launch_s``: what launching took in the
-    record; no part of the kernel's time.
+    ``record_launch_s``: what launching took in the record; no part of the kernel's time.
     """
 
     tiling: Tiling
+    clock: Clock
     writing: float
     far_rows: float
     far_rows_k: float
-    far_rows_weights: float
+    far_rows_size: float
     half_tiles: float
     half_tiles_n: float
-    sustained_share: float
-    sustained_after_s: float
     record_launch_s: float
 
 
@@ -69,17 +66,17 @@ def product_s(
     )
     memory_s = products.size_bytes / bandwidth
     # Both at once, and neither hides all of the other.
-    time_s: Figures = (computing_s**4 + memory_s**4) ** 0.25
-    if gpu.power_watts <= SLOT_WATTS:
-        time_s = _throttled(time_s, constants)
-    return np.maximum(time_s, products.flops / gpu.peak_flops_per_s)
+    time_s = (computing_s**4 + memory_s**4) ** 0.25
+    slowed_s = at_clock_s(time_s, gpu, constants.clock)
+    return np.maximum(slowed_s, products.flops / gpu.peak_flops_per_s)
 
 
 def _lengthening(products: Products, constants: ProductConstants) -> Figures:
     """Return what far rows and half tiles cost, as a share of the padded product's time at peak."""
     m, n, k = products.m, products.n, products.k
     doublings = np.log2(1 + (k / constants.far_rows_k) ** 2) / 2
-    far_rows = doublings * m / (m + MANY_ROWS) * _above(n * k, constants.far_rows_weights)
+    size = (n * k) * (m * n)
+    far_rows = doublings * m / (m + MANY_ROWS) * _above(size, constants.far_rows_size)
     is_odd = np.ceil(m / PADDED_TO) % 2
     half_tiles = is_odd * _above(n, constants.half_tiles_n) * _above(k, MANY_STEPS)
     return constants.far_rows * far_rows + constants.half_tiles * half_tiles
@@ -93,9 +90,3 @@ def _above(value: Figures, middle: float) -> Figures:
 def _padded_flops(products: Products) -> Figures:
     rows, columns = (np.ceil(size / PADDED_TO) * PADDED_TO for size in (products.m, products.n))
     return 2 * products.count * rows * columns * products.k
-
-
-def _throttled(time_s: Figures, constants: ProductConstants) -> Figures:
-    """Return the time of kernels at the clock that the power limit leaves them."""
-    length = time_s / constants.sustained_after_s
-    return time_s * (1 + length / constants.sustained_share) / (1 + length)
