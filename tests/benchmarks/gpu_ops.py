@@ -16,18 +16,20 @@ import argparse
 import csv
 import gzip
 from pathlib import Path
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gpu_op_fit import OTHER_STARTS, STARTS, Rows, best_fit, fitted
 
 from placement_advisor.cost.gpu import kernel_times
+from placement_advisor.cost.gpu.clock import SLOT_WATTS
 from placement_advisor.cost.gpu.kernel_times import (
     ALL_CHIPS,
-    HBM_SINCE_VOLTA,
     KernelBasis,
     constants_for,
     copy_bandwidth,
+    generation,
     memory_group,
 )
 from placement_advisor.machine.gpu_facts import gpu_facts
@@ -45,13 +47,14 @@ LEAST_LATENCIES, ENOUGH_US = 5, 300
 ROWS_OF_A_FIT, ROWS_OF_ONE_GPU_AMONG_OTHERS = 1_500, 500
 # They tell the bandwidth; relu's is that of copies, which all other ops need.
 STREAMS = ("relu", "add", "mul", "tanh", "gelu")
+GROUPING = {"linear": generation, **dict.fromkeys(STREAMS, memory_group)}
 SHIPPED = Path(kernel_times.__file__).with_suffix(".toml")
 HEADER = """\
 # Constants of kernels on GPUs, by chip and op; what they mean stands at the classes of `cost/gpu/`.
 # Written by `tests/benchmarks/gpu_ops.py --fit` from NeuSight's record of single ops (ASPLOS 2025,
 # MIT licence; float32, PyTorch 2.1, CUDA 12.1, cuDNN 8.9): GP104 from P4, GP100 from P100-PCIe,
 # TU104 from T4, GV100 from V100-PCIe, GA100 from A100-40GB-PCIe, its convolutions from
-# A100-80GB-PCIe. `all` is fitted to all chips at once, for chips that are not in the record.
+# A100-80GB-PCIe. Sections of several chips are for chips that are not in the record.
 # `errors` are mean absolute errors: on held-out rows (fitted), on a chip left out (transferred).
 """
 
@@ -99,29 +102,42 @@ class Fits:
         )
 
     def fit_shared(self, op: str, without: str | None = None) -> None:
-        """Fit an op to all GPUs but one, and streams to those with one kind of memory, too."""
+        """Fit an op to all GPUs but one; and to those that are alike, if that matters to it."""
         names = [name for name in self.tables[op] if name != without]
         groups = {ALL_CHIPS: names}
-        if op in STREAMS:
-            for group in (HBM_SINCE_VOLTA, ALL_CHIPS):
-                alike = [name for name in names if memory_group(gpu_facts(name)) == group]
-                groups[group] = alike or names
+        if op in GROUPING:
+            for name in names:
+                groups.setdefault(GROUPING[op](gpu_facts(name)), []).append(name)
+        clock = self._slot_clock(op, names)
         for group, members in groups.items():
             parts = [
                 self.rows(op, name, self.tables[op][name][:ROWS_OF_ONE_GPU_AMONG_OTHERS])
                 for name in members
             ]
-            self.known.setdefault(group, {})[op] = fitted(STARTS[op], parts)
+            start = self.known[ALL_CHIPS][op] if group != ALL_CHIPS else STARTS[op]
+            self.known.setdefault(group, {})[op] = {**fitted(start, parts), **clock}
 
     def fit_own(self, op: str) -> None:
-        """Fit an op to each GPU alone, from the constants of all."""
-        for name, table in self.tables[op].items():
-            rows = self.rows(op, name, table[:ROWS_OF_A_FIT])
-            chip = self.known.setdefault(gpu_facts(name).chip, {})
-            starts = [
-                table[op] for table in (self.known[ALL_CHIPS], STARTS, OTHER_STARTS) if op in table
-            ]
-            chip[op] = best_fit(starts, rows)
+        """Fit an op to each GPU alone."""
+        for name in self.tables[op]:
+            self.known.setdefault(gpu_facts(name).chip, {})[op] = self._own(op, name)
+
+    def _own(self, op: str, name: str) -> Mapping[str, Any]:
+        """Return an op's constants on one GPU, from several beginnings."""
+        rows = self.rows(op, name, self.tables[op][name][:ROWS_OF_A_FIT])
+        tables = (self.known.get(ALL_CHIPS, {}), STARTS, OTHER_STARTS)
+        return best_fit([table[op] for table in tables if op in table], rows)
+
+    def _slot_clock(self, op: str, names: list[str]) -> Mapping[str, Any]:
+        """Return what cards on the power of their slot keep of their clock, as these do alone.
+
+        Fitted to all cards at once, the clock would have to explain more than power limits.
+        """
+        if "clock" not in STARTS[op]:
+            return {}
+        slow = [name for name in names if gpu_facts(name).power_watts <= SLOT_WATTS]
+        clocks = [self._own(op, name)["clock"] for name in slow]
+        return {"clock": {key: geometric_mean([c[key] for c in clocks]) for key in clocks[0]}}
 
     def errors(self, op: str, name: str, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return by how much each row is missed, as a share of what it took."""

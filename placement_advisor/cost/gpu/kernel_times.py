@@ -2,8 +2,7 @@
 
 Model: formulas (`matrix_products`, `convolutions`, `memory_bound`) over the kernel's dimensions and
 the GPU's datasheet. Their constants are in `kernel_times.toml`: for each chip of the record those
-fitted to it, for every other GPU those fitted to all chips at once. Where the record has memory of
-one kind only on other chips, shares of the bandwidth come from those.
+fitted to it, for every other GPU those fitted to all chips at once, or to those that are like it.
 
 The record is NeuSight's: forward kernels alone, float32, PyTorch 2.1, CUDA 12.1, cuDNN 8.9. Its
 convolutions are all 3x3 with stride 1. Anything else is not covered.
@@ -52,10 +51,12 @@ if TYPE_CHECKING:
     # (dimensions of one kernel a row, GPU, constants, bytes/s that copies reach) -> seconds
     Rule: TypeAlias = Callable[[Figures, GpuFacts, Constants, float], Figures]
 
-# Constants of a chip that is not in the record: those of all chips, or of all with memory like its.
-ALL_CHIPS = "all"
+# Whose constants a chip has that is not in the record: for some ops, those of chips like it.
+ALL_CHIPS = "all chips"
+HBM_SINCE_VOLTA, OTHER_MEMORY = "HBM since Volta", "other memory"
+SINCE_VOLTA, BEFORE_VOLTA = "since Volta", "before Volta"
+# The compute capability of the first chip of that generation.
 VOLTA = 7.0
-HBM_SINCE_VOLTA = "HBM since Volta"
 
 
 class KernelBasis(StrEnum):
@@ -104,7 +105,7 @@ def kernel_s(
 
 def constants_for(op: str, gpu: GpuFacts, known: Mapping[str, Any]) -> Constants:
     """Return an op's constants: the chip's own, else those of what is most like it."""
-    places = (gpu.chip, memory_group(gpu), ALL_CHIPS)
+    places = (gpu.chip, memory_group(gpu), generation(gpu), ALL_CHIPS)
     return next(known[place][op] for place in places if op in known.get(place, {}))
 
 
@@ -115,12 +116,18 @@ def copy_bandwidth(gpu: GpuFacts, known: Mapping[str, Any]) -> float:
 
 
 def memory_group(gpu: GpuFacts) -> str:
-    """Return which chips share a GPU's kind of memory controller.
+    """Return which GPUs draw like shares of their bandwidth.
 
-    Volta's draws a larger share of its HBM2 than Pascal's; NVIDIA's whitepaper on Volta says so.
+    The memory controller that came with Volta draws more of its HBM2 than Pascal's; NVIDIA says so
+    in its whitepaper on Volta.
     """
     is_hbm = gpu.memory.startswith("HBM") and gpu.capability >= VOLTA
-    return HBM_SINCE_VOLTA if is_hbm else ALL_CHIPS
+    return HBM_SINCE_VOLTA if is_hbm else OTHER_MEMORY
+
+
+def generation(gpu: GpuFacts) -> str:
+    """Return which GPUs have like kernels for products with long rows, as the record shows."""
+    return SINCE_VOLTA if gpu.capability >= VOLTA else BEFORE_VOLTA
 
 
 def _products(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:

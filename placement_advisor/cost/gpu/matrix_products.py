@@ -3,7 +3,7 @@
 Model: tiles in waves (`tiles`), then writing the result, which little hides. Two things lengthen it
 on some chips, as the record shows; the constants of others leave them near nothing. Rows longer
 than ``far_rows_k`` lie so far from each other that each step of a wave touches another page of
-memory for each row, once the weights are larger than what is reached quickly. And where an odd
+memory for each row, once weights and result are large. And where an odd
 number of 64 rows is left, the library takes tiles of half the height, which read the weights twice
 as often. Power limits lengthen
 the longest (`clock`).
@@ -36,10 +36,10 @@ MANY_STEPS = 400
 class ProductConstants:
     """What the record says of the products of one library on one chip.
 
-    ``writing``: how often the result's bytes cost their time beside the tiles. ``far_rows``: by
-    how much of the time at peak the product lengthens for each doubling of k beyond
-    ``far_rows_k``, if elements of weights times elements of result are above ``far_rows_size``. ``half_tiles``: the
-    same for an odd number of half tiles along m, if n is above ``half_tiles_n``.
+    ``writing``: how often the result's bytes cost their time beside the tiles. ``far_rows``: by how
+    much of the time at peak the product lengthens for each doubling of k beyond ``far_rows_k``, if
+    the elements of weights times those of the result are above ``far_rows_size``. ``half_tiles``:
+    the same for an odd number of half tiles along m, if n is above ``half_tiles_n``.
     ``record_launch_s``: what launching took in the record; no part of the kernel's time.
     """
 
