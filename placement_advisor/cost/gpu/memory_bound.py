@@ -29,6 +29,8 @@ HELD_ROW = 1024
 VECTOR = 4
 # A layer normalisation has this many threads for a row (PyTorch, layer_norm_kernel.cu).
 NORMALISING_THREADS = 128
+# Threads of a block at least.
+WARP = 32
 # Threads that a multiprocessor holds.
 RESIDENT_THREADS = 2048
 
@@ -93,7 +95,7 @@ def softmax_s(
 ) -> Figures:
     """Return the seconds of softmax over rows; ``bandwidth`` is what copies reach, in bytes/s."""
     # A power of two, such that half of a row or more is read in vectors.
-    threads = np.maximum(2 ** np.ceil(np.log2(np.floor(length / VECTOR) / 2)), 32)
+    threads = 2 ** np.ceil(np.log2(np.maximum(np.floor(length / VECTOR) / 2, WARP)))
     steps = np.ceil(length / (VECTOR * threads))
     idle = constants.idle * (steps * VECTOR * threads / length - 1) ** 2
     held = constants.held + constants.row_elements / length
