@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Residuals beyond this count linearly: first wide, so that a bad beginning is no dead end.
 WIDTHS = (0.5, 0.15)
-LAST_WIDTH = 0.05
+LAST_WIDTH = 0.1
 STEPS_OF_A_WIDTH = 10
 # How much leaving its beginning by a factor of e costs a constant, in mean error.
 PRIOR = 0.01
@@ -42,6 +42,7 @@ PRODUCTS = {
         "single_tile": 0.1,
         "adding_up_s": 3e-6,
     },
+    "scattered": 0.5,
     "writing": 0.4,
     "far_rows": 0.2,
     "far_rows_k": 4000.0,

@@ -36,15 +36,18 @@ MANY_STEPS = 400
 class ProductConstants:
     """What the record says of the products of one library on one chip.
 
-    ``writing``: how often the result's bytes cost their time beside the tiles. ``far_rows``: by how
-    much of the time at peak the product lengthens for each doubling of k beyond ``far_rows_k``, if
-    the elements of weights times those of the result are above ``far_rows_size``. ``half_tiles``:
-    the same for an odd number of half tiles along m, if n is above ``half_tiles_n``.
+    ``scattered``: how much longer the bytes of operands take than those of a copy, as tiles read
+    short pieces of many rows. ``writing``: how often the result's bytes cost their time beside the
+    tiles. ``far_rows``: by how much of the time at peak the product lengthens for each doubling of
+    k beyond ``far_rows_k``, if the elements of weights times those of the result are above
+    ``far_rows_size``. ``half_tiles``: the same for an odd number of half tiles along m, if n is
+    above ``half_tiles_n``.
     ``record_launch_s``: what launching took in the record; no part of the kernel's time.
     """
 
     tiling: Tiling
     clock: Clock
+    scattered: float
     writing: float
     far_rows: float
     far_rows_k: float
@@ -64,7 +67,8 @@ def product_s(
         + _padded_flops(products) / gpu.peak_flops_per_s * _lengthening(products, constants)
         + constants.writing * result_bytes / bandwidth
     )
-    memory_s = products.size_bytes / bandwidth
+    operand_bytes = products.size_bytes - result_bytes
+    memory_s = (result_bytes + (1 + constants.scattered) * operand_bytes) / bandwidth
     # Both at once, and neither hides all of the other.
     time_s = (computing_s**4 + memory_s**4) ** 0.25
     slowed_s = at_clock_s(time_s, gpu, constants.clock)

@@ -11,6 +11,7 @@ from placement_advisor.cost.gpu.tiles import Products
 PLAIN = ProductConstants(
     tiling=IDEAL,
     clock=CLOCK,
+    scattered=0,
     writing=0,
     far_rows=0,
     far_rows_k=1000,
@@ -34,6 +35,11 @@ def test_an_ideal_product_runs_at_peak_by_hand() -> None:
 def test_a_product_of_many_bytes_takes_their_time_by_hand() -> None:
     moved = 4 * (1024 * 1024 + 2 * 1024)
     assert seconds(bandwidth=1.0, k=1) == pytest.approx(moved)
+
+
+def test_scattered_operands_take_longer_by_hand() -> None:
+    moved = 4 * (1024 * 1024 + 3 * 2 * 1024)
+    assert seconds(replace(PLAIN, scattered=2), bandwidth=1.0, k=1) == pytest.approx(moved)
 
 
 def test_writing_the_result_comes_on_top_by_hand() -> None:
