@@ -44,7 +44,7 @@ HELD_OUT = 1 / 5
 # Shorter rows are mostly the launch.
 LEAST_LATENCIES, ENOUGH_US = 5, 300
 # More tell a fit nothing new.
-ROWS_OF_A_FIT, ROWS_OF_ONE_GPU_AMONG_OTHERS = 2_500, 600
+ROWS_OF_A_FIT, ROWS_OF_ONE_GPU_AMONG_OTHERS = 1_500, 300
 # They tell the bandwidth; relu's is that of copies, which all other ops need.
 STREAMS = ("relu", "add", "mul", "tanh", "gelu")
 GROUPING = {"linear": generation, **dict.fromkeys(STREAMS, memory_group)}
@@ -120,11 +120,11 @@ class Fits:
     def fit_own(self, op: str) -> None:
         """Fit an op to each GPU alone."""
         for name in self.tables[op]:
-            self.known.setdefault(gpu_facts(name).chip, {})[op] = self._own(op, name)
+            self.known.setdefault(gpu_facts(name).chip, {})[op] = self._own(op, name, ROWS_OF_A_FIT)
 
-    def _own(self, op: str, name: str) -> Mapping[str, Any]:
+    def _own(self, op: str, name: str, row_count: int) -> Mapping[str, Any]:
         """Return an op's constants on one GPU, from several beginnings."""
-        rows = self.rows(op, name, self.tables[op][name][:ROWS_OF_A_FIT])
+        rows = self.rows(op, name, self.tables[op][name][:row_count])
         tables = (self.known.get(ALL_CHIPS, {}), STARTS, OTHER_STARTS)
         return best_fit([table[op] for table in tables if op in table], rows)
 
@@ -136,7 +136,8 @@ class Fits:
         if "clock" not in STARTS[op]:
             return {}
         slow = [name for name in names if gpu_facts(name).power_watts <= SLOT_WATTS]
-        clocks = [self._own(op, name)["clock"] for name in slow]
+        alone = [self._own(op, name, ROWS_OF_ONE_GPU_AMONG_OTHERS) for name in slow]
+        clocks = [constants["clock"] for constants in alone]
         return {"clock": {key: geometric_mean([c[key] for c in clocks]) for key in clocks[0]}}
 
     def errors(self, op: str, name: str, table: NDArray[np.float64]) -> NDArray[np.float64]:
