@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Residuals beyond this count linearly: first wide, so that a bad beginning is no dead end.
 WIDTHS = (0.5, 0.15)
 LAST_WIDTH = 0.1
-STEPS_OF_A_WIDTH = 8
+STEPS_OF_A_WIDTH = 10
 # How much leaving its beginning by a factor of e costs a constant, in mean error.
 PRIOR = 0.01
 # Constants that are shares.

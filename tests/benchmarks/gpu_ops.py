@@ -44,7 +44,7 @@ HELD_OUT = 1 / 5
 # Shorter rows are mostly the launch.
 LEAST_LATENCIES, ENOUGH_US = 5, 300
 # More tell a fit nothing new.
-ROWS_OF_A_FIT, ROWS_OF_ONE_GPU_AMONG_OTHERS = 1_500, 300
+ROWS_OF_A_FIT, ROWS_OF_ONE_GPU_AMONG_OTHERS = 2_000, 500
 # They tell the bandwidth; relu's is that of copies, which all other ops need.
 STREAMS = ("relu", "add", "mul", "tanh", "gelu")
 GROUPING = {"linear": generation, **dict.fromkeys(STREAMS, memory_group)}
