@@ -23,7 +23,7 @@ GPU = GpuFacts(
     l2_bytes=1_000_000,
     power_watts=250.0,
 )
-CLOCK = Clock(sustained_share=0.5, sustained_after_s=1e-3)
+CLOCK = Clock(sustained_flops_per_joule=2e9 / 70, sustained_after_s=1e-3)
 # Fine tiles at peak, nothing beside.
 IDEAL = Tiling(peak_shares={"1x1": 1.0}, filling_k=0, single_tile=0, adding_up_s=1.0)
 

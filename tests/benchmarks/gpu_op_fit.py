@@ -28,13 +28,13 @@ STEPS_OF_A_WIDTH = 10
 # How much leaving its beginning by a factor of e costs a constant, in mean error.
 PRIOR = 0.01
 # Constants that are shares.
-UP_TO_ONE = ("peak_shares", "bandwidth_share", "sustained_share")
+UP_TO_ONE = ("peak_shares", "bandwidth_share")
 # No launch took longer than the shortest rows: those of convolutions, on P100, took the longest.
 LONGEST_LAUNCH_S = 1.08e-4
 
 TILES = {"128x128": 0.85, "128x64": 0.85, "64x128": 0.8, "64x64": 0.75, "128x32": 0.6}
 NARROW_TILES = {"32x128": 0.55, "64x32": 0.4, "32x64": 0.4, "32x32": 0.25}
-CLOCK = {"sustained_share": 0.6, "sustained_after_s": 3e-3}
+CLOCK = {"sustained_flops_per_joule": 5e10, "sustained_after_s": 3e-3}
 PRODUCTS = {
     "tiling": {
         "peak_shares": TILES | NARROW_TILES,
@@ -100,7 +100,7 @@ STARTS: Mapping[str, Any] = {
 OTHER_STARTS: Mapping[str, Any] = {
     "linear": PRODUCTS
     | {"far_rows": 0.45, "far_rows_k": 800.0, "half_tiles": 1.3}
-    | {"clock": {"sustained_share": 0.5, "sustained_after_s": 2e-3}},
+    | {"clock": {"sustained_flops_per_joule": 4e10, "sustained_after_s": 2e-3}},
 }
 
 

@@ -22,6 +22,11 @@ def test_a_card_on_the_slot_keeps_it_in_short_kernels_and_half_in_long_ones_by_h
     assert long == pytest.approx(2e3, rel=1e-5)
 
 
+def test_later_chips_do_more_with_a_watt_by_hand() -> None:
+    ada = replace(SLOT, capability=8.9, power_watts=35.0)
+    assert at_clock_s(np.array([1e3]), ada, CLOCK) == pytest.approx(1e3 / 0.75, rel=1e-5)
+
+
 def test_no_kernel_is_done_before_a_shorter_one() -> None:
     boosted = np.geomspace(1e-6, 1e2, 500)
     assert (np.diff(at_clock_s(boosted, SLOT, CLOCK)) > 0).all()
