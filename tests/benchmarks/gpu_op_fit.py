@@ -44,7 +44,7 @@ PRODUCTS = {
     },
     "scattered": 0.5,
     "writing": 0.4,
-    "far_rows": 0.2,
+    "far_rows": 0.3,
     "far_rows_k": 4000.0,
     "far_rows_size": 8e12,
     "half_tiles": 0.1,
@@ -99,7 +99,7 @@ STARTS: Mapping[str, Any] = {
 # Where a chip is far from the others, a fit that begins among them ends in a dead end.
 OTHER_STARTS: Mapping[str, Any] = {
     "linear": PRODUCTS
-    | {"far_rows": 0.45, "far_rows_k": 800.0, "half_tiles": 1.3}
+    | {"far_rows": 0.5, "far_rows_k": 800.0, "half_tiles": 1.3}
     | {"clock": {"sustained_flops_per_joule": 4e10, "sustained_after_s": 2e-3}},
 }
 

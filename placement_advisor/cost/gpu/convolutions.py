@@ -23,6 +23,8 @@ from placement_advisor.cost.gpu.clock import Clock, at_clock_s
 from placement_advisor.cost.gpu.tiles import FLOAT32_BYTES, Products, Tiling, tiled_s
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from placement_advisor.cost.gpu.tiles import Figures
     from placement_advisor.machine.gpu_facts import GpuFacts
 
@@ -160,5 +162,6 @@ def _in_one_kernel(
     return np.maximum(computing_s + constants.reading * memory_s, limit_s)
 
 
-def _has_winograd(shape: Convolutions) -> Figures:
-    return (shape.filter**2 == WINOGRAD_TAPS) & (shape.stride == 1)
+def _has_winograd(shape: Convolutions) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (shape.filter**2 == WINOGRAD_TAPS) & (shape.stride == 1)
+    return found

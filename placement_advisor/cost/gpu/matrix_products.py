@@ -38,10 +38,10 @@ class ProductConstants:
 
     ``scattered``: how much longer the bytes of operands take than those of a copy, as tiles read
     short pieces of many rows. ``writing``: how often the result's bytes cost their time beside the
-    tiles. ``far_rows``: by how much of the time at peak the product lengthens for each doubling of
-    k beyond ``far_rows_k``, if the elements of weights times those of the result are above
-    ``far_rows_size``. ``half_tiles``: the same for an odd number of half tiles along m, if n is
-    above ``half_tiles_n``.
+    tiles. ``far_rows``: how often the bytes that tiles read of an operand cost their time, for each
+    doubling of k beyond ``far_rows_k``, if the elements of weights times those of the result are
+    above ``far_rows_size``. ``half_tiles``: the same for an odd number of half tiles along m, if n
+    is above ``half_tiles_n``.
     ``record_launch_s``: what launching took in the record; no part of the kernel's time.
     """
 
@@ -64,7 +64,7 @@ def product_s(
     result_bytes = FLOAT32_BYTES * products.count * products.m * products.n
     computing_s = (
         tiled_s(products, gpu, constants.tiling, bandwidth)
-        + _padded_flops(products) / gpu.peak_flops_per_s * _lengthening(products, constants)
+        + _reading_again(products, constants) / bandwidth
         + constants.writing * result_bytes / bandwidth
     )
     operand_bytes = products.size_bytes - result_bytes
@@ -72,18 +72,20 @@ def product_s(
     # Both at once, and neither hides all of the other.
     time_s = (computing_s**4 + memory_s**4) ** 0.25
     slowed_s = at_clock_s(time_s, gpu, constants.clock)
-    return np.maximum(slowed_s, products.flops / gpu.peak_flops_per_s)
+    found: Figures = np.maximum(slowed_s, products.flops / gpu.peak_flops_per_s)
+    return found
 
 
-def _lengthening(products: Products, constants: ProductConstants) -> Figures:
-    """Return what far rows and half tiles cost, as a share of the padded product's time at peak."""
+def _reading_again(products: Products, constants: ProductConstants) -> Figures:
+    """Return the bytes that far rows and half tiles cost the time of."""
     m, n, k = products.m, products.n, products.k
     doublings = np.log2(1 + (k / constants.far_rows_k) ** 2) / 2
     size = (n * k) * (m * n)
     far_rows = doublings * m / (m + MANY_ROWS) * _above(size, constants.far_rows_size)
     is_odd = np.ceil(m / PADDED_TO) % 2
     half_tiles = is_odd * _above(n, constants.half_tiles_n) * _above(k, MANY_STEPS)
-    return constants.far_rows * far_rows + constants.half_tiles * half_tiles
+    times = constants.far_rows * far_rows + constants.half_tiles * half_tiles
+    return times * _read_by_tiles(products)
 
 
 def _above(value: Figures, middle: float) -> Figures:
@@ -91,6 +93,8 @@ def _above(value: Figures, middle: float) -> Figures:
     return 1 / (1 + (middle / value) ** 2)
 
 
-def _padded_flops(products: Products) -> Figures:
-    rows, columns = (np.ceil(size / PADDED_TO) * PADDED_TO for size in (products.m, products.n))
-    return 2 * products.count * rows * columns * products.k
+def _read_by_tiles(products: Products) -> Figures:
+    """Return the bytes of one operand that tiles of `PADDED_TO` rows and columns read."""
+    tiles = np.ceil(products.m / PADDED_TO) * np.ceil(products.n / PADDED_TO) * products.count
+    read: Figures = FLOAT32_BYTES * tiles * PADDED_TO * products.k
+    return read

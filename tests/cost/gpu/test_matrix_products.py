@@ -50,15 +50,26 @@ def test_writing_the_result_comes_on_top_by_hand() -> None:
 
 def test_far_rows_cost_more_for_each_doubling_of_k_by_hand() -> None:
     constants = replace(PLAIN, far_rows=0.4)
-    at_peak_s = seconds(k=2**20)
-    # log2(1 + (2^20 / 1000)^2) / 2 doublings, for all but few of the rows.
-    expected = 1 + 0.4 * 10.0344 * 1024 / (1024 + 150)
-    assert seconds(constants, k=2**20) == pytest.approx(at_peak_s * expected, rel=1e-3)
-    assert seconds(constants, k=10) == pytest.approx(seconds(k=10), rel=1e-3)
+    # log2(1 + (2^20 / 1000)^2) / 2 doublings, for all but few of the rows; 16 x 16 tiles of 64
+    # rows, each of which reads 64 columns of weights.
+    read_s = 4 * 16 * 16 * 64 * 2**20 / 1e6
+    again_s = 0.4 * 10.0344 * 1024 / (1024 + 150) * read_s
+    at_peak_s = 2 * 1024**2 * 2**20 / 4e9
+    assert seconds(constants, bandwidth=1e6, k=2**20) == pytest.approx(
+        ((at_peak_s + again_s) ** 4 + (4 * (2**31 + 2**20) / 1e6) ** 4) ** 0.25, rel=1e-3
+    )
+    assert seconds(constants, bandwidth=1e9, k=10) == pytest.approx(
+        seconds(bandwidth=1e9, k=10), rel=1e-3
+    )
 
 
-def test_half_a_tile_along_m_costs_more() -> None:
+def test_half_a_tile_along_m_costs_more_by_hand() -> None:
     constants = replace(PLAIN, half_tiles=1.0)
-    assert seconds(constants, m=1024, k=100_000) == pytest.approx(seconds(m=1024, k=100_000))
-    half_s = seconds(m=1024 + 64, k=100_000)
-    assert seconds(constants, m=1024 + 64, k=100_000) == pytest.approx(2 * half_s, rel=1e-3)
+    assert seconds(constants, bandwidth=1e9, m=1024, k=10**5) == seconds(
+        bandwidth=1e9, m=1024, k=10**5
+    )
+    half_s = seconds(bandwidth=1e9, m=1024 + 64, k=10**5)
+    read_s = 4 * 17 * 16 * 64 * 10**5 / 1e9
+    assert seconds(constants, bandwidth=1e9, m=1024 + 64, k=10**5) == pytest.approx(
+        half_s + read_s, rel=1e-3
+    )
