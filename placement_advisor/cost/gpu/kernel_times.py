@@ -167,10 +167,10 @@ def _elementwise(
     return elementwise_s(rows * length, inputs, gpu, StreamConstants(**constants))
 
 
-def _softmax(dims: Figures, _: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+def _softmax(dims: Figures, gpu: GpuFacts, constants: Constants, _: float) -> Figures:
     """Time softmax over rows, of (rows, length)."""
     rows, length = dims.T
-    return softmax_s(rows, length, SoftmaxConstants(**constants), bandwidth)
+    return softmax_s(rows, length, gpu, SoftmaxConstants(**constants))
 
 
 def _layer_norm(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:

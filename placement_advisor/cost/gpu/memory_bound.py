@@ -48,7 +48,9 @@ class StreamConstants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftmaxConstants:
-    """How many times as long softmax takes as a copy of its tensor.
+    """How many times as long softmax takes as its tensor, read and written at nominal bandwidth.
+
+    Chips differ less in that than in how it compares to plain copies.
 
     ``held``: with rows of up to `HELD_ROW` elements. ``again``: what reading longer ones again
     adds. ``idle``: what threads without an element in a row's last step add to these, for the
@@ -91,16 +93,16 @@ def elementwise_s(
 
 
 def softmax_s(
-    rows: Figures, length: Figures, constants: SoftmaxConstants, bandwidth: float
+    rows: Figures, length: Figures, gpu: GpuFacts, constants: SoftmaxConstants
 ) -> Figures:
-    """Return the seconds of softmax over rows; ``bandwidth`` is what copies reach, in bytes/s."""
+    """Return the seconds of softmax over rows."""
     # A power of two, such that half of a row or more is read in vectors.
     threads = 2 ** np.ceil(np.log2(np.maximum(np.floor(length / VECTOR) / 2, WARP)))
     steps = np.ceil(length / (VECTOR * threads))
     idle = constants.idle * (steps * VECTOR * threads / length - 1) ** 2
     held = constants.held + constants.row_elements / length
     passes = np.where(length <= HELD_ROW, held, held + constants.again + idle)
-    return _copies_s(rows, length, bandwidth) * np.maximum(passes, 1)
+    return _copies_s(rows, length, gpu.memory_bandwidth_bytes_per_s) * np.maximum(passes, 1)
 
 
 def layer_norm_s(
@@ -110,7 +112,7 @@ def layer_norm_s(
     constants: NormalisationConstants,
     bandwidth: float,
 ) -> Figures:
-    """Return the seconds of layer normalisation over rows; ``bandwidth`` as for softmax."""
+    """Return the seconds of layer normalisation; ``bandwidth`` is what copies reach, in bytes/s."""
     in_flight = gpu.multiprocessors * RESIDENT_THREADS / NORMALISING_THREADS
     overflow = in_flight * length * FLOAT32_BYTES / (constants.cache_reach * gpu.l2_bytes)
     missed = 1 / (1 + overflow**-4)

@@ -21,7 +21,7 @@ NORMALISATION = NormalisationConstants(
 
 
 def softmax(rows: int, length: int, constants: SoftmaxConstants = SOFTMAX) -> float:
-    return float(softmax_s(np.array([rows]), np.array([length]), constants, 1e9)[0])
+    return float(softmax_s(np.array([rows]), np.array([length]), GPU, constants)[0])
 
 
 def normalisation(rows: int, length: int) -> float:
