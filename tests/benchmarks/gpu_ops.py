@@ -48,6 +48,8 @@ ROWS_OF_A_FIT, ROWS_OF_ONE_GPU_AMONG_OTHERS = 2_000, 500
 # They tell the bandwidth; relu's is that of copies, which all other ops need.
 STREAMS = ("relu", "add", "mul", "tanh", "gelu")
 GROUPING = {"linear": generation, **dict.fromkeys(STREAMS, memory_group)}
+# Whose clock an op has on cards that are not in the record.
+CLOCK_OF = {"linear": "bmm"}
 SHIPPED = Path(kernel_times.__file__).with_suffix(".toml")
 HEADER = """\
 # Constants of kernels on GPUs, by chip and op; what they mean stands at the classes of `cost/gpu/`.
@@ -131,11 +133,13 @@ class Fits:
     def _slot_clock(self, op: str, names: list[str]) -> Mapping[str, Any]:
         """Return what cards on the power of their slot keep of their clock, as these do alone.
 
-        Fitted to all cards at once, the clock would have to explain more than power limits.
+        Fitted to all cards at once, the clock would have to explain more than power limits; so it
+        would where rows are far from each other.
         """
         if "clock" not in STARTS[op]:
             return {}
         slow = [name for name in names if gpu_facts(name).power_watts <= SLOT_WATTS]
+        op = CLOCK_OF.get(op, op)
         alone = [self._own(op, name, ROWS_OF_ONE_GPU_AMONG_OTHERS) for name in slow]
         clocks = [constants["clock"] for constants in alone]
         return {"clock": {key: geometric_mean([c[key] for c in clocks]) for key in clocks[0]}}
