@@ -4,10 +4,10 @@
     ... gpu_ops.py --fit RECORD
 
 RECORD is a folder with a table `GPU.csv.gz` for each GPU (columns op, dims, latency_us). *Own*: a
-random fifth of the rows, never fitted to, with constants of the other rows of that GPU. *New*: all
-rows of a GPU, with constants of all others. Rows that are mostly launch are left out. `--fit`
-writes the constants that the package ships, and their errors. `--inner` leaves the fifth alone: it
-develops on another one.
+random fifth of the rows, never fitted to, with constants of the other rows of that GPU. *New*:
+these other rows, with constants of all other chips. Rows that are mostly launch are left out.
+`--fit` writes the constants that the package ships, and their errors. `--inner` leaves the fifth
+alone, and holds out another one: it is for development.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class Fits:
         )
 
     def fit_shared(self, op: str, without: str | None = None) -> None:
-        """Fit an op to all GPUs but one; and to those that are alike, if that matters to it."""
-        names = [name for name in self.tables[op] if name != without]
+        """Fit an op to all chips but one; and to those that are alike, if that matters to it."""
+        names = [name for name in self.tables[op] if gpu_facts(name).chip != without]
         groups = {ALL_CHIPS: names}
         if op in GROUPING:
             for name in names:
@@ -154,12 +154,12 @@ class Fits:
 def new_errors(
     op: str, tables: Mapping[str, Mapping[str, NDArray[np.float64]]]
 ) -> dict[str, NDArray[np.float64]]:
-    """Return by GPU the errors of constants that were fitted to all others."""
+    """Return by GPU the errors of constants that were fitted to all other chips."""
     errors = {}
     for name, table in tables[op].items():
         fits = Fits(tables)
         for needed in dict.fromkeys(("relu", op)):
-            fits.fit_shared(needed, without=name)
+            fits.fit_shared(needed, without=gpu_facts(name).chip)
         errors[name] = fits.errors(op, name, table)
     return errors
 
@@ -179,6 +179,8 @@ def main() -> None:
     arguments.add_argument("--fit", action="store_true")
     arguments.add_argument("--inner", action="store_true")
     asked = arguments.parse_args()
+    if asked.fit and (asked.inner or asked.ops != list(STARTS)):
+        arguments.error("--fit takes all ops and all rows")
     parts = {
         op: {name: split(table, asked.inner) for name, table in tables.items()}
         for op, tables in read_record(asked.record).items()
