@@ -104,9 +104,17 @@ def kernel_s(
 
 
 def constants_for(op: str, gpu: GpuFacts, known: Mapping[str, Any]) -> Constants:
-    """Return an op's constants: the chip's own, else those of what is most like it."""
-    places = (gpu.chip, memory_group(gpu), generation(gpu), ALL_CHIPS)
-    return next(known[place][op] for place in places if op in known.get(place, {}))
+    """Return an op's constants: the chip's own, else those of what is most like it.
+
+    Raises:
+        KeyError: there are none for any chip.
+    """
+    for place in (gpu.chip, memory_group(gpu), generation(gpu)):
+        if op in known.get(place, {}):
+            constants: Constants = known[place][op]
+            return constants
+    of_all: Constants = known[ALL_CHIPS][op]
+    return of_all
 
 
 def copy_bandwidth(gpu: GpuFacts, known: Mapping[str, Any]) -> float:
