@@ -24,6 +24,7 @@ import numpy as np
 
 from placement_advisor.cost.gpu.clock import Clock
 from placement_advisor.cost.gpu.convolutions import (
+    WINOGRAD_TAPS,
     ConvolutionConstants,
     Convolutions,
     convolution_s,
@@ -60,10 +61,15 @@ VOLTA = 7.0
 
 
 class KernelBasis(StrEnum):
-    """Whose constants a time rests on: those of the same chip, or of other chips."""
+    """What a time rests on.
+
+    ``FITTED``: constants of the same chip. ``TRANSFERRED``: those of other chips. ``ASSUMED``: one
+    or the other, for a kernel of a kind that the record does not have.
+    """
 
     FITTED = "fitted"
     TRANSFERRED = "transferred"
+    ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +77,11 @@ class KernelTime:
     """Time of one kernel, without its launch.
 
     ``relative_error``: by how much such times missed the record in the mean, on kernels that the
-    constants of their basis were not fitted to.
+    constants of their basis were not fitted to; None if it has none like it.
     """
 
     time_ns: int
-    relative_error: float
+    relative_error: float | None
     basis: KernelBasis
 
 
@@ -86,12 +92,14 @@ def kernel_time(op: str, dims: tuple[int, ...], gpu: GpuFacts) -> KernelTime:
         KeyError: the record has no such op.
     """
     known = _known()
-    basis = KernelBasis.FITTED if op in known.get(gpu.chip, {}) else KernelBasis.TRANSFERRED
     rows = np.array([dims], dtype=np.float64)
     seconds = kernel_s(op, rows, gpu, constants_for(op, gpu, known), copy_bandwidth(gpu, known))
+    basis = KernelBasis.FITTED if op in known.get(gpu.chip, {}) else KernelBasis.TRANSFERRED
+    if not _is_like_the_record(op, dims):
+        basis = KernelBasis.ASSUMED
     return KernelTime(
         time_ns=round(float(seconds[0]) * NS_PER_S),
-        relative_error=known["errors"][op][basis],
+        relative_error=known["errors"][op].get(basis),
         basis=basis,
     )
 
@@ -200,6 +208,14 @@ OPS: Mapping[str, Rule] = {
     "softmax": _softmax,
     "ln": _layer_norm,
 }
+
+
+def _is_like_the_record(op: str, dims: tuple[int, ...]) -> bool:
+    """Return whether the record has such kernels: of convolutions, those that Winograd can do."""
+    if op != "conv":
+        return True
+    _, _, _, filter_size, _, stride, _ = dims
+    return (filter_size**2, stride) == (WINOGRAD_TAPS, 1)
 
 
 @cache

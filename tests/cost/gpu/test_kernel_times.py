@@ -51,6 +51,16 @@ def test_times_say_whose_constants_they_rest_on() -> None:
         assert time.relative_error == SHIPPED["errors"]["linear"][basis]
 
 
+@pytest.mark.parametrize("changed", [(1, 14, 1, 0), (3, 14, 2, 1), (7, 224, 2, 3)])
+def test_convolutions_that_the_record_lacks_are_assumed(
+    changed: tuple[int, int, int, int],
+) -> None:
+    time = kernel_time("conv", (32, 64, 64, *changed), gpu_facts("T4"))
+    assert (time.basis, time.relative_error) == (KernelBasis.ASSUMED, None)
+    known = kernel_time("conv", (32, 64, 64, 3, 14, 1, 1), gpu_facts("T4"))
+    assert known.basis is KernelBasis.FITTED
+
+
 def test_an_op_that_the_record_lacks_is_refused() -> None:
     with pytest.raises(KeyError, match="dropout"):
         kernel_time("dropout", (1, 1), gpu_facts("T4"))
