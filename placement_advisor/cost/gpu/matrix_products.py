@@ -1,12 +1,11 @@
 """How long a product of matrices takes on a GPU.
 
 Model: tiles in waves (`tiles`), then writing the result, which little hides. Two things lengthen it
-on some chips, as the record shows; the constants of others leave them near nothing. Rows longer
-than ``far_rows_k`` lie so far from each other that each step of a wave touches another page of
-memory for each row, once weights and result are large. And where an odd
-number of 64 rows is left, the library takes tiles of half the height, which read the weights twice
-as often. Power limits lengthen
-the longest (`clock`).
+on some chips, as the record shows; the constants of others leave them near nothing. Where k is
+long and weights and result are large, what tiles read takes longer with each doubling of k:
+presumably since each row of an operand then lies in another page of memory. And where m is an odd
+number of 64 rows, it takes longer as well: presumably the library then picks tiles of half the
+height. Power limits lengthen the longest products (`clock`).
 
 Left out: alignment, which the record shows no effect of, and transposed operands.
 """
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
 
 # The finest tiles of the record; results are padded to them.
 PADDED_TO = 64
-# Below, far rows and half tiles cost less: of a wave of tiles, and of a tile's work.
+# With fewer rows, far ones cost less than half; with fewer steps along k, half tiles do. Both read
+# off the record of P100 and P4 by eye.
 MANY_ROWS = 150
 MANY_STEPS = 400
 
@@ -41,8 +41,8 @@ class ProductConstants:
     tiles. ``far_rows``: how often the bytes that tiles read of an operand cost their time, for each
     doubling of k beyond ``far_rows_k``, if the elements of weights times those of the result are
     above ``far_rows_size``. ``half_tiles``: the same for an odd number of half tiles along m, if n
-    is above ``half_tiles_n``.
-    ``record_launch_s``: what launching took in the record; no part of the kernel's time.
+    is above ``half_tiles_n``. ``record_launch_s``: what launching took in the record; no part of
+    the kernel's time.
     """
 
     tiling: Tiling
