@@ -20,7 +20,7 @@ FIGURES = tomllib.loads(
 )
 PRESETS = {
     f"{table}.{name}": FIGURES[table][name]
-    for table in ("devices", "hosts", "links")
+    for table in ("devices", "gpus", "hosts", "links")
     for name in FIGURES[table]
 } | {"dispatch": FIGURES["dispatch"]}
 

@@ -1,0 +1,167 @@
+"""How long a forward convolution takes on a GPU.
+
+Model: three algorithms, of which the fastest is taken. The *direct* one is a product of the filter
+[outputs, taps] with the unfolded input [taps, positions], which is unfolded on the way. For 3x3
+filters and stride 1, *Winograd* does with fewer multiplications: 16 for each 2x2 outputs in one
+kernel (F2), or 36 for each 4x4 outputs as 36 products of matrices (F4), between kernels that
+transform the input, the filter and the result through memory. Each counts its own flops.
+
+Left out: FFT, groups, dilations, other layouts than NCHW, and libraries that pick a slower one.
+
+Source: Lavin, Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016,
+doi:10.1109/CVPR.2016.435.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placement_advisor.cost.gpu.clock import Clock, at_clock_s
+from placement_advisor.cost.gpu.tiles import FLOAT32_BYTES, Products, Tiling, tiled_s
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from placement_advisor.cost.gpu.tiles import Figures
+    from placement_advisor.machine.gpu_facts import GpuFacts
+
+# Outputs along an axis, and multiplications, of one Winograd tile.
+F2_OUTPUTS, F2_PRODUCTS = 2, 16
+F4_OUTPUTS, F4_PRODUCTS = 4, 36
+# The filter size that Winograd kernels exist for.
+WINOGRAD_TAPS = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolutions:
+    """Square forward convolutions: sizes and stride along one axis, padding on each side."""
+
+    batch: Figures
+    inputs: Figures
+    outputs: Figures
+    filter: Figures
+    image: Figures
+    stride: Figures
+    padding: Figures
+
+    @property
+    def result(self) -> Figures:
+        """Outputs along one axis."""
+        free = self.image + 2 * self.padding - self.filter
+        return np.floor(free / self.stride) + 1
+
+    @property
+    def filter_elements(self) -> Figures:
+        """Weights of the filter."""
+        return self.filter**2 * self.inputs * self.outputs
+
+    @property
+    def size_bytes(self) -> Figures:
+        """Bytes of image, filter and result."""
+        images = self.batch * (self.inputs * self.image**2 + self.outputs * self.result**2)
+        return FLOAT32_BYTES * (images + self.filter_elements)
+
+    def direct(self) -> Products:
+        """Return the product with the unfolded input."""
+        positions = self.batch * self.result**2
+        one = np.ones_like(positions)
+        return Products(m=self.outputs, n=positions, k=self.filter**2 * self.inputs, count=one)
+
+    def winograd(self, outputs: int, multiplications: int) -> Products:
+        """Return the products of a Winograd algorithm with this many outputs along an axis."""
+        tiles = self.batch * np.ceil(self.result / outputs) ** 2
+        count = np.full_like(tiles, multiplications)
+        return Products(m=self.outputs, n=tiles, k=self.inputs, count=count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionConstants:
+    """What the record says of the convolutions of one library on one chip.
+
+    ``reading``: how much of the time for the bytes of image, filter and result a single kernel
+    does not hide. ``f2_filter`` and ``f4_filter``: how often transforming the filter costs the time
+    of its bytes, ``f4_images`` the same for image and result. ``f4_start_s``: what the kernels of
+    F4 take beside that. ``record_launch_s``: what launching took in the record; no part of the
+    kernel's time.
+    """
+
+    direct: Tiling
+    f2: Tiling
+    f4: Tiling
+    clock: Clock
+    reading: float
+    f2_filter: float
+    f4_filter: float
+    f4_images: float
+    f4_start_s: float
+    record_launch_s: float
+
+
+def convolution_s(
+    shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
+) -> Figures:
+    """Return the seconds of each kernel; ``bandwidth`` is what plain copies reach, in bytes/s."""
+    of_algorithms = [
+        _direct_s(shape, gpu, constants, bandwidth),
+        _f2_s(shape, gpu, constants, bandwidth),
+        _f4_s(shape, gpu, constants, bandwidth),
+    ]
+    return at_clock_s(np.min(of_algorithms, axis=0), gpu, constants.clock)
+
+
+def _direct_s(
+    shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
+) -> Figures:
+    products = shape.direct()
+    computing_s = tiled_s(products, gpu, constants.direct, bandwidth)
+    return _in_one_kernel(shape, products, computing_s, gpu, constants, bandwidth)
+
+
+def _f2_s(
+    shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
+) -> Figures:
+    products = shape.winograd(F2_OUTPUTS, F2_PRODUCTS)
+    transformed = FLOAT32_BYTES * shape.inputs * shape.outputs * (WINOGRAD_TAPS + 2 * F2_PRODUCTS)
+    computing_s = (
+        tiled_s(products, gpu, constants.f2, bandwidth)
+        + constants.f2_filter * transformed / bandwidth
+    )
+    time_s = _in_one_kernel(shape, products, computing_s, gpu, constants, bandwidth)
+    return np.where(_has_winograd(shape), time_s, np.inf)
+
+
+def _f4_s(
+    shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
+) -> Figures:
+    products = shape.winograd(F4_OUTPUTS, F4_PRODUCTS)
+    filter_bytes = FLOAT32_BYTES * shape.inputs * shape.outputs * (WINOGRAD_TAPS + 2 * F4_PRODUCTS)
+    tile_bytes = 2 * FLOAT32_BYTES * F4_PRODUCTS * products.n * (shape.inputs + shape.outputs)
+    image_bytes = shape.size_bytes + tile_bytes
+    moved = constants.f4_filter * filter_bytes + constants.f4_images * image_bytes
+    computing_s = np.maximum(
+        tiled_s(products, gpu, constants.f4, bandwidth), products.flops / gpu.peak_flops_per_s
+    )
+    time_s = computing_s + moved / bandwidth + constants.f4_start_s
+    return np.where(_has_winograd(shape), np.maximum(time_s, shape.size_bytes / bandwidth), np.inf)
+
+
+def _in_one_kernel(
+    shape: Convolutions,
+    products: Products,
+    computing_s: Figures,
+    gpu: GpuFacts,
+    constants: ConvolutionConstants,
+    bandwidth: float,
+) -> Figures:
+    """Return the time of a kernel that reads and writes memory while it computes."""
+    memory_s = shape.size_bytes / bandwidth
+    limit_s = np.maximum(memory_s, products.flops / gpu.peak_flops_per_s)
+    return np.maximum(computing_s + constants.reading * memory_s, limit_s)
+
+
+def _has_winograd(shape: Convolutions) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (shape.filter**2 == WINOGRAD_TAPS) & (shape.stride == 1)
+    return found

@@ -1,0 +1,224 @@
+"""How long one kernel takes on a GPU that nobody can measure here.
+
+Model: formulas (`matrix_products`, `convolutions`, `memory_bound`) over the kernel's dimensions and
+the GPU's datasheet. Their constants are in `kernel_times.toml`: for each chip of the record those
+fitted to it, for every other GPU those fitted to all chips at once, or to those that are like it.
+
+The record is NeuSight's: forward kernels alone, float32, PyTorch 2.1, CUDA 12.1, cuDNN 8.9. Its
+convolutions are all 3x3 with stride 1. Anything else is not covered.
+
+Source: Lee, Phanishayee, Mahajan, Forecasting GPU Performance for Deep Learning Training and
+Inference, ASPLOS 2025, doi:10.1145/3669940.3707265.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, partial
+from importlib import resources
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from placement_advisor.cost.gpu.clock import Clock
+from placement_advisor.cost.gpu.convolutions import (
+    WINOGRAD_TAPS,
+    ConvolutionConstants,
+    Convolutions,
+    convolution_s,
+)
+from placement_advisor.cost.gpu.matrix_products import ProductConstants, product_s
+from placement_advisor.cost.gpu.memory_bound import (
+    NormalisationConstants,
+    SoftmaxConstants,
+    StreamConstants,
+    elementwise_s,
+    layer_norm_s,
+    softmax_s,
+)
+from placement_advisor.cost.gpu.tiles import Products, Tiling
+from placement_advisor.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from placement_advisor.cost.gpu.tiles import Figures
+    from placement_advisor.machine.gpu_facts import GpuFacts
+
+    # Constants of one op as the file has them.
+    Constants: TypeAlias = Mapping[str, Any]
+    # (dimensions of one kernel a row, GPU, constants, bytes/s that copies reach) -> seconds
+    Rule: TypeAlias = Callable[[Figures, GpuFacts, Constants, float], Figures]
+
+# Whose constants a chip has that is not in the record: for some ops, those of chips like it.
+ALL_CHIPS = "all chips"
+HBM_SINCE_VOLTA, OTHER_MEMORY = "HBM since Volta", "other memory"
+SINCE_VOLTA, BEFORE_VOLTA = "since Volta", "before Volta"
+# The compute capability of the first chip of that generation.
+VOLTA = 7.0
+
+
+class KernelBasis(StrEnum):
+    """What a time rests on.
+
+    ``FITTED``: constants of the same chip. ``TRANSFERRED``: those of other chips. ``ASSUMED``: one
+    or the other, for a kernel of a kind that the record does not have.
+    """
+
+    FITTED = "fitted"
+    TRANSFERRED = "transferred"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTime:
+    """Time of one kernel, without its launch.
+
+    ``relative_error``: by how much such times missed the record in the mean, on kernels that the
+    constants of their basis were not fitted to; None if it has none like it.
+    """
+
+    time_ns: int
+    relative_error: float | None
+    basis: KernelBasis
+
+
+def kernel_time(op: str, dims: tuple[int, ...], gpu: GpuFacts) -> KernelTime:
+    """Return the time of one op of the record, float32, with dimensions as `OPS` has them.
+
+    Raises:
+        KeyError: the record has no such op.
+    """
+    known = _known()
+    rows = np.array([dims], dtype=np.float64)
+    seconds = kernel_s(op, rows, gpu, constants_for(op, gpu, known), copy_bandwidth(gpu, known))
+    basis = KernelBasis.FITTED if op in known.get(gpu.chip, {}) else KernelBasis.TRANSFERRED
+    if not _is_like_the_record(op, dims):
+        basis = KernelBasis.ASSUMED
+    return KernelTime(
+        time_ns=round(float(seconds[0]) * NS_PER_S),
+        relative_error=known["errors"][op].get(basis),
+        basis=basis,
+    )
+
+
+def kernel_s(
+    op: str, dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> Figures:
+    """Return the seconds of kernels of one op, one a row of ``dims``; bandwidth in bytes/s."""
+    return OPS[op](dims, gpu, constants, bandwidth)
+
+
+def constants_for(op: str, gpu: GpuFacts, known: Mapping[str, Any]) -> Constants:
+    """Return an op's constants: the chip's own, else those of what is most like it.
+
+    Raises:
+        KeyError: there are none for any chip.
+    """
+    for place in (gpu.chip, memory_group(gpu), generation(gpu)):
+        if op in known.get(place, {}):
+            constants: Constants = known[place][op]
+            return constants
+    of_all: Constants = known[ALL_CHIPS][op]
+    return of_all
+
+
+def copy_bandwidth(gpu: GpuFacts, known: Mapping[str, Any]) -> float:
+    """Return what plain copies reach, in bytes/s: kernels that read one tensor and write one."""
+    share: float = constants_for("relu", gpu, known)["bandwidth_share"]
+    return gpu.memory_bandwidth_bytes_per_s * share
+
+
+def memory_group(gpu: GpuFacts) -> str:
+    """Return which GPUs draw like shares of their bandwidth.
+
+    The memory controller that came with Volta draws more of its HBM2 than Pascal's; NVIDIA says so
+    in its whitepaper on Volta.
+    """
+    is_hbm = gpu.memory.startswith("HBM") and gpu.capability >= VOLTA
+    return HBM_SINCE_VOLTA if is_hbm else OTHER_MEMORY
+
+
+def generation(gpu: GpuFacts) -> str:
+    """Return which GPUs have like kernels for products with long rows, as the record shows."""
+    return SINCE_VOLTA if gpu.capability >= VOLTA else BEFORE_VOLTA
+
+
+def _products(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+    """Time `[m, k] @ [k, n]`, of (count, m, k, n)."""
+    count, m, k, n = dims.T
+    parts = {"tiling": Tiling(**constants["tiling"]), "clock": Clock(**constants["clock"])}
+    return product_s(
+        Products(m=m, n=n, k=k, count=count),
+        gpu,
+        ProductConstants(**{**constants, **parts}),
+        bandwidth,
+    )
+
+
+def _convolution(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+    """Time a forward convolution, of (batch, inputs, outputs, filter, image, stride, padding)."""
+    batch, inputs, outputs, filter_size, image, stride, padding = dims.T
+    shape = Convolutions(
+        batch=batch,
+        inputs=inputs,
+        outputs=outputs,
+        filter=filter_size,
+        image=image,
+        stride=stride,
+        padding=padding,
+    )
+    tilings = {name: Tiling(**constants[name]) for name in ("direct", "f2", "f4")}
+    parts = {**tilings, "clock": Clock(**constants["clock"])}
+    return convolution_s(shape, gpu, ConvolutionConstants(**{**constants, **parts}), bandwidth)
+
+
+def _elementwise(
+    inputs: int, dims: Figures, gpu: GpuFacts, constants: Constants, _: float
+) -> Figures:
+    """Time an elementwise op, of (rows, length)."""
+    rows, length = dims.T
+    return elementwise_s(rows * length, inputs, gpu, StreamConstants(**constants))
+
+
+def _softmax(dims: Figures, gpu: GpuFacts, constants: Constants, _: float) -> Figures:
+    """Time softmax over rows, of (rows, length)."""
+    rows, length = dims.T
+    return softmax_s(rows, length, gpu, SoftmaxConstants(**constants))
+
+
+def _layer_norm(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
+    """Time layer normalisation over rows, of (rows, length)."""
+    rows, length = dims.T
+    return layer_norm_s(rows, length, gpu, NormalisationConstants(**constants), bandwidth)
+
+
+# By name in the record. `bmm` is a product of many, with its own kernels.
+OPS: Mapping[str, Rule] = {
+    "linear": _products,
+    "bmm": _products,
+    "conv": _convolution,
+    "add": partial(_elementwise, 2),
+    "mul": partial(_elementwise, 2),
+    "relu": partial(_elementwise, 1),
+    "tanh": partial(_elementwise, 1),
+    "gelu": partial(_elementwise, 1),
+    "softmax": _softmax,
+    "ln": _layer_norm,
+}
+
+
+def _is_like_the_record(op: str, dims: tuple[int, ...]) -> bool:
+    """Return whether the record has such kernels: of convolutions, those that Winograd can do."""
+    if op != "conv":
+        return True
+    _, _, _, filter_size, _, stride, _ = dims
+    return (filter_size**2, stride) == (WINOGRAD_TAPS, 1)
+
+
+@cache
+def _known() -> Mapping[str, Any]:
+    path = resources.files("placement_advisor.cost.gpu") / "kernel_times.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from gpu_samples import CLOCK, GPU, IDEAL, numbers
+
+from placement_advisor.cost.gpu.convolutions import (
+    ConvolutionConstants,
+    Convolutions,
+    convolution_s,
+)
+
+NO_TILING = replace(IDEAL, peak_shares={"1x1": 1e-6})
+DIRECT = ConvolutionConstants(
+    direct=IDEAL,
+    f2=NO_TILING,
+    f4=NO_TILING,
+    clock=CLOCK,
+    reading=0,
+    f2_filter=0,
+    f4_filter=0,
+    f4_images=0,
+    f4_start_s=0,
+    record_launch_s=0,
+)
+FAST = 1e18
+
+
+def shape(**changes: int) -> Convolutions:
+    sizes = {"batch": 4, "inputs": 16, "outputs": 32, "filter": 3, "image": 8, "stride": 1}
+    return Convolutions(**numbers(**(sizes | {"padding": 1} | changes)))
+
+
+def seconds(constants: ConvolutionConstants, bandwidth: float = FAST, **changes: int) -> float:
+    return float(convolution_s(shape(**changes), GPU, constants, bandwidth)[0])
+
+
+def test_the_direct_algorithm_multiplies_once_for_each_tap_by_hand() -> None:
+    assert seconds(DIRECT) == pytest.approx(2 * 4 * 16 * 32 * 9 * 64 / 4e9)
+    assert seconds(DIRECT, stride=2) == pytest.approx(2 * 4 * 16 * 32 * 9 * 16 / 4e9)
+    assert seconds(DIRECT, filter=1, padding=0) == pytest.approx(2 * 4 * 16 * 32 * 64 / 4e9)
+
+
+def test_winograd_counts_its_own_flops_by_hand() -> None:
+    direct_s = seconds(DIRECT)
+    f2 = replace(DIRECT, direct=NO_TILING, f2=IDEAL)
+    f4 = replace(DIRECT, direct=NO_TILING, f4=IDEAL)
+    assert seconds(f2) == pytest.approx(direct_s * 16 / (4 * 9))
+    assert seconds(f4) == pytest.approx(direct_s * 36 / (16 * 9))
+
+
+def test_winograd_pads_the_image_to_its_tiles_by_hand() -> None:
+    f4 = replace(DIRECT, direct=NO_TILING, f4=IDEAL)
+    assert seconds(f4, image=5) == seconds(f4, image=8)
+    assert seconds(f4, image=9) == pytest.approx(seconds(f4, image=8) * 9 / 4)
+
+
+@pytest.mark.parametrize("changes", [{"stride": 2}, {"filter": 5, "padding": 2}])
+def test_winograd_is_for_filters_of_three_and_stride_one(changes: dict[str, int]) -> None:
+    all_algorithms = replace(DIRECT, f2=IDEAL, f4=IDEAL)
+    assert seconds(all_algorithms, **changes) == seconds(DIRECT, **changes)
+
+
+def test_the_fastest_algorithm_is_taken() -> None:
+    assert seconds(replace(DIRECT, f2=IDEAL)) < seconds(DIRECT)
+    assert seconds(replace(DIRECT, f2=IDEAL, f4=IDEAL)) < seconds(replace(DIRECT, f2=IDEAL))
+
+
+def test_transforms_go_through_memory_by_hand() -> None:
+    f4 = replace(DIRECT, direct=NO_TILING, f4=IDEAL, f4_images=1, f4_filter=1, f4_start_s=3)
+    images = 4 * (4 * 64 * (16 + 32) + 9 * 16 * 32) + 2 * 4 * 36 * 4 * 4 * (16 + 32)
+    transformed_filter = 4 * 16 * 32 * (9 + 2 * 36)
+    computing = 2 * 36 * 16 * (4 * 4) * 32 / 4e9
+    moving = (images + transformed_filter) / 1e6
+    assert seconds(f4, bandwidth=1e6) == pytest.approx(3 + computing + moving)
+
+
+def test_no_convolution_is_faster_than_its_bytes() -> None:
+    size = 4 * (4 * 64 * (16 + 32) + 9 * 16 * 32)
+    for fastest in ({"direct": IDEAL}, {"f2": IDEAL}, {"f4": IDEAL}):
+        constants = replace(DIRECT, **({"direct": NO_TILING} | fastest))
+        assert seconds(constants, bandwidth=100) == pytest.approx(size / 100)

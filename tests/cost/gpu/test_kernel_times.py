@@ -1,0 +1,132 @@
+"""The constants that the package ships, on the GPUs that `hardware.toml` describes."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_advisor.cost.gpu.kernel_times import (
+    ALL_CHIPS,
+    OPS,
+    KernelBasis,
+    kernel_time,
+)
+from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
+
+SHIPPED = tomllib.loads(
+    (resources.files("placement_advisor.cost.gpu") / "kernel_times.toml").read_text("utf-8")
+)
+ON_RECORD = ("GP104", "GP100", "TU104", "GV100", "GA100")
+GPUS = st.sampled_from(gpus_with_facts())
+SIZES = st.integers(min_value=1, max_value=9_000)
+# Half a tile more or less along m changes which kernel runs.
+TWO_TILES = 256
+
+
+def seconds(op: str, gpu: str, *dims: int) -> float:
+    return kernel_time(op, dims, gpu_facts(gpu)).time_ns / 1e9
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_op_has_constants_for_each_chip_of_the_record_and_errors(op: str) -> None:
+    for chip in (*ON_RECORD, ALL_CHIPS):
+        assert op in SHIPPED[chip]
+    errors = SHIPPED["errors"][op]
+    assert 0 < errors[KernelBasis.FITTED] < errors[KernelBasis.TRANSFERRED] < 0.5
+
+
+def test_times_say_whose_constants_they_rest_on() -> None:
+    for gpu, basis in (
+        ("T4", KernelBasis.FITTED),
+        ("V100-SXM2", KernelBasis.FITTED),
+        ("L4", KernelBasis.TRANSFERRED),
+    ):
+        time = kernel_time("linear", (1, 512, 512, 512), gpu_facts(gpu))
+        assert time.basis is basis
+        assert time.relative_error == SHIPPED["errors"]["linear"][basis]
+
+
+@pytest.mark.parametrize("changed", [(1, 14, 1, 0), (3, 14, 2, 1), (7, 224, 2, 3)])
+def test_convolutions_that_the_record_lacks_are_assumed(
+    changed: tuple[int, int, int, int],
+) -> None:
+    time = kernel_time("conv", (32, 64, 64, *changed), gpu_facts("T4"))
+    assert (time.basis, time.relative_error) == (KernelBasis.ASSUMED, None)
+    known = kernel_time("conv", (32, 64, 64, 3, 14, 1, 1), gpu_facts("T4"))
+    assert known.basis is KernelBasis.FITTED
+
+
+def test_an_op_that_the_record_lacks_is_refused() -> None:
+    with pytest.raises(KeyError, match="dropout"):
+        kernel_time("dropout", (1, 1), gpu_facts("T4"))
+
+
+@given(gpu=GPUS, count=st.integers(1, 64), m=SIZES, k=SIZES, n=SIZES)
+def test_no_product_is_faster_than_its_limits(gpu: str, count: int, m: int, k: int, n: int) -> None:
+    facts = gpu_facts(gpu)
+    moved = 4 * count * (m * k + k * n + m * n)
+    for op in ("linear", "bmm"):
+        time_s = seconds(op, gpu, count, m, k, n) + 1e-9
+        assert time_s >= 2 * count * m * k * n / facts.peak_flops_per_s
+        assert time_s >= moved / facts.memory_bandwidth_bytes_per_s
+
+
+@given(gpu=GPUS, m=SIZES, k=SIZES, n=SIZES, more=st.integers(1, 500))
+def test_a_larger_product_never_takes_less(gpu: str, m: int, k: int, n: int, more: int) -> None:
+    for op in ("linear", "bmm"):
+        time_s = seconds(op, gpu, 1, m, k, n)
+        assert seconds(op, gpu, 1, m, k + more, n) >= time_s
+        assert seconds(op, gpu, 1, m, k, n + more) >= time_s
+        assert seconds(op, gpu, 1, m + TWO_TILES, k, n) >= time_s
+        assert seconds(op, gpu, 1 + more, m, k, n) >= time_s
+
+
+@given(
+    gpu=GPUS,
+    batch=st.integers(1, 256),
+    inputs=st.integers(1, 2_048),
+    outputs=st.integers(1, 2_048),
+    image=st.integers(3, 256),
+)
+def test_a_convolution_is_no_faster_than_its_limits_and_grows(
+    gpu: str, batch: int, inputs: int, outputs: int, image: int
+) -> None:
+    facts = gpu_facts(gpu)
+    time_s = seconds("conv", gpu, batch, inputs, outputs, 3, image, 1, 1) + 1e-9
+    # Winograd's 36 multiplications for 16 outputs, each with 9 taps, are the least there is.
+    flops = 2 * batch * inputs * outputs * 9 * image**2 * 36 / (16 * 9)
+    moved = 4 * (batch * (inputs + outputs) * image**2 + 9 * inputs * outputs)
+    assert time_s >= flops / facts.peak_flops_per_s
+    assert time_s >= moved / facts.memory_bandwidth_bytes_per_s
+    for larger in (
+        (batch + 1, inputs, outputs, 3, image),
+        (batch, inputs + 1, outputs, 3, image),
+        (batch, inputs, outputs + 1, 3, image),
+        (batch, inputs, outputs, 3, image + 1),
+    ):
+        assert seconds("conv", gpu, *larger, 1, 1) + 1e-9 >= time_s - 1e-9
+
+
+@pytest.mark.parametrize("gpu", gpus_with_facts())
+def test_borders_between_compute_and_memory_are_no_jumps(gpu: str) -> None:
+    # From a product that memory limits to one that computing does, without a tile's border.
+    lengths = [round(length) for length in np.geomspace(64, 65_536, 400)]
+    for op in ("linear", "bmm"):
+        times = np.array([seconds(op, gpu, 1, 1024, length, 1024) for length in lengths])
+        growth = times[1:] / times[:-1]
+        assert (growth <= 1.1 * np.array(lengths[1:]) / np.array(lengths[:-1])).all()
+
+
+@pytest.mark.parametrize("op", ["add", "mul", "relu", "tanh", "gelu", "softmax", "ln"])
+@given(gpu=GPUS, rows=SIZES, length=SIZES)
+def test_no_kernel_draws_more_than_the_nominal_bandwidth(
+    op: str, gpu: str, rows: int, length: int
+) -> None:
+    moved = 4 * rows * length * (3 if op in ("add", "mul") else 2)
+    least_s = moved / gpu_facts(gpu).memory_bandwidth_bytes_per_s
+    assert seconds(op, gpu, rows, length) + 1e-9 >= least_s

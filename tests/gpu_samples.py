@@ -1,0 +1,33 @@
+"""A GPU of round numbers, and constants with which a kernel's time can be redone by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placement_advisor.cost.gpu.clock import Clock
+from placement_advisor.cost.gpu.tiles import Tiling
+from placement_advisor.machine.gpu_facts import GpuFacts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+GPU = GpuFacts(
+    chip="round",
+    capability=7.0,
+    multiprocessors=4,
+    peak_flops_per_s=4e9,
+    memory_bandwidth_bytes_per_s=1e9,
+    memory="HBM2",
+    l2_bytes=1_000_000,
+    power_watts=250.0,
+)
+CLOCK = Clock(sustained_flops_per_joule=2e9 / 70, sustained_after_s=1e-3)
+# Fine tiles at peak, nothing beside.
+IDEAL = Tiling(peak_shares={"1x1": 1.0}, filling_k=0, single_tile=0, adding_up_s=1.0)
+
+
+def numbers(**sizes: int) -> dict[str, NDArray[np.float64]]:
+    """Return each size as the array of one kernel."""
+    return {name: np.array([size], dtype=np.float64) for name, size in sizes.items()}

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
+from placement_advisor.machine.presets import device_preset
+
+# What stands in both tables of `hardware.toml`.
+BOTH = {
+    "K80": "K80",
+    "GTX1080": "GTX1080",
+    "GTX1080Ti": "GTX1080Ti",
+    "T4": "T4",
+    "V100": "V100-SXM2",
+    "A100": "A100-40GB-SXM4",
+    "A100-80GB": "A100-80GB-SXM4",
+    "H100": "H100-SXM5",
+    "RTX4090": "RTX4090",
+}
+
+
+@pytest.mark.parametrize("preset", BOTH)
+def test_facts_and_device_presets_agree(preset: str) -> None:
+    facts, device = gpu_facts(BOTH[preset]), device_preset(preset, name="GPU:0")
+    assert facts.peak_flops_per_s == device.peak_flops_per_s
+    assert facts.memory_bandwidth_bytes_per_s == device.memory_bandwidth_bytes_per_s
+
+
+@pytest.mark.parametrize("name", gpus_with_facts())
+def test_the_peak_is_that_of_whole_multiprocessors_at_a_plausible_clock(name: str) -> None:
+    facts = gpu_facts(name)
+    lanes = {3.7: 192, 6.0: 64, 7.0: 64, 7.5: 64, 8.0: 64}.get(facts.capability, 128)
+    clock_hz = facts.peak_flops_per_s / (2 * lanes * facts.multiprocessors)
+    assert 0.8e9 < clock_hz < 2.6e9
+
+
+def test_cards_of_one_chip_have_one_capability() -> None:
+    capabilities: dict[str, set[float]] = {}
+    for name in gpus_with_facts():
+        facts = gpu_facts(name)
+        capabilities.setdefault(facts.chip, set()).add(facts.capability)
+    assert all(len(found) == 1 for found in capabilities.values())
+
+
+def test_a_gpu_without_facts_is_refused_with_similar_names() -> None:
+    with pytest.raises(AdvisorError, match="no datasheet of GPU 'V100'; there are V100-"):
+        gpu_facts("V100")
