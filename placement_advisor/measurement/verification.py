@@ -3,7 +3,8 @@
 Compared are *changes*: what steps added to each variable, and, since a small one drowns in the
 rounding of what it is added to, what each op that updates a variable was given to add. How far
 rounding alone moves a number is seen in a third run, which starts from values that differ in the
-last digit. A number is *wrong* if it is farther off than that explains. It *shows* if that is so
+last digit. A number is *wrong* if it is farther off than that explains; optimizers keep squares of
+what may be rounding alone, which is farther off by its square. It *shows* if that is so
 little that a mistake of two in a hundred would be seen, or if what updates were given *agrees*: a
 mistake that rounding undoes to a ten-thousandth would be a wonder. (Rounding that turns a ReLU
 over in the third run need not have done so in the two that are compared.) What updates were given
@@ -111,6 +112,11 @@ class _Apart:
         return 0 < self.size <= NOISE_MARGIN * self.noise
 
     @property
+    def is_noise_squared(self) -> bool:
+        """Whether rounding explains all of the number, and its square how far off that is."""
+        return self.is_noise and self.difference <= NOISE_MARGIN**2 * self.noise
+
+    @property
     def is_zero_rounded(self) -> bool:
         """Whether both numbers are zero but for rounding."""
         bound = NOISE_MARGIN * self.noise
@@ -203,7 +209,8 @@ def _compare_variable(
         found.add(_infinitely_far(), f"variable {name!r}, which is not there", name)
         return False
     change = _change(*((run.before[name], run.state[name]) for run in runs))
-    found.add(change, f"what was added to variable {name!r}", name)
+    if not change.is_noise_squared:
+        found.add(change, f"what was added to variable {name!r}", name)
     if not reference.given.get(name):  # No op that is known to update it: a constant.
         return change.shows if change.size else not change.difference
     is_shown = change.size > 0 and change.shows

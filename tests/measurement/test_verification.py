@@ -183,6 +183,14 @@ def test_noise_of_any_size_is_no_mistake_and_is_not_verified() -> None:
     assert (other.wrong, other.unverified) == ("", ("w",))
 
 
+def test_a_slot_of_squares_of_noise_is_not_verified_and_wrong_only_if_it_is_far_off() -> None:
+    # Gradients of rounding alone, one of them three times as large: RMSprop keeps their squares.
+    reference, rounded = results([0.15], None), results([0.0], None)
+    for far, is_wrong in ((2.3, False), (14.0, False), (16.0, True)):
+        other = found(results([far], None), reference, rounded)
+        assert (bool(other.wrong), other.unverified) == (is_wrong, ("w",))
+
+
 def test_a_constant_that_stays_is_verified_and_one_that_moves_is_wrong() -> None:
     reference = results([0.0, 0.0], ())
     assert found(reference, reference).unverified == ()
