@@ -107,7 +107,8 @@ class Elsewhere:
                 f"--costs: {format_share(coverage.time_share)} of the time in "
                 f"{self.recorded.path} was found in this model; it prices "
                 f"{format_share(coverage.op_share)} of the ops, figures of the devices the "
-                f"others; links recorded: {len(links.keys() & set(known))} of {len(known)}, the others assumed",
+                f"others; links recorded: {len(links.keys() & set(known))} of {len(known)}, the "
+                "others assumed",
             ),
         )
 
