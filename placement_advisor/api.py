@@ -1,7 +1,8 @@
 """What `import placement_advisor` offers for op graphs, with costs in the form that is at hand.
 
 Costs may be a `CostTable` for all devices, a mapping of op names to ns, a mapping of device and
-host names to either, or None: then they are assumed, a roofline from the figures of each device.
+host names to either, or None: then they are assumed, from the figures of each device (a roofline,
+and formulas of GPU kernels).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ _OPS = st.fixed_dictionaries(
         "trips": st.just(3),
         "parameter_bytes": st.integers(0, 100),
         "device_kinds": st.sampled_from([frozenset(), frozenset({"CPU", "GPU"})]),
+        "kernel": st.just(Kernel(KernelFamily.RELU, (1, 8))),
     },
 )
 

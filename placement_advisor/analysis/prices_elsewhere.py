@@ -1,8 +1,8 @@
 """Devices that are not here: what they are, and what a step would cost on them.
 
-Devices and links come from `--hardware`, op costs from a roofline. With a profile that was recorded
-on such devices (`--costs`) ops cost what it shows, and so do the links on which it has enough
-copies; what it does not show stays assumed.
+Devices and links come from `--hardware`, op costs from their figures. With a profile that was
+recorded on such devices (`--costs`) ops cost what it shows, and so do the links on which it has
+enough copies; what it does not show stays assumed.
 """
 
 from __future__ import annotations
@@ -106,8 +106,9 @@ class Elsewhere:
             notes=(
                 f"--costs: {format_share(coverage.time_share)} of the time in "
                 f"{self.recorded.path} was found in this model; it prices "
-                f"{format_share(coverage.op_share)} of the ops, a roofline the others; links "
-                f"recorded: {len(links.keys() & set(known))} of {len(known)}, the others assumed",
+                f"{format_share(coverage.op_share)} of the ops, figures of the devices the "
+                f"others; links recorded: {len(links.keys() & set(known))} of {len(known)}, the "
+                "others assumed",
             ),
         )
 

@@ -1,7 +1,7 @@
 """Wires `advisor search`: a graph file -> the best placement that is found, with a bound for any.
 
 A file of msr-fiddle has times, devices and memory of its own. Of a graph that `advisor trace`
-wrote, costs are assumed: a roofline from the figures of each device.
+wrote, costs are assumed, from the figures of each device.
 """
 
 from __future__ import annotations

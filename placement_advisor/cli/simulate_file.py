@@ -1,6 +1,6 @@
 """Wires `advisor simulate`: graph file, placement file -> simulation, and its trace file.
 
-Costs are assumed: a roofline from the figures of each device.
+Costs are assumed, from the figures of each device.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""Op costs from flops and bytes alone, for when no step may run.
+"""Op costs from flops, bytes and dimensions alone, for when no step may run.
 
 Model: an op takes the longer of its arithmetic and its memory traffic at the device's bandwidth.
 Arithmetic runs at the device's peak: matrix products and convolutions at that of its matrix units,
 if it has some, and on a CPU each kind at the share that its kernels can reach (`ceilings.py`).
+On a GPU whose datasheet is known, an op that is one kernel with a known time takes that
+(`gpu/op_costs.py`), and memory gives the share of its bandwidth that copies reach. Products and
+convolutions on matrix units have no such times: they keep the units' peak.
 Launch overheads are not in the table: they belong to the device, and the simulator adds them once
 per op.
 
@@ -17,10 +20,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.ceilings import CPU_PEAK_SHARES
+from placement_advisor.cost.gpu.kernel_times import reached_bandwidth
+from placement_advisor.cost.gpu.op_costs import kernel_cost
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_work.signature import WorkBasis
 from placement_advisor.graph.roles import COMPUTING_ROLES
 from placement_advisor.machine.devices import Cluster, Device
+from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -60,24 +66,31 @@ MATRIX_KINDS = frozenset(
 def roofline_costs(graph: OpGraph, device: Device) -> CostTable:
     """Return a cost for every op that computes; constants, inputs and variables have none.
 
-    The basis is `ROOFLINE` where a formula gave both flops and bytes, else `GUESSED`: the cost
-    then covers what is known.
+    The basis is `KERNEL` or `KERNEL_ASSUMED` where the op is a kernel with a known time,
+    `ROOFLINE` where a formula gave both flops and bytes, else `GUESSED`: the cost then covers what
+    is known.
 
     Raises:
+        AdvisorError: the device names a datasheet that is not known.
         ValueError: the device has no peak or no memory bandwidth.
     """
     peak, bandwidth = device.peak_flops_per_s, device.memory_bandwidth_bytes_per_s
     if not peak or not bandwidth:
         raise ValueError(f"device {device.name!r} needs a peak and a memory bandwidth")
+    gpu = gpu_facts(device.gpu) if device.gpu else None
+    if gpu is not None:
+        bandwidth = reached_bandwidth(gpu)
     shares = CPU_PEAK_SHARES if device.kind == "CPU" else {}
     costs = {}
-    matrix_peak = device.matrix_flops_per_s or peak
     for op in graph.ops:
         if op.role not in COMPUTING_ROLES:
             continue
+        matrix_peak = device.matrix_flops_per_s if op.kind in MATRIX_KINDS else None
+        if gpu is not None and op.kernel is not None and matrix_peak is None:
+            costs[op.name] = kernel_cost(op.kernel, gpu)
+            continue
         memory_ns = round((op.bytes_accessed or 0) / bandwidth * NS_PER_S)
-        peak_of_kind = matrix_peak if op.kind in MATRIX_KINDS else peak
-        reachable = peak_of_kind * shares.get(op.kind, 1.0)
+        reachable = (matrix_peak or peak) * shares.get(op.kind, 1.0)
         arithmetic_ns = round((op.flops or 0) / reachable * NS_PER_S)
         costs[op.name] = OpCost(time_ns=max(memory_ns, arithmetic_ns), basis=_basis(op))
     return CostTable(costs=costs)

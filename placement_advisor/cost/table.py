@@ -13,9 +13,16 @@ if TYPE_CHECKING:
 
 
 class CostBasis(StrEnum):
-    """Where a cost comes from."""
+    """Where a cost comes from.
+
+    ``KERNEL``: formulas of GPU kernels, fitted to a record of such kernels. ``KERNEL_ASSUMED``: the
+    same formulas, for kernels of a kind that the record lacks, so that their error is not known.
+    ``ROOFLINE``: flops and bytes by a formula. ``GUESSED``: what is known of these.
+    """
 
     MEASURED = "measured"
+    KERNEL = "kernel"
+    KERNEL_ASSUMED = "kernel_assumed"
     ROOFLINE = "roofline"
     GUESSED = "guessed"
 

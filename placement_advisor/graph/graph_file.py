@@ -34,6 +34,7 @@ from placement_advisor.files.foreign_json import (
 )
 from placement_advisor.files.limits import MAX_BYTES
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op_work.kernels import DIMENSIONS, Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ class OpReader:
             "parameter_bytes": _size,
             "device_kinds": self._set,
             "host_outputs": lambda value: _tuple(value, _port),
+            "kernel": _kernel,
         }
 
     def __call__(self, row: object) -> Op:
@@ -261,6 +263,21 @@ def _size(value: object) -> int:
 
 def _port(value: object) -> int:
     return integer(value, "a port")
+
+
+def _dimension(value: object) -> int:
+    return integer(value, "a dimension from 1 to 10^15", low=1, high=MAX_BYTES)
+
+
+def _kernel(value: object) -> Kernel:
+    parts = as_list(value)
+    if len(parts) != len(Kernel._fields):
+        raise MisfitError(f"{shown(value)} is not [family, dimensions]")
+    family = KernelFamily(within("[0]", _member(KernelFamily), parts[0]))
+    dims = within("[1]", lambda rows: _tuple(rows, _dimension), parts[1])
+    if len(dims) != len(DIMENSIONS[family]):
+        raise MisfitError(f"{shown(dims)} is not [{', '.join(DIMENSIONS[family])}]", "[1]")
+    return Kernel(family, dims)
 
 
 def optional_size(value: object) -> int | None:

@@ -81,7 +81,7 @@ def _plain(value: object) -> object:
         case frozenset():
             return sorted(value)
         case tuple():
-            return list(value)
+            return [_plain(item) for item in value]
     return value
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from placement_advisor.graph.op_work.kernels import Kernel
     from placement_advisor.graph.op_work.signature import WorkBasis
 
 CONTROL_PORT = -1
@@ -41,7 +42,8 @@ class Op(NamedTuple):
     None where unknown; ``work_basis`` says where they come from, None if both are unknown.
     ``device_kinds`` are those with a kernel for the op's types. ``host_outputs`` are the ports
     whose tensor the GPU kernel leaves in host memory. A loop or conditional is one *composite*
-    op; ``trips`` is how often a loop's body runs, where that is known.
+    op; ``trips`` is how often a loop's body runs, where that is known. ``kernel`` is what a GPU
+    runs for the op, None if that is no kernel with a known time.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Op(NamedTuple):
     parameter_bytes: int = 0
     device_kinds: frozenset[str] = frozenset({"CPU"})
     host_outputs: tuple[int, ...] = ()
+    kernel: Kernel | None = None
 
 
 def variable_of(op: Op) -> str | None:

@@ -37,6 +37,7 @@ from placement_advisor.machine.devices import (
     Link,
     Sharing,
 )
+from placement_advisor.machine.gpu_facts import gpus_with_facts
 from placement_advisor.machine.presets import MAX_DEVICES, device_preset, link_preset, there_are
 from placement_advisor.units import NS_PER_S
 
@@ -53,6 +54,10 @@ SCHEMA_VERSION = 1
 MAX_NAME_CHARS = 100
 # Of which a curve has a slope.
 _MIN_COPIES = 2
+# Whoever gives such a figure of a device means another one than its preset's datasheet describes.
+_OF_DATASHEET = frozenset(
+    {"kind", "peak_flops_per_s", "matrix_flops_per_s", "memory_bandwidth_bytes_per_s"}
+)
 
 _HINT = (
     "a cluster file holds [[devices]] (name; preset, or kind and figures), [[hosts]] alike, and "
@@ -171,6 +176,8 @@ def _device(readers: Readers, value: object) -> Device:
     _needed(table, "name")
     preset: Device | None = table.pop("preset", None)
     if preset is not None:
+        if not _OF_DATASHEET.isdisjoint(table):
+            preset = replace(preset, gpu=None)
         return replace(preset, **table)
     _needed(table, "kind")
     return Device(**table)
@@ -311,6 +318,7 @@ _HOST: Readers = {
     "memory_bandwidth_bytes_per_s": partial(_number, "bytes/s", 1e6, 1e15),
     "memory_bytes": _bytes,
     "launch_overhead_ns": _ns,
+    "gpu": lambda value: _one_of("GPU with a datasheet", gpus_with_facts(), value),
 }
 _DEVICE: Readers = {"host": _name, "remote_start_ns": _ns, "remote_end_ns": _ns, **_HOST}
 _COPY_WORK: Readers = {

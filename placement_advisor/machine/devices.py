@@ -38,7 +38,8 @@ class Device:
     ``matrix_flops_per_s`` is the peak of matrix products and convolutions, where special units do
     them, None if that is ``peak_flops_per_s``. ``launch_overhead_ns`` is spent on every op beside
     its kernel. ``remote_start_ns`` and ``remote_end_ns`` are those of `Dispatch` for a device of
-    which they differ, None for the others.
+    which they differ, None for the others. ``gpu`` is the name of its datasheet (`gpu_facts`), from
+    which times of its kernels follow, None if it has none.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Device:
     launch_overhead_ns: int = 0
     remote_start_ns: int | None = None
     remote_end_ns: int | None = None
+    gpu: str | None = None
 
     def bare(self) -> Device:
         """Return what it is like, wherever it stands: devices that compute alike are equal."""

@@ -146,6 +146,7 @@ def device_preset(preset: str, *, name: str, host: str | None = None) -> Device:
         memory_bandwidth_bytes_per_s=table["memory_bandwidth_bytes_per_s"],
         memory_bytes=table["memory_bytes"],
         launch_overhead_ns=table["launch_overhead_ns"],
+        gpu=table.get("gpu"),
     )
 
 

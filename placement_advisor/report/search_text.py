@@ -47,7 +47,11 @@ def _facts(searched: Searched) -> Iterator[str]:
     used = len(set(searched.found.device_of.values()))
     yield fact("graph", one_line(f"{searched.graph_file}: {len(searched.problem.ops)} ops"))
     yield fact("machine", one_line(f"{searched.machine}; {used} used"))
-    costs = "assumed: a roofline" if searched.in_ns else "the file's, in its own unit of time"
+    costs = (
+        "assumed, from the devices' figures"
+        if searched.in_ns
+        else "the file's, in its own unit of time"
+    )
     yield fact("costs", costs)
     bound = _time(searched, searched.found.lower_bound)
     yield fact("bound", f"{bound}: no such placement of these ops takes less, under these costs")

@@ -41,13 +41,25 @@ def _head(told: Simulation) -> Iterator[str]:
         pairs = ", ".join(f"{old} as {new}" for old, new in origin.renamed.items())
         yield fact("", one_line(f"its devices are taken in order: {pairs}"))
     yield fact("machine", one_line(f"{origin.machine}: {_machine(told)}"))
-    guessed = told.basis_shares[CostBasis.GUESSED]
-    yield fact(
-        "costs",
-        "assumed: a roofline from the devices' figures; "
-        f"{guessed * 100:.1f} % of the compute time is guessed from what is known of an op",
-    )
+    yield fact("costs", _costs(told))
     yield fact("step", f"{format_ns(told.schedule.step_ns)} simulated")
+
+
+def _costs(told: Simulation) -> str:
+    shares = told.basis_shares
+    guessed = (
+        f"{shares[CostBasis.GUESSED] * 100:.1f} % of the compute time is guessed from what is "
+        "known of an op"
+    )
+    assumed = shares[CostBasis.KERNEL_ASSUMED]
+    by_kernels = shares[CostBasis.KERNEL] + assumed
+    if not by_kernels:
+        return f"assumed: a roofline from the devices' figures; {guessed}"
+    return (
+        f"assumed: formulas of GPU kernels for {by_kernels * 100:.1f} % of the compute time, "
+        f"{assumed * 100:.1f} % for kernels like none that they were fitted to; a roofline from "
+        f"the devices' figures for the others; {guessed}"
+    )
 
 
 def _machine(told: Simulation) -> str:

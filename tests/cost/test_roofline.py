@@ -6,6 +6,7 @@ import pytest
 from op_formulas import has_formula
 
 from placement_advisor.cost.ceilings import CPU_PEAK_SHARES, INDEXED_SHARE, SCALAR_SHARE
+from placement_advisor.cost.gpu.kernel_times import kernel_time, reached_bandwidth
 from placement_advisor.cost.roofline import (
     MATRIX_KINDS,
     STAND_IN_CPU,
@@ -14,8 +15,11 @@ from placement_advisor.cost.roofline import (
 )
 from placement_advisor.cost.table import CostBasis, OpCost
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op_work.kernels import DIMENSIONS, Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
 from placement_advisor.machine.devices import Cluster, Device
+from placement_advisor.machine.gpu_facts import gpu_facts
+from placement_advisor.machine.presets import device_preset
 
 # 1 flop and 1 byte per ns.
 DEVICE = Device(
@@ -136,3 +140,60 @@ def test_a_device_without_a_peak_is_refused() -> None:
 def test_the_stand_in_has_all_that_a_roofline_needs() -> None:
     graph = OpGraph([some_op(5 * 10**10, 0)], [])
     assert roofline_costs(graph, STAND_IN_CPU).time_ns("x") == 10**9
+
+
+V100 = device_preset("V100", name="GPU:0")
+FACTS = gpu_facts("V100-SXM2")
+PRODUCT = some_op(2 * 512**3, 3 * 4 * 512**2)._replace(
+    kernel=Kernel(KernelFamily.LINEAR, (1, 512, 512, 512))
+)
+CONVOLUTION = some_op(10**9, 10**6, kind="Conv2D")
+# 3x3, stride 1, as the record has them.
+DIMS = (32, 64, 64, 3, 3, 14, 14, 14, 14, 1)
+
+
+def test_an_op_that_is_one_kernel_takes_its_time_on_a_gpu_with_a_datasheet() -> None:
+    time_ns = kernel_time("linear", (1, 512, 512, 512), FACTS).time_ns
+    assert cost_of(PRODUCT, V100) == OpCost(time_ns=time_ns, basis=CostBasis.KERNEL)
+    without = cost_of(PRODUCT, replace(V100, gpu=None))
+    assert without == OpCost(time_ns=round(2 * 512**3 / 15.7e3), basis=CostBasis.ROOFLINE)
+    assert cost_of(PRODUCT._replace(kernel=None), V100).basis is CostBasis.ROOFLINE
+
+
+def test_gradients_of_convolutions_are_assumed_to_last_as_long_as_these() -> None:
+    forward = cost_of(CONVOLUTION._replace(kernel=Kernel(KernelFamily.CONV, DIMS)), V100)
+    assert forward.basis is CostBasis.KERNEL
+    for family in (KernelFamily.CONV_BY_INPUT, KernelFamily.CONV_BY_FILTER):
+        gradient = cost_of(CONVOLUTION._replace(kernel=Kernel(family, DIMS)), V100)
+        assert gradient == replace(forward, basis=CostBasis.KERNEL_ASSUMED)
+
+
+def test_convolutions_unlike_those_of_the_record_are_assumed() -> None:
+    wide = (*DIMS[:3], 1, 7, *DIMS[5:])
+    cost = cost_of(CONVOLUTION._replace(kernel=Kernel(KernelFamily.CONV, wide)), V100)
+    assert cost.basis is CostBasis.KERNEL_ASSUMED
+
+
+@pytest.mark.parametrize("family", KernelFamily)
+def test_every_family_has_a_time_on_every_preset(family: KernelFamily) -> None:
+    dims = DIMS[: len(DIMENSIONS[family])]
+    for preset in ("K80", "T4", "V100", "RTX4090"):
+        op = some_op(10, 10, kind="Relu")._replace(kernel=Kernel(family, dims))
+        assert cost_of(op, device_preset(preset, name="GPU:0")).time_ns > 0
+
+
+def test_matrix_units_keep_their_peak_for_products_alone() -> None:
+    a100 = device_preset("A100", name="GPU:0")
+    assert cost_of(PRODUCT, a100) == OpCost(
+        time_ns=round(3 * 4 * 512**2 / reached_bandwidth(gpu_facts("A100-40GB-SXM4")) * 1e9),
+        basis=CostBasis.ROOFLINE,
+    )
+    relu = some_op(1, 8, kind="Relu")._replace(kernel=Kernel(KernelFamily.RELU, (1, 10**6)))
+    assert cost_of(relu, a100).basis is CostBasis.KERNEL
+
+
+def test_other_ops_reach_the_share_of_the_bandwidth_that_copies_do() -> None:
+    cost = cost_of(some_op(0, 9 * 10**8, kind="Transpose"), V100)
+    assert cost.basis is CostBasis.ROOFLINE
+    assert cost.time_ns == round(9e17 / reached_bandwidth(FACTS))
+    assert 1_000_000 < cost.time_ns < 1_300_000

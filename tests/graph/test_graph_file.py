@@ -17,6 +17,7 @@ from op_graphs import chain, edge, graphs, large, op
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role, load_graph
+from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ FULL = Op(
     parameter_bytes=12,
     device_kinds=frozenset({"GPU", "CPU"}),
     host_outputs=(1,),
+    kernel=Kernel(KernelFamily.LINEAR, (1, 3, 5, 3)),
 )
 GRAPH = OpGraph(
     [FULL, Op(name="end", kind="NoOp")],
@@ -94,6 +96,7 @@ def test_a_file_by_hand(tmp_path: Path) -> None:
                 "parameter_bytes": 12,
                 "device_kinds": ["CPU", "GPU"],
                 "host_outputs": [1],
+                "kernel": ["linear", [1, 3, 5, 3]],
             },
             {"name": "end", "kind": "NoOp"},
         ],

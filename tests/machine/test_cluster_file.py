@@ -401,3 +401,18 @@ def test_any_value_in_any_place_is_taken_or_refused_in_one_line(data):
     message = outcome("\n".join(lines).encode())
     assert message is None or message.startswith("a.toml, line ")
     assert message is None or message.isprintable()
+
+
+def test_a_device_has_the_datasheet_of_its_preset_unless_it_is_another_one() -> None:
+    def gpu(more: str) -> str | None:
+        return read(f'[[devices]]\nname = "a"\npreset = "V100"\n{more}').devices[0].gpu
+
+    assert gpu("") == "V100-SXM2"
+    assert gpu("launch_overhead_ns = 4_000") == "V100-SXM2"
+    assert gpu("peak_flops_per_s = 14e12") is None
+    assert gpu('peak_flops_per_s = 14e12\ngpu = "V100-PCIe"') == "V100-PCIe"
+
+
+def test_a_gpu_without_a_datasheet_is_refused() -> None:
+    with pytest.raises(AdvisorError, match=r"line 4: devices\[0\].gpu: 'V101' is not a GPU with"):
+        read('[[devices]]\nname = "a"\npreset = "V100"\ngpu = "V101"')

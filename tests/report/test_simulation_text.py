@@ -5,6 +5,7 @@ from pathlib import Path
 
 from simulated_steps import towers, two_gpus
 
+from placement_advisor.cost.table import CostBasis
 from placement_advisor.machine.devices import Basis, Cluster
 from placement_advisor.report.simulation_text import render_simulation
 
@@ -46,3 +47,19 @@ def test_a_name_cannot_drive_a_terminal() -> None:
     text = render_simulation(replace(told, origin=evil))
     assert "\x1b" not in text
     assert "graph        a�[31m.gz step, fingerprint" in text
+
+
+def test_the_share_of_kernel_formulas_is_said() -> None:
+    shares = {
+        CostBasis.MEASURED: 0.0,
+        CostBasis.KERNEL: 0.3,
+        CostBasis.KERNEL_ASSUMED: 0.2,
+        CostBasis.ROOFLINE: 0.4,
+        CostBasis.GUESSED: 0.1,
+    }
+    line = render_simulation(replace(towers(), basis_shares=shares)).splitlines()[3]
+    assert line == (
+        "costs        assumed: formulas of GPU kernels for 50.0 % of the compute time, 20.0 % for "
+        "kernels like none that they were fitted to; a roofline from the devices' figures for the "
+        "others; 10.0 % of the compute time is guessed from what is known of an op"
+    )

@@ -10,6 +10,7 @@ from traced_models import MODELS
 
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,6 +134,8 @@ def test_sizes_by_hand(traced: Callable[[str], TracedModel]) -> None:
     conv = _of(graph, kind="Conv2D", layer="user_conv")
     assert [op.output_bytes for op in conv] == [(4 * 8 * 4 * _FLOAT_BYTES,)]
     assert conv[0].flops == 2 * (4 * 8 * 4) * (3 * 8)
+    # 4 sequences of 10 words, 8 channels to 4, 3 words at a time.
+    assert conv[0].kernel == Kernel(KernelFamily.CONV, (4, 8, 4, 1, 3, 1, 10, 1, 8, 1))
 
 
 def test_layers_with_numbers_in_their_names_are_not_mixed_up(

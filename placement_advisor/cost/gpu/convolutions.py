@@ -31,48 +31,66 @@ if TYPE_CHECKING:
 # Outputs along an axis, and multiplications, of one Winograd tile.
 F2_OUTPUTS, F2_PRODUCTS = 2, 16
 F4_OUTPUTS, F4_PRODUCTS = 4, 36
-# The filter size that Winograd kernels exist for.
-WINOGRAD_TAPS = 9
+# The filter that Winograd kernels exist for, along an axis.
+WINOGRAD_FILTER = 3
+WINOGRAD_TAPS = WINOGRAD_FILTER**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolutions:
-    """Square forward convolutions: sizes and stride along one axis, padding on each side."""
+    """Forward convolutions; ``stride`` is the larger one of both axes."""
 
     batch: Figures
     inputs: Figures
     outputs: Figures
-    filter: Figures
-    image: Figures
+    filter_height: Figures
+    filter_width: Figures
+    image_height: Figures
+    image_width: Figures
+    result_height: Figures
+    result_width: Figures
     stride: Figures
-    padding: Figures
 
     @property
-    def result(self) -> Figures:
-        """Outputs along one axis."""
-        free = self.image + 2 * self.padding - self.filter
-        return np.floor(free / self.stride) + 1
+    def taps(self) -> Figures:
+        """Weights between one input and one output."""
+        return self.filter_height * self.filter_width
+
+    @property
+    def positions(self) -> Figures:
+        """Elements of one output of all images."""
+        return self.batch * self.result_height * self.result_width
 
     @property
     def filter_elements(self) -> Figures:
         """Weights of the filter."""
-        return self.filter**2 * self.inputs * self.outputs
+        return self.taps * self.inputs * self.outputs
 
     @property
     def size_bytes(self) -> Figures:
         """Bytes of image, filter and result."""
-        images = self.batch * (self.inputs * self.image**2 + self.outputs * self.result**2)
-        return FLOAT32_BYTES * (images + self.filter_elements)
+        images = self.batch * self.inputs * self.image_height * self.image_width
+        results = self.outputs * self.positions
+        return FLOAT32_BYTES * (images + results + self.filter_elements)
+
+    @property
+    def has_winograd(self) -> NDArray[np.bool_]:
+        """Whether there are Winograd kernels: for filters of 3x3 and stride 1."""
+        is_of_three = (self.filter_height == WINOGRAD_FILTER) & (
+            self.filter_width == WINOGRAD_FILTER
+        )
+        found: NDArray[np.bool_] = is_of_three & (self.stride == 1)
+        return found
 
     def direct(self) -> Products:
         """Return the product with the unfolded input."""
-        positions = self.batch * self.result**2
-        one = np.ones_like(positions)
-        return Products(m=self.outputs, n=positions, k=self.filter**2 * self.inputs, count=one)
+        one = np.ones_like(self.positions)
+        return Products(m=self.outputs, n=self.positions, k=self.taps * self.inputs, count=one)
 
     def winograd(self, outputs: int, multiplications: int) -> Products:
         """Return the products of a Winograd algorithm with this many outputs along an axis."""
-        tiles = self.batch * np.ceil(self.result / outputs) ** 2
+        rows, columns = np.ceil(self.result_height / outputs), np.ceil(self.result_width / outputs)
+        tiles = self.batch * rows * columns
         count = np.full_like(tiles, multiplications)
         return Products(m=self.outputs, n=tiles, k=self.inputs, count=count)
 
@@ -130,7 +148,7 @@ def _f2_s(
         + constants.f2_filter * transformed / bandwidth
     )
     time_s = _in_one_kernel(shape, products, computing_s, gpu, constants, bandwidth)
-    return np.where(_has_winograd(shape), time_s, np.inf)
+    return np.where(shape.has_winograd, time_s, np.inf)
 
 
 def _f4_s(
@@ -145,7 +163,7 @@ def _f4_s(
         tiled_s(products, gpu, constants.f4, bandwidth), products.flops / gpu.peak_flops_per_s
     )
     time_s = computing_s + moved / bandwidth + constants.f4_start_s
-    return np.where(_has_winograd(shape), np.maximum(time_s, shape.size_bytes / bandwidth), np.inf)
+    return np.where(shape.has_winograd, np.maximum(time_s, shape.size_bytes / bandwidth), np.inf)
 
 
 def _in_one_kernel(
@@ -160,8 +178,3 @@ def _in_one_kernel(
     memory_s = shape.size_bytes / bandwidth
     limit_s = np.maximum(memory_s, products.flops / gpu.peak_flops_per_s)
     return np.maximum(computing_s + constants.reading * memory_s, limit_s)
-
-
-def _has_winograd(shape: Convolutions) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (shape.filter**2 == WINOGRAD_TAPS) & (shape.stride == 1)
-    return found

@@ -14,7 +14,7 @@ Inference, ASPLOS 2025, doi:10.1145/3669940.3707265.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache, partial
 from importlib import resources
@@ -24,7 +24,6 @@ import numpy as np
 
 from placement_advisor.cost.gpu.clock import Clock
 from placement_advisor.cost.gpu.convolutions import (
-    WINOGRAD_TAPS,
     ConvolutionConstants,
     Convolutions,
     convolution_s,
@@ -58,6 +57,8 @@ HBM_SINCE_VOLTA, OTHER_MEMORY = "HBM since Volta", "other memory"
 SINCE_VOLTA, BEFORE_VOLTA = "since Volta", "before Volta"
 # The compute capability of the first chip of that generation.
 VOLTA = 7.0
+# Columns that the record has of a convolution.
+RECORDED_DIMENSIONS = 7
 
 
 class KernelBasis(StrEnum):
@@ -102,6 +103,11 @@ def kernel_time(op: str, dims: tuple[int, ...], gpu: GpuFacts) -> KernelTime:
         relative_error=known["errors"][op].get(basis),
         basis=basis,
     )
+
+
+def reached_bandwidth(gpu: GpuFacts) -> float:
+    """Return what kernels reach that only move memory, in bytes/s."""
+    return copy_bandwidth(gpu, _known())
 
 
 def kernel_s(
@@ -159,20 +165,27 @@ def _products(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: flo
 
 
 def _convolution(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
-    """Time a forward convolution, of (batch, inputs, outputs, filter, image, stride, padding)."""
-    batch, inputs, outputs, filter_size, image, stride, padding = dims.T
-    shape = Convolutions(
-        batch=batch,
-        inputs=inputs,
-        outputs=outputs,
-        filter=filter_size,
-        image=image,
-        stride=stride,
-        padding=padding,
-    )
+    """Time a forward convolution, of dimensions as `_convolutions` takes them."""
     tilings = {name: Tiling(**constants[name]) for name in ("direct", "f2", "f4")}
     parts = {**tilings, "clock": Clock(**constants["clock"])}
-    return convolution_s(shape, gpu, ConvolutionConstants(**{**constants, **parts}), bandwidth)
+    return convolution_s(
+        _convolutions(dims), gpu, ConvolutionConstants(**{**constants, **parts}), bandwidth
+    )
+
+
+def _convolutions(dims: Figures) -> Convolutions:
+    """Return convolutions of the ten dimensions that `Convolutions` names.
+
+    Or of the seven that the record has of square ones: batch, inputs, outputs, then along one axis
+    filter, image, stride, and padding on each side.
+    """
+    columns = list(dims.T)
+    if len(columns) == RECORDED_DIMENSIONS:
+        *channels, filter_size, image, stride, padding = columns
+        result = np.floor((image + 2 * padding - filter_size) / stride) + 1
+        columns = [*channels, filter_size, filter_size, image, image, result, result, stride]
+    names = (field.name for field in fields(Convolutions))
+    return Convolutions(**dict(zip(names, columns, strict=True)))
 
 
 def _elementwise(
@@ -214,8 +227,7 @@ def _is_like_the_record(op: str, dims: tuple[int, ...]) -> bool:
     """Return whether the record has such kernels: of convolutions, those that Winograd can do."""
     if op != "conv":
         return True
-    _, _, _, filter_size, _, stride, _ = dims
-    return (filter_size**2, stride) == (WINOGRAD_TAPS, 1)
+    return bool(_convolutions(np.array([dims])).has_winograd[0])
 
 
 @cache

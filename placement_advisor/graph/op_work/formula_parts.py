@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 # TensorFlow's string object (tstring) on 64-bit machines.
 TEXT_BYTES = 24
+# What reading shapes, attributes and constants of an op that contradicts its kind can raise:
+# graph files are data, and what makes no sense has no known work.
+CONTRADICTIONS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
 class UnknownSizeError(ValueError):

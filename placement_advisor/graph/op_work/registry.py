@@ -36,7 +36,14 @@ from placement_advisor.graph.op_work import (
     text,
     updates,
 )
-from placement_advisor.graph.op_work.formula_parts import FREE, Formula, Rule, bytes_of, moved
+from placement_advisor.graph.op_work.formula_parts import (
+    CONTRADICTIONS,
+    FREE,
+    Formula,
+    Rule,
+    bytes_of,
+    moved,
+)
 from placement_advisor.graph.op_work.signature import NO_WORK, Signature, Work, WorkBasis
 
 FAMILIES = (
@@ -59,9 +66,6 @@ FAMILIES = (
 )
 # Prefixes of kinds that Grappler and oneDNN put in place of others, longest first.
 _PREFIXES = ("_MklNative", "_Mkl", "_")
-# What reading shapes, attributes and constants of an op that contradicts its kind can raise:
-# graph files are data, and what makes no sense has no known work.
-_CONTRADICTIONS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 _FORMULAS: dict[str, Formula] = dict(chain.from_iterable(f.FORMULAS.items() for f in FAMILIES))
 
@@ -91,7 +95,7 @@ def _formula(kind: str) -> Formula | None:
 def _count(rule: Rule, signature: Signature) -> int | None:
     try:
         count = rule(signature)
-    except _CONTRADICTIONS:
+    except CONTRADICTIONS:
         return None
     return count if count >= 0 else None
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph
+from placement_advisor.graph.op_work.kernels import kernel_of
 from placement_advisor.graph.op_work.registry import work_of
 from placement_advisor.tf.trace import open_shapes
 from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies, Composite, times
@@ -54,11 +55,12 @@ def op_graph(
     found = []
     for node in nodes:
         composite = composites.get(node.name)
-        work = composite.work if composite else work_of(signature_of(node))
+        signature = signature_of(node)
+        work = composite.work if composite else work_of(signature)
         if node.name in copying:
             work = replace(work, bytes_accessed=copying[node.name])
         is_known = work.flops is not None or work.bytes_accessed is not None
-        kernel = kernels.of(node)
+        runs_on = kernels.of(node)
         variable = step.state.variables.get(node.name)
         found.append(
             Op(
@@ -73,8 +75,9 @@ def op_graph(
                 trips=composite.trips if composite else None,
                 output_bytes=sizes[node.name],
                 parameter_bytes=(variable.spec.size_bytes or 0) if variable else 0,
-                device_kinds=kernel.device_kinds,
-                host_outputs=kernel.host_outputs,
+                device_kinds=runs_on.device_kinds,
+                host_outputs=runs_on.host_outputs,
+                kernel=kernel_of(signature),
             )
         )
     return OpGraph(found, _edges(nodes, sizes))

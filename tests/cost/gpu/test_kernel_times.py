@@ -61,6 +61,15 @@ def test_convolutions_that_the_record_lacks_are_assumed(
     assert known.basis is KernelBasis.FITTED
 
 
+def test_a_convolution_of_the_record_is_the_same_with_its_sizes_along_both_axes() -> None:
+    for square, sizes in (
+        ((32, 64, 96, 3, 14, 1, 1), (32, 64, 96, 3, 3, 14, 14, 14, 14, 1)),
+        ((32, 3, 64, 7, 224, 2, 3), (32, 3, 64, 7, 7, 224, 224, 112, 112, 2)),
+    ):
+        facts = gpu_facts("V100-PCIe")
+        assert kernel_time("conv", square, facts) == kernel_time("conv", sizes, facts)
+
+
 def test_an_op_that_the_record_lacks_is_refused() -> None:
     with pytest.raises(KeyError, match="dropout"):
         kernel_time("dropout", (1, 1), gpu_facts("T4"))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from gpu_samples import CLOCK, GPU, IDEAL, numbers
 
@@ -27,9 +28,22 @@ DIRECT = ConvolutionConstants(
 FAST = 1e18
 
 
-def shape(**changes: int) -> Convolutions:
-    sizes = {"batch": 4, "inputs": 16, "outputs": 32, "filter": 3, "image": 8, "stride": 1}
-    return Convolutions(**numbers(**(sizes | {"padding": 1} | changes)))
+def shape(*, filter_size: int = 3, image: int = 8, stride: int = 1) -> Convolutions:
+    """Return a square convolution, padded so that strides of 1 keep the size."""
+    return Convolutions(
+        **numbers(
+            batch=4,
+            inputs=16,
+            outputs=32,
+            filter_height=filter_size,
+            filter_width=filter_size,
+            image_height=image,
+            image_width=image,
+            result_height=-(-image // stride),
+            result_width=-(-image // stride),
+            stride=stride,
+        )
+    )
 
 
 def seconds(constants: ConvolutionConstants, bandwidth: float = FAST, **changes: int) -> float:
@@ -39,7 +53,13 @@ def seconds(constants: ConvolutionConstants, bandwidth: float = FAST, **changes:
 def test_the_direct_algorithm_multiplies_once_for_each_tap_by_hand() -> None:
     assert seconds(DIRECT) == pytest.approx(2 * 4 * 16 * 32 * 9 * 64 / 4e9)
     assert seconds(DIRECT, stride=2) == pytest.approx(2 * 4 * 16 * 32 * 9 * 16 / 4e9)
-    assert seconds(DIRECT, filter=1, padding=0) == pytest.approx(2 * 4 * 16 * 32 * 64 / 4e9)
+    assert seconds(DIRECT, filter_size=1) == pytest.approx(2 * 4 * 16 * 32 * 64 / 4e9)
+
+
+def test_a_filter_need_not_be_square_by_hand() -> None:
+    wide = replace(shape(), filter_height=np.array([1.0]), filter_width=np.array([7.0]))
+    time_s = convolution_s(wide, GPU, replace(DIRECT, f2=IDEAL, f4=IDEAL), FAST)
+    assert time_s == pytest.approx(2 * 4 * 16 * 32 * 7 * 64 / 4e9)
 
 
 def test_winograd_counts_its_own_flops_by_hand() -> None:
@@ -56,7 +76,7 @@ def test_winograd_pads_the_image_to_its_tiles_by_hand() -> None:
     assert seconds(f4, image=9) == pytest.approx(seconds(f4, image=8) * 9 / 4)
 
 
-@pytest.mark.parametrize("changes", [{"stride": 2}, {"filter": 5, "padding": 2}])
+@pytest.mark.parametrize("changes", [{"stride": 2}, {"filter_size": 5}])
 def test_winograd_is_for_filters_of_three_and_stride_one(changes: dict[str, int]) -> None:
     all_algorithms = replace(DIRECT, f2=IDEAL, f4=IDEAL)
     assert seconds(all_algorithms, **changes) == seconds(DIRECT, **changes)

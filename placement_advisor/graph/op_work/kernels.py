@@ -1,0 +1,172 @@
+"""Which kernel a GPU runs for an op, and the dimensions that its time depends on.
+
+Covered: products of matrices, 2-D convolutions and their gradients, the elementwise kinds of which
+a record of kernels exists, softmax; all in float32. A kind is covered only where one kernel does
+it: an elementwise op whose inputs are broadcast, groups and dilations of convolutions are not.
+Whatever layout the trace has, dimensions are those of the convolution itself.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from placement_advisor.graph.op_work.formula_parts import (
+    CONTRADICTIONS,
+    UnknownSizeError,
+    elements,
+    shape_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from placement_advisor.graph.op_work.signature import Signature, TensorSpec
+
+_FLOAT32 = "float32"
+_DEFAULT_LAYOUT = "NHWC"
+
+
+class KernelFamily(StrEnum):
+    """What a kernel computes.
+
+    ``LINEAR`` is one product of matrices, ``BMM`` a batch of them. ``CONV_BY_INPUT`` and
+    ``CONV_BY_FILTER`` are the gradients of a convolution, with the dimensions of the convolution.
+    """
+
+    LINEAR = "linear"
+    BMM = "bmm"
+    CONV = "conv"
+    CONV_BY_INPUT = "conv_by_input"
+    CONV_BY_FILTER = "conv_by_filter"
+    ADD = "add"
+    MUL = "mul"
+    RELU = "relu"
+    TANH = "tanh"
+    SOFTMAX = "softmax"
+
+
+class Kernel(NamedTuple):
+    """One kernel in float32; ``dims`` are named in `DIMENSIONS`, each 1 or more."""
+
+    family: KernelFamily
+    dims: tuple[int, ...]
+
+
+# A product is [m, k] @ [k, n]. Of a convolution, ``stride`` is the larger one of both axes.
+_PRODUCT = ("count", "m", "k", "n")
+_CONVOLUTION = (
+    *("batch", "inputs", "outputs", "filter_height", "filter_width"),
+    *("image_height", "image_width", "result_height", "result_width", "stride"),
+)
+_ROWS = ("rows", "length")
+DIMENSIONS: dict[KernelFamily, tuple[str, ...]] = {
+    KernelFamily.LINEAR: _PRODUCT,
+    KernelFamily.BMM: _PRODUCT,
+    KernelFamily.CONV: _CONVOLUTION,
+    KernelFamily.CONV_BY_INPUT: _CONVOLUTION,
+    KernelFamily.CONV_BY_FILTER: _CONVOLUTION,
+    KernelFamily.ADD: _ROWS,
+    KernelFamily.MUL: _ROWS,
+    KernelFamily.RELU: _ROWS,
+    KernelFamily.TANH: _ROWS,
+    KernelFamily.SOFTMAX: _ROWS,
+}
+
+
+def kernel_of(signature: Signature) -> Kernel | None:
+    """Return the kernel of an op, None if it is not covered or a dimension is unknown or 0."""
+    rule = _RULES.get(signature.kind)
+    if rule is None:
+        return None
+    family, dims_of = rule
+    try:
+        if signature.outputs[0].dtype != _FLOAT32:
+            return None
+        dims = dims_of(signature)
+    except CONTRADICTIONS:
+        return None
+    return Kernel(family, dims) if min(dims) > 0 else None
+
+
+def _matmul(signature: Signature) -> tuple[int, ...]:
+    rows, columns = shape_of(signature.inputs[0])
+    if signature.attribute("transpose_a"):
+        rows, columns = columns, rows
+    return 1, rows, columns, shape_of(signature.outputs[0])[1]
+
+
+def _batch_matmul(signature: Signature) -> tuple[int, ...]:
+    summed = shape_of(signature.inputs[0])[-2 if signature.attribute("adj_x") else -1]
+    *batch, rows, columns = shape_of(signature.outputs[0])
+    return prod(batch), rows, summed, columns
+
+
+def _forward(signature: Signature) -> tuple[int, ...]:
+    """Return the dimensions of (image, filter) -> result."""
+    image, weights = signature.inputs[:2]
+    return _convolution(signature, image, weights, signature.outputs[0])
+
+
+def _by_input(signature: Signature) -> tuple[int, ...]:
+    """Return those of (image sizes, filter, gradient by the result) -> gradient by the image."""
+    _, weights, result = signature.inputs
+    return _convolution(signature, signature.outputs[0], weights, result)
+
+
+def _by_filter(signature: Signature) -> tuple[int, ...]:
+    """Return those of (image, filter sizes, gradient by the result) -> gradient by the filter."""
+    image, _, result = signature.inputs
+    return _convolution(signature, image, signature.outputs[0], result)
+
+
+def _convolution(
+    signature: Signature, image: TensorSpec, weights: TensorSpec, result: TensorSpec
+) -> tuple[int, ...]:
+    """Return the dimensions of a convolution without groups and dilations.
+
+    Raises:
+        UnknownSizeError: it has some, or a shape is unknown.
+    """
+    layout = signature.attribute("data_format") or _DEFAULT_LAYOUT
+    batch, channels, height, width = (layout.index(axis) for axis in "NCHW")
+    filter_height, filter_width, inputs, outputs = shape_of(weights)
+    image_shape, result_shape = shape_of(image), shape_of(result)
+    dilations = signature.attribute("dilations") or (1,)
+    if image_shape[channels] != inputs or max(dilations) > 1:
+        raise UnknownSizeError
+    strides = signature.attribute("strides")
+    return (
+        *(image_shape[batch], inputs, outputs, filter_height, filter_width),
+        *(image_shape[height], image_shape[width], result_shape[height], result_shape[width]),
+        max(strides[height], strides[width]),
+    )
+
+
+def _alike(signature: Signature) -> tuple[int, ...]:
+    """Return one row of all elements, of inputs that are as large as the output."""
+    length = elements(signature.outputs[0])
+    if any(elements(spec) != length for spec in signature.inputs):
+        raise UnknownSizeError
+    return 1, length
+
+
+def _last_axis(signature: Signature) -> tuple[int, ...]:
+    *rows, length = shape_of(signature.outputs[0])
+    return prod(rows), length
+
+
+_RULES: dict[str, tuple[KernelFamily, Callable[[Signature], tuple[int, ...]]]] = {
+    "MatMul": (KernelFamily.LINEAR, _matmul),
+    **{f"BatchMatMul{v}": (KernelFamily.BMM, _batch_matmul) for v in ("", "V2", "V3")},
+    "Conv2D": (KernelFamily.CONV, _forward),
+    **{f"Conv2DBackpropInput{v}": (KernelFamily.CONV_BY_INPUT, _by_input) for v in ("", "V2")},
+    **{f"Conv2DBackpropFilter{v}": (KernelFamily.CONV_BY_FILTER, _by_filter) for v in ("", "V2")},
+    "Add": (KernelFamily.ADD, _alike),
+    "AddV2": (KernelFamily.ADD, _alike),
+    "Mul": (KernelFamily.MUL, _alike),
+    "Relu": (KernelFamily.RELU, _alike),
+    "Tanh": (KernelFamily.TANH, _alike),
+    "Softmax": (KernelFamily.SOFTMAX, _last_axis),
+}

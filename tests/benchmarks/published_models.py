@@ -1,0 +1,85 @@
+"""The models of published throughputs, compiled to be trained by SGD on batches of zeros.
+
+The published models normalised batches in one fused op (`convnet_builder.py` of
+tf_cnn_benchmarks); Keras 3 takes about twenty ops for it. Both can be built.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import keras
+import tensorflow as tf
+from keras.src import layers as keras_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CLASSES = 1_000
+
+
+class FusedBatchNormalization(keras.layers.BatchNormalization):
+    """Keras's batch normalisation in one op, always for training."""
+
+    def call(self, inputs: tf.Tensor, **_: Any) -> tf.Tensor:
+        """Return the normalised batch, and note its mean and variance."""
+        ones = tf.ones(inputs.shape[-1:])
+        normalised, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
+            x=inputs,
+            scale=ones if self.gamma is None else self.gamma,
+            offset=0 * ones if self.beta is None else self.beta,
+            mean=[],
+            variance=[],
+            epsilon=self.epsilon,
+        )
+        for moving, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
+            moving.assign(moving * self.momentum + new * (1 - self.momentum))
+        return normalised
+
+
+def trained(name: str, batch: int, *, is_fused: bool) -> tuple[keras.Model, tf.data.Dataset]:
+    """Return a compiled model by its name in the record, and one batch for it."""
+    build, pixels = MODELS[name]
+    images = keras.Input((pixels, pixels, 3), batch, name="images")
+    normalisation = FusedBatchNormalization if is_fused else keras.layers.BatchNormalization
+    with patch.object(keras_layers, "BatchNormalization", normalisation):
+        model = build(images)
+    model.compile(optimizer="sgd", loss="sparse_categorical_crossentropy")
+    zeros = tf.data.Dataset.from_tensors(0).map(
+        lambda _: (tf.zeros((batch, pixels, pixels, 3)), tf.zeros((batch,), tf.int32))
+    )
+    return model, zeros
+
+
+def _alexnet(images: keras.KerasTensor) -> keras.Model:
+    """Return five convolutions and three dense layers, as TensorFlow's own benchmark has them."""
+    layers = keras.layers
+    flow = layers.Conv2D(64, 11, 4, activation="relu")(images)
+    flow = layers.MaxPooling2D(3, 2)(flow)
+    flow = layers.Conv2D(192, 5, padding="same", activation="relu")(flow)
+    flow = layers.MaxPooling2D(3, 2)(flow)
+    for filters in (384, 384, 256):
+        flow = layers.Conv2D(filters, 3, padding="same", activation="relu")(flow)
+    flow = layers.Flatten()(layers.MaxPooling2D(3, 2)(flow))
+    for units in (4096, 4096):
+        flow = layers.Dense(units, activation="relu")(flow)
+    return keras.Model(images, layers.Dense(CLASSES, activation="softmax")(flow))
+
+
+def _application(name: str) -> Callable[[keras.KerasTensor], keras.Model]:
+    def build(images: keras.KerasTensor) -> keras.Model:
+        network = getattr(keras.applications, name)
+        return network(weights=None, input_tensor=images, classes=CLASSES)
+
+    return build
+
+
+# How to build each, and its images' height and width.
+MODELS: dict[str, tuple[Callable[[keras.KerasTensor], keras.Model], int]] = {
+    "alexnet": (_alexnet, 227),
+    "inception3": (_application("InceptionV3"), 299),
+    "resnet50": (_application("ResNet50"), 224),
+    "resnet152": (_application("ResNet152"), 224),
+    "vgg16": (_application("VGG16"), 224),
+}
