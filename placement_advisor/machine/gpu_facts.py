@@ -5,15 +5,11 @@ Every figure comes from `hardware.toml`, table `gpus`, where its source stands.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from typing import Any
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import shown
-from placement_advisor.machine.presets import there_are
+from placement_advisor.machine.presets import hardware_figures, there_are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +37,7 @@ def gpu_facts(name: str) -> GpuFacts:
     Raises:
         AdvisorError: `hardware.toml` does not describe it.
     """
-    known = _gpus()
+    known = hardware_figures()["gpus"]
     if name not in known:
         raise AdvisorError(f"no datasheet of GPU {shown(name)}; {there_are(known, name)}")
     facts = {key: value for key, value in known[name].items() if key not in ("note", "sources")}
@@ -50,11 +46,4 @@ def gpu_facts(name: str) -> GpuFacts:
 
 def gpus_with_facts() -> tuple[str, ...]:
     """Return the names that `gpu_facts` knows."""
-    return tuple(_gpus())
-
-
-@cache
-def _gpus() -> dict[str, Any]:
-    path = resources.files("placement_advisor.machine") / "hardware.toml"
-    gpus: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["gpus"]
-    return gpus
+    return tuple(hardware_figures()["gpus"])

@@ -72,7 +72,7 @@ class _Wiring:
             return link_preset(name, source=source.name, target=target.name, channel=channel)
         assert self.network is not None
         legs = [self.network, *(self.host for end in (source, target) if not end.is_host)]
-        tables = [_figures()["links"][name] for name in legs]
+        tables = [hardware_figures()["links"][name] for name in legs]
         return Link(
             source=source.name,
             target=target.name,
@@ -83,7 +83,7 @@ class _Wiring:
             / len(tables),
             basis=Basis.ASSUMED,
             channel=f"{self.network} out of {source.host}",
-            request_ns=_figures()["links"][self.network]["latency_ns"],
+            request_ns=hardware_figures()["links"][self.network]["latency_ns"],
         )
 
 
@@ -123,7 +123,7 @@ def read_hardware(text: str) -> Cluster:
         devices=tuple(devices),
         links=tuple(wiring.link(source, target) for source, target in permutations(ends, 2)),
         hosts=tuple(device_preset(ASSUMED_HOST, name=name) for name in host_names),
-        dispatch=Dispatch(step_overhead_ns=_figures()["dispatch"]["step_overhead_ns"]),
+        dispatch=Dispatch(step_overhead_ns=hardware_figures()["dispatch"]["step_overhead_ns"]),
     )
 
 
@@ -133,17 +133,18 @@ def device_preset(preset: str, *, name: str, host: str | None = None) -> Device:
     Raises:
         AdvisorError: there is no such preset.
     """
-    known = _figures()["devices"] | _figures()["hosts"]
+    known = hardware_figures()["devices"] | hardware_figures()["hosts"]
     if preset not in known:
         raise AdvisorError(f"unknown device preset {shown(preset)}; {there_are(known, preset)}")
     table = known[preset]
+    sheet = hardware_figures()["gpus"][table["gpu"]] if "gpu" in table else table
     return Device(
         name=name,
         kind=table["kind"],
         host=host,
-        peak_flops_per_s=table["peak_flops_per_s"],
+        peak_flops_per_s=sheet["peak_flops_per_s"],
         matrix_flops_per_s=table.get("matrix_flops_per_s"),
-        memory_bandwidth_bytes_per_s=table["memory_bandwidth_bytes_per_s"],
+        memory_bandwidth_bytes_per_s=sheet["memory_bandwidth_bytes_per_s"],
         memory_bytes=table["memory_bytes"],
         launch_overhead_ns=table["launch_overhead_ns"],
         gpu=table.get("gpu"),
@@ -156,7 +157,7 @@ def link_preset(preset: str, *, source: str, target: str, channel: str | None = 
     Raises:
         AdvisorError: there is no such preset.
     """
-    known = _figures()["links"]
+    known = hardware_figures()["links"]
     if preset not in known:
         raise AdvisorError(f"unknown link preset {shown(preset)}; {there_are(known, preset)}")
     return Link(
@@ -180,7 +181,7 @@ def there_are(known: Iterable[str], word: str) -> str:
 
 def _host_devices(text: str, inner: str) -> tuple[list[str], str | None]:
     """Return the presets of one host's devices and the word for the link between them."""
-    known = _figures()["devices"]
+    known = hardware_figures()["devices"]
     presets: list[str] = []
     link = None
     for term in inner.split("+"):
@@ -200,7 +201,7 @@ def _host_devices(text: str, inner: str) -> tuple[list[str], str | None]:
 def _split_link(term: str) -> tuple[str, str | None]:
     """Split a device from the link behind it. Where devices share a beginning, the longest wins."""
     folded = term.casefold()
-    for device in sorted(_figures()["devices"], key=len, reverse=True):
+    for device in sorted(hardware_figures()["devices"], key=len, reverse=True):
         if folded == device.casefold():
             return term, None
         if folded.startswith(f"{device.casefold()}-"):
@@ -210,7 +211,7 @@ def _split_link(term: str) -> tuple[str, str | None]:
 
 def _wiring(text: str, presets: list[str], link: str | None, network: str | None) -> _Wiring:
     """Return the links of a machine; the devices must all have the one between them."""
-    devices = _figures()["devices"]
+    devices = hardware_figures()["devices"]
     common = [
         name
         for name in devices[presets[0]]["links"]
@@ -238,12 +239,12 @@ def _network(text: str, word: str) -> str:
 
 
 def _networks() -> list[str]:
-    return [name for name in _figures()["links"] if _family(name) == "Ethernet"]
+    return [name for name in hardware_figures()["links"] if _family(name) == "Ethernet"]
 
 
 def _far(device: Device, network: str) -> Device:
     """Return the device as that of a host which is told to start, and says when it is done."""
-    message_ns = _figures()["links"][network]["latency_ns"]
+    message_ns = hardware_figures()["links"][network]["latency_ns"]
     return replace(device, remote_start_ns=message_ns, remote_end_ns=message_ns)
 
 
@@ -274,6 +275,7 @@ def _refused(text: str, problem: str) -> AdvisorError:
 
 
 @cache
-def _figures() -> dict[str, Any]:
+def hardware_figures() -> dict[str, Any]:
+    """Return what `hardware.toml` holds, by table and name."""
     path = resources.files("placement_advisor.machine") / "hardware.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
