@@ -828,6 +828,22 @@ def test_of_splits_whose_simulated_ranges_overlap_the_simplest_is_the_answer():
     )
 
 
+def test_a_split_that_is_bad_on_purpose_is_the_answer_only_where_it_surely_beats_all_others():
+    single = candidate("single", predicted=10)
+    alternating = simulated("alternating", 0.4, 0.5, 0.6)
+    searched = replace(simulated("searched", 0.45, 0.55, 0.65), torn_layers=5)
+    faster = replace(simulated("searched", 0.3, 0.45, 0.65), torn_layers=5)
+    assert recommend([single, alternating, faster], NOT_RUN, None).candidate == "searched"
+    answer = recommend([single, alternating, searched], NOT_RUN, None)
+    assert answer.candidate == "searched"
+    assert answer.deciding[0] == (
+        "alternating at 2.00× is not surely faster than searched, and more complicated: it is "
+        "laid out badly on purpose"
+    )
+    slower = replace(searched, predicted_ratio=simulated("", 0.61, 0.7, 0.8).predicted_ratio)
+    assert recommend([single, alternating, slower], NOT_RUN, None).candidate == "alternating"
+
+
 def test_simple_is_first_whole_layers_then_no_host_then_few_copies_and_a_split_batch_most_of_all():
     hosts = replace(
         NOT_RUN, cluster=Cluster(devices=(), links=(), hosts=(Device(name="h", kind="CPU"),))

@@ -156,7 +156,20 @@ def test_the_least_makespan_is_that_of_trying_everything(task):
         assert faults(task, timetable_of(task, found)) == []
 
 
+# What fits nowhere, and a copy that takes the least time that floats have.
+NEXT_TO_NOTHING = Problem(
+    ops=("op",),
+    edges=(),
+    copy_time=(5e-324,),
+    size_bytes=(1,),
+    backward=frozenset(),
+    groups=((0,),),
+    pools=(Pool(devices=("GPU:0",), work=(0.0,), capacity_bytes=0, pays_for_copies=True),),
+)
+
+
 @settings(deadline=None, max_examples=40)
+@example(NEXT_TO_NOTHING)
 @given(problems(most_ops=5, whole=False))
 def test_times_that_are_no_whole_numbers_are_proved_to_a_millionth(task):
     found = least_makespan(task, EFFORT)

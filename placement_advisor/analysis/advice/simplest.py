@@ -2,7 +2,8 @@
 
 A split that tears layers, goes over the host or copies more is more to write, debug and keep. So it
 is recommended only over what it is surely faster than: measured, if it wins in the same rounds;
-simulated, if the ranges of their ratios do not overlap.
+simulated, if the ranges of their ratios do not overlap. One that is bad on purpose tears
+nothing, and stands behind all others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.advice.reasons import speedup_of
+from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.measurement.verdict import compare
 
@@ -29,6 +31,7 @@ class Complexity:
     A split of the batch takes nothing apart. What nobody simulated has no copies to count.
     """
 
+    is_bad_on_purpose: bool
     torn_layers: int
     over_host: int
     copies: int
@@ -36,14 +39,17 @@ class Complexity:
     @classmethod
     def of(cls, candidate: Candidate, hosts: Collection[str]) -> Complexity:
         """Return that of a candidate; ``hosts`` are those of the cluster."""
+        is_bad_on_purpose = candidate.family in BAD_ON_PURPOSE
         if candidate.samples is not None or candidate.predicted is None:
-            return cls(candidate.torn_layers, 0, 0)
+            return cls(is_bad_on_purpose, candidate.torn_layers, 0, 0)
         copies = candidate.predicted.transfers
         over_host = sum(copy.source in hosts or copy.target in hosts for copy in copies)
-        return cls(candidate.torn_layers, over_host, len(copies))
+        return cls(is_bad_on_purpose, candidate.torn_layers, over_host, len(copies))
 
     def beyond(self, simpler: Complexity) -> str:
         """Return in which way it is more complicated than another one."""
+        if self.is_bad_on_purpose > simpler.is_bad_on_purpose:
+            return "is laid out badly on purpose"
         if self.torn_layers > simpler.torn_layers:
             return f"tears {counted(self.torn_layers, 'layer')} against {simpler.torn_layers}"
         if self.over_host > simpler.over_host:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from placement_advisor.solvers.problem import Problem
 
+# Of less, a millionth is no number any more.
+_LEAST_UNIT = sys.float_info.min
 # CP-SAT takes whole numbers of 64 bits, and adds many of them up.
 _MOST_UNITS = 2.0**48
 
@@ -34,7 +37,8 @@ class Scale:
             return cls(unit=unit, last=math.ceil(limit / unit) - 1, proof=limit)
         # No chain has more than two roundings per op; no makespan is less than an op's least time.
         least = max(_least_times(problem)) or limit
-        unit = max(least * PROOF_TOLERANCE / (4 * len(problem.ops)), limit / _MOST_UNITS)
+        finest = least * PROOF_TOLERANCE / (4 * len(problem.ops))
+        unit = max(finest, limit / _MOST_UNITS, _LEAST_UNIT)
         proof = limit * (1 - PROOF_TOLERANCE / 2)
         return cls(unit=unit, last=math.floor(proof / unit), proof=proof)
 
