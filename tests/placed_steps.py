@@ -128,6 +128,13 @@ def pair(
     )
 
 
+def launching_ahead(launch_ns: int, **cluster: Any) -> Cluster:
+    """Return a `pair` of devices that launch ahead."""
+    plain = pair(launch_overhead_ns=launch_ns, **cluster)
+    devices = tuple(replace(device, launches_ahead=True) for device in plain.devices)
+    return replace(plain, devices=devices)
+
+
 # Half of the time that a link of `pair` gives a tensor, at each end.
 HALF_EACH = CopyWork(per_copy_ns=5, ns_per_byte=0.5)
 
@@ -224,6 +231,7 @@ def clusters(draw: DrawFn, figures: Figures = _ANY, *, hosts: bool = True) -> Cl
                 kind=kind,
                 host=host,
                 launch_overhead_ns=overhead_ns,
+                launches_ahead=kind == "GPU" and draw(st.booleans()),
                 remote_start_ns=draw(st.none() | figures.overheads_ns),
                 remote_end_ns=draw(st.none() | figures.overheads_ns),
             )

@@ -42,7 +42,10 @@ def check_schedule(
         if not {edge.producer, edge.consumer} <= placed:
             continue
         producer, consumer = run_of[edge.producer], run_of[edge.consumer]
-        there_ns = producer.end_ns
+        if consumer.start_ns < producer.end_ns:
+            raise ValueError(f"{edge.consumer!r} started before {edge.producer!r} ended")
+        # What is launched ahead is launched after the launch of what it reads.
+        there_ns = producer.launch[1] if producer.launch else producer.end_ns
         if producer.device != consumer.device:
             key = (edge.producer, edge.port, consumer.device)
             if key not in transfer_of:
@@ -70,17 +73,27 @@ def _check_places(
         host, bound = host_of.get(device, (None, frozenset()))
         if run.device != (host if run.op in bound else device):
             raise ValueError(f"{run.op!r} ran on {run.device!r}, where it was not placed")
-        if not run.ready_ns <= run.start_ns <= run.end_ns:
+        launch_ns, launched_ns = run.launch or (run.ready_ns, run.ready_ns)
+        if not run.ready_ns <= launch_ns <= launched_ns <= run.start_ns <= run.end_ns:
             raise ValueError(f"{run.op!r} started before it was ready, or ended before that")
 
 
 def _check_devices(schedule: Schedule) -> None:
+    # Launches and copy work are the thread's, kernels the device's, where it launches ahead.
+    thread = {run.device: f"host of {run.device}" for run in schedule.runs if run.launch}
     work = [(run.device, run.start_ns, run.end_ns, run.op) for run in schedule.runs]
+    work += [
+        (thread[run.device], *run.launch, f"launching {run.op}")
+        for run in schedule.runs
+        if run.launch
+    ]
     for copy in schedule.transfers:
         if copy.send_work_ns:
-            work.append((copy.source, *copy.send_work, f"sending {copy.producer}"))
+            source = thread.get(copy.source, copy.source)
+            work.append((source, *copy.send_work, f"sending {copy.producer}"))
         if copy.receive_work_ns:
-            work.append((copy.target, *copy.receive_work, f"receiving {copy.producer}"))
+            target = thread.get(copy.target, copy.target)
+            work.append((target, *copy.receive_work, f"receiving {copy.producer}"))
     last_end_ns: dict[str, int] = {}
     for device, start_ns, end_ns, what in sorted(work):
         if start_ns < last_end_ns.get(device, 0):

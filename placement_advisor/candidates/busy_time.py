@@ -1,6 +1,7 @@
 """What each op keeps each device busy for.
 
-That is its time there and the launch overhead, as in the simulator. An op without a known cost
+That is its time there and the launch overhead, or the longer of both where a device launches ahead.
+An op without a known cost
 counts nothing, and neither does one that runs on the device's host wherever it is placed.
 """
 
@@ -31,15 +32,15 @@ def busy_ns(
     Devices for which ops take the same share one mapping.
     """
     found: dict[str, Mapping[str, int]] = {}
-    shared: dict[tuple[int, int, str | None], dict[str, int]] = {}
+    shared: dict[tuple[int, int, bool, str | None], dict[str, int]] = {}
     for device in cluster.devices:
         table = costs[device.name]
         kind = device.kind if device.host is not None else None
-        key = id(table), device.launch_overhead_ns, kind
+        key = id(table), device.busy_ns(0), device.launches_ahead, kind
         if key not in shared:
             elsewhere = host_bound(graph, kind) if kind is not None else frozenset()
             shared[key] = {
-                op.name: cost.time_ns + device.launch_overhead_ns
+                op.name: device.busy_ns(cost.time_ns)
                 for op in graph.ops
                 if (cost := table.costs.get(op.name)) is not None and op.name not in elsewhere
             }

@@ -62,7 +62,7 @@ def on_other_kinds(
         labels.add(label)
         alone = on_device(graph, place.name)
         table = costs[place.name]
-        total_ns = table.total_ns + len(table.costs) * place.launch_overhead_ns
+        total_ns = sum(place.busy_ns(cost.time_ns) for cost in table.costs.values())
         rationale = f"{alone.rationale}, where its ops take {format_ns(total_ns)} in all"
         found.append(replace(alone, label=label, rationale=rationale))
     return tuple(found)

@@ -6,8 +6,10 @@ if it has some, and on a CPU each kind at the share that its kernels can reach (
 On a GPU whose datasheet is known, an op that is one kernel with a known time takes that
 (`gpu/op_costs.py`), and memory gives the share of its bandwidth that copies reach. Products and
 convolutions on matrix units have no such times: they keep the units' peak.
+What TensorFlow fuses on a GPU by default takes no time of its own (`gpu/fusions.py`).
 Launch overheads are not in the table: they belong to the device, and the simulator adds them once
-per op.
+per op. In a loop or conditional, each of its ops has one; the table has those beyond the first.
+Where some of these ops have no kernel for the device, what crosses to its host and back is added.
 
 Left out: caches, small sizes at which kernels do not reach their ceiling, padding. A roofline is
 a lower limit of a real op's time, and orders ops better than it times them.
@@ -17,9 +19,10 @@ Source: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009, doi:10.1145/1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.cost.ceilings import CPU_PEAK_SHARES
+from placement_advisor.cost.gpu.fusions import fused_into_convolutions
 from placement_advisor.cost.gpu.kernel_times import reached_bandwidth
 from placement_advisor.cost.gpu.op_costs import kernel_cost
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
@@ -30,6 +33,7 @@ from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from placement_advisor.graph.op import Inside
     from placement_advisor.graph.op_graph import Op, OpGraph
 
 # One core of a server of today, assumed, for runs that measure nothing; all of it judgement. 5e10
@@ -63,8 +67,17 @@ MATRIX_KINDS = frozenset(
 )
 
 
-def roofline_costs(graph: OpGraph, device: Device) -> CostTable:
+class _Way(NamedTuple):
+    """How a tensor gets from a device to its host, or back."""
+
+    latency_ns: int
+    bandwidth_bytes_per_s: float
+
+
+def roofline_costs(graph: OpGraph, device: Device, way: _Way | None = None) -> CostTable:
     """Return a cost for every op that computes; constants, inputs and variables have none.
+
+    ``way`` is that between the device and its host, None if it has none.
 
     The basis is `KERNEL` or `KERNEL_ASSUMED` where the op is a kernel with a known time,
     `ROOFLINE` where a formula gave both flops and bytes, else `GUESSED`: the cost then covers what
@@ -81,9 +94,13 @@ def roofline_costs(graph: OpGraph, device: Device) -> CostTable:
     if gpu is not None:
         bandwidth = reached_bandwidth(gpu)
     shares = CPU_PEAK_SHARES if device.kind == "CPU" else {}
+    fused = fused_into_convolutions(graph) if device.kind == "GPU" else frozenset()
     costs = {}
     for op in graph.ops:
         if op.role not in COMPUTING_ROLES:
+            continue
+        if op.name in fused:
+            costs[op.name] = OpCost(time_ns=0, basis=_basis(op))
             continue
         matrix_peak = device.matrix_flops_per_s if op.kind in MATRIX_KINDS else None
         if gpu is not None and op.kernel is not None and matrix_peak is None:
@@ -92,7 +109,10 @@ def roofline_costs(graph: OpGraph, device: Device) -> CostTable:
         memory_ns = round((op.bytes_accessed or 0) / bandwidth * NS_PER_S)
         reachable = (matrix_peak or peak) * shares.get(op.kind, 1.0)
         arithmetic_ns = round((op.flops or 0) / reachable * NS_PER_S)
-        costs[op.name] = OpCost(time_ns=max(memory_ns, arithmetic_ns), basis=_basis(op))
+        time_ns = max(memory_ns, arithmetic_ns)
+        if op.inside is not None:
+            time_ns = _opened_ns(op.inside, time_ns, device, way)
+        costs[op.name] = OpCost(time_ns=time_ns, basis=_basis(op))
     return CostTable(costs=costs)
 
 
@@ -102,14 +122,36 @@ def roofline_by_place(graph: OpGraph, cluster: Cluster) -> dict[str, CostTable]:
     Raises:
         ValueError: one of them has no peak or no memory bandwidth.
     """
-    tables: dict[Device, CostTable] = {}
+    tables: dict[tuple[Device, _Way | None], CostTable] = {}
     found = {}
     for place in cluster.places():
-        alike = place.bare()
+        way = _way_to_host(place, cluster)
+        alike = place.bare(), way
         if alike not in tables:
-            tables[alike] = roofline_costs(graph, place)
+            tables[alike] = roofline_costs(graph, place, way)
         found[place.name] = tables[alike]
     return found
+
+
+def _way_to_host(place: Device, cluster: Cluster) -> _Way | None:
+    """Return the slower way between a device and its host, None if there is none."""
+    ends = {place.name, place.host}
+    ways = [
+        _Way(link.latency_ns, link.bandwidth_bytes_per_s)
+        for link in cluster.links
+        if {link.source, link.target} == ends
+    ]
+    return max(ways, key=lambda way: (way.latency_ns, -way.bandwidth_bytes_per_s), default=None)
+
+
+def _opened_ns(inside: Inside, work_ns: int, device: Device, way: _Way | None) -> int:
+    """Return what a loop or conditional takes whose ops are launched and placed singly."""
+    launches_ns = max(inside.ops - 1, 0) * device.launch_overhead_ns
+    own_ns = max(work_ns, launches_ns) if device.launches_ahead else work_ns + launches_ns
+    if way is None:
+        return own_ns
+    wire_ns = round((inside.copied_bytes or 0) / way.bandwidth_bytes_per_s * NS_PER_S)
+    return own_ns + inside.copies * way.latency_ns + wire_ns
 
 
 def _basis(op: Op) -> CostBasis:

@@ -33,7 +33,7 @@ from placement_advisor.files.foreign_json import (
     within,
 )
 from placement_advisor.files.limits import MAX_BYTES
-from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, Role
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Inside, Op, Role
 from placement_advisor.graph.op_work.kernels import DIMENSIONS, Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
 
@@ -194,6 +194,7 @@ class OpReader:
             "device_kinds": self._set,
             "host_outputs": lambda value: _tuple(value, _port),
             "kernel": _kernel,
+            "inside": _inside,
         }
 
     def __call__(self, row: object) -> Op:
@@ -278,6 +279,14 @@ def _kernel(value: object) -> Kernel:
     if len(dims) != len(DIMENSIONS[family]):
         raise MisfitError(f"{shown(dims)} is not [{', '.join(DIMENSIONS[family])}]", "[1]")
     return Kernel(family, dims)
+
+
+def _inside(value: object) -> Inside:
+    parts = as_list(value)
+    if len(parts) != len(Inside._fields):
+        raise MisfitError(f"{shown(value)} is not [{', '.join(Inside._fields)}]")
+    ops, copies = (within(f"[{i}]", _count, parts[i]) for i in range(2))
+    return Inside(ops, copies, within("[2]", optional_size, parts[2]))
 
 
 def optional_size(value: object) -> int | None:

@@ -1,6 +1,7 @@
 """Ops that have no GPU kernel, and what they hold on the host with them.
 
-Left out: ops whose GPU kernel takes or leaves some tensors in host memory.
+Left out: ops whose GPU kernel takes or leaves some tensors in host memory, and ops within loops and
+conditionals (`Op.inside`).
 """
 
 from __future__ import annotations

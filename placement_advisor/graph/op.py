@@ -17,6 +17,19 @@ BRANCH_KINDS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 CALL_KINDS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
+class Inside(NamedTuple):
+    """What one run of a loop or conditional comes to on a GPU, where its ops are placed singly.
+
+    ``ops`` run in it, those of all trips, or of the branch that takes most. ``copies`` tensors
+    cross between those of them that have no GPU kernel and the others, ``copied_bytes`` in all,
+    None if that is not known.
+    """
+
+    ops: int
+    copies: int
+    copied_bytes: int | None
+
+
 class Role(StrEnum):
     """What an op does within the step."""
 
@@ -42,8 +55,8 @@ class Op(NamedTuple):
     None where unknown; ``work_basis`` says where they come from, None if both are unknown.
     ``device_kinds`` are those with a kernel for the op's types. ``host_outputs`` are the ports
     whose tensor the GPU kernel leaves in host memory. A loop or conditional is one *composite*
-    op; ``trips`` is how often a loop's body runs, where that is known. ``kernel`` is what a GPU
-    runs for the op, None if that is no kernel with a known time.
+    op; ``trips`` is how often a loop's body runs, where that is known, and ``inside`` what it runs.
+    ``kernel`` is what a GPU runs for the op, None if that is no kernel with a known time.
     """
 
     name: str
@@ -60,6 +73,7 @@ class Op(NamedTuple):
     device_kinds: frozenset[str] = frozenset({"CPU"})
     host_outputs: tuple[int, ...] = ()
     kernel: Kernel | None = None
+    inside: Inside | None = None
 
 
 def variable_of(op: Op) -> str | None:

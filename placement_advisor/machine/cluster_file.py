@@ -18,6 +18,7 @@ from placement_advisor.files.foreign_json import (
     MisfitError,
     as_list,
     as_object,
+    boolean,
     check_version,
     content,
     integer,
@@ -132,6 +133,8 @@ def _written(value: object) -> str:
     if isinstance(value, tuple):
         return str([list(point) for point in value])
     # The repr() of numpy's floats is not valid TOML.
+    if isinstance(value, bool):
+        return str(value).lower()
     return repr(float(value)) if isinstance(value, float) else str(value)
 
 
@@ -318,6 +321,7 @@ _HOST: Readers = {
     "memory_bandwidth_bytes_per_s": partial(_number, "bytes/s", 1e6, 1e15),
     "memory_bytes": _bytes,
     "launch_overhead_ns": _ns,
+    "launches_ahead": boolean,
     "gpu": lambda value: _one_of("GPU with a datasheet", gpus_with_facts(), value),
 }
 _DEVICE: Readers = {"host": _name, "remote_start_ns": _ns, "remote_end_ns": _ns, **_HOST}

@@ -32,14 +32,15 @@ class Basis(StrEnum):
 class Device:
     """One place where ops run, one at a time.
 
-    ``name`` is what users see (``GPU:0``, ``worker:1``), ``kind`` what TensorFlow registers
-    kernels for (``GPU``, ``CPU``). ``host`` names the device on which its ops without a kernel of
-    its kind run, None if it runs all. A peak or size that is not known is None;
-    ``matrix_flops_per_s`` is the peak of matrix products and convolutions, where special units do
-    them, None if that is ``peak_flops_per_s``. ``launch_overhead_ns`` is spent on every op beside
-    its kernel. ``remote_start_ns`` and ``remote_end_ns`` are those of `Dispatch` for a device of
-    which they differ, None for the others. ``gpu`` is the name of its datasheet (`gpu_facts`), from
-    which times of its kernels follow, None if it has none.
+    ``name`` is what users see (``GPU:0``, ``worker:1``), ``kind`` what TensorFlow registers kernels
+    for (``GPU``, ``CPU``). ``host`` names the device on which its ops without a kernel of its kind
+    run, None if it runs all. A peak or size that is not known is None; ``matrix_flops_per_s`` is
+    the peak of matrix products and convolutions, where special units do them, None if that is
+    ``peak_flops_per_s``. ``launch_overhead_ns`` is spent on every op beside its kernel: by the
+    device, or, where it ``launches_ahead``, by a thread of its host, which goes on as soon as the
+    kernel is queued. ``remote_start_ns`` and ``remote_end_ns`` are those of `Dispatch` for a device
+    of which they differ, None for the others. ``gpu`` is the name of its datasheet (`gpu_facts`),
+    from which times of its kernels follow, None if it has none.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Device:
     memory_bandwidth_bytes_per_s: float | None = None
     memory_bytes: int | None = None
     launch_overhead_ns: int = 0
+    launches_ahead: bool = False
     remote_start_ns: int | None = None
     remote_end_ns: int | None = None
     gpu: str | None = None
@@ -57,6 +59,12 @@ class Device:
     def bare(self) -> Device:
         """Return what it is like, wherever it stands: devices that compute alike are equal."""
         return replace(self, name="", host=None, remote_start_ns=None, remote_end_ns=None)
+
+    def busy_ns(self, time_ns: int) -> int:
+        """Return how long an op of that time keeps the device busy among others like it."""
+        if self.launches_ahead:
+            return max(time_ns, self.launch_overhead_ns)
+        return time_ns + self.launch_overhead_ns
 
     def scaled(self, *, copies: float, launches: float) -> Device:
         """Return the device with its launch overhead multiplied, and what it takes to reach it."""

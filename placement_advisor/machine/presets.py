@@ -2,7 +2,8 @@
 
 Model: the devices of one host reach each other by one kind of link, and their host over PCIe.
 TensorFlow copies from one GPU to its peers one after the other, and over PCIe what leaves for the
-host takes the same lanes: copies that leave a GPU by one family of links share a channel. Between
+host takes the same lanes: copies that leave a GPU by one family of links share a channel. At either
+end that is a GPU, its host launches the copy, as it launches ops. Between
 hosts, a copy goes through the memory of both, one leg after the other, and all that leave a host
 share its network. The first host drives the steps: a message tells the others to start, another one
 says that they have ended, and a tensor is asked for by one. Every figure comes from
@@ -26,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import shown
-from placement_advisor.machine.devices import Basis, Cluster, Device, Dispatch, Link
+from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 # More than any one machine holds; candidates for more devices would not be searched in time.
 MAX_DEVICES = 64
@@ -117,11 +118,15 @@ def read_hardware(text: str) -> Cluster:
     if network is not None:
         here, there = devices[: len(presets)], devices[len(presets) :]
         devices = [*here, *(_far(device, network) for device in there)]
+    launch_ns = {device.name: device.launch_overhead_ns for device in devices}
     ends = [_End(name=name, host=name) for name in host_names]
     ends += [_End(name=device.name, host=device.host or device.name) for device in devices]
     return Cluster(
         devices=tuple(devices),
-        links=tuple(wiring.link(source, target) for source, target in permutations(ends, 2)),
+        links=tuple(
+            _launched(wiring.link(source, target), launch_ns)
+            for source, target in permutations(ends, 2)
+        ),
         hosts=tuple(device_preset(ASSUMED_HOST, name=name) for name in host_names),
         dispatch=Dispatch(step_overhead_ns=hardware_figures()["dispatch"]["step_overhead_ns"]),
     )
@@ -147,6 +152,8 @@ def device_preset(preset: str, *, name: str, host: str | None = None) -> Device:
         memory_bandwidth_bytes_per_s=sheet["memory_bandwidth_bytes_per_s"],
         memory_bytes=table["memory_bytes"],
         launch_overhead_ns=table["launch_overhead_ns"],
+        # Streams are asynchronous: TensorFlow queues a kernel and goes on.
+        launches_ahead=table["kind"] == "GPU",
         gpu=table.get("gpu"),
     )
 
@@ -240,6 +247,15 @@ def _network(text: str, word: str) -> str:
 
 def _networks() -> list[str]:
     return [name for name in hardware_figures()["links"] if _family(name) == "Ethernet"]
+
+
+def _launched(link: Link, launch_ns: Mapping[str, int]) -> Link:
+    """Return the link with what its ends do for a copy: each GPU's host launches it, as an op."""
+    return replace(
+        link,
+        sender=CopyWork(per_copy_ns=launch_ns.get(link.source, 0)),
+        receiver=CopyWork(per_copy_ns=launch_ns.get(link.target, 0)),
+    )
 
 
 def _far(device: Device, network: str) -> Device:

@@ -70,6 +70,7 @@ def _devices(told: Simulation) -> Iterator[dict[str, Any]]:
             "copy_work_ns": time.copy_work_ns,
             "before_first_ns": time.before_first_ns,
             "waits_for_copy_ns": time.waits_for_copy_ns,
+            "waits_for_launch_ns": time.waits_for_launch_ns,
             "waits_for_device_ns": time.waits_for_device_ns,
             "after_last_ns": time.after_last_ns,
             "peak_memory_bytes": told.schedule.peak_memory_bytes[place.name],

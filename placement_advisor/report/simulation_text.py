@@ -23,7 +23,7 @@ _PATH_WORDS = {
     PathKind.COMPUTE: "compute",
     PathKind.COPY: "copies",
     PathKind.QUEUEING: "queueing for wires",
-    PathKind.OVERHEAD: "starting and ending",
+    PathKind.OVERHEAD: "starting, launching, ending",
 }
 
 
@@ -78,7 +78,7 @@ def _machine(told: Simulation) -> str:
 def _devices(told: Simulation) -> Iterator[str]:
     yield "time of each device; idle: before its first work, waiting, after its last work"
     heading = (
-        *("compute", "copy work", "before", "for a copy", "for a device", "after"),
+        *("compute", "copy work", "before", "for a copy", "for a launch", "for a device", "after"),
         *("peak memory", "device"),
     )
     rows = []
@@ -94,6 +94,7 @@ def _devices(told: Simulation) -> Iterator[str]:
                 format_ns(time.copy_work_ns),
                 format_ns(time.before_first_ns),
                 format_ns(time.waits_for_copy_ns),
+                format_ns(time.waits_for_launch_ns),
                 format_ns(time.waits_for_device_ns),
                 format_ns(time.after_last_ns),
                 format_bytes(peak_bytes),

@@ -144,14 +144,17 @@ class PlaceArrays:
 
     def _set_durations(self) -> None:
         overhead_ns = np.array([place.launch_overhead_ns for place in self.places], np.int64)
+        self.is_ahead = np.array([place.launches_ahead for place in self.places], bool)
         self._launch_ns = np.where(self._cost_ns != UNKNOWN, overhead_ns[:, None], 0)
         cost_ns = np.maximum(self._cost_ns, 0)
-        self._duration_ns = cost_ns + self._launch_ns
+        self._duration_ns = cost_ns + np.where(self.is_ahead[:, None], 0, self._launch_ns)
         sharing = self._sharing
-        slower_ns = cost_ns * (sharing.split_ratio - 1)
+        # What launches ahead has a processor and a memory of its own.
+        shared_ns = np.where(self.is_ahead[:, None], 0, cost_ns)
+        slower_ns = shared_ns * (sharing.split_ratio - 1)
         self._split_ns = self._duration_ns + _held_whole(slower_ns)
         # Of an op's time, what its bytes take at the rate that a device draws alone.
-        from_memory_ns = np.minimum(cost_ns, self._bytes * NS_PER_S / sharing.memory_bytes_per_s)
+        from_memory_ns = np.minimum(shared_ns, self._bytes * NS_PER_S / sharing.memory_bytes_per_s)
         slower_ns = slower_ns + from_memory_ns * (sharing.memory_ratio - 1)
         self._beside_ns = self._duration_ns + _held_whole(slower_ns)
 
@@ -171,7 +174,8 @@ class PlaceArrays:
     def durations_ns(self, place: Ints, *, is_split: bool) -> tuple[Ints, Ints]:
         """Return what each op takes at its place, alone and beside an op of another device.
 
-        Launch overheads are in it. In a step that ``is_split`` ops take longer.
+        Launch overheads are in it where devices do not launch ahead. In a step that ``is_split``
+        ops take longer.
 
         Raises:
             ValueError: an op has no cost there; only variables and inputs may lack one.
@@ -185,7 +189,8 @@ class PlaceArrays:
 
     def most_ns(self) -> list[int]:
         """Return what each op takes at most on the slowest device, launch overhead included."""
-        most: list[int] = self._beside_ns.max(axis=0, initial=0).tolist()
+        ahead_ns = np.where(self.is_ahead[:, None], self._launch_ns, 0)
+        most: list[int] = (self._beside_ns + ahead_ns).max(axis=0, initial=0).tolist()
         return most
 
     def _with_host(self, place: Device, bound: Mapping[str, frozenset[str]]) -> Ints:

@@ -1,11 +1,13 @@
 """The critical path of a schedule: what the end of the step waited for, back to its beginning.
 
 Model: an op that started when it became ready waited for its last input; one that started later
-waited for what its device did before, be it an op or copy work. A copy waited for its producer, for
-a wire that other copies held or its target's request (*queueing*), and for its source and target to
-turn to it, so again for what those did before. What is left is overhead: until a device begins, and
-from the last end of an op until the caller knows of it. The parts follow each other without a gap
-or an overlap.
+waited for what its device did before, be it an op or copy work. One that was launched ahead waited
+for the op before it if it started after its launch; else for the launch, which waited for its last
+input's launch or copy, or for what the host's thread did before. A copy waited for its producer,
+for a wire that other copies held or its target's request (*queueing*), and for its source and
+target to turn to it, so again for what those did before. What is left is overhead: until a device
+begins, and from the last end of an op until the caller knows of it. The parts follow each other
+without a gap or an overlap.
 
 Where several inputs came last at one moment, or an input came just when the device was free, the
 path goes through the first input of these.
@@ -58,8 +60,15 @@ class PathStep:
         return self.end_ns - self.start_ns
 
 
-# What a device does: an op, sending (True) or receiving (False) a tensor.
-_Work = OpRun | tuple[Transfer, bool]
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    run: OpRun
+    start_ns: int
+    end_ns: int
+
+
+# What a device does: an op, launching one, sending (True) or receiving (False) a tensor.
+_Work = OpRun | _Launch | tuple[Transfer, bool]
 
 
 def critical_path(graph: OpGraph, schedule: Schedule, cluster: Cluster) -> tuple[PathStep, ...]:
@@ -82,9 +91,15 @@ class _Walk:
         self._copy_of = {(t.producer, t.port, t.target): t for t in schedule.transfers}
         # No two of them end at one moment on one device, since they take time.
         self._work_until: dict[tuple[str, int], _Work] = {}
+        # Of devices that launch ahead, what runs; the work is that of their host's thread.
+        self._kernel_until: dict[tuple[str, int], OpRun] = {}
         for run in schedule.runs:
+            launch = _launch_of(run)
+            until = self._work_until if launch is None else self._kernel_until
             if run.end_ns > run.start_ns:
-                self._work_until[run.device, run.end_ns] = run
+                until[run.device, run.end_ns] = run
+            if launch is not None and launch.end_ns > launch.start_ns:
+                self._work_until[run.device, launch.end_ns] = launch
         for copy in schedule.transfers:
             if copy.send_work_ns:
                 self._work_until[copy.source, copy.send_work[1]] = (copy, True)
@@ -113,9 +128,20 @@ class _Walk:
         """Add what the work takes; return what it waited for, None at the beginning."""
         if isinstance(work, OpRun):
             self._add(PathKind.COMPUTE, work.op, work.device, work.start_ns, work.end_ns)
+            launch = _launch_of(work)
+            if launch is not None:
+                is_kept = work.start_ns > launch.end_ns
+                return self._kernel_until[work.device, work.start_ns] if is_kept else launch
             if work.start_ns > work.ready_ns:
                 return self._until(work.device, work.start_ns)
             return self._last_input(work) if work.start_ns else None
+        if isinstance(work, _Launch):
+            run = work.run
+            what = f"launch of {run.op}"
+            self._add(PathKind.OVERHEAD, what, run.device, work.start_ns, work.end_ns)
+            if work.start_ns > run.ready_ns:
+                return self._until(run.device, work.start_ns)
+            return self._last_input(run) if work.start_ns else None
         copy, is_sending = work
         if is_sending:
             self._add_copy(copy, copy.source, *copy.send_work)
@@ -144,8 +170,9 @@ class _Walk:
             if producer is None:
                 continue
             if producer.device == run.device:
-                if producer.end_ns == run.ready_ns:
-                    return producer
+                told = _launch_of(producer) or producer
+                if told.end_ns == run.ready_ns:
+                    return told
                 continue
             copy = self._copy_of[edge.producer, edge.port, run.device]
             if copy.end_ns == run.ready_ns:
@@ -160,3 +187,7 @@ class _Walk:
             self._path.append(
                 PathStep(kind=kind, what=what, where=where, start_ns=start_ns, end_ns=end_ns)
             )
+
+
+def _launch_of(run: OpRun) -> _Launch | None:
+    return None if run.launch is None else _Launch(run, *run.launch)

@@ -1,7 +1,9 @@
 """The event loop of the simulator, compiled by numba; its rules stand in `simulator`.
 
 Ops, tensors, devices and links are indices into the arrays of `Step` and `Wires`. A *crossing* is
-one tensor on its way to one device. What a device does ends at ``until``. Crossings under way are
+one tensor on its way to one device. What a device does ends at ``until``. A device that launches
+ahead does no more of an op than to launch it; the kernel runs by itself, behind those before it,
+and its tensors leave at its end, which is an event of its own (``drain``). Crossings under way are
 queued in *lanes*, in each of which they arrive in the order in which they set out; a binary heap
 holds the lanes that are not empty by their next arrival.
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Indices = NDArray[np.uint32]
+    Flags = NDArray[np.bool_]
 
 _NEVER = 2**62
 # What a device does when it runs no op (those are not negative): nothing, or copy work ``k``, which
@@ -31,7 +34,7 @@ _COPY = -2
 # Whose turn it is on a device.
 _NOBODY, _OPS, _COPIES = range(3)
 # Columns of `Result.op_ns` and `Result.crossings`.
-READY, START, END = range(3)
+READY, START, END, TOLD = range(4)
 TENSOR, SOURCE, TARGET, SENT, ON_WIRE, ARRIVAL, DELIVERED = range(7)
 
 
@@ -41,7 +44,8 @@ class Step(NamedTuple):
     The readers of tensor ``t`` are the ops ``reader[reader_start[t]:reader_start[t + 1]]``;
     ``size`` numbers its size among those that `Wires` has times for. ``missing`` counts the inputs
     of each op, which takes ``duration_ns``, or ``beside_ns`` if another device runs an op when it
-    starts.
+    starts. ``is_ahead`` says of each device whether it launches ahead, which takes ``launch_ns``
+    for an op.
     """
 
     tensor_start: Indices
@@ -52,6 +56,8 @@ class Step(NamedTuple):
     device: Indices
     duration_ns: Ints
     beside_ns: Ints
+    launch_ns: Ints
+    is_ahead: Flags
 
 
 class Wires(NamedTuple):
@@ -79,8 +85,9 @@ class Wires(NamedTuple):
 class Result(NamedTuple):
     """When everything happened.
 
-    A row of ``op_ns`` is when an op was ready, started and ended; ``started`` holds ops in the
-    order in which they started. A row of ``crossings`` is one of them: tensor, source, target, and
+    A row of ``op_ns`` is when an op was ready, started, ended, and when readers on its device were
+    told of it: then, or once it was launched. ``started`` holds ops in the order in which they were
+    started or launched. A row of ``crossings`` is one of them: tensor, source, target, and
     when it was sent, started on its wire, arrived, and had been received by its target.
     ``last_end_ns`` is when each device ended its last op, -1 if it had none.
     """
@@ -101,13 +108,14 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
     tensor_start, reader_start, reader = step.tensor_start, step.reader_start, step.reader
     size_of, device_of = step.size, step.device
     duration_ns, beside_ns = step.duration_ns, step.beside_ns
+    launch_ns, is_ahead = step.launch_ns, step.is_ahead
     kind_of, channel, queueing = wires.kind, wires.channel, wires.queueing
     latency_ns, request_ns, bytes_ns = wires.latency_ns, wires.request_ns, wires.bytes_ns
     send_ns, receive_ns, wake_ns = wires.send_ns, wires.receive_ns, wires.wake_ns
     ops, edges, devices = device_of.shape[0], reader.shape[0], begin_ns.shape[0]
 
     missing = step.missing.copy()
-    op_ns = np.zeros((ops, 3), np.int64)
+    op_ns = np.zeros((ops, 4), np.int64)
     started = np.empty(ops, np.uint32)
     started_count = 0
     last_end_ns = np.full(devices, -1, np.int64)
@@ -127,6 +135,12 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
         if not missing[op]:
             queue[queue_tail[device_of[op]]] = op
             queue_tail[device_of[op]] += 1
+
+    # What runs on devices that launch ahead, and has tensors to send when it ends.
+    draining = np.empty(ops, np.uint32)
+    drain_head, drain_tail = queue_head.copy(), queue_head.copy()
+    drain_ns = np.full(devices, _NEVER, np.int64)
+    kernels_ns = np.zeros(devices, np.int64)
 
     # Crossings; their number is not known before, but there is a reader for each.
     crossings = np.empty((edges, 7), np.int64)
@@ -160,10 +174,16 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
         # The next event: a device ends what it does, or a crossing arrives.
         now = _NEVER
         device = -1
+        is_drain = False
         for i in range(devices):
             if until_ns[i] < now:
                 now = until_ns[i]
                 device = i
+                is_drain = False
+            if drain_ns[i] < now:
+                now = drain_ns[i]
+                device = i
+                is_drain = True
         delivered = -1
         outgoing_count = 0
         if heap_count and heap_ns[0] < now:
@@ -211,22 +231,41 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
                 delivered = crossing
         elif device < 0:
             break
-        elif doing[device] >= 0:
-            op = doing[device]
-            op_ns[op, END] = now
-            running -= 1
-            last_end_ns[device] = now
-            until_ns[device] = _NEVER
+        elif is_drain or doing[device] >= 0:
+            if is_drain:
+                op = int(draining[drain_head[device]])
+                drain_head[device] += 1
+                drain_ns[device] = _NEVER
+                if drain_head[device] < drain_tail[device]:
+                    drain_ns[device] = op_ns[draining[drain_head[device]], END]
+            else:
+                op = doing[device]
+                until_ns[device] = _NEVER
+                op_ns[op, TOLD] = now
+                if is_ahead[device]:
+                    op_ns[op, START] = max(now, kernels_ns[device])
+                    kernels_ns[device] = op_ns[op, START] + duration_ns[op]
+                else:
+                    running -= 1
+                    kernels_ns[device] = now
+                op_ns[op, END] = kernels_ns[device]
+                last_end_ns[device] = kernels_ns[device]
+            sends_now = is_drain or not is_ahead[device]
+            sends_later = False
             for tensor in range(tensor_start[op], tensor_start[op + 1]):
                 for edge in range(reader_start[tensor], reader_start[tensor + 1]):
                     consumer = reader[edge]
                     target = device_of[consumer]
                     if target == device:
+                        if is_drain:
+                            continue
                         missing[consumer] -= 1
                         if not missing[consumer]:
                             op_ns[consumer, READY] = now
                             queue[queue_tail[device]] = consumer
                             queue_tail[device] += 1
+                    elif not sends_now:
+                        sends_later = True
                     elif seen[target] != tensor:
                         seen[target] = tensor
                         crossings[count, TENSOR] = tensor
@@ -243,6 +282,11 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
                             outgoing[outgoing_count] = count
                             outgoing_count += 1
                         count += 1
+            if sends_later:
+                if drain_head[device] == drain_tail[device]:
+                    drain_ns[device] = op_ns[op, END]
+                draining[drain_tail[device]] = op
+                drain_tail[device] += 1
         else:
             until_ns[device] = _NEVER
             if doing[device] <= _COPY and (_COPY - doing[device]) & 1:
@@ -296,10 +340,13 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
                 op = queue[queue_head[device]]
                 queue_head[device] += 1
                 doing[device] = op
-                until_ns[device] = now + (beside_ns[op] if running else duration_ns[op])
-                running += 1
+                if is_ahead[device]:
+                    until_ns[device] = now + launch_ns[op]
+                else:
+                    until_ns[device] = now + (beside_ns[op] if running else duration_ns[op])
+                    running += 1
+                    op_ns[op, START] = now
                 idle_ns[device] = _NEVER
-                op_ns[op, START] = now
                 started[started_count] = op
                 started_count += 1
             else:
@@ -346,53 +393,3 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
             crossings[crossing, ARRIVAL] = arrival
 
     return Result(op_ns, started[:started_count], crossings[:count], last_end_ns)
-
-
-@compiled(nogil=True, error_model="numpy")
-def chain(step: Step, result: Result) -> Indices:
-    """Return the ops that the end of the step waited for one after the other, the last one first.
-
-    An op that started when it was ready waited for the op that made its last input, copies left
-    out; one that started later waited for the op before it on its device.
-    """
-    tensor_start, reader_start, reader = step.tensor_start, step.reader_start, step.reader
-    device_of, op_ns, crossings = step.device, result.op_ns, result.crossings
-    ops, devices = device_of.shape[0], result.last_end_ns.shape[0]
-
-    last_input = np.full(ops, -1, np.int64)
-    producer = np.empty(tensor_start[ops], np.int64)
-    for op in range(ops):
-        for tensor in range(tensor_start[op], tensor_start[op + 1]):
-            producer[tensor] = op
-            for edge in range(reader_start[tensor], reader_start[tensor + 1]):
-                consumer = reader[edge]
-                is_here = device_of[consumer] == device_of[op]
-                if is_here and op_ns[consumer, READY] == op_ns[op, END]:
-                    last_input[consumer] = op
-    for crossing in range(crossings.shape[0]):
-        tensor = crossings[crossing, TENSOR]
-        for edge in range(reader_start[tensor], reader_start[tensor + 1]):
-            consumer = reader[edge]
-            is_there = device_of[consumer] == crossings[crossing, TARGET]
-            if is_there and op_ns[consumer, READY] == crossings[crossing, DELIVERED]:
-                last_input[consumer] = producer[tensor]
-
-    before = np.full(ops, -1, np.int64)
-    last_on = np.full(devices, -1, np.int64)
-    for op in result.started:
-        before[op] = last_on[device_of[op]]
-        last_on[device_of[op]] = op
-
-    end = -1
-    for device in range(devices):
-        op = last_on[device]
-        if op >= 0 and (end < 0 or op_ns[op, END] > op_ns[end, END]):
-            end = op
-    found = np.empty(ops, np.uint32)
-    count = 0
-    while end >= 0:
-        found[count] = end
-        count += 1
-        is_kept = op_ns[end, START] > op_ns[end, READY]
-        end = before[end] if is_kept else last_input[end]
-    return found[:count]

@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpRun:
-    """One run of an op."""
+    """One run of an op.
+
+    ``launch`` is when the host was busy with launching it, where the device launches ahead: it is
+    ready to be launched, and has its turn to run after that.
+    """
 
     op: str
     device: str
     ready_ns: int
     start_ns: int
     end_ns: int
+    launch: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 Model: a device computes (ops with their launch overhead), works on copies, or is idle. Between its
 first and its last work it waits for a copy while a tensor is on its way to it, from when that sets
-out; else it waits for other devices to make one. Before its first work lies what starts it.
+out; else, where it launches ahead, for its next launch while its host is busy with one; else it
+waits for other devices to make a tensor. Before its first work lies what starts it.
 
 Left out: why the other device was not done.
 """
@@ -32,6 +33,7 @@ class DeviceTime:
     copy_work_ns: int
     before_first_ns: int
     waits_for_copy_ns: int
+    waits_for_launch_ns: int
     waits_for_device_ns: int
     after_last_ns: int
 
@@ -41,6 +43,7 @@ def device_times(schedule: Schedule) -> tuple[DeviceTime, ...]:
     runs = by_key((run.device, (run.start_ns, run.end_ns)) for run in schedule.runs)
     copy_work: defaultdict[str, list[Interval]] = defaultdict(list)
     coming: defaultdict[str, list[Interval]] = defaultdict(list)
+    launches = by_key((run.device, run.launch) for run in schedule.runs if run.launch)
     for copy in schedule.transfers:
         if copy.send_work_ns:
             copy_work[copy.source].append(copy.send_work)
@@ -48,7 +51,14 @@ def device_times(schedule: Schedule) -> tuple[DeviceTime, ...]:
             copy_work[copy.target].append(copy.receive_work)
         coming[copy.target].append((copy.set_out_ns, copy.end_ns))
     return tuple(
-        _device_time(device, runs[device], copy_work[device], coming[device], schedule.step_ns)
+        _device_time(
+            device,
+            runs[device],
+            copy_work[device],
+            coming[device],
+            launches[device],
+            schedule.step_ns,
+        )
         for device in schedule.compute_ns
     )
 
@@ -58,22 +68,32 @@ def _device_time(
     runs: list[Interval],
     copy_work: list[Interval],
     coming: list[Interval],
+    launches: list[Interval],
     step_ns: int,
 ) -> DeviceTime:
     busy = merged([*runs, *copy_work])
     first_ns, last_ns = (busy[0][0], busy[-1][1]) if busy else (step_ns, step_ns)
-    between = [
-        (max(start, first_ns), min(end, last_ns))
-        for start, end in coming
-        if start < last_ns and end > first_ns
-    ]
-    waits_for_copy_ns = length_outside(between, busy)
+
+    def between(intervals: list[Interval]) -> list[Interval]:
+        return [
+            (max(start, first_ns), min(end, last_ns))
+            for start, end in intervals
+            if start < last_ns and end > first_ns
+        ]
+
+    waits_for_copy_ns = length_outside(between(coming), busy)
+    waits_for_launch_ns = length_outside(between(launches), merged([*busy, *between(coming)]))
     return DeviceTime(
         device=device,
         compute_ns=length(runs),
-        copy_work_ns=length(copy_work),
+        copy_work_ns=length_outside(copy_work, merged(runs)),
         before_first_ns=first_ns,
         waits_for_copy_ns=waits_for_copy_ns,
-        waits_for_device_ns=last_ns - first_ns - length(busy) - waits_for_copy_ns,
+        waits_for_launch_ns=waits_for_launch_ns,
+        waits_for_device_ns=last_ns
+        - first_ns
+        - length(busy)
+        - waits_for_copy_ns
+        - waits_for_launch_ns,
         after_last_ns=step_ns - last_ns,
     )

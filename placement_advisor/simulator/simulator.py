@@ -180,11 +180,9 @@ class Simulator:
         Takes the number of each op's device and returns numbers of ops; for searches, as
         `step_ns_at`. Copies, and copy work that kept a device from an op, are left out.
         """
-        from placement_advisor.simulator import event_loop
+        from placement_advisor.simulator.waiting_chain import chain
 
-        place = self._places.of(device)
-        chain = event_loop.chain(*self._run(place))
-        return chain.astype(np.int64)
+        return chain(*self._run(self._places.of(device))).astype(np.int64)
 
     def most_ns(self) -> list[int]:
         """Return what each of ``ops`` takes where it is slowest, launch overhead included."""
@@ -214,8 +212,9 @@ class Simulator:
         place = self.places_of(placement)
         _, result = self._run(place)
         names = [device.name for device in self._places.places]
-        _, start_ns, end_ns = result.op_ns.T
-        in_ops_ns = end_ns - start_ns - self._places.launch_ns(place)
+        _, start_ns, end_ns, _ = result.op_ns.T
+        is_ahead = self._places.is_ahead[place]
+        in_ops_ns = end_ns - start_ns - np.where(is_ahead, 0, self._places.launch_ns(place))
         compute_ns = np.zeros(len(names))
         np.add.at(compute_ns, place, in_ops_ns)
         runs, transfers = self._runs(result, place, names), self._transfers(result, names)
@@ -247,6 +246,8 @@ class Simulator:
             device=place.astype(np.uint32),
             duration_ns=duration_ns,
             beside_ns=beside_ns,
+            launch_ns=self._places.launch_ns(place),
+            is_ahead=self._places.is_ahead,
         )
 
     def _run(self, place: Ints) -> tuple[Step, Result]:
@@ -299,14 +300,23 @@ class Simulator:
 
     def _runs(self, result: Result, place: Ints, names: list[str]) -> tuple[OpRun, ...]:
         """Return the runs in the order in which they started."""
-        ready, start, end = (column.tolist() for column in result.op_ns.T)
+        ready, start, end, told = (column.tolist() for column in result.op_ns.T)
+        is_ahead = self._places.is_ahead[place].tolist()
+        launch_ns = self._places.launch_ns(place).tolist()
         where = [names[i] for i in place]
         ops = self._arrays.ops
+        # Launched is not started: what one device launched may wait for its kernels.
+        order = np.argsort(result.op_ns[result.started, 1], kind="stable")
         return tuple(
             OpRun(
-                op=ops[i].name, device=where[i], ready_ns=ready[i], start_ns=start[i], end_ns=end[i]
+                op=ops[i].name,
+                device=where[i],
+                ready_ns=ready[i],
+                start_ns=start[i],
+                end_ns=end[i],
+                launch=(told[i] - launch_ns[i], told[i]) if is_ahead[i] else None,
             )
-            for i in result.started.tolist()
+            for i in result.started[order].tolist()
         )
 
     def _transfers(self, result: Result, names: list[str]) -> tuple[Transfer, ...]:

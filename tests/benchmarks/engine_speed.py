@@ -1,10 +1,11 @@
 """How many ops per second the compiled event loop simulates, next to another simulator.
 
 Random graphs on four devices, placed at random, so that most tensors cross; in turn with copy
-engines, and with cores that move the bytes themselves. The other simulator, without such cores, is
-a script that prints a line for each number of ops, which begins with that number and ends in
-``<rate> M ops/s`` (--reference). Both run in turns, the best of each counts. Ours records the whole
-schedule: when every op was ready, started and ended, and every transfer.
+engines, with cores that move the bytes themselves, and with copy engines and launches ahead. The
+other simulator, which has copy engines alone, is a script that prints a line for each number of
+ops, which begins with that number and ends in ``<rate> M ops/s`` (--reference). Both run in turns,
+the best of each counts. Ours records the whole schedule: when every op was ready, started and
+ended, and every transfer.
 """
 
 from __future__ import annotations
@@ -39,18 +40,24 @@ def main() -> None:
     steps = {count: _step(count) for count in _COUNTS}
     by_engines = dict.fromkeys(_COUNTS, 0.0)
     by_cores = dict.fromkeys(_COUNTS, 0.0)
+    ahead = dict.fromkeys(_COUNTS, 0.0)
     theirs = dict.fromkeys(_COUNTS, 0.0)
     for _ in range(_TURNS):
         for count, step in steps.items():
             by_engines[count] = max(by_engines[count], _rate(step, work_ns=0))
             by_cores[count] = max(by_cores[count], _rate(step, work_ns=20_000))
+            launching = step._replace(is_ahead=np.full(_DEVICES, True))
+            ahead[count] = max(ahead[count], _rate(launching, work_ns=0))
         if options.reference:
             for count, rate in _reference_rates(options.reference).items():
                 theirs[count] = max(theirs[count], rate)
     for count in _COUNTS:
         ours = by_engines[count]
         ratio = f", {ours / theirs[count]:.2f} of {theirs[count]:.1f}" if theirs[count] else ""
-        print(f"{count:>8,} ops: {ours:.1f} M ops/s{ratio}; by cores {by_cores[count]:.1f}")
+        print(
+            f"{count:>8,} ops: {ours:.1f} M ops/s{ratio}; by cores {by_cores[count]:.1f}, "
+            f"launched ahead {ahead[count]:.1f}"
+        )
 
 
 def _step(count: int) -> event_loop.Step:
@@ -69,6 +76,8 @@ def _step(count: int) -> event_loop.Step:
         device=random.integers(0, _DEVICES, count).astype(np.uint32),
         duration_ns=duration_ns,
         beside_ns=duration_ns * 2,
+        launch_ns=np.full(count, 3_000),
+        is_ahead=np.full(_DEVICES, False),
     )
 
 

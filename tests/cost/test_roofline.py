@@ -14,10 +14,11 @@ from placement_advisor.cost.roofline import (
     roofline_costs,
 )
 from placement_advisor.cost.table import CostBasis, OpCost
+from placement_advisor.graph.op import Inside
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.op_work.kernels import DIMENSIONS, Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
-from placement_advisor.machine.devices import Cluster, Device
+from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import device_preset
 
@@ -130,6 +131,32 @@ def test_constants_inputs_and_variables_have_no_cost() -> None:
 
 def test_the_launch_overhead_is_left_to_the_simulator() -> None:
     assert cost_of(some_op(0, 30)).time_ns == 30
+
+
+def opened(device: Device, inside: Inside, *, work: int = 100) -> int:
+    host = replace(DEVICE, name="host")
+    links = tuple(
+        Link(source=s, target=t, latency_ns=1_000, bandwidth_bytes_per_s=1e9, basis=Basis.ASSUMED)
+        for s, t in (("a", "host"), ("host", "a"))
+    )
+    cluster = Cluster(devices=(replace(device, host="host"),), links=links, hosts=(host,))
+    loop = some_op(work, 0, "While")._replace(inside=inside)
+    return roofline_by_place(OpGraph([loop], []), cluster)["a"].time_ns("x")
+
+
+def test_each_op_in_a_loop_is_launched_by_hand() -> None:
+    inside = Inside(ops=5, copies=0, copied_bytes=0)
+    # Its first launch is the simulator's.
+    assert opened(DEVICE, inside) == 100 + 4 * 77
+    ahead = replace(DEVICE, kind="GPU", launches_ahead=True)
+    assert opened(ahead, inside) == 4 * 77
+    assert opened(ahead, inside, work=1_000) == 1_000
+
+
+def test_what_has_no_kernel_in_a_loop_costs_the_way_to_the_host_and_back_by_hand() -> None:
+    gpu = replace(DEVICE, kind="GPU", launches_ahead=True)
+    assert opened(gpu, Inside(ops=1, copies=3, copied_bytes=40)) == 100 + 3 * 1_000 + 40
+    assert opened(gpu, Inside(ops=1, copies=3, copied_bytes=None)) == 100 + 3 * 1_000
 
 
 def test_a_device_without_a_peak_is_refused() -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from op_graphs import chain, edge, graphs, large, op
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.op import Inside
 from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role, load_graph
 from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
@@ -41,6 +42,7 @@ FULL = Op(
     device_kinds=frozenset({"GPU", "CPU"}),
     host_outputs=(1,),
     kernel=Kernel(KernelFamily.LINEAR, (1, 3, 5, 3)),
+    inside=Inside(ops=7, copies=2, copied_bytes=None),
 )
 GRAPH = OpGraph(
     [FULL, Op(name="end", kind="NoOp")],
@@ -97,6 +99,7 @@ def test_a_file_by_hand(tmp_path: Path) -> None:
                 "device_kinds": ["CPU", "GPU"],
                 "host_outputs": [1],
                 "kernel": ["linear", [1, 3, 5, 3]],
+                "inside": [7, 2, None],
             },
             {"name": "end", "kind": "NoOp"},
         ],
@@ -173,6 +176,9 @@ def test_loading_imports_neither_tensorflow_nor_networkx(tmp_path: Path) -> None
         (("ops", 1, "flops"), 1.5, "ops[1].flops: 1.5 is not a count"),
         (("ops", 1, "flops"), True, "ops[1].flops: True is not a count"),
         (("ops", 1, "trips"), -1, "ops[1].trips: -1 is not a count"),
+        (("ops", 1, "inside"), [7, 2], "ops[1].inside: [7, 2] is not [ops, copies, copied_bytes]"),
+        (("ops", 1, "inside"), [7, -2, 0], "ops[1].inside[1]: -2 is not a count"),
+        (("ops", 1, "inside"), [7, 2, -1], "ops[1].inside[2]: -1 is not a number of bytes"),
         (("ops", 1, "parameter_bytes"), 2**62, f"ops[1].parameter_bytes: {2**62} is"),
         (("ops", 0, "output_bytes", 0), -5, "ops[0].output_bytes[0]: -5 is not a number of bytes"),
         (("ops", 0, "output_bytes"), 8, "ops[0].output_bytes: 8 is not a list"),

@@ -236,3 +236,15 @@ def test_tf32_stands_apart_from_the_float32_peak_on_cards_whose_tensor_cores_are
         if device_preset(name, name="GPU:0").matrix_flops_per_s is not None
     }
     assert faster == {"A100", "A100-80GB", "H100"}
+
+
+def test_a_gpus_host_launches_ops_ahead_and_each_copy_at_its_end() -> None:
+    cluster = read_hardware("K80+V100-PCIe3")
+    k80, v100 = cluster.devices
+    assert (k80.launches_ahead, v100.launches_ahead) == (True, True)
+    assert not cluster.hosts[0].launches_ahead
+    between, down = cluster.link("GPU:0", "GPU:1"), cluster.link("GPU:1", "CPU:0")
+    assert between.sender.time_ns(10**6) == k80.launch_overhead_ns
+    assert between.receiver.time_ns(10**6) == v100.launch_overhead_ns
+    assert down.sender.time_ns(0) == v100.launch_overhead_ns
+    assert down.receiver.time_ns(0) == 0

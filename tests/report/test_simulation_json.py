@@ -34,7 +34,8 @@ def test_a_simulation_fits_its_schema(content: dict[str, Any]) -> None:
 
 
 def test_times_add_up_to_the_step(content: dict[str, Any]) -> None:
-    parts = ("compute", "copy_work", "before_first", "waits_for_copy", "waits_for_device")
+    parts = ("compute", "copy_work", "before_first", "waits_for_copy", "waits_for_launch")
+    parts = (*parts, "waits_for_device")
     for device in content["devices"]:
         assert sum(device[f"{part}_ns"] for part in (*parts, "after_last")) == content["step_ns"]
     assert sum(content["path_ns"].values()) == content["step_ns"]

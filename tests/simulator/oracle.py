@@ -29,11 +29,20 @@ class _Task:
     # What it takes, and what if another device runs an op when it starts.
     duration_ns: int
     beside_ns: int
+    launch_ns: int = 0
     # Tensors that it still waits for, each as often as it reads it.
     waits_for: int = 0
     ready_ns: int = 0
     start_ns: int = -1
     end_ns: int = -1
+    launch: tuple[int, int] | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Kernel:
+    """What runs behind its launch; its end is an event."""
+
+    task: _Task
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -68,6 +77,8 @@ class _Place:
     turn_since_ns: int = 0
     # Since when it has had nothing to do; None while it does something.
     rests_since_ns: int | None = None
+    # Where launches are ahead: when the kernels launched so far have run.
+    kernels_until_ns: int = 0
 
 
 class Oracle:
@@ -81,7 +92,7 @@ class Oracle:
             device.name: _Place(device=device, number=i)
             for i, device in enumerate((*devices, *step.cluster.hosts))
         }
-        self._events: list[tuple[int, int, tuple[int, ...], _Place | _Copy]] = []
+        self._events: list[tuple[int, int, tuple[int, ...], _Place | _Copy | _Kernel]] = []
         self._copies: list[_Copy] = []
         self._started: list[_Task] = []
         self._wire_free_ns: dict[object, int] = {}
@@ -124,8 +135,9 @@ class Oracle:
                 ready_ns=task.ready_ns,
                 start_ns=task.start_ns,
                 end_ns=task.end_ns,
+                launch=task.launch,
             )
-            for task in self._started
+            for task in sorted(self._started, key=lambda task: task.start_ns)
         )
 
     @property
@@ -163,6 +175,14 @@ class Oracle:
         cost = self._step.all_costs()[place.device.name].costs.get(op.name)
         if cost is None:
             return _Task(op=op, place=place, duration_ns=0, beside_ns=0)
+        if place.device.launches_ahead:
+            return _Task(
+                op=op,
+                place=place,
+                duration_ns=cost.time_ns,
+                beside_ns=cost.time_ns,
+                launch_ns=place.device.launch_overhead_ns,
+            )
         sharing = self._step.cluster.sharing
         alone_ns = cost.time_ns + place.device.launch_overhead_ns
         longer_ns = cost.time_ns * (sharing.split_ratio - 1)
@@ -185,32 +205,47 @@ class Oracle:
                     self._deliver(who, now)
                 else:
                     place.copies.append(("receive", who))
+            elif isinstance(who, _Kernel):
+                place = who.task.place
+                self._tell(who.task, now, here=False, away=True)
             else:
                 assert isinstance(who, _Place)
                 place, done = who, who.doing
                 place.doing = None
-                if isinstance(done, _Task):
-                    self._finish(done, now)
+                if isinstance(done, _Task) and place.device.launches_ahead:
+                    self._launched(done, now)
+                elif isinstance(done, _Task):
+                    done.end_ns = now
+                    self._tell(done, now, here=True, away=True)
                 elif isinstance(done, tuple) and done[0] == "receive":
                     self._deliver(done[1], now)
             if place.doing is None:
                 self._next(place, now)
 
-    def _finish(self, task: _Task, now: int) -> None:
-        task.end_ns = now
+    def _launched(self, task: _Task, now: int) -> None:
+        """Let the kernel run behind those before it; what reads it here can be launched."""
+        task.launch = (now - task.launch_ns, now)
+        task.start_ns = max(now, task.place.kernels_until_ns)
+        task.end_ns = task.place.kernels_until_ns = task.start_ns + task.duration_ns
+        self._tell(task, now, here=True, away=False)
+        order = (task.place.number, 1, self._started.index(task))
+        heappush(self._events, (task.end_ns, _END, order, _Kernel(task=task)))
+
+    def _tell(self, task: _Task, now: int, *, here: bool, away: bool) -> None:
         edges = self._step.graph.outputs_of(task.op.name)
         ports = {edge.port for edge in edges}
         for port in sorted(ports, key=lambda port: (port == CONTROL_PORT, port)):
             readers = [self._tasks[edge.consumer] for edge in edges if edge.port == port]
             sizes = (edge.size_bytes for edge in edges if edge.port == port)
             size = 0 if port == CONTROL_PORT else next(sizes)
-            away: list[_Place] = []
+            elsewhere: list[_Place] = []
             for reader in readers:
                 if reader.place is task.place:
-                    self._gets_input(reader, now)
-                elif reader.place not in away:
-                    away.append(reader.place)
-            for target in away:
+                    if here:
+                        self._gets_input(reader, now)
+                elif away and reader.place not in elsewhere:
+                    elsewhere.append(reader.place)
+            for target in elsewhere:
                 there = [reader for reader in readers if reader.place is target]
                 self._send(task, port, size, target, there, now)
 
@@ -285,12 +320,18 @@ class Oracle:
                 self._ends_at(place, now + _receive_ns(copy) + wake_ns)
             place.rests_since_ns = None
         elif turn == "op":
-            is_beside = any(isinstance(other.doing, _Task) for other in self._places.values())
+            is_beside = any(
+                isinstance(other.doing, _Task) and not other.device.launches_ahead
+                for other in self._places.values()
+            )
             task = place.doing = place.ops.popleft()
             task.start_ns = now
             self._started.append(task)
             place.rests_since_ns = None
-            self._ends_at(place, now + (task.beside_ns if is_beside else task.duration_ns))
+            takes_ns = task.beside_ns if is_beside else task.duration_ns
+            self._ends_at(
+                place, now + (task.launch_ns if place.device.launches_ahead else takes_ns)
+            )
         else:
             if place.rests_since_ns is None:
                 place.rests_since_ns = now
@@ -313,7 +354,7 @@ class Oracle:
         return int(link.wake_ns * (rested_ns / self._dispatch.asleep_ns))
 
     def _ends_at(self, place: _Place, time_ns: int) -> None:
-        heappush(self._events, (time_ns, _END, (place.number,), place))
+        heappush(self._events, (time_ns, _END, (place.number, 0), place))
 
 
 def _either(own_ns: int | None, common_ns: int) -> int:

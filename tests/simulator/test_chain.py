@@ -55,7 +55,8 @@ def test_each_op_waited_for_the_one_before_and_nothing_ends_later(step: PlacedSt
     for first, then in pairwise(runs):
         assert first.end_ns <= then.start_ns
         feeds_it = any(edge.producer == first.op for edge in step.graph.inputs_of(then.op))
-        if then.start_ns == then.ready_ns:
+        launch_ns, launched_ns = then.launch or (then.start_ns, then.start_ns)
+        if launch_ns == then.ready_ns and then.start_ns == launched_ns:
             assert feeds_it
         else:
             assert first.device == then.device

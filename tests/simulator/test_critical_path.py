@@ -4,7 +4,18 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given
-from placed_steps import HALF_EACH, PlacedStep, diamond, edge, op, pair, place, placed_steps, price
+from placed_steps import (
+    HALF_EACH,
+    PlacedStep,
+    diamond,
+    edge,
+    launching_ahead,
+    op,
+    pair,
+    place,
+    placed_steps,
+    price,
+)
 
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Dispatch
@@ -133,6 +144,23 @@ def test_a_tensor_that_waits_to_be_asked_for_is_queueing() -> None:
         ("copy", "x:0", "a → b", 100, 250),
         ("compute", "y", "b", 250, 260),
         ("overhead", "end of the step", "b", 260, 260 + 51),
+    ]
+
+
+def test_an_op_that_is_launched_ahead_waited_for_its_launch_or_for_its_device() -> None:
+    ops = ["x", "long", "y"]
+    step = PlacedStep(
+        graph=OpGraph([*map(op, ops)], [edge("x", "long", 4), edge("x", "y", 4)]),
+        placement=place(dict.fromkeys(ops, "a")),
+        costs=price({"x": 1, "long": 100, "y": 1}),
+        cluster=launching_ahead(5),
+    )
+    # long is launched when x is, and runs from 10 on, after its launch; y is launched by then 15.
+    assert told(step) == [
+        ("overhead", "launch of x", "a", 0, 5),
+        ("overhead", "launch of long", "a", 5, 10),
+        ("compute", "long", "a", 10, 110),
+        ("compute", "y", "a", 110, 111),
     ]
 
 

@@ -3,7 +3,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hypothesis import given
-from placed_steps import HALF_EACH, PlacedStep, diamond, edge, op, pair, place, placed_steps, price
+from placed_steps import (
+    HALF_EACH,
+    PlacedStep,
+    diamond,
+    edge,
+    launching_ahead,
+    op,
+    pair,
+    place,
+    placed_steps,
+    price,
+)
 
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import Dispatch
@@ -19,6 +30,7 @@ def test_the_parts_of_a_diamond_by_hand() -> None:
         copy_work_ns=0,
         before_first_ns=0,
         waits_for_copy_ns=110,
+        waits_for_launch_ns=0,
         waits_for_device_ns=260 - 130,
         after_last_ns=0,
     )
@@ -29,6 +41,7 @@ def test_the_parts_of_a_diamond_by_hand() -> None:
         copy_work_ns=0,
         before_first_ns=160,
         waits_for_copy_ns=0,
+        waits_for_launch_ns=0,
         waits_for_device_ns=0,
         after_last_ns=390 - 260,
     )
@@ -73,6 +86,7 @@ def test_the_parts_of_any_device_add_up_to_the_step_time(step: PlacedStep) -> No
         idle_ns = (
             time.before_first_ns,
             time.waits_for_copy_ns,
+            time.waits_for_launch_ns,
             time.waits_for_device_ns,
             time.after_last_ns,
         )
@@ -99,3 +113,17 @@ def test_waiting_for_a_copy_equals_a_count_of_single_nanoseconds(step: PlacedSte
                 coming |= set(range(copy.set_out_ns, copy.end_ns))
         between = range(time.before_first_ns, schedule.step_ns - time.after_last_ns)
         assert time.waits_for_copy_ns == len((coming - busy) & set(between))
+
+
+def test_a_device_whose_ops_are_shorter_than_their_launches_waits_for_these() -> None:
+    ops = ["x", "y", "z"]
+    step = PlacedStep(
+        graph=OpGraph([*map(op, ops)], []),
+        placement=place(dict.fromkeys(ops, "a")),
+        costs=price({"x": 1, "y": 1, "z": 9}),
+        cluster=launching_ahead(3),
+    )
+    a, _ = device_times(step.simulate())
+    # Launched at 3, 6 and 9; the last one runs until 18.
+    assert (a.before_first_ns, a.compute_ns, a.waits_for_launch_ns) == (3, 11, 2 + 2)
+    assert (a.waits_for_device_ns, a.after_last_ns) == (0, 0)

@@ -14,6 +14,7 @@ from placed_steps import (
     control,
     diamond,
     edge,
+    launching_ahead,
     op,
     pair,
     place,
@@ -211,6 +212,43 @@ def test_launch_and_step_overheads_lengthen_the_step_but_are_not_compute() -> No
     schedule = replace(chain_of_three("a", "a", "a"), cluster=cluster).simulate()
     assert schedule.step_ns == 3 * (10 + 3) + 1_000
     assert schedule.compute_ns == {"a": 30, "b": 0}
+
+
+def chain_launched_ahead(*times_ns: int) -> PlacedStep:
+    """Return a chain of ops on a device that takes 3 ns to launch each, and a reader on another."""
+    names = [f"op{i}" for i in range(len(times_ns))]
+    return PlacedStep(
+        graph=OpGraph(
+            [*(op(name, 4) for name in names), op("there")],
+            [edge(*ends, 4) for ends in pairwise([*names, "there"])],
+        ),
+        placement=place({**dict.fromkeys(names, "a"), "there": "b"}),
+        costs=price({**dict(zip(names, times_ns, strict=True)), "there": 1}),
+        cluster=launching_ahead(3),
+    )
+
+
+def test_launches_hide_behind_a_long_op_by_hand() -> None:
+    schedule = chain_launched_ahead(20, 5, 5).simulate()
+    here = {run.op: (run.ready_ns, run.launch, run.start_ns, run.end_ns) for run in schedule.runs}
+    assert here == {
+        "op0": (0, (0, 3), 3, 23),
+        "op1": (3, (3, 6), 23, 28),
+        "op2": (6, (6, 9), 28, 33),
+        # What leaves the device leaves it at the end: 10 ns of latency and 4 of bytes later.
+        "there": (47, (47, 50), 50, 51),
+    }
+    assert schedule.compute_ns == {"a": 30, "b": 1}
+
+
+def test_short_ops_are_bound_by_their_launches_by_hand() -> None:
+    schedule = chain_launched_ahead(1, 1, 1).simulate()
+    assert [(run.start_ns, run.end_ns) for run in schedule.runs] == [
+        (3, 4),
+        (6, 7),
+        (9, 10),
+        (10 + 14 + 3, 10 + 14 + 4),
+    ]
 
 
 def test_inputs_and_variables_without_a_cost_are_free() -> None:
@@ -591,15 +629,19 @@ def test_no_step_is_shorter_than_its_critical_path_or_its_busiest_device(step: P
     for op_ in placed_ops(step.graph):
         device = places[device_of[op_.name]]
         cost = step.all_costs()[device.name].costs.get(op_.name)
-        time_ns = 0 if cost is None else cost.time_ns + device.launch_overhead_ns
+        launch_ns = 0 if device.launches_ahead else device.launch_overhead_ns
+        time_ns = 0 if cost is None else cost.time_ns + launch_ns
         ready_ns = max(
             (end_ns.get(e.producer, 0) for e in step.graph.inputs_of(op_.name)), default=0
         )
         end_ns[op_.name] = ready_ns + time_ns
         busy_ns[device.name] = busy_ns.get(device.name, 0) + time_ns
     for copy in schedule.transfers:
-        busy_ns[copy.source] += copy.send_work_ns
-        busy_ns[copy.target] += copy.receive_work_ns
+        for end, work_ns in (
+            (copy.source, copy.send_work_ns),
+            (copy.target, copy.receive_work_ns),
+        ):
+            busy_ns[end] += 0 if places[end].launches_ahead else work_ns
     overhead_ns = step.cluster.dispatch.step_overhead_ns
     assert schedule.step_ns - overhead_ns >= max(busy_ns.values(), default=0)
     for one in (schedule, step.with_free_copies().simulate()):
@@ -643,22 +685,30 @@ def again_in_order(step: PlacedStep, schedule: Schedule) -> int:
     begin_ns |= {device.name: step.cluster.remote_start_ns(device) for device in others}
     begin_ns[first.name] = dispatch.partition_overhead_ns * len(used & set(late_ns))
     free_ns = dict(begin_ns)
+    # When the thread that launches is free, and when readers on the device are told.
+    thread_ns, told_ns = dict(begin_ns), dict[str, int]()
     run_of = {run.op: run for run in schedule.runs}
     end_ns: dict[str, int] = {}
     for run in schedule.runs:
-        start_ns = free_ns[run.device]
+        start_ns = (thread_ns if run.launch else free_ns)[run.device]
         for edge_ in step.graph.inputs_of(run.op):
             if edge_.producer not in run_of:
                 continue
-            there_ns = end_ns[edge_.producer]
+            there_ns = told_ns[edge_.producer]
             source = run_of[edge_.producer].device
             if source != run.device:
+                there_ns = end_ns[edge_.producer]
                 link = step.cluster.link(source, run.device)
                 if link.request_ns:
                     there_ns = max(there_ns, begin_ns[run.device] + link.request_ns)
                 there_ns += link.transfer_ns(edge_.size_bytes or 0)
             start_ns = max(start_ns, there_ns)
+        if run.launch:
+            start_ns += run.launch[1] - run.launch[0]
+            thread_ns[run.device] = told_ns[run.op] = start_ns
+            start_ns = max(start_ns, free_ns[run.device])
         end_ns[run.op] = free_ns[run.device] = start_ns + run.end_ns - run.start_ns
+        told_ns.setdefault(run.op, end_ns[run.op])
     known_ns = [end + late_ns.get(run_of[name].device, 0) for name, end in end_ns.items()]
     return max(known_ns, default=0) + dispatch.step_overhead_ns
 

@@ -110,3 +110,29 @@ def test_a_function_that_takes_any_batch_is_priced_at_the_batch_it_is_given(
     ((trips, flops, _, _),) = composites("called_with_any_batch").values()
     assert trips == 4
     assert 4 * PRODUCT_FLOPS < flops <= 4 * (TRIP_FLOPS + 2)
+
+
+def test_a_conditional_stands_on_a_gpu_whose_host_runs_what_has_no_kernel(child: Child) -> None:
+    found = child.call(traced_bodies.inside, "marked_twice", time_limit_s=600.0)
+    ((inside, kinds),) = found.values()
+    assert kinds == ["CPU", "GPU"]
+    ops, copies, copied_bytes = inside
+    # To the host, a truth value; from it, three. (Indices and shape are constants.)
+    assert (copies, copied_bytes) == (2, 1 + 3)
+    assert 4 <= ops <= 8
+
+
+def test_what_a_loop_runs_counts_for_each_trip(child: Child) -> None:
+    once = child.call(traced_bodies.inside, "marked_twice", time_limit_s=600.0)
+    ((branch, _),) = once.values()
+    ((inside, kinds),) = child.call(
+        traced_bodies.inside, "marked_in_each_trip", time_limit_s=600.0
+    ).values()
+    assert kinds == ["CPU", "GPU"]
+    assert inside[1:] == (4 * branch[1], 4 * branch[2])
+    assert inside[0] > 4 * branch[0]
+
+
+def test_what_a_loop_without_known_trips_runs_is_not_known(child: Child) -> None:
+    found = child.call(traced_bodies.inside, "until_small", time_limit_s=600.0)
+    assert [inside for inside, _ in found.values()] == [None]

@@ -6,8 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS
 from placement_advisor.tf.trace.flat_step import flatten
-from placement_advisor.tf.trace.oprows import composites_of
+from placement_advisor.tf.trace.oprows import composites_of, op_graph
 
 _STATE = tf.Variable(tf.ones((3, 3)))
 
@@ -26,6 +27,32 @@ def composites(step: str) -> dict[str, tuple[int | None, Any, Any, list[str]]]:
         )
         for name, found in composites_of(flat).items()
     }
+
+
+def inside(step: str) -> dict[str, tuple[tuple[int, int, int | None] | None, list[str]]]:
+    """Return what each composite op of a step below runs, and where it can run."""
+    traced = tf.function(globals()[step]).get_concrete_function(tf.TensorSpec((2, 3)))
+    flat = flatten(traced, {})
+    graph = op_graph(flat, composites_of(flat), {})
+    return {
+        op.kind: (op.inside and tuple(op.inside), sorted(op.device_kinds))
+        for op in graph.ops
+        if op.kind in COMPOSITE_KINDS
+    }
+
+
+def marked_twice(x: Any) -> Any:
+    """Mark rows by an op that has no GPU kernel for truth values, or none."""
+
+    def marks() -> Any:
+        marked = tf.scatter_nd([[1]], x[0, :1] > 0.0, (3,))
+        return tf.where(tf.logical_not(marked), x, -x)
+
+    return tf.cond(tf.reduce_sum(x) > 0.0, marks, lambda: x)
+
+
+def marked_in_each_trip(x: Any) -> Any:
+    return tf.while_loop(lambda i, _: i < 4, lambda i, x: (i + 1, marked_twice(x)), (0, x))[1]
 
 
 def four_products(x: Any) -> Any:

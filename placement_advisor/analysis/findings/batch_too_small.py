@@ -93,8 +93,10 @@ def _simulated_line(evidence: Evidence) -> BatchTime | None:
     alone, batch = evidence.alone, evidence.batch_size
     if alone is None or alone.predicted is None or not batch:
         return None
+    device = evidence.cluster.devices[0]
+    launch_ns = 0 if device.launches_ahead else device.launch_overhead_ns
     with_batch_ns = sum(
-        run.end_ns - run.start_ns - evidence.cluster.devices[0].launch_overhead_ns
+        run.end_ns - run.start_ns - launch_ns
         for run in alone.predicted.runs
         if evidence.graph.op(run.op).role in PASS_ROLES
     )

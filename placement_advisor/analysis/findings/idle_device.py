@@ -62,6 +62,7 @@ def _why(time: DeviceTime, step_ns: int) -> str:
     reasons = {
         "waits for its first tensor": time.before_first_ns,
         "waits for tensors on their way": time.waits_for_copy_ns,
+        "waits for its host to launch ops": time.waits_for_launch_ns,
         "waits for other devices to make a tensor": time.waits_for_device_ns,
         "has nothing left to do": time.after_last_ns,
     }

@@ -4,8 +4,10 @@ Model: that of the simulator (`simulator.simulator`), of which bounds use this. 
 place for its time there, one op after the other, and starts when all its inputs have been made. A
 device that is not the first one begins and is known to have ended at times of its own, the first
 one when it has started at least one other. Where processors move the bytes, a tensor that crosses
-keeps both ends busy. The order of ops, wires that are taken, and memory are left to the placement,
-so that bounds hold whatever becomes of them.
+keeps both ends busy. A device that launches ahead launches one op after the other, and runs one
+after the other: of each op counts either the one or the other, on one device always the same. The
+order of ops, wires that are taken, and memory are left to the placement, so that bounds hold
+whatever becomes of them.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ class Step:
         self.least_ns = [min(times.values()) for times in self.time_ns]
         self.group_of, self.groups = _groups(self.ops)
         self.tensors = _tensors(graph, self.index)
-        links = cluster.links
+        # Copy work is the host's where launches are ahead, beside what the device runs.
+        links = () if any(place.launches_ahead for place in places) else cluster.links
         self._send_ns = {
             size: min((link.sender.time_ns(size) for link in links), default=0)
             for size in {tensor.size_bytes for tensor in self.tensors}
@@ -133,14 +136,22 @@ def _times_ns(
     cluster: Cluster,
 ) -> list[dict[str, int]]:
     """Return by op what it takes on each place where it can run."""
-    overhead_ns = {p.name: p.launch_overhead_ns for p in cluster.places()}
+    of_time, overhead_ns = {}, {}
+    for place in cluster.places():
+        table = costs[place.name]
+        launches_ns = len(table.costs) * place.launch_overhead_ns
+        counts_launches = place.launches_ahead and launches_ns > table.total_ns
+        of_time[place.name] = 0 if counts_launches else 1
+        overhead_ns[place.name] = (
+            place.launch_overhead_ns if counts_launches or not place.launches_ahead else 0
+        )
     rows = []
     for op, *places in zip(ops, *runs_at, strict=True):
-        known = {place: costs[place].costs.get(op.name) for place in places}
+        known = {name: costs[name].costs.get(op.name) for name in places}
         rows.append(
             {
-                place: 0 if cost is None else cost.time_ns + overhead_ns[place]
-                for place, cost in known.items()
+                name: 0 if cost is None else cost.time_ns * of_time[name] + overhead_ns[name]
+                for name, cost in known.items()
             }
         )
     return rows

@@ -56,7 +56,7 @@ def with_hosts(problem: Problem, costs: Mapping[str, CostTable], cluster: Cluste
         Pool(
             devices=(host.name,),
             work=tuple(
-                float(cost.time_ns + host.launch_overhead_ns) if cost is not None else 0.0
+                float(host.busy_ns(cost.time_ns)) if cost is not None else 0.0
                 for op in problem.ops
                 for cost in [costs[host.name].costs.get(op)]
             ),
@@ -104,7 +104,7 @@ def _work_ns(
         return 0.0
     for place in (device, host):
         if place is not None and place.kind in op.device_kinds:
-            return float(costs[place.name].time_ns(op.name) + place.launch_overhead_ns)
+            return float(place.busy_ns(costs[place.name].time_ns(op.name)))
     return None
 
 

@@ -11,11 +11,12 @@ trip its work would be counted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement_advisor.graph.op import BRANCH_KINDS, CALL_KINDS, LOOP_KINDS
 from placement_advisor.graph.op_work.registry import work_of
 from placement_advisor.graph.op_work.signature import NO_WORK, Work, WorkBasis
+from placement_advisor.tf.trace import inside as insides
 from placement_advisor.tf.trace.body_graphs import imported_body, traced_body
 from placement_advisor.tf.trace.constant_values import constant_values
 from placement_advisor.tf.trace.list_contents import after_trips, hold, note_list
@@ -24,6 +25,7 @@ from placement_advisor.tf.trace.signatures import signature_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from placement_advisor.graph.op import Inside
     from placement_advisor.graph.op_work.signature import TensorSpec
     from placement_advisor.tf.trace.body_graphs import Body
     from placement_advisor.tf.trace.list_contents import ListContent, Lists
@@ -36,12 +38,22 @@ COMPOSITE_KINDS = LOOP_KINDS | BRANCH_KINDS
 class Composite:
     """What one run of a loop or conditional takes; ``trips`` of its body, for a loop, if known.
 
-    ``members`` names the ops that run within, also within what is within.
+    ``members`` names the ops that run within, also within what is within; ``inside`` is what they
+    come to on a GPU, None if that is not known.
     """
 
     work: Work
     trips: int | None
     members: frozenset[str] = frozenset()
+    inside: Inside | None = None
+
+
+class _Content(NamedTuple):
+    """What one run of a body takes, the names of its ops, and what these come to on a GPU."""
+
+    work: Work
+    members: frozenset[str]
+    inside: Inside | None
 
 
 class Bodies:
@@ -66,7 +78,7 @@ class Bodies:
         ]
         given = handed(node.inputs[1:], lists)
         bodies = [self.body(name, *given) for name in branches]
-        inside = [self._inside(body) for body in bodies]
+        contents = [self._content(body) for body in bodies]
         for port in range(len(node.outputs)):
             ends = {None if body is None else body.returned_spec(port) for body in bodies}
             held = {None if body is None else body.returned_list(port) for body in bodies}
@@ -75,7 +87,10 @@ class Bodies:
             if len(held) == 1 and (content := held.pop()) is not None:
                 hold(node, port, content, lists)
         return Composite(
-            work=_largest([work for work, _ in inside]), trips=None, members=_members(inside)
+            work=_largest([content.work for content in contents]),
+            trips=None,
+            members=_members(contents),
+            inside=insides.largest([content.inside for content in contents]),
         )
 
     def _loop(self, node: Node, values: dict[tuple[str, int], int], lists: Lists) -> Composite:
@@ -98,13 +113,18 @@ class Bodies:
             for i, start in starts.items():
                 if i in steps:
                     values[node.name, i] = start + steps[i] * trips
-        inside = [self._inside(condition), self._inside(body)]
+        contents = [self._content(condition), self._content(body)]
         if body is not None:
             _note_ends(node, body, trips, lists)
             for port, spec in enumerate(given):
                 _settle(node, port, spec)
-        once = _sum([work for work, _ in inside])
-        return Composite(work=times(once, trips), trips=trips, members=_members(inside))
+        once = _sum([content.work for content in contents])
+        return Composite(
+            work=times(once, trips),
+            trips=trips,
+            members=_members(contents),
+            inside=insides.times(insides.together([c.inside for c in contents]), trips),
+        )
 
     def body(
         self, name: str, given: Sequence[TensorSpec], held: Sequence[ListContent | None]
@@ -125,38 +145,49 @@ class Bodies:
             self._read[key] = body
         return self._read[key]
 
-    def work(self, nodes: Iterable[Node], lists: Lists) -> Work:
-        """Return the work of all nodes together; what they put into lists is added to these."""
-        work, _ = self._together(nodes, lists)
-        return work
+    def folded_loop(self, nodes: Sequence[Node], trips: int | None) -> Composite:
+        """Return what a loop of TensorFlow 1 takes, which runs these nodes in each trip."""
+        content = self._together(nodes, (), {})
+        return Composite(
+            work=times(content.work, trips),
+            trips=trips,
+            members=frozenset(node.name for node in nodes),
+            inside=insides.times(content.inside, trips),
+        )
 
-    def _inside(self, body: Body | None) -> tuple[Work, frozenset[str]]:
-        """Return the work of a body, and the names of the ops that run in it."""
-        return (_UNKNOWN, frozenset()) if body is None else self._together(body.nodes, body.lists)
+    def _content(self, body: Body | None) -> _Content:
+        if body is None:
+            return _Content(_UNKNOWN, frozenset(), None)
+        return self._together(body.nodes, body.returned, body.lists)
 
-    def _together(self, nodes: Iterable[Node], lists: Lists) -> tuple[Work, frozenset[str]]:
-        nodes = list(nodes)
+    def _together(
+        self, nodes: Sequence[Node], returned: Iterable[tuple[Node, int]], lists: Lists
+    ) -> _Content:
         values = constant_values(nodes)
         works = []
         members = {node.name for node in nodes}
+        opened: dict[str, Inside | None] = {}
         for node in nodes:
             note_list(node, lists, values)
             if node.kind in COMPOSITE_KINDS:
                 composite = self.composite(node, values, lists)
                 works.append(composite.work)
                 members |= composite.members
+                opened[node.name] = composite.inside
             elif node.kind in CALL_KINDS or node.kind in self._functions:
                 # TensorFlow 1 calls a function by its name.
                 called = node.attribute("f") if node.kind in CALL_KINDS else node.kind
-                work, _ = self._inside(self.body(called, *handed(node.inputs, lists)))
-                works.append(work)
+                content = self._content(self.body(called, *handed(node.inputs, lists)))
+                works.append(content.work)
+                opened[node.name] = content.inside
             else:
                 works.append(work_of(signature_of(node)))
-        return _sum(works), frozenset(members)
+        own = insides.inside_of(nodes, returned, opened)
+        return _Content(_sum(works), frozenset(members), insides.together([own, *opened.values()]))
 
 
-def _members(inside: Iterable[tuple[Work, frozenset[str]]]) -> frozenset[str]:
-    return frozenset().union(*[members for _, members in inside])
+def _members(contents: Iterable[_Content]) -> frozenset[str]:
+    return frozenset().union(*[content.members for content in contents])
 
 
 def handed(

@@ -50,6 +50,11 @@ class Body:
         self._arguments = {name: i for i, name in enumerate(arguments)}
         self._returned = [(by_name[name], port) for name, port in returned]
 
+    @property
+    def returned(self) -> Sequence[tuple[Node, int]]:
+        """The tensors that it returns, by their producers."""
+        return self._returned
+
     def returned_spec(self, i: int) -> TensorSpec:
         """Return the spec of a returned tensor."""
         node, port = self._returned[i]

@@ -8,8 +8,9 @@ where its tensors are.
 
 A loop or conditional runs its functions on its own device, so it has the kinds that every op in
 them has: a table lookup in a loop's body holds the loop on the host. (TensorFlow places such ops
-one by one only where it first lowers the loop to single ops, which tracing switches off.) The same
-holds for a call: TensorFlow can place its body op by op, but on the host it always runs.
+one by one only where it first lowers the loop to single ops, which tracing switches off; `inside`
+says what that comes to.) The same holds for a call: TensorFlow can place its body op by op, but on
+the host it always runs.
 
 An op kind that no device has a kernel for is rewritten by TensorFlow before it is placed
 (AccumulateNV2, say), so both device kinds are given. An op kind with kernels of which none allows

@@ -9,9 +9,10 @@ from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph
 from placement_advisor.graph.op_work.kernels import kernel_of
 from placement_advisor.graph.op_work.registry import work_of
 from placement_advisor.tf.trace import open_shapes
-from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies, Composite, times
+from placement_advisor.tf.trace.bodies import COMPOSITE_KINDS, Bodies
 from placement_advisor.tf.trace.constant_values import constant_values
 from placement_advisor.tf.trace.device_kinds import (
+    DEVICE_KINDS,
     KernelPlacement,
     function_device_kinds,
     kernel_placement,
@@ -25,7 +26,9 @@ from placement_advisor.tf.trace.signatures import signature_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from placement_advisor.graph.op import Inside
     from placement_advisor.graph.op_work.signature import TensorSpec
+    from placement_advisor.tf.trace.bodies import Composite
     from placement_advisor.tf.trace.flat_step import FlatStep
     from placement_advisor.tf.trace.list_contents import Lists
     from placement_advisor.tf.trace.nodes import Node
@@ -60,7 +63,8 @@ def op_graph(
         if node.name in copying:
             work = replace(work, bytes_accessed=copying[node.name])
         is_known = work.flops is not None or work.bytes_accessed is not None
-        runs_on = kernels.of(node)
+        inside = composite.inside if composite else None
+        runs_on = kernels.of(node, inside)
         variable = step.state.variables.get(node.name)
         found.append(
             Op(
@@ -78,6 +82,7 @@ def op_graph(
                 device_kinds=runs_on.device_kinds,
                 host_outputs=runs_on.host_outputs,
                 kernel=kernel_of(signature),
+                inside=inside,
             )
         )
     return OpGraph(found, _edges(nodes, sizes))
@@ -152,13 +157,8 @@ def _composites(step: FlatStep) -> tuple[dict[str, Composite], Lists]:
     for node in step.ops:
         note_list(node, lists, values)
         if node.name in step.loop_bodies:
-            trips = step.trips.get(node.name)
             body = step.loop_bodies[node.name]
-            found[node.name] = Composite(
-                work=times(bodies.work(body, {}), trips),
-                trips=trips,
-                members=frozenset(member.name for member in body),
-            )
+            found[node.name] = bodies.folded_loop(body, step.trips.get(node.name))
         elif node.kind in COMPOSITE_KINDS:
             found[node.name] = bodies.composite(node, values, lists)
     return found, lists
@@ -177,15 +177,35 @@ class _Kernels:
         self._functions = function_device_kinds(step.functions.values())
         self._alike: dict[tuple[Any, ...], KernelPlacement] = {}
 
-    def of(self, node: Node) -> KernelPlacement:
-        """Return where the op can run; a folded loop where all of its ops can."""
+    def of(self, node: Node, inside: Inside | None = None) -> KernelPlacement:
+        """Return where the op can run.
+
+        A loop or conditional of which it is known what is ``inside`` may stand on a GPU whatever
+        that is: TensorFlow places its ops singly. Others, and on a CPU all, where all of their ops
+        can run.
+        """
         if node.name in self._bodies:
             kinds = [self.of(member).device_kinds for member in self._bodies[node.name]]
-            return KernelPlacement(device_kinds=frozenset.intersection(*kinds))
+            return _opened(
+                KernelPlacement(device_kinds=frozenset.intersection(*kinds)),
+                KernelPlacement(device_kinds=DEVICE_KINDS),
+                inside,
+            )
         if node.kind in COMPOSITE_KINDS:
-            return kernel_placement(_definition(node), self._functions)
+            definition = _definition(node)
+            whole = kernel_placement(definition, self._functions)
+            return _opened(whole, kernel_placement(definition), inside)
         given = [producer.outputs[port].dtype for producer, port in node.inputs]
         key = (node.kind, *given, None, *[tensor.dtype for tensor in node.outputs])
         if key not in self._alike:
             self._alike[key] = kernel_placement(_definition(node), self._functions)
         return self._alike[key]
+
+
+def _opened(
+    whole: KernelPlacement, alone: KernelPlacement, inside: Inside | None
+) -> KernelPlacement:
+    """Return where a composite op can run, given that with what it holds and that without."""
+    if inside is None or "GPU" not in alone.device_kinds:
+        return whole
+    return replace(alone, device_kinds=whole.device_kinds | {"GPU"})

@@ -1,0 +1,53 @@
+"""What Grappler fuses on a GPU by default: by hand from its source."""
+
+from __future__ import annotations
+
+import pytest
+from placed_steps import control, edge
+
+from placement_advisor.cost.gpu.fusions import fused_into_convolutions
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.graph.op_graph import Edge, Op, OpGraph
+from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
+from placement_advisor.machine.presets import read_hardware
+
+
+def convolution(*, filter_size: tuple[int, int] = (3, 3)) -> Op:
+    dims = (8, 16, 16, *filter_size, 32, 32, 32, 32, 1)
+    return Op(name="conv", kind="Conv2D", kernel=Kernel(KernelFamily.CONV, dims))
+
+
+def layer(conv: Op, *more: Edge, activation: str = "Relu") -> OpGraph:
+    ops = [
+        conv,
+        Op(name="bias", kind="BiasAdd", bytes_accessed=10**6),
+        Op(name="act", kind=activation, bytes_accessed=10**6),
+        Op(name="next", kind="MaxPool"),
+    ]
+    edges = [edge("conv", "bias", 4), edge("bias", "act", 4), edge("act", "next", 4)]
+    return OpGraph(ops, [*edges, *more])
+
+
+def test_a_convolution_takes_its_bias_and_relu_along_and_only_on_gpus() -> None:
+    graph = layer(convolution())
+    assert fused_into_convolutions(graph) == {"bias", "act"}
+    costs = roofline_by_place(graph, read_hardware("V100"))
+    assert [costs["GPU:0"].time_ns(name) for name in ("bias", "act")] == [0, 0]
+    assert min(costs["CPU:0"].time_ns(name) for name in ("bias", "act")) > 0
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        layer(convolution(filter_size=(1, 1))),
+        layer(convolution(filter_size=(1, 3))),
+        layer(convolution(), activation="Tanh"),
+        layer(convolution(), edge("bias", "next", 4)),
+        layer(convolution(), edge("conv", "next", 4)),
+        layer(convolution(), control("act", "next")),
+        layer(Op(name="conv", kind="Conv2D")),
+    ],
+    ids=["1x1", "1x3", "tanh", "bias read twice", "conv read twice", "ordered", "no float32"],
+)
+def test_nothing_else_is_fused(graph: OpGraph) -> None:
+    assert fused_into_convolutions(graph) == frozenset()
