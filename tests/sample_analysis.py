@@ -20,6 +20,8 @@ from placement_advisor.analysis.analysis_result import (
 )
 from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
 from placement_advisor.analysis.options import AnalyzeOptions
+from placement_advisor.cost.gpu.assumed_times import AssumedTimes, FamilyTime
+from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.cost.table import CostSource
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
@@ -77,6 +79,17 @@ OPTIONS = AnalyzeOptions(
     output=Path("advisor-out/deepconn"),
 )
 W0, W1 = "worker:0", "worker:1"
+TIMES = AssumedTimes(
+    gpu="V100-SXM2",
+    launch_share=0.2,
+    families=(
+        FamilyTime(family="conv", basis=KernelBasis.FITTED, error=0.15, share=0.3),
+        FamilyTime(family="add", basis=KernelBasis.FITTED, error=0.003, share=0.05),
+        FamilyTime(family="relu", basis=KernelBasis.FITTED, error=0.005, share=0.03),
+    ),
+    assumed_share=0.32,
+    roofline_share=0.1,
+)
 HOSTILE = "<img onerror=x>|[bold]"
 
 # op, device, start, end; then producer, source, target, bytes, start, end. Microseconds.
@@ -508,6 +521,37 @@ def unreliable() -> Analysis:
     single, towers, alternating = plain.candidates
     broken = BrokenLaw(law=Law.PARTS_ADD_UP, what="parts of its step do not add up to it")
     return replace(plain, candidates=(single, replace(towers, broken_laws=(broken,)), alternating))
+
+
+def elsewhere() -> Analysis:
+    """The same for two GPUs that are not here."""
+    predicted = unmeasured()
+    description = "2xV100 (assumed)"
+    answer = replace(
+        predicted.recommendation,
+        applies_to=description,
+        headline=predicted.recommendation.headline.replace(
+            predicted.testbed.description, description
+        ),
+        next_run=None,
+    )
+    return replace(
+        predicted,
+        options=replace(OPTIONS, hardware="2xV100"),
+        testbed=replace(
+            predicted.testbed,
+            kind="none",
+            stand_in=False,
+            description=description,
+            cluster=Cluster(
+                devices=tuple(Device(name=n, kind="GPU", gpu="V100-SXM2") for n in (W0, W1)),
+                links=_links((W0, W1)),
+            ),
+            not_run="--hardware 2xV100: predicted for devices that are not here, not run",
+        ),
+        recommendation=answer,
+        assumed_times=(TIMES,),
+    )
 
 
 def hostile() -> Analysis:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.analysis.options import AnalyzeOptions
+    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.cost.table import CostSource
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -241,6 +242,8 @@ class Analysis:
     ``input_timing`` where the model file has no dataset, or it was not timed.
     ``bound`` is None where nothing was predicted.
     ``how`` is about the candidate that the recommendation names, None if it names none.
+    ``assumed_times`` is what times of ops rest on, on GPUs that are not here; none if others were
+    recorded there.
     """
 
     advisor_version: str
@@ -258,3 +261,4 @@ class Analysis:
     break_even: BreakEven | None = None
     input_timing: InputTiming | None = None
     how: HowToSplit | None = None
+    assumed_times: tuple[AssumedTimes, ...] = ()

@@ -32,6 +32,8 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.batch_towers import FAMILY as BATCH_TOWERS
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.cost.gpu.assumed_times import times_by_gpu
+from placement_advisor.cost.table import CostSource
 from placement_advisor.machine.fingerprints import testbed_fingerprint
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.laws import of_comparison, of_measurement
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Bound
     from placement_advisor.analysis.predict import Forecast
     from placement_advisor.analysis.subject import Subject
+    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.measurement import BrokenLaw
     from placement_advisor.simulator.break_even import BreakEven
@@ -87,6 +90,7 @@ def review_of(analysis: Analysis) -> Review:
         break_even=analysis.break_even,
         as_is=analysis.as_is,
         input_timing=analysis.input_timing,
+        assumed_times=analysis.assumed_times,
     )
 
 
@@ -136,6 +140,7 @@ def assemble(
         break_even=break_even,
         input_timing=results.input_timing,
         how=_how(forecast, recommendation, subject.options.output),
+        assumed_times=_assumed_times(forecast),
     )
 
 
@@ -247,6 +252,14 @@ def _evidence(
         own_of_replicas=next((split.own for split in proposals.splits.values()), ()),
         recommended=recommendation.candidate if is_to_split else None,
     )
+
+
+def _assumed_times(forecast: Forecast) -> tuple[AssumedTimes, ...]:
+    """Return what times of ops rest on where no device has shown any."""
+    proposals, prices = forecast.proposals, forecast.proposals.prices
+    if prices.source is not CostSource.ASSUMED:
+        return ()
+    return times_by_gpu(proposals.graph, prices.costs, prices.cluster)
 
 
 def _how(forecast: Forecast, recommendation: Recommendation, folder: Path) -> HowToSplit | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Recommendation,
         TestbedSummary,
     )
+    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
@@ -33,7 +34,7 @@ class Review:
 
     ``doing`` says what it does at the moment, None once it is complete; until then there is no
     recommendation. ``testbed`` is None until its costs are known. ``how``, ``break_even``,
-    ``as_is`` and ``input_timing`` are those of `Analysis`.
+    ``as_is``, ``input_timing`` and ``assumed_times`` are those of `Analysis`.
     """
 
     model: ModelSummary
@@ -47,6 +48,7 @@ class Review:
     break_even: BreakEven | None = None
     as_is: tuple[int, ...] | None = None
     input_timing: InputTiming | None = None
+    assumed_times: tuple[AssumedTimes, ...] = ()
 
 
 class Recorder(Protocol):

@@ -18,6 +18,7 @@ from placement_advisor.cli.diff import diff
 from placement_advisor.cli.doctor import doctor
 from placement_advisor.cli.explain import explain
 from placement_advisor.cli.graph import graph
+from placement_advisor.cli.hardware import hardware
 from placement_advisor.cli.output_streams import ReaderGoneError, harmless, open_streams, say
 from placement_advisor.cli.profile import profile
 from placement_advisor.cli.report import report
@@ -63,6 +64,7 @@ app.command()(balance)
 app.command()(profile)
 app.command()(calibrate)
 app.command()(doctor)
+app.command()(hardware)
 app.command()(worker)
 app.command()(explain)
 

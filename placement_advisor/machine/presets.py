@@ -10,7 +10,7 @@ says that they have ended, and a tensor is asked for by one. Every figure comes 
 `hardware.toml`, where its source stands, and is assumed.
 
 Left out: lanes that copies *into* a GPU or several GPUs of one switch share, links that join only
-some pairs. A cluster file can say such things.
+some pairs (bridges among more than two devices are refused). A cluster file can say such things.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ def read_hardware(text: str) -> Cluster:
     sum of devices with counts, then the link between them: `2xGTX1080Ti+GTX1080-PCIe3`. Without a
     link it is the first that all have; `NVLink` and `PCIe` mean the devices' own generation.
     Several equal hosts stand in brackets: `2x(4xV100-NVLink)-Ethernet100`. Case does not matter.
+    Where a card's name looks like a card and its link, it is the card: `V100-PCIe`.
 
     Raises:
         AdvisorError: the text says something else, or names what `hardware.toml` does not hold.
@@ -139,9 +140,10 @@ def device_preset(preset: str, *, name: str, host: str | None = None) -> Device:
         AdvisorError: there is no such preset.
     """
     known = hardware_figures()["devices"] | hardware_figures()["hosts"]
-    if preset not in known:
+    aliases = {alias: name for name, table in known.items() for alias in table.get("aliases", ())}
+    table = known.get(aliases.get(preset, preset))
+    if table is None:
         raise AdvisorError(f"unknown device preset {shown(preset)}; {there_are(known, preset)}")
-    table = known[preset]
     sheet = hardware_figures()["gpus"][table["gpu"]] if "gpu" in table else table
     return Device(
         name=name,
@@ -177,6 +179,20 @@ def link_preset(preset: str, *, source: str, target: str, channel: str | None = 
     )
 
 
+def named_preset(name: str) -> str:
+    """Return the preset of a device or link that a user's word means.
+
+    Raises:
+        AdvisorError: there is none.
+    """
+    links = hardware_figures()["links"]
+    preset = _device_words().get(name.casefold()) or _same_word(name, links)
+    if preset is None:
+        known = [*hardware_figures()["devices"], *links]
+        raise AdvisorError(f"no GPU and no link {shown(name)}; {there_are(known, name)}")
+    return preset
+
+
 def there_are(known: Iterable[str], word: str) -> str:
     """Return which names there are, those first that are most similar to the word."""
 
@@ -188,7 +204,7 @@ def there_are(known: Iterable[str], word: str) -> str:
 
 def _host_devices(text: str, inner: str) -> tuple[list[str], str | None]:
     """Return the presets of one host's devices and the word for the link between them."""
-    known = hardware_figures()["devices"]
+    known, words = hardware_figures()["devices"], _device_words()
     presets: list[str] = []
     link = None
     for term in inner.split("+"):
@@ -198,9 +214,11 @@ def _host_devices(text: str, inner: str) -> tuple[list[str], str | None]:
         if not (x and digits.isascii() and digits.isdigit()):
             digits, device = "1", term
         device, link = _split_link(device)
-        preset = _same_word(device, known)
+        preset = words.get(device.casefold())
         if preset is None:
-            raise _refused(text, f"unknown device {shown(device)}; {there_are(known, device)}")
+            # Behind the first hyphen may be a link.
+            card = device.partition("-")[0]
+            raise _refused(text, f"unknown device {shown(device)}; {there_are(known, card)}")
         presets += [preset] * _count(text, digits)
     return presets, link
 
@@ -208,12 +226,23 @@ def _host_devices(text: str, inner: str) -> tuple[list[str], str | None]:
 def _split_link(term: str) -> tuple[str, str | None]:
     """Split a device from the link behind it. Where devices share a beginning, the longest wins."""
     folded = term.casefold()
-    for device in sorted(hardware_figures()["devices"], key=len, reverse=True):
-        if folded == device.casefold():
+    for device in sorted(_device_words(), key=len, reverse=True):
+        if folded == device:
             return term, None
-        if folded.startswith(f"{device.casefold()}-"):
+        if folded.startswith(f"{device}-"):
             return device, term[len(device) + 1 :]
     return term, None
+
+
+@cache
+def _device_words() -> dict[str, str]:
+    """Return the preset that each word for a device means, words in lower case."""
+    presets = hardware_figures()["devices"].items()
+    return {
+        word.casefold(): name
+        for name, table in presets
+        for word in (name, *table.get("aliases", ()))
+    }
 
 
 def _wiring(text: str, presets: list[str], link: str | None, network: str | None) -> _Wiring:
@@ -232,6 +261,10 @@ def _wiring(text: str, presets: list[str], link: str | None, network: str | None
             raise _refused(text, f"{link} joins hosts, not devices: 2x(1x{presets[0]})-{link}")
         names = " and ".join(dict.fromkeys(presets))
         raise _refused(text, f"no link {shown(link)} joins {names}; {there_are(common, link)}")
+    most = hardware_figures()["links"][peer].get("most_devices", MAX_DEVICES)
+    if len(presets) > most:
+        problem = f"{peer} is a bridge, which joins {most} devices, not {len(presets)}"
+        raise _refused(text, f"{problem}; a cluster file can say which pairs have one")
     # The lanes to the host are those to the peers, without what staging or a card's switch costs.
     own = peer if _family(peer) == "PCIe" else next(x for x in common if _family(x) == "PCIe")
     return _Wiring(peer=peer, host=own.partition("-")[0], network=network)

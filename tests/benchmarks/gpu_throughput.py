@@ -16,7 +16,7 @@ import argparse
 import json
 import tempfile
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -27,19 +27,41 @@ from placement_advisor.candidates import single
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis
-from placement_advisor.machine.gpu_facts import gpu_facts
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.processes.children import preload
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
 
 SOURCE = "tensorflow-2017"
-# What a kernel adds on a P100 (`reframe-latency` in hardware.toml).
-P100_LAUNCH_NS = 2_200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A published training step, and its predictions; the share is of the ops' time."""
+
+    gpu: str
+    model: str
+    batch: int
+    published_ns: float
+    roofline_ns: int
+    kernels_ns: int
+    assumed_share: float
+
+    @property
+    def roofline_ratio(self) -> float:
+        """Predicted over published, by a roofline alone."""
+        return self.roofline_ns / self.published_ns
+
+    @property
+    def kernels_ratio(self) -> float:
+        """Predicted over published, with the times of kernels."""
+        return self.kernels_ns / self.published_ns
 
 
 def main() -> None:
@@ -48,30 +70,44 @@ def main() -> None:
     arguments.add_argument("record", type=Path)
     arguments.add_argument("--keras", action="store_true")
     asked = arguments.parse_args()
-    rows = json.loads(asked.record.read_text(encoding="utf-8"))["rows"]
+    print("| GPU | model | batch | published ms | roofline | kernels | assumed kernels |")
+    print("|---|---|---|---|---|---|---|")
+    ratios: list[tuple[float, float]] = []
+    for step in predicted_steps(asked.record, is_fused=not asked.keras):
+        ratios.append((step.roofline_ratio, step.kernels_ratio))
+        print(
+            f"| {step.gpu} | {step.model} | {step.batch} | {step.published_ns / 1e6:.0f} "
+            f"| {step.roofline_ratio:.2f} | {step.kernels_ratio:.2f} | {step.assumed_share:.0%} |",
+            flush=True,
+        )
+    errors = [[abs(ratio - 1) for ratio in column] for column in zip(*ratios, strict=True)]
+    print(f"| mean error | | | | {fmean(errors[0]):.0%} | {fmean(errors[1]):.0%} | |")
+    print(f"| worst | | | | {max(errors[0]):.0%} | {max(errors[1]):.0%} | |")
+
+
+def predicted_steps(record: Path, *, is_fused: bool) -> Iterator[Step]:
+    """Yield the published steps of one GPU with what is predicted for them."""
+    rows = json.loads(record.read_text(encoding="utf-8"))["rows"]
     of_step: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["source"] == SOURCE and row["gpus"] == 1:
             of_step[row["model"], row["batch_per_gpu"]].append(row)
     preload()
-    print("| GPU | model | batch | published ms | roofline | kernels | assumed kernels |")
-    print("|---|---|---|---|---|---|---|")
-    ratios: list[tuple[float, float]] = []
     for (model, batch), published in of_step.items():
-        graph = traced_graph(model, batch, is_fused=not asked.keras)
+        graph = traced_graph(model, batch, is_fused=is_fused)
         for row in published:
-            there = cluster(row["gpu"])
-            published_ns = batch / row["images_per_s"] * NS_PER_S
-            before, _ = predicted(graph, without_datasheet(there))
-            after, assumed = predicted(graph, there)
-            ratios.append((before / published_ns, after / published_ns))
-            print(
-                f"| {row['gpu']} | {model} | {batch} | {published_ns / 1e6:.0f} "
-                f"| {before / published_ns:.2f} | {after / published_ns:.2f} | {assumed:.0%} |",
-                flush=True,
+            there = read_hardware(row["gpu"])
+            before_ns, _ = predicted(graph, without_datasheet(there))
+            after_ns, assumed = predicted(graph, there)
+            yield Step(
+                gpu=row["gpu"],
+                model=model,
+                batch=batch,
+                published_ns=batch / row["images_per_s"] * NS_PER_S,
+                roofline_ns=before_ns,
+                kernels_ns=after_ns,
+                assumed_share=assumed,
             )
-    errors = [fmean(abs(ratio - 1) for ratio in column) for column in zip(*ratios, strict=True)]
-    print(f"| mean error | | | | {errors[0]:.0%} | {errors[1]:.0%} | |")
 
 
 def traced_graph(model: str, batch: int, *, is_fused: bool) -> OpGraph:
@@ -86,22 +122,6 @@ def traced_graph(model: str, batch: int, *, is_fused: bool) -> OpGraph:
         traced = traced_model(path, "train", bundle)
     assert traced is not None
     return traced.graph
-
-
-def cluster(gpu: str) -> Cluster:
-    """Return one GPU and its host; a P100, for which there is no preset, on those of a V100."""
-    if gpu != "P100-SXM2":
-        return read_hardware(gpu)
-    facts = gpu_facts(gpu)
-    there = read_hardware("V100")
-    device = replace(
-        there.devices[0],
-        peak_flops_per_s=facts.peak_flops_per_s,
-        memory_bandwidth_bytes_per_s=facts.memory_bandwidth_bytes_per_s,
-        launch_overhead_ns=P100_LAUNCH_NS,
-        gpu=gpu,
-    )
-    return replace(there, devices=(device,))
 
 
 def without_datasheet(there: Cluster) -> Cluster:

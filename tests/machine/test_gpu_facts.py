@@ -4,15 +4,15 @@ import pytest
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
-from placement_advisor.machine.presets import device_preset
-
-PRESETS = [
-    *("K80", "GTX1080", "GTX1080Ti", "T4", "V100", "V100-32GB"),
-    *("A100", "A100-80GB", "H100", "RTX4090"),
-]
+from placement_advisor.machine.presets import device_preset, hardware_figures
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+def test_each_datasheet_is_that_of_a_preset() -> None:
+    presets = hardware_figures()["devices"].values()
+    assert {table["gpu"] for table in presets} == set(gpus_with_facts())
+
+
+@pytest.mark.parametrize("preset", hardware_figures()["devices"])
 def test_a_preset_names_the_datasheet_of_its_card(preset: str) -> None:
     device = device_preset(preset, name="GPU:0")
     assert device.gpu is not None

@@ -59,6 +59,39 @@ def test_without_a_link_devices_are_joined_by_the_best_that_they_have():
     assert read_hardware("V100+A100") == read_hardware("V100+A100-PCIe3")
 
 
+def test_a_card_whose_name_looks_like_a_card_and_its_link_is_that_card():
+    (card, _) = read_hardware("2xV100-PCIe").devices
+    assert card.gpu == "V100-PCIe"
+    assert read_hardware("2xV100-PCIe") == read_hardware("2xV100-PCIe-PCIe3")
+    assert {device.gpu for device in read_hardware("2xV100-PCIe3").devices} == {"V100-SXM2"}
+
+
+@pytest.mark.parametrize("preset", FIGURES["devices"])
+def test_a_device_has_the_figures_of_its_preset_by_any_of_its_names(preset):
+    alone = read_hardware(preset)
+    for name in FIGURES["devices"][preset].get("aliases", ()):
+        assert read_hardware(name) == alone
+        assert device_preset(name, name="GPU:0", host="CPU:0") == alone.devices[0]
+
+
+def test_no_two_devices_have_a_name_in_common():
+    names = [
+        name.casefold()
+        for preset, table in FIGURES["devices"].items()
+        for name in (preset, *table.get("aliases", ()))
+    ]
+    assert len(set(names)) == len(names)
+
+
+def test_a_bridge_joins_two_cards_and_no_more():
+    pair = read_hardware("2xRTX3090-NVLink")
+    assert pair.link("GPU:0", "GPU:1").bandwidth_bytes_per_s == bandwidth("NVLink3-GA102")
+    assert pair.link("CPU:0", "GPU:1").bandwidth_bytes_per_s == bandwidth("PCIe4")
+    message = refusal("3xRTX3090-NVLink")
+    assert "NVLink3-GA102 is a bridge, which joins 2 devices, not 3" in message
+    assert read_hardware("3xRTX3090") == read_hardware("3xRTX3090-PCIe4")
+
+
 def test_case_does_not_matter():
     assert read_hardware("2xv100-32gb-nvlink") == read_hardware("2xV100-32GB-NVLink2")
 
@@ -98,8 +131,11 @@ def test_copies_over_nvlink_do_not_wait_for_those_to_the_host():
 
 
 def test_cards_without_peer_access_copy_through_the_host():
-    staged = read_hardware("2xRTX4090-PCIe4").link("GPU:0", "GPU:1")
-    assert staged.bandwidth_bytes_per_s == bandwidth("PCIe4-staged") < bandwidth("PCIe4")
+    for text, generation in (("2xRTX4090-PCIe4", "PCIe4"), ("2xRTX2080Ti", "PCIe3")):
+        staged = read_hardware(text).link("GPU:0", "GPU:1")
+        host = read_hardware(text).link("CPU:0", "GPU:1")
+        assert staged.bandwidth_bytes_per_s == bandwidth(f"{generation}-staged")
+        assert staged.bandwidth_bytes_per_s < host.bandwidth_bytes_per_s == bandwidth(generation)
 
 
 def test_a_copy_to_another_host_goes_over_three_links():
@@ -201,6 +237,10 @@ def test_every_preset_has_a_source_or_a_note_and_positive_figures(preset):
     figures = [value for value in table.values() if isinstance(value, int | float)]
     assert figures
     assert all(math.isfinite(figure) and figure > 0 for figure in figures)
+    assert set(table.get("measured", ())) <= {
+        name for name in table if isinstance(table[name], int | float)
+    }
+    assert table["sources"] or "measured" not in table or preset == "links.PCIe3-K80"
 
 
 def test_every_source_has_title_publisher_and_address_and_is_used():
@@ -214,7 +254,8 @@ def test_every_source_has_title_publisher_and_address_and_is_used():
 
 def test_newer_and_wider_links_are_faster():
     for order in (
-        ("PCIe3-K80", "PCIe3", "PCIe4-staged", "PCIe4", "NVLink2", "NVLink3", "NVLink4"),
+        ("PCIe3-staged", "PCIe3-K80", "PCIe3", "PCIe4-staged", "PCIe4", "PCIe5"),
+        ("PCIe4", "NVLink2", "NVLink3-GA102", "PCIe5", "NVLink4-H100", "NVLink3", "NVLink4"),
         ("NVLink1", "NVLink2"),
         ("Ethernet10", "Ethernet100", "PCIe3-K80"),
     ):
@@ -235,7 +276,10 @@ def test_tf32_stands_apart_from_the_float32_peak_on_cards_whose_tensor_cores_are
         for name in FIGURES["devices"]
         if device_preset(name, name="GPU:0").matrix_flops_per_s is not None
     }
-    assert faster == {"A100", "A100-80GB", "H100"}
+    assert faster == {
+        *("A100", "A100-80GB", "A100-PCIe", "A100-80GB-PCIe", "H100", "H100-PCIe"),
+        *("A10", "A6000", "L4", "L40S"),
+    }
 
 
 def test_a_gpus_host_launches_ops_ahead_and_each_copy_at_its_end() -> None:
@@ -248,3 +292,12 @@ def test_a_gpus_host_launches_ops_ahead_and_each_copy_at_its_end() -> None:
     assert between.receiver.time_ns(10**6) == v100.launch_overhead_ns
     assert down.sender.time_ns(0) == v100.launch_overhead_ns
     assert down.receiver.time_ns(0) == 0
+
+
+def test_what_is_a_judgement_says_so():
+    for name, table in FIGURES["devices"].items():
+        assert "launch_overhead_ns" in table.get("measured", ()) or "judgement" in table["note"], (
+            name
+        )
+    for name, table in FIGURES["links"].items():
+        assert "latency_ns" in table.get("measured", ()) or "judgement" in table["note"], name

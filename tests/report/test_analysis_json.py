@@ -79,6 +79,7 @@ def test_top_level_has_the_fields_of_the_contract_in_order(content: dict[str, An
         "break_even",
         "input",
         "scaling",
+        "expected_errors",
         "findings",
         "warnings",
         "timings_ns",

@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).parent / "golden"
 ESCAPE = "\x1b"
 
 
-@pytest.mark.parametrize("name", ["sample", "unmeasured"])
+@pytest.mark.parametrize("name", ["sample", "unmeasured", "elsewhere"])
 def test_output_is_the_golden_one(name: str) -> None:
     expected = (GOLDEN / f"full_{name}.txt").read_text(encoding="utf-8")
     assert full_text(getattr(sample_analysis, name)()) == expected

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.mark.parametrize("name", ["sample", "unmeasured"])
+@pytest.mark.parametrize("name", ["sample", "unmeasured", "elsewhere"])
 def test_report_is_the_golden_one(name: str) -> None:
     expected = (GOLDEN / f"report_{name}.md").read_text(encoding="utf-8")
     assert render_markdown(getattr(sample_analysis, name)()) == expected

@@ -110,7 +110,7 @@ def crowded(long: str) -> AnalysisRecord:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("name", ["sample", "unmeasured"])
+@pytest.mark.parametrize("name", ["sample", "unmeasured", "elsewhere"])
 def test_the_screen_is_the_golden_one_and_colour_only_adds_codes(name: str, width: int) -> None:
     of = record(getattr(sample_analysis, name)())
     expected = (GOLDEN / f"screen_{name}_{width}.txt").read_text(encoding="utf-8")

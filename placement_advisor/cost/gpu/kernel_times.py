@@ -95,14 +95,21 @@ def kernel_time(op: str, dims: tuple[int, ...], gpu: GpuFacts) -> KernelTime:
     known = _known()
     rows = np.array([dims], dtype=np.float64)
     seconds = kernel_s(op, rows, gpu, constants_for(op, gpu, known), copy_bandwidth(gpu, known))
-    basis = KernelBasis.FITTED if op in known.get(gpu.chip, {}) else KernelBasis.TRANSFERRED
-    if not _is_like_the_record(op, dims):
-        basis = KernelBasis.ASSUMED
+    is_known = _is_like_the_record(op, dims)
+    basis, error = kernel_errors(gpu)[op] if is_known else (KernelBasis.ASSUMED, None)
     return KernelTime(
-        time_ns=round(float(seconds[0]) * NS_PER_S),
-        relative_error=known["errors"][op].get(basis),
-        basis=basis,
+        time_ns=round(float(seconds[0]) * NS_PER_S), relative_error=error, basis=basis
     )
+
+
+def kernel_errors(gpu: GpuFacts) -> dict[str, tuple[KernelBasis, float]]:
+    """Return what times of each op of the record rest on, and their `relative_error`."""
+    known = _known()
+    bases = {
+        op: KernelBasis.FITTED if op in known.get(gpu.chip, {}) else KernelBasis.TRANSFERRED
+        for op in OPS
+    }
+    return {op: (basis, known["errors"][op][basis]) for op, basis in bases.items()}
 
 
 def reached_bandwidth(gpu: GpuFacts) -> float:

@@ -14,6 +14,7 @@ from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.measurement.measurement import Interval, bootstrap_median
 from placement_advisor.report.analysis.break_even_json import break_even_as_json
+from placement_advisor.report.analysis.expected_errors_json import errors_as_json
 from placement_advisor.report.analysis.scaling import row_as_json, scaling
 from placement_advisor.report.analysis.tables import CERTIFICATE, GRAPH
 from placement_advisor.solvers.bounds.bound_in_words import argument_text
@@ -51,6 +52,7 @@ SCHEMA_NAMES = (
     "calibration",
     "doctor",
     "hosts",
+    "hardware",
     "check",
 )
 # What of a measurement the profile has; null without one.
@@ -97,6 +99,9 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
         if analysis.input_timing
         else None,
         "scaling": [row_as_json(row) for row in scaling(analysis.candidates)],
+        "expected_errors": errors_as_json(analysis.assumed_times)
+        if analysis.assumed_times
+        else None,
         "findings": [_finding(finding) for finding in analysis.findings],
         "warnings": list(analysis.warnings),
         "timings_ns": _timings(analysis.timings_ns),

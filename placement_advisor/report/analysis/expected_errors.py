@@ -1,18 +1,28 @@
-"""How far off speed-ups are that are simulated by assumed costs, on stand-ins.
+"""How far off what is simulated by assumed costs may be: on stand-ins, and on named GPUs.
 
-Medians over models drawn at random, of how far simulated ratios to ``single`` were from measured
-ones.
+Stand-ins: medians over models drawn at random, of how far simulated ratios to ``single`` were from
+measured ones.
 Source: docs/cost-model.md, *Models drawn at random*, which names the command.
+
+GPUs: mean errors of kernels stand beside their constants (`cost/gpu/kernel_times.toml`); those of
+published training steps here.
+Source: docs/gpus.md, which names the commands.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.analysis.recorder import Review
+    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
 
 MODELS = 24
 MEDIAN = 0.211
@@ -27,11 +37,101 @@ MEDIAN_OF = {
     "searched": 0.125,
 }
 
+# Training steps on one GPU that were published, and how far off predictions of them are.
+PUBLISHED_STEPS = 9
+PUBLISHED_STEPS_MEAN = 0.23
+PUBLISHED_STEPS_WORST = 0.74
+# What users call the families of kernels.
+FAMILY_WORDS = {
+    "linear": "products of matrices",
+    "bmm": "batched products",
+    "conv": "convolutions",
+    **dict.fromkeys(("add", "mul", "relu", "tanh", "gelu"), "elementwise"),
+    "softmax": "softmax",
+    "ln": "layer normalisation",
+}
+_BASIS_WORDS = {
+    KernelBasis.FITTED: "measured on this chip",
+    KernelBasis.TRANSFERRED: "measured on other chips",
+}
 
-def expected_error(candidates: Iterable[str]) -> str:
+
+# Nothing is predicted as well as that.
+_LEAST_ERROR = 0.01
+
+
+def error_text(error: float) -> str:
+    """Return a mean error as a percentage, which is never 0."""
+    return "under 1 %" if error < _LEAST_ERROR else format_share(error)
+
+
+def expected_error(
+    candidates: Iterable[str], times: Iterable[AssumedTimes], *, stand_in: bool
+) -> str | None:
+    """Return what errors to expect where nothing ran, None if none are known.
+
+    ``times`` is what those of ops rest on, on GPUs that are not here.
+    """
+    return _on_stand_ins(candidates) if stand_in else _on_gpus(times)
+
+
+def analysis_error(analysis: Analysis | Review) -> str | None:
+    """Return what errors to expect of an analysis; None where steps ran, or none are known."""
+    testbed = analysis.testbed
+    if testbed is None or testbed.not_run is None:
+        return None
+    predicted = (c.name for c in analysis.candidates if c.predicted is not None)
+    return expected_error(predicted, analysis.assumed_times, stand_in=testbed.stand_in)
+
+
+def _on_stand_ins(candidates: Iterable[str]) -> str:
     """Return a sentence on the errors to expect, with those of the candidates that are known."""
     each = [f"{name} {format_share(MEDIAN_OF[name])}" for name in candidates if name in MEDIAN_OF]
     return (
         f"Expect errors: on {MODELS} models drawn at random, speed-ups simulated so were off by "
         f"{', '.join([f'{format_share(MEDIAN)} (median)', *each])}."
     )
+
+
+def _on_gpus(times: Iterable[AssumedTimes]) -> str | None:
+    sentences = list(map(_of_times, times))
+    if not sentences:
+        return None
+    return " ".join(
+        [
+            f"Expect errors: {PUBLISHED_STEPS} published training steps on one GPU were predicted "
+            f"{format_share(PUBLISHED_STEPS_MEAN)} off in the mean, "
+            f"{format_share(PUBLISHED_STEPS_WORST)} at worst.",
+            *sentences,
+        ]
+    )
+
+
+def _of_times(times: AssumedTimes) -> str:
+    parts = [
+        f"{format_share(times.launch_share)} is that of launches",
+        f"{format_share(times.assumed_share)} rests on kernels without a record",
+        f"{format_share(times.roofline_share)} on peaks alone",
+    ]
+    by_basis: defaultdict[KernelBasis, float] = defaultdict(float)
+    for each in times.families:
+        by_basis[each.basis] += each.share
+    parts += [
+        f"{format_share(share)} on kernels {_BASIS_WORDS[basis]} (off in the mean: "
+        f"{_errors(times, basis)})"
+        for basis, share in by_basis.items()
+    ]
+    return f"Of the time of ops on {times.gpu}, {', '.join(parts)}."
+
+
+def _errors(times: AssumedTimes, basis: KernelBasis) -> str:
+    """Return the mean error of each family, that which takes most time first."""
+    by_word: dict[str, list[tuple[float, float]]] = {}
+    for each in times.families:
+        if each.basis is basis:
+            by_word.setdefault(FAMILY_WORDS[each.family], []).append((each.share, each.error))
+    found = []
+    for word, rows in by_word.items():
+        error = sum(share * each for share, each in rows) / sum(share for share, _ in rows)
+        found.append(f"{word} {error_text(error)}")
+    return ", ".join(found)

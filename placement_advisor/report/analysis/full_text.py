@@ -20,7 +20,7 @@ from rich.text import Text
 from placement_advisor.analysis.analysis_result import AdviceVerdict
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.report.analysis.break_even_text import break_even_lines, break_even_title
-from placement_advisor.report.analysis.expected_errors import expected_error
+from placement_advisor.report.analysis.expected_errors import analysis_error
 from placement_advisor.report.analysis.fastest_first import in_own_timelines
 from placement_advisor.report.analysis.input_text import input_line
 from placement_advisor.report.analysis.scaling import TITLE as SCALING_TITLE
@@ -228,9 +228,8 @@ def _footnotes(analysis: Analysis) -> Text:
         )
     else:
         lines.append(f"Nothing was measured ({testbed.not_run or 'no candidate ran'}).")
-        if testbed.stand_in and testbed.not_run:
-            predicted = (c.name for c in analysis.candidates if c.predicted is not None)
-            lines.append(expected_error(predicted))
+        if (told_of := analysis_error(analysis)) is not None:
+            lines.append(told_of)
     lines.append("exposed: copies to the device that waits longest, while it computes nothing.")
     for candidate in analysis.candidates:
         failure = candidate.failure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.measurement.measurement import SizeBasis
-from placement_advisor.report.analysis.expected_errors import expected_error
+from placement_advisor.report.analysis.expected_errors import analysis_error
 from placement_advisor.report.analysis.markdown_syntax import escape, table
 from placement_advisor.report.analysis.tables import (
     ACTIVITY_HEADINGS,
@@ -200,8 +200,8 @@ def method(analysis: Analysis) -> Iterable[str]:
     if not runs:
         reason = analysis.testbed.not_run or "no candidate ran"
         yield f"No step was timed ({escape(reason)}). Every step time above is simulated."
-        if analysis.testbed.stand_in and analysis.testbed.not_run:
-            yield expected_error(c.name for c in analysis.candidates if c.predicted is not None)
+        if (told_of := analysis_error(analysis)) is not None:
+            yield escape(told_of)
         return
     yield (
         "Timing rounds of all candidates are interleaved and run without the profiler; warm-up "

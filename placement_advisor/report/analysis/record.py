@@ -32,11 +32,14 @@ from placement_advisor.files.limits import MAX_NS
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.measurement import Interval
 from placement_advisor.report.analysis.analysis_json import SCHEMA_VERSION
+from placement_advisor.report.analysis.expected_errors_json import read_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from enum import StrEnum
     from pathlib import Path
+
+    from placement_advisor.cost.gpu.assumed_times import AssumedTimes
 
 T = TypeVar("T")
 E = TypeVar("E", bound="StrEnum")
@@ -163,6 +166,7 @@ class AnalysisRecord:
     """A finished analysis.
 
     ``options`` are what was asked for, in words, by name; ``warnings`` says how many there are.
+    ``assumed_times`` are those of `Analysis`.
     """
 
     advisor_version: str
@@ -175,6 +179,7 @@ class AnalysisRecord:
     answer: AnswerRecord
     findings: tuple[FindingRecord, ...]
     warnings: int
+    assumed_times: tuple[AssumedTimes, ...]
 
     @property
     def is_quick(self) -> bool:
@@ -213,6 +218,7 @@ def record_of(value: object) -> AnalysisRecord:
         answer=field(document, "recommendation", _answer),
         findings=tuple(filter(None, field(document, "findings", partial(list_of, _finding)))),
         warnings=len(field(document, "warnings", as_list)),
+        assumed_times=field(document, "expected_errors", read_errors),
     )
 
 

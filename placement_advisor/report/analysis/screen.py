@@ -181,9 +181,11 @@ def _beside(record: AnalysisRecord, basis: str, width: int, most: int) -> Iterat
     if record.as_is_ns is not None:
         own = f"{AS_IS}: {format_ns(record.as_is_ns)}, your own step with all of the machine"
         yield from _paragraph(own, width, 1, _ASIDE_STYLE)
-    if record.testbed.stand_in and record.testbed.not_run:
-        told_of = expected_error(c.name for c in record.candidates if c.step(basis) is not None)
-        yield from _paragraph(told_of, width, most, _ASIDE_STYLE)
+    if record.testbed.not_run:
+        with_step = (c.name for c in record.candidates if c.step(basis) is not None)
+        stand_in = record.testbed.stand_in
+        if told_of := expected_error(with_step, record.assumed_times, stand_in=stand_in):
+            yield from _paragraph(told_of, width, most, _ASIDE_STYLE)
     if unsure := [c.name for c in record.candidates if c.is_unverified]:
         text = f"not verified, and so not recommended: {', '.join(unsure)}"
         yield from _paragraph(text, width, 1, _WARNING_STYLE)

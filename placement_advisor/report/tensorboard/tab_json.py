@@ -16,6 +16,7 @@ from placement_advisor.report.analysis.break_even_text import (
     break_even_title,
     value_text,
 )
+from placement_advisor.report.analysis.expected_errors import analysis_error
 from placement_advisor.report.analysis.input_text import input_line
 from placement_advisor.report.analysis.scaling import WHICH, row_as_json, scaling
 from placement_advisor.report.analysis.tables import (
@@ -73,6 +74,7 @@ def overview_as_json(review: Review, layers: LayerMap) -> dict[str, Any]:
         "candidates": [_candidate(candidate) for candidate in review.candidates],
         "as_is": _as_is(review),
         "input": input_line(review),
+        "expected_errors": analysis_error(review),
         "graph": _graph(layers),
         "findings": [_finding(finding) for finding in review.findings],
         "warnings": list(review.warnings),

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from command_runs import few_rounds
 from playwright.sync_api import expect
-from sample_analysis import four_devices, hostile, not_applicable, record, sample, unmeasured
+from sample_analysis import (
+    elsewhere,
+    four_devices,
+    hostile,
+    not_applicable,
+    record,
+    sample,
+    unmeasured,
+)
 from sample_break_even import with_break_even
 from simulated_steps import towers_graph
 
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
 
 WIDTHS = (80, 120)
-MADE_UP = (sample, unmeasured, hostile, four_devices, not_applicable, with_break_even)
+MADE_UP = (sample, unmeasured, elsewhere, hostile, four_devices, not_applicable, with_break_even)
 
 
 def assert_found(page: Opened, told: str, names: set[str]) -> None:

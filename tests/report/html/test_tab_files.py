@@ -46,7 +46,7 @@ def test_what_an_analysis_wrote_is_read_as_it_is(logdir: Path) -> None:
 
 def test_what_an_older_advisor_did_not_write_is_null(logdir: Path) -> None:
     def as_before(overview: Document) -> None:
-        for name in ("how", "break_even", "scaling", "as_is", "input", "hosts"):
+        for name in ("how", "break_even", "scaling", "as_is", "input", "hosts", "expected_errors"):
             del overview[name]
         del overview["candidates"][0]["peak_memory"]
         del overview["candidates"][0]["predicted_after_runs"]
@@ -54,6 +54,7 @@ def test_what_an_older_advisor_did_not_write_is_null(logdir: Path) -> None:
     overview = read_overview(changed(logdir / OVERVIEW, as_before))
     assert (overview["how"], overview["break_even"], overview["scaling"]) == (None, None, None)
     assert (overview["as_is"], overview["input"], overview["hosts"]) == (None, None, None)
+    assert overview["expected_errors"] is None
     assert overview["candidates"][0]["peak_memory"] is None
     assert overview["candidates"][0]["predicted_after_runs"] is None
     path = logdir / DETAILS / "single.json"

@@ -4,9 +4,10 @@ import { NOTHING, formatBytes, formatNs, formatTimes } from './format.js';
 const HEAD = ['Candidate', 'Step', 'Copies', 'Exposed', 'Speed-up', 'Peak memory'];
 
 /** Returns candidates and the step that feeds them; `choose` is called with the name of one. */
-export function candidateTable({ candidates, as_is: asIs, input }, chosen, choose) {
+export function candidateTable(overview, chosen, choose) {
+  const { candidates, as_is: asIs, input, expected_errors: errors } = overview;
   const own = asIs ? `${asIs.name}: your own step, unmodified, with all of the machine.` : null;
-  const notes = [own, input].filter(Boolean);
+  const notes = [own, input, errors].filter(Boolean);
   return el('div', {}, tableOf(candidates, asIs, chosen, choose), ...notes.map(note));
 }
 

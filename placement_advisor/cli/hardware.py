@@ -1,0 +1,36 @@
+"""`advisor hardware`: what `--hardware` knows by name. Needs no TensorFlow."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from placement_advisor.cli.output_streams import print_json
+
+
+def hardware(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A GPU or a link, such as V100 or NVLink2."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all that is known as JSON on stdout.")
+    ] = False,
+) -> None:
+    """List GPUs and links that --hardware takes, and what predictions for them rest on.
+
+    With a NAME: its figures, with what was measured, and its sources.
+    """
+    from placement_advisor.machine.presets import named_preset
+
+    preset = None if name is None else named_preset(name)
+    if as_json:
+        from placement_advisor.report.hardware_json import hardware_as_json
+
+        print_json(hardware_as_json(preset))
+        return
+    from placement_advisor.report.hardware_text import render_hardware
+
+    sys.stdout.write(render_hardware(preset))

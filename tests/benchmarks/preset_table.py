@@ -1,0 +1,208 @@
+"""What is predicted for the sample models on all presets of GPUs, to be read for absurdities.
+
+    PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/preset_table.py [--effort UNITS]
+        [--presets A,B] [SAMPLE...]
+
+Each sample is traced once (with SAMPLE_SIZE=full at its published size), with its batch split for
+two devices, and priced on two of each preset. A row has the predicted speed-up over one device by
+family, and the verdict; below the table of a sample stands what no owner of two GPUs would believe:
+a family best that is bad on purpose, more than twice as fast on two devices, a split of the batch
+behind one that is bad on purpose, a slower step over the faster of a preset's links.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placement_advisor import defaults
+from placement_advisor.analysis.assemble import assemble, candidates_of
+from placement_advisor.analysis.batch_splits import split_batch
+from placement_advisor.analysis.options import AnalyzeOptions, effort_of
+from placement_advisor.analysis.predict import bound_of, predict
+from placement_advisor.analysis.price import assume_prices
+from placement_advisor.analysis.prices_elsewhere import read_elsewhere
+from placement_advisor.analysis.propose import propose_all
+from placement_advisor.analysis.run import Results
+from placement_advisor.analysis.subject import Subject
+from placement_advisor.analysis.traced_model import traced_model
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.families import BAD_ON_PURPOSE, NAMES
+from placement_advisor.machine.presets import hardware_figures
+from placement_advisor.processes.children import Child, preload
+from placement_advisor.testbed.trial import BASELINE, SilentWatcher
+from placement_advisor.tf.load.model_source import ModelSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from placement_advisor.analysis.propose import Proposals
+
+SAMPLES = Path(__file__).parents[2] / "sample_models"
+DEVICES = 2
+# A step is rounded to whole ns, and order among ops that are ready moves by chance.
+SLACK = 1.02
+STAGED = "-staged"
+# Laid out by rule, so that they do not change with the costs of links.
+SAME_ON_ALL_LINKS = ("towers", "towers-forward-only", "batch", "mirrored", *sorted(BAD_ON_PURPOSE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A preset: predicted step times by candidate that fits, and what is told of them."""
+
+    steps_ns: Mapping[str, int]
+    verdict: str
+    faster_links: Sequence[tuple[str, str]]
+
+    def speedup(self, name: str) -> float:
+        """Return the time of one device over that of a candidate."""
+        return self.steps_ns[BASELINE] / self.steps_ns[name]
+
+    def absurdities(self) -> Iterator[tuple[str, str]]:
+        """Yield what nobody would believe, each with its figures."""
+        yield from self.faster_links
+        others = [name for name in self.steps_ns if name != BASELINE]
+        if not others:
+            return
+        best = max(self.steps_ns, key=self.speedup)
+        if best in BAD_ON_PURPOSE:
+            yield f"{best} is best", f"{self.speedup(best):.2f}"
+        for name in others:
+            if self.speedup(name) > DEVICES * SLACK:
+                yield f"{name} on {DEVICES} devices", f"{self.speedup(name):.2f}"
+            is_ahead = BATCH in others and self.speedup(BATCH) * SLACK < self.speedup(name)
+            if name in BAD_ON_PURPOSE and is_ahead:
+                figures = f"{self.speedup(BATCH):.2f} < {self.speedup(name):.2f}"
+                yield f"{BATCH} behind {name}", figures
+
+
+def main() -> None:
+    """Print a table for each sample, and what is absurd in it."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("samples", nargs="*")
+    arguments.add_argument("--effort", type=float, default=0.2)
+    arguments.add_argument("--presets", default=",".join(hardware_figures()["devices"]))
+    asked = arguments.parse_args()
+    preload()
+    for sample in asked.samples or sorted(path.stem for path in SAMPLES.glob("*.py")):
+        subject = traced(sample, asked.effort)
+        rows = {preset: row(subject, preset) for preset in asked.presets.split(",")}
+        names = [name for name in NAMES if any(name in row.steps_ns for row in rows.values())]
+        graph = subject.graph
+        print(
+            f"\n**{sample}**, {len(graph)} ops, {graph.parameter_bytes / 1e6:.0f} MB of variables"
+        )
+        print(f"\n| 2x | single ms | {' | '.join(names[1:])} | verdict |")
+        print(f"|{'---|' * (len(names) + 2)}")
+        for preset, each in rows.items():
+            cells = [
+                f"{each.speedup(name):.2f}" if name in each.steps_ns else "–" for name in names[1:]
+            ]
+            single_ms = each.steps_ns[BASELINE] / 1e6 if BASELINE in each.steps_ns else 0.0
+            print(f"| {preset} | {single_ms:.2f} | {' | '.join(cells)} | {each.verdict} |")
+        print()
+        by_kind: defaultdict[str, list[str]] = defaultdict(list)
+        for preset, each in rows.items():
+            for kind, figures in each.absurdities():
+                by_kind[kind].append(f"{preset} {figures}")
+        for kind, found in by_kind.items():
+            print(f"- {kind}: {', '.join(found)}")
+        print(end="", flush=True)
+
+
+def traced(sample: str, effort: float) -> Subject:
+    """Return a sample, traced with its batch split."""
+    source = ModelSource(
+        path=str(SAMPLES / f"{sample}.py"),
+        name=None,
+        mode=None,
+        batch_size=None,
+        outputs=(),
+        time_limit_s=defaults.TIME_LIMIT_S,
+    )
+    options = AnalyzeOptions(
+        source=source,
+        devices=DEVICES,
+        hardware="2xV100",
+        costs=None,
+        testbed=None,
+        candidates=None,
+        ratios=None,
+        effort=effort_of(effort, 0, quick=False),
+        steps=defaults.STEPS,
+        rounds=None,
+        refine=0,
+        run=False,
+        quick=False,
+        open_ports=False,
+        output=Path(),
+    )
+    watcher = SilentWatcher()
+    with Child("loader") as loader:
+        model = traced_model(source, None, loader, watcher)
+        splits = split_batch(options, DEVICES, model, None, loader, watcher)
+    plan = read_elsewhere("2xV100", None).plan()
+    return Subject(options=options, plan=plan, traced=model, splits=splits)
+
+
+def row(subject: Subject, preset: str) -> Row:
+    """Return what is predicted for two of a preset."""
+    elsewhere = read_elsewhere(f"{DEVICES}x{preset}", None)
+    priced = assume_prices(subject, elsewhere)
+    proposals = propose_all(subject.graph, priced, NAMES, subject.options.effort)
+    forecast = predict(proposals)
+    candidates = candidates_of(forecast, Results())
+    analysis = assemble(subject, forecast, Results(), candidates, bound_of(forecast), None, None)
+    answer = analysis.recommendation
+    told = answer.verdict.value
+    if answer.candidate is not None:
+        told += f" {answer.candidate}"
+    return Row(
+        steps_ns={
+            name: each.schedule.step_ns
+            for name, each in forecast.predicted.items()
+            if each.too_large is None
+        },
+        verdict=told,
+        faster_links=slower_over_faster_links(subject, preset),
+    )
+
+
+def slower_over_faster_links(subject: Subject, preset: str) -> list[tuple[str, str]]:
+    """Return which candidates take longer over a faster link of the preset's."""
+    links, names = hardware_figures()["links"], hardware_figures()["devices"][preset]["links"]
+    if any(name.endswith(STAGED) for name in names):
+        # Plain PCIe is what such cards have to other cards.
+        names = [name for name in names if name.endswith(STAGED) or not name.startswith("PCIe")]
+    names = sorted(names, key=lambda name: links[name]["bandwidth_bytes_per_s"])
+    before: dict[str, int] = {}
+    found = []
+    for link in names:
+        priced = assume_prices(subject, read_elsewhere(f"{DEVICES}x{preset}-{link}", None))
+        proposals = propose_all(subject.graph, priced, SAME_ON_ALL_LINKS, subject.options.effort)
+        now = steps_ns(proposals)
+        found += [
+            (f"{name} slower over a faster link", f"{step_ns / before[name]:.2f} over {link}")
+            for name, step_ns in now.items()
+            if name in before and step_ns > before[name] * SLACK
+        ]
+        before = now
+    return found
+
+
+def steps_ns(proposals: Proposals) -> dict[str, int]:
+    """Return the simulated step of each candidate."""
+    found = {}
+    for name, placement in proposals.placements.items():
+        split = proposals.splits.get(name)
+        simulator = proposals.simulator if split is None else split.simulator
+        found[name] = simulator.step_ns(placement)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""`advisor hardware`: all presets, and one of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from command_runs import run_here
+
+from placement_advisor.machine.presets import hardware_figures
+from placement_advisor.report.analysis.analysis_json import load_schema
+
+WIDTH = 120
+GPUS, LINKS = hardware_figures()["devices"], hardware_figures()["links"]
+
+
+def told(*words: str) -> dict[str, Any]:
+    ran = run_here("hardware", *words, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    content: dict[str, Any] = json.loads(ran.out)
+    jsonschema.Draft202012Validator(load_schema("hardware")).validate(content)
+    return content
+
+
+def test_all_gpus_and_links_are_listed() -> None:
+    lines = run_here("hardware").out.splitlines()
+    firsts = [line.split(maxsplit=1)[0] for line in lines if line]
+    assert [name for name in firsts if name in GPUS] == list(GPUS)
+    assert [name for name in firsts if name in LINKS] == list(LINKS)
+    assert max(map(len, lines)) <= WIDTH
+
+
+def test_json_has_all_of_them() -> None:
+    content = told()
+    assert [gpu["name"] for gpu in content["devices"]] == list(GPUS)
+    assert [link["name"] for link in content["links"]] == list(LINKS)
+    assert all(source for gpu in content["devices"] for source in gpu["sources"])
+
+
+@pytest.mark.parametrize("word", ["V100", "v100-sxm2", "V100-SXM2-16GB"])
+def test_a_gpu_goes_by_any_of_its_names(word: str) -> None:
+    (gpu,) = told(word)["devices"]
+    assert gpu["name"] == "V100"
+    assert told(word)["links"] == []
+
+
+def test_what_is_measured_fitted_transferred_and_assumed_is_told_apart() -> None:
+    bases = {
+        gpu["name"]: {kernel["family"]: kernel["basis"] for kernel in gpu["kernels"]}
+        for gpu in told()["devices"]
+    }
+    assert (bases["T4"]["linear"], bases["T4"]["conv_by_input"]) == ("fitted", "assumed")
+    assert (bases["L4"]["linear"], bases["L4"]["relu"]) == ("assumed", "transferred")
+    launches = {gpu["name"]: gpu["launch_overhead_basis"] for gpu in told()["devices"]}
+    assert (launches["K80"], launches["V100"]) == ("measured", "assumed")
+
+
+def test_text_about_a_gpu_has_its_figures_and_sources() -> None:
+    out = run_here("hardware", "rtx3090").out
+    assert out.startswith("RTX3090: datasheet RTX3090, chip GA102\n")
+    assert "20 % off  transferred from other chips" in out
+    assert "links: PCIe4-staged, PCIe4, PCIe3, NVLink3-GA102 (the first is the default)" in out
+    assert "https://github.com/NVIDIA/nccl/issues/1127" in out
+
+
+def test_text_about_a_bridge_says_how_many_it_joins() -> None:
+    out = run_here("hardware", "NVLink3-GA102").out
+    assert "a bridge, which joins 2 devices" in out
+    assert "judgement" in out
+
+
+def test_a_name_that_is_none_is_answered_with_those_that_are() -> None:
+    ran = run_here("hardware", "V10")
+    assert ran.code == 2
+    assert "no GPU and no link 'V10'; there are V100, " in ran.err
