@@ -34,7 +34,7 @@ _COPY = -2
 # Whose turn it is on a device.
 _NOBODY, _OPS, _COPIES = range(3)
 # Columns of `Result.op_ns` and `Result.crossings`.
-READY, START, END, TOLD = range(4)
+READY, START, END = range(3)
 TENSOR, SOURCE, TARGET, SENT, ON_WIRE, ARRIVAL, DELIVERED = range(7)
 
 
@@ -85,14 +85,16 @@ class Wires(NamedTuple):
 class Result(NamedTuple):
     """When everything happened.
 
-    A row of ``op_ns`` is when an op was ready, started, ended, and when readers on its device were
-    told of it: then, or once it was launched. ``started`` holds ops in the order in which they were
-    started or launched. A row of ``crossings`` is one of them: tensor, source, target, and
-    when it was sent, started on its wire, arrived, and had been received by its target.
-    ``last_end_ns`` is when each device ended its last op, -1 if it had none.
+    A row of ``op_ns`` is when an op was ready, started and ended. ``told_ns`` is when readers on
+    the device were told of an op that was launched ahead; it is empty where none is. ``started``
+    holds ops in the order in which they were started or launched. A row of ``crossings`` is one of
+    them: tensor, source, target, and when it was sent, started on its wire, arrived, and had been
+    received by its target. ``last_end_ns`` is when each device ended its last op, -1 if it had
+    none.
     """
 
     op_ns: Ints
+    told_ns: Ints
     started: Indices
     crossings: Ints
     last_end_ns: Ints
@@ -115,7 +117,9 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
     ops, edges, devices = device_of.shape[0], reader.shape[0], begin_ns.shape[0]
 
     missing = step.missing.copy()
-    op_ns = np.zeros((ops, 4), np.int64)
+    op_ns = np.zeros((ops, 3), np.int64)
+    has_ahead = is_ahead.any()
+    told_ns = np.zeros(ops if has_ahead else 0, np.int64)
     started = np.empty(ops, np.uint32)
     started_count = 0
     last_end_ns = np.full(devices, -1, np.int64)
@@ -180,7 +184,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
                 now = until_ns[i]
                 device = i
                 is_drain = False
-            if drain_ns[i] < now:
+            if has_ahead and drain_ns[i] < now:
                 now = drain_ns[i]
                 device = i
                 is_drain = True
@@ -241,15 +245,15 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
             else:
                 op = doing[device]
                 until_ns[device] = _NEVER
-                op_ns[op, TOLD] = now
+                last_end_ns[device] = now
                 if is_ahead[device]:
                     op_ns[op, START] = max(now, kernels_ns[device])
                     kernels_ns[device] = op_ns[op, START] + duration_ns[op]
+                    last_end_ns[device] = kernels_ns[device]
+                    told_ns[op] = now
                 else:
                     running -= 1
-                    kernels_ns[device] = now
-                op_ns[op, END] = kernels_ns[device]
-                last_end_ns[device] = kernels_ns[device]
+                op_ns[op, END] = last_end_ns[device]
             sends_now = is_drain or not is_ahead[device]
             sends_later = False
             for tensor in range(tensor_start[op], tensor_start[op + 1]):
@@ -392,4 +396,4 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
             lane_tail[lane] = crossing
             crossings[crossing, ARRIVAL] = arrival
 
-    return Result(op_ns, started[:started_count], crossings[:count], last_end_ns)
+    return Result(op_ns, told_ns, started[:started_count], crossings[:count], last_end_ns)

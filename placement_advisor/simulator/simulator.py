@@ -212,7 +212,7 @@ class Simulator:
         place = self.places_of(placement)
         _, result = self._run(place)
         names = [device.name for device in self._places.places]
-        _, start_ns, end_ns, _ = result.op_ns.T
+        _, start_ns, end_ns = result.op_ns.T
         is_ahead = self._places.is_ahead[place]
         in_ops_ns = end_ns - start_ns - np.where(is_ahead, 0, self._places.launch_ns(place))
         compute_ns = np.zeros(len(names))
@@ -300,7 +300,8 @@ class Simulator:
 
     def _runs(self, result: Result, place: Ints, names: list[str]) -> tuple[OpRun, ...]:
         """Return the runs in the order in which they started."""
-        ready, start, end, told = (column.tolist() for column in result.op_ns.T)
+        ready, start, end = (column.tolist() for column in result.op_ns.T)
+        told = result.told_ns.tolist()
         is_ahead = self._places.is_ahead[place].tolist()
         launch_ns = self._places.launch_ns(place).tolist()
         where = [names[i] for i in place]

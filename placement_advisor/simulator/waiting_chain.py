@@ -14,7 +14,6 @@ from placement_advisor.simulator.event_loop import (
     START,
     TARGET,
     TENSOR,
-    TOLD,
 )
 
 if TYPE_CHECKING:
@@ -36,12 +35,13 @@ def chain(step: Step, result: Result) -> Indices:
     last_input = np.full(ops, -1, np.int64)
     producer = np.empty(tensor_start[ops], np.int64)
     for op in range(ops):
+        told_ns = result.told_ns[op] if step.is_ahead[device_of[op]] else op_ns[op, END]
         for tensor in range(tensor_start[op], tensor_start[op + 1]):
             producer[tensor] = op
             for edge in range(reader_start[tensor], reader_start[tensor + 1]):
                 consumer = reader[edge]
                 is_here = device_of[consumer] == device_of[op]
-                if is_here and op_ns[consumer, READY] == op_ns[op, TOLD]:
+                if is_here and op_ns[consumer, READY] == told_ns:
                     last_input[consumer] = op
     for crossing in range(crossings.shape[0]):
         tensor = crossings[crossing, TENSOR]
@@ -67,9 +67,10 @@ def chain(step: Step, result: Result) -> Indices:
     while end >= 0:
         found[count] = end
         count += 1
-        taken_ns, told_ns = op_ns[end, START], op_ns[end, TOLD]
+        taken_ns = op_ns[end, START]
         is_kept = taken_ns > op_ns[end, READY]
         if step.is_ahead[device_of[end]]:
+            told_ns = result.told_ns[end]
             is_kept = taken_ns > told_ns or told_ns - step.launch_ns[end] > op_ns[end, READY]
         end = before[end] if is_kept else last_input[end]
     return found[:count]
