@@ -64,7 +64,7 @@ def _answers(compared: HardwareComparison) -> Iterator[str]:
     if priced:
         cost, cheapest, step = min(priced, key=lambda each: each[0])
         yield one_line(
-            f"least for a million samples: {cheapest.label}, {cost:,.2f} on "
+            f"least for a million samples: {cheapest.label}, {cost:.3g} on "
             f"{_devices(step.devices)}"
         )
 
@@ -94,7 +94,7 @@ def _table(machine: MachineScaling, scaling: Scaling, batch: int) -> list[str]:
         cells = _cells(step)
         if is_priced:
             cost = machine.cost_per_million(step) if step.fits else None
-            cells.append(_NOTHING if cost is None else f"{cost:,.2f}")
+            cells.append(_NOTHING if cost is None else f"{cost:.3g}")
         limit = "does not fit" if step.limit is Limit.MEMORY else step.limit or ""
         rows.append([*cells, f"{limit} {_KNEE}".strip() if step is knee else limit])
     heading = f"{machine.label}, {_HEADINGS[scaling].format(batch=batch)}"

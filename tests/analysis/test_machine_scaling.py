@@ -108,7 +108,7 @@ def test_the_text_begins_with_the_answers_and_marks_the_knees():
         "2xT4: weak scaling pays up to 1 device (1.00×), then most is lost to exchange; strong "
         "scaling pays up to 1 device (1.00×)",
         "most samples per second: 8xV100, 2,432 on 4 devices",
-        "least for a million samples: 2xT4, 0.16 on 1 device",
+        "least for a million samples: 2xT4, 0.156 on 1 device",
     ]
     marked = [line.split()[:2] for line in text.splitlines() if "◀" in line]
     assert marked == [["4", "mirrored"], ["2", "mirrored"], ["1", "single"], ["1", "single"]]
