@@ -24,6 +24,7 @@ from placement_advisor.candidates import single
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.candidates.families import PER_DEVICE
 from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
 from placement_advisor.processes.call_failure import CallFailure
@@ -172,7 +173,7 @@ def compare_hardware(
     """
     if prices is not None and len(prices) != len(hardware):
         raise AdvisorError(
-            f"--price: {len(prices)} prices for {len(hardware)} machines",
+            f"--price: {counted(len(prices), 'price')} for {counted(len(hardware), 'machine')}",
             hint="give --price once for each machine, in their order",
         )
     machines = [read_elsewhere(text, None) for text in hardware]

@@ -64,8 +64,7 @@ def _answers(compared: HardwareComparison) -> Iterator[str]:
     if priced:
         cost, cheapest, step = min(priced, key=lambda each: each[0])
         yield one_line(
-            f"least for a million samples: {cheapest.label}, {cost:.3g} on "
-            f"{_devices(step.devices)}"
+            f"least for a million samples: {cheapest.label}, {cost:.3g} on {_devices(step.devices)}"
         )
 
 
