@@ -14,6 +14,7 @@ from placement_advisor.cli.analyze import analyze
 from placement_advisor.cli.balance import balance
 from placement_advisor.cli.calibrate import calibrate
 from placement_advisor.cli.check import check
+from placement_advisor.cli.compare_hardware import compare_hardware
 from placement_advisor.cli.diff import diff
 from placement_advisor.cli.doctor import doctor
 from placement_advisor.cli.explain import explain
@@ -61,6 +62,7 @@ app.command()(search)
 app.command()(verify)
 app.command()(check)
 app.command()(balance)
+app.command()(compare_hardware)
 app.command()(profile)
 app.command()(calibrate)
 app.command()(doctor)

@@ -48,6 +48,7 @@ SCHEMA_NAMES = (
     "search",
     "verification",
     "balance",
+    "scaling",
     "profile",
     "calibration",
     "doctor",

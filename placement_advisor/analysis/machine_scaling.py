@@ -1,0 +1,326 @@
+"""`advisor compare-hardware`: what each further device of a machine brings a model.
+
+Model: of a machine its first 1, 2, 4, … devices and all of them, with the links and hosts that they
+have. On so many devices each family that splits the batch even is simulated twice: with the whole
+batch on every device (*weak scaling*, more samples a step), and with the batch shared among them
+(*strong scaling*, the same training). Every figure is assumed; nothing runs.
+
+What a further device does not bring is lost to what the step then waits for longest. The *knee* is
+the last number of devices at which doubling them brings at least half of what it could: speed-ups
+are of the best family on each.
+
+Left out: placements that split layers and not the batch, uneven shares of unequal devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.prices_elsewhere import read_elsewhere
+from placement_advisor.analysis.traced_model import traced_model
+from placement_advisor.candidates import single
+from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.families import PER_DEVICE
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.candidates.rationale_phrases import counted
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
+from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.children import Child, preload
+from placement_advisor.simulator.peak import shortages
+from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.tf.calls import splitter
+from placement_advisor.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from placement_advisor.analysis.prices_elsewhere import Elsewhere
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.tf.answers import TracedSplit
+    from placement_advisor.tf.load.model_source import ModelSource
+
+# A doubling that brings less than half of what it could.
+_KNEE = 1.5
+# Below this share of a step, what is lost is not worth a word.
+_LITTLE = 0.05
+_SECONDS_PER_HOUR = 3_600
+
+
+class Scaling(StrEnum):
+    """What stays the same while devices are added: the batch of each, or that of all."""
+
+    WEAK = "weak"
+    STRONG = "strong"
+
+
+class Limit(StrEnum):
+    """What a step on several devices loses most of its time to."""
+
+    EXCHANGE = "exchange"
+    LAUNCHES = "launches"
+    SHARED_WORK = "work that is not shared"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledStep:
+    """A simulated step on the first devices of a machine.
+
+    ``samples`` are those of all devices together, ``efficiency`` is the throughput of a device over
+    that of one alone. ``limit`` is None where next to nothing is lost; it is memory where the step
+    does not fit.
+    """
+
+    scaling: Scaling
+    family: str
+    devices: int
+    samples: int
+    step_ns: int
+    efficiency: float
+    limit: Limit | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether every device has the memory for it."""
+        return self.limit is not Limit.MEMORY
+
+    @property
+    def samples_per_s(self) -> float:
+        """The throughput of all devices."""
+        return self.samples / self.step_ns * NS_PER_S
+
+    @property
+    def speedup(self) -> float:
+        """The throughput over that of one device."""
+        return self.efficiency * self.devices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineScaling:
+    """What a machine does with a model, by number of devices; ``steps`` begin with one device.
+
+    ``price_per_hour`` is that of a device, None if it is not known. ``notes`` say what could not be
+    simulated.
+    """
+
+    label: str
+    steps: tuple[ScaledStep, ...]
+    price_per_hour: float | None
+    notes: tuple[str, ...]
+
+    def best(self, scaling: Scaling) -> tuple[ScaledStep, ...]:
+        """Return the fastest step that fits on each number of devices."""
+        fastest: dict[int, ScaledStep] = {}
+        for step in self.steps:
+            known = fastest.get(step.devices)
+            is_asked = step.scaling is scaling or step.devices == 1
+            if is_asked and step.fits and (known is None or step.step_ns < known.step_ns):
+                fastest[step.devices] = step
+        return tuple(fastest[devices] for devices in sorted(fastest))
+
+    def knee(self, scaling: Scaling) -> ScaledStep | None:
+        """Return the step on as many devices as each doubling up to them pays for."""
+        best = self.best(scaling)
+        last = best[0] if best else None
+        for step in best[1:]:
+            assert last is not None
+            doublings = step.devices / last.devices
+            if step.speedup / last.speedup < 1 + (_KNEE - 1) * (doublings - 1):
+                break
+            last = step
+        return last
+
+    def cost_per_million(self, step: ScaledStep) -> float | None:
+        """Return what a million samples cost, in the unit of the price; None without a price."""
+        if self.price_per_hour is None:
+            return None
+        hours = 1e6 / step.samples_per_s / _SECONDS_PER_HOUR
+        return hours * self.price_per_hour * step.devices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareComparison:
+    """A model on several machines; ``batch`` is its own, ``ops`` are those of its step."""
+
+    model: str
+    mode: str
+    batch: int
+    ops: int
+    machines: tuple[MachineScaling, ...]
+
+
+def compare_hardware(
+    source: ModelSource,
+    hardware: Sequence[str],
+    prices: Sequence[float] | None,
+    watcher: Watcher,
+) -> HardwareComparison:
+    """Simulate a model on each machine, on ever more of its devices.
+
+    ``hardware`` has descriptions as of `read_hardware` or paths of cluster files, ``prices`` what a
+    device of each costs an hour.
+
+    Raises:
+        AdvisorError: anything that the user can fix.
+    """
+    if prices is not None and len(prices) != len(hardware):
+        raise AdvisorError(
+            f"--price: {counted(len(prices), 'price')} for {counted(len(hardware), 'machine')}",
+            hint="give --price once for each machine, in their order",
+        )
+    machines = [read_elsewhere(text, None) for text in hardware]
+    counts = sorted({n for each in machines for n in device_counts(len(each.cluster.devices))})
+    watcher.working("importing TensorFlow", 0, 1)
+    preload()
+    with Child("loader") as loader:
+        traced = traced_model(source, None, loader, watcher)
+        batch = traced.batch_size
+        if batch is None:
+            raise ModelError(f"{source.path}: {traced.name}: its inputs hold no batch")
+        splits: dict[int, TracedSplit | BatchSplitError] = {}
+        for done, count in enumerate(counts[1:]):
+            watcher.working("splitting the batch", done, len(counts) - 1)
+            splits[count] = _split(loader, batch, count, source.time_limit_s)
+    scaled = []
+    for done, machine in enumerate(machines):
+        watcher.working("simulating", done, len(machines))
+        price = None if prices is None else prices[done]
+        scaled.append(_scaled(machine, traced.graph, batch, splits, price))
+    return HardwareComparison(
+        model=traced.name,
+        mode=traced.mode,
+        batch=batch,
+        ops=len(traced.graph),
+        machines=tuple(scaled),
+    )
+
+
+def device_counts(devices: int) -> list[int]:
+    """Return 1, 2, 4, … and the number of all devices."""
+    counts = [1 << power for power in range(devices.bit_length())]
+    return counts if counts[-1] == devices else [*counts, devices]
+
+
+def _split(
+    loader: Child, batch: int, count: int, time_limit_s: float
+) -> TracedSplit | BatchSplitError:
+    try:
+        samples = shares_of(batch, [1.0] * count)
+    except BatchSplitError as error:
+        return error
+    answer = loader.call(splitter.split_workload, samples, None, time_limit_s=time_limit_s)
+    if isinstance(answer, CallFailure):
+        return BatchSplitError(f"splitting it failed: {answer.message}")
+    return answer
+
+
+def _scaled(
+    machine: Elsewhere,
+    graph: OpGraph,
+    batch: int,
+    splits: Mapping[int, TracedSplit | BatchSplitError],
+    price: float | None,
+) -> MachineScaling:
+    """Simulate one machine.
+
+    Raises:
+        AdvisorError: its first device cannot run the model by itself.
+    """
+    costs = roofline_by_place(graph, machine.cluster)
+    placement = single.propose(graph, costs, machine.cluster)
+    if isinstance(placement, NotApplicable):
+        raise AdvisorError(f"{machine.label}: {placement.reason}")
+    alone = Simulator(graph, costs, machine.cluster).schedule(placement)
+    fits_alone = not shortages(alone.peak_memory, machine.cluster.devices)
+    steps = [
+        ScaledStep(
+            scaling=Scaling.WEAK,
+            family=single.FAMILY,
+            devices=1,
+            samples=batch,
+            step_ns=alone.step_ns,
+            efficiency=1.0,
+            limit=None if fits_alone else Limit.MEMORY,
+        )
+    ]
+    notes = []
+    for count in device_counts(len(machine.cluster.devices))[1:]:
+        split = splits[count]
+        if isinstance(split, BatchSplitError):
+            notes.append(f"{count} devices: {split.message}")
+            continue
+        cluster = machine.cluster.with_devices(machine.cluster.device_names()[:count])
+        for family in PER_DEVICE:
+            if family not in split.graphs:
+                notes.append(f"{count} devices: {family} wants the same samples on each device")
+                continue
+            for scaling, of_family in ((Scaling.WEAK, split.weak), (Scaling.STRONG, split.graphs)):
+                samples = batch * count if scaling is Scaling.WEAK else batch
+                steps.append(_step(of_family[family], cluster, scaling, samples, steps[0], alone))
+    return MachineScaling(
+        label=machine.label, steps=tuple(steps), price_per_hour=price, notes=tuple(notes)
+    )
+
+
+def _step(
+    split: SplitGraph,
+    cluster: Cluster,
+    scaling: Scaling,
+    samples: int,
+    one: ScaledStep,
+    alone: Schedule,
+) -> ScaledStep:
+    """Simulate a step whose batch is split, and hold it against ``one`` device."""
+    count = len(cluster.devices)
+    placement = split.placed(cluster.device_names(), label=split.family, rationale="")
+    costs = roofline_by_place(split.graph, cluster)
+    simulator = Simulator(split.graph, costs, cluster, collective_of=split.collective_of)
+    schedule = simulator.schedule(placement)
+    share = samples / one.samples / count
+    limit = _limit(split.graph, placement, cluster, schedule, alone.step_ns * share, share)
+    if shortages(schedule.peak_memory, cluster.devices):
+        limit = Limit.MEMORY
+    return ScaledStep(
+        scaling=scaling,
+        family=split.family,
+        devices=count,
+        samples=samples,
+        step_ns=schedule.step_ns,
+        efficiency=share * one.step_ns / schedule.step_ns,
+        limit=limit,
+    )
+
+
+def _limit(
+    graph: OpGraph,
+    placement: Placement,
+    cluster: Cluster,
+    schedule: Schedule,
+    ideal_ns: float,
+    share: float,
+) -> Limit | None:
+    """Return what is lost most to, of a step that does a ``share`` of the work of one device."""
+    lost_ns = schedule.step_ns - ideal_ns
+    if lost_ns < _LITTLE * schedule.step_ns:
+        return None
+    busiest = max(schedule.compute_ns, key=lambda device: schedule.compute_ns[device])
+    launch_ns = {device.name: device.launch_overhead_ns for device in cluster.devices}
+    ops = sum(place == busiest for place in placement.device_of.values())
+    # What does not shrink with the batch: launches of ops that are as many as before.
+    launches_ns = ops * launch_ns.get(busiest, 0) * (1 - share)
+    waiting_ns = schedule.exposed_ns
+    others_ns = lost_ns - launches_ns - waiting_ns
+    losses = {
+        Limit.EXCHANGE: waiting_ns,
+        Limit.LAUNCHES: launches_ns,
+        Limit.SHARED_WORK: others_ns,
+    }
+    return max(losses, key=lambda limit: losses[limit])

@@ -1,0 +1,74 @@
+"""`advisor compare-hardware`: which machine for a model, and how many of its devices."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from placement_advisor.cli.output_streams import print_json
+from placement_advisor.cli.progress import progress
+from placement_advisor.cli.source_options import (
+    BatchSize,
+    ModeChoice,
+    Model,
+    Outputs,
+    Quiet,
+    TimeLimit,
+    model_source,
+)
+from placement_advisor.defaults import TIME_LIMIT_S
+
+
+def compare_hardware(
+    model: Model,
+    hardware: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SPEC|FILE...",
+            help="Machines like 8xV100-NVLink, or cluster files (.toml).",
+        ),
+    ],
+    mode: ModeChoice = None,
+    batch_size: BatchSize = None,
+    outputs: Outputs = None,
+    price: Annotated[
+        list[float] | None,
+        typer.Option(
+            min=0,
+            help="What a device costs an hour, in any unit: once for each machine, in their order.",
+        ),
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="Draw speed-ups by number of devices into this file.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the figures as JSON on stdout.")
+    ] = False,
+    quiet: Quiet = False,
+    time_limit: TimeLimit = TIME_LIMIT_S,
+) -> None:
+    """Simulate a model on 1, 2, 4, … devices of machines: what does each further one bring?"""
+    from placement_advisor.analysis.machine_scaling import compare_hardware as compared
+    from placement_advisor.tf.load.model_source import source_kind
+
+    source = model_source(model, mode, batch_size, outputs, time_limit)
+    source_kind(Path(source.path))
+    with progress(quiet=quiet) as watcher:
+        found = compared(source, hardware, price or None, watcher)
+    if png is not None:
+        from placement_advisor.files.output_file import output_file
+        from placement_advisor.report.pictures.scaling_plot import plot_scaling
+
+        with output_file(png, option="--png", read=Path(source.path)) as put:
+            put(lambda path: plot_scaling(found, path))
+    if as_json:
+        from placement_advisor.report.scaling_json import hardware_comparison_as_json
+
+        print_json(hardware_comparison_as_json(found))
+        return
+    from placement_advisor.report.scaling_text import render_hardware_comparison
+
+    sys.stdout.write(render_hardware_comparison(found))

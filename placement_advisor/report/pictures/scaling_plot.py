@@ -1,0 +1,88 @@
+"""A picture of what further devices bring: speed-up over one device, by machine and scaling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.machine_scaling import Scaling
+from placement_advisor.report.pictures.canvas import (
+    COMPUTE_COLOR,
+    COPY_COLOR,
+    EXPOSED_COLOR,
+    FAINT,
+    FONT_SIZE,
+    SMALL_FONT_SIZE,
+    new_page,
+    plain_style,
+    save,
+)
+from placement_advisor.report.pictures.drawn_text import drawable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from placement_advisor.analysis.machine_scaling import HardwareComparison
+
+_HEIGHT_IN = 4.4
+# Okabe & Ito's colours; with more machines than colours, these begin again.
+_COLORS = (COMPUTE_COLOR, COPY_COLOR, "#009E73", "#CC79A7", "#56B4E9", EXPOSED_COLOR)
+_TITLES = {
+    Scaling.WEAK: "weak: the whole batch on each device",
+    Scaling.STRONG: "strong: the batch shared among them",
+}
+
+
+def plot_scaling(compared: HardwareComparison, path: Path) -> None:
+    """Write the picture."""
+    with plain_style():
+        save(draw_scaling(compared), path)
+
+
+@plain_style()
+def draw_scaling(compared: HardwareComparison) -> Figure:
+    """Return a picture with a panel for weak and one for strong scaling."""
+    figure = new_page(_HEIGHT_IN)
+    figure.set_layout_engine("constrained")
+    row = figure.subplots(1, len(Scaling), sharey=True)
+    for ax, scaling in zip(row, Scaling, strict=True):
+        _draw(ax, compared, scaling)
+    row[0].set_ylabel("speed-up over one device (simulated)", fontsize=FONT_SIZE)
+    row[0].legend(frameon=False, fontsize=FONT_SIZE, loc="upper left")
+    figure.suptitle(
+        f"{drawable(compared.model)}, {compared.mode}, a batch of {compared.batch}: "
+        "samples per second by number of devices; a ring marks the knee",
+        fontsize=FONT_SIZE,
+    )
+    return figure
+
+
+def _draw(ax: Axes, compared: HardwareComparison, scaling: Scaling) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    most = max(step.devices for machine in compared.machines for step in machine.steps)
+    counts = sorted({step.devices for machine in compared.machines for step in machine.steps})
+    ax.plot([1, most], [1, most], color=FAINT, linewidth=0.8, linestyle="--")
+    ax.annotate("ideal", (most, most), ha="right", fontsize=SMALL_FONT_SIZE, color=FAINT)
+    for number, machine in enumerate(compared.machines):
+        color = _COLORS[number % len(_COLORS)]
+        best = machine.best(scaling)
+        points = [step.devices for step in best], [step.speedup for step in best]
+        ax.plot(*points, color=color, marker="o", markersize=4, label=drawable(machine.label))
+        knee = machine.knee(scaling)
+        if knee is not None:
+            ax.plot(
+                [knee.devices], [knee.speedup],
+                color=color, marker="o", markersize=10, fillstyle="none",
+            )  # fmt: skip
+    ax.set_title(_TITLES[scaling], fontsize=FONT_SIZE)
+    ax.set_xlabel("devices", fontsize=FONT_SIZE)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.xaxis.set_major_locator(FixedLocator(counts))
+    ax.xaxis.set_minor_locator(NullLocator())
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.tick_params(labelsize=FONT_SIZE)

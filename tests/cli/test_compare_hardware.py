@@ -1,0 +1,76 @@
+"""`advisor compare-hardware`: a small model on machines by name, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from placement_advisor.report.analysis.analysis_json import load_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from command_runs import Ran
+
+MODEL = """
+import keras
+import tensorflow as tf
+
+model = keras.Sequential([keras.Input((64,), 6), keras.layers.Dense(512), keras.layers.Dense(8)])
+model.compile("sgd", "mse")
+dataset = tf.data.Dataset.from_tensors((tf.zeros((6, 64)), tf.zeros((6, 8))))
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return str(path)
+
+
+def test_each_machine_is_simulated_on_ever_more_of_its_devices(
+    advisor: Callable[..., Ran], model: str, tmp_path: Path
+) -> None:
+    picture = tmp_path / "scaling.png"
+    options = ("--price", "3", "--price", "0.5", "--png", str(picture), "--json", "-q")
+    ran = advisor("compare-hardware", model, "4xV100-NVLink", "T4", *options)
+    assert ran.code == 0, ran.err
+    content = json.loads(ran.out)
+    jsonschema.Draft202012Validator(load_schema("scaling")).validate(content)
+    nvlink, t4 = content["machines"]
+    assert [step["devices"] for step in t4["steps"]] == [1]
+    # A batch of 6 can be halved, but not be shared among 4 alike: mirrored wants it so.
+    found = {(step["devices"], step["family"], step["scaling"]) for step in nvlink["steps"][1:]}
+    both = ("weak", "strong")
+    assert found == {
+        *((2, family, scaling) for family in ("batch", "mirrored") for scaling in both),
+        *((4, "batch", scaling) for scaling in both),
+    }
+    assert nvlink["notes"] == ["4 devices: mirrored wants the same samples on each device"]
+    for step in nvlink["steps"][1:]:
+        assert step["samples"] == 6 * (step["devices"] if step["scaling"] == "weak" else 1)
+        assert 0 < step["efficiency"] <= 1
+        assert step["speedup"] == pytest.approx(
+            step["samples_per_s"] / nvlink["steps"][0]["samples_per_s"]
+        )
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("2xV100", "--price", "1", "--price", "2"), "--price: 2 prices for 1 machine\n"),
+        (("2xNothing",), "unknown device"),
+    ],
+)
+def test_what_says_nothing_is_refused_before_the_model_is_loaded(
+    advisor: Callable[..., Ran], model: str, given: tuple[str, ...], said: str
+) -> None:
+    ran = advisor("compare-hardware", model, *given, "-q")
+    assert ran.code == 2
+    assert said in ran.err
