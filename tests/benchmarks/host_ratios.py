@@ -3,9 +3,10 @@
     PYTHONPATH=tests python tests/benchmarks/host_ratios.py --seeds 1 2 3 4
 
 Hosts are network namespaces, a core each. Every model is analyzed over every network by the command
-itself, which predicts before it runs. A split's prediction is *firm* where its range lies on one
-side of `WORTHWHILE_RATIO`, and *contradicted* where the measured interval lies on the other. The
-interval's ends stand beside each error, for how well the measurement knows.
+itself, which predicts before it runs; no candidate joins later. A split's prediction is *firm*
+where its range lies on one side of `WORTHWHILE_RATIO`, and *contradicted* where the measured
+interval lies on the other. The interval's ends stand beside each error, for how well the
+measurement knows.
 """
 
 from __future__ import annotations
@@ -142,7 +143,8 @@ def main() -> None:
                 hosts = TwoHosts(network, folder, environment)
                 for model in models:
                     output = folder / f"{model.stem}-{rate:g}"
-                    words = ("--candidates", FAMILIES, "--rounds", str(options.rounds))
+                    words = ("--candidates", FAMILIES, "--refine", "0")
+                    words += ("--rounds", str(options.rounds))
                     analysis = analyzed(hosts, model, output, *words)
                     verdict = analysis["recommendation"]["verdict"]
                     print(f"{model.stem}, {rate:g} Mbit/s: {verdict}", flush=True)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # What cancels is a few ops away from the update: behind an optimizer's arithmetic, and clipping
 # (Adam with clipped gradients: nine).
 _MOST_OPS_BEHIND = 20
+# What an op does to a variable that it takes the handle of, if it only reads it.
+_READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"})
 # Ops whose values no other op of the step has made.
 _SOURCES = frozenset({"Const", "ReadVariableOp", "VarHandleOp", "Placeholder", "ResourceGather"})
 
@@ -75,6 +77,8 @@ def _clear(
     states = bundle.variables, rounded(bundle.variables, ROUNDING_SEED)
     running: list[PlacedStep] = []
     found: dict[str, bool] = {}
+    # Of a large model it takes seconds to put the state back, and there are many turns.
+    is_initial = False
     try:
         running.extend(place(bundle, device_of) for _ in states)
         wanted = [tensor_name(reference) for reference in given]
@@ -94,8 +98,10 @@ def _clear(
                 break
             values = []
             for step, state in zip(running, states, strict=True):
-                step.reset(state)
+                if not is_initial:
+                    step.reset(state)
                 values.append(step.tensors(wanted))
+            is_initial = _only_reads(nodes, wanted, bundle.variables)
             behind: list[str] = []
             for name, one, two in zip(wanted, *values, strict=True):
                 if np.asarray(one).dtype.kind == "f":
@@ -106,6 +112,22 @@ def _clear(
         for step in running:
             step.close()
     return found
+
+
+def _only_reads(
+    nodes: Mapping[str, Any], tensors: Sequence[str], variables: Mapping[str, Any]
+) -> bool:
+    """Say whether all that tensors are computed from does no more than read variables."""
+    behind = list(map(op_of, tensors))
+    seen = set(behind)
+    while behind:
+        node = nodes[behind.pop()]
+        before = {op_of(reference) for reference in node.input}
+        if node.op not in _READS and not before.isdisjoint(variables):
+            return False
+        behind += before - seen
+        seen |= before
+    return True
 
 
 def _read(node: Any) -> str | None:
