@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.doubts import ASSUMED_DOUBT, RECORDED_DOUBT
+from placement_advisor.analysis.doubts import RECORDED_DOUBT, assumed_doubt
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.cost.table import CostSource
+from placement_advisor.cost.table import ASSUMED_WITHIN, CostSource
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.presets import read_hardware
@@ -23,7 +23,7 @@ from placement_advisor.profile.recorded.recorded_costs import recorded_costs, re
 from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.machine.devices import Cluster
@@ -75,7 +75,11 @@ class Elsewhere:
         costs = roofline_by_place(traced.graph, self.cluster)
         if self.recorded is None:
             return Prices(
-                cluster=self.cluster, costs=costs, source=CostSource.ASSUMED, doubt=ASSUMED_DOUBT
+                cluster=self.cluster,
+                costs=costs,
+                source=CostSource.ASSUMED,
+                doubt=assumed_doubt(costs, self.cluster),
+                notes=tuple(self._expected_errors(costs)),
             )
         first = self.cluster.devices[0].name
         table, coverage = recorded_costs(
@@ -111,6 +115,23 @@ class Elsewhere:
                 "others assumed",
             ),
         )
+
+    def _expected_errors(self, costs: Mapping[str, CostTable]) -> Iterator[str]:
+        """Yield how far op times may be off, for devices of which a record tells; once if alike."""
+        told: dict[str | None, None] = {}
+        for device in self.cluster.devices:
+            table = costs[device.name]
+            if not table.on_record_ns or device.gpu in told:
+                continue
+            told[device.gpu] = None
+            share = table.on_record_ns / table.total_ns
+            yield (
+                f"--hardware: {format_share(share)} of the time of ops on {device.name} follows "
+                "from formulas of kernels like those of a public record, of which nine in ten were "
+                f"within a known factor; the others are assumed, within {ASSUMED_WITHIN:g} times "
+                f"as much or as little: all together within {table.total_within:.2f} times "
+                "(docs/gpus.md)"
+            )
 
 
 def read_elsewhere(hardware: str, costs: Path | None) -> Elsewhere:

@@ -17,7 +17,7 @@ from op_graphs import chain, edge, graphs, large, op
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role, load_graph
-from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
+from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
@@ -312,3 +312,13 @@ def test_what_scopes_ask_for_is_checked(refused: Callable[..., str]) -> None:
     assert "requested_device_of.'a': 1 is not a string" in refused(asked)
     asked = {**document(), "requested_device_of": ["a"]}
     assert "requested_device_of: ['a'] is not an object" in refused(asked)
+
+
+def test_a_kernel_keeps_its_numbers_and_the_default_is_not_written(tmp_path: Path) -> None:
+    kernel = Kernel(KernelFamily.RELU, (1, 8))
+    for arithmetic in Arithmetic:
+        op = Op(name="x", kind="Relu", kernel=kernel._replace(arithmetic=arithmetic))
+        write_graph(tmp_path / "graph", [op], [])
+        assert read_graph(tmp_path / "graph").ops == [op]
+        is_written = arithmetic.value.encode() in gzip.decompress((tmp_path / "graph").read_bytes())
+        assert is_written == (arithmetic is not Arithmetic.DEFAULT)
