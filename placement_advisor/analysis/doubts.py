@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
+from placement_advisor.cost.table import ASSUMED_WITHIN
 from placement_advisor.simulator.sensitivity import Doubt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.cost.table import CostTable
+    from placement_advisor.machine.devices import Cluster
 
 # A roofline is within 2 for two kinds of op in three (docs/figures.md), most of which both sides of
 # a ratio share: what is left between them is taken for a quarter, by judgement. Nobody has timed
@@ -13,3 +23,26 @@ ASSUMED_DOUBT = Doubt(copies=2.0, launches=2.0, ops=1.25, may_hide_launches=True
 RECORDED_DOUBT = Doubt(copies=1.5, launches=2.0, ops=1.1, may_hide_launches=True)
 # Where both were measured: meant to hold nine in ten ratios (docs/cost-model.md: how many it did).
 MEASURED_DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
+
+
+def assumed_doubt(costs: Mapping[str, CostTable], cluster: Cluster) -> Doubt:
+    """Return how wrong assumed costs may be, by the device whose ops are known least.
+
+    Ops within `ASSUMED_WITHIN` give `ASSUMED_DOUBT`, exact ones what recorded ones have. Between
+    them errors of ops and of all else are independent: squares of logarithms add up.
+    """
+    within = max(costs[device.name].total_within for device in cluster.devices)
+    share = math.log(within) / math.log(ASSUMED_WITHIN)
+    known, assumed = RECORDED_DOUBT, ASSUMED_DOUBT
+    return Doubt(
+        copies=_between(known.copies, assumed.copies, share),
+        launches=_between(known.launches, assumed.launches, share),
+        ops=_between(known.ops, assumed.ops, share),
+        may_hide_launches=True,
+    )
+
+
+def _between(known: float, assumed: float, share: float) -> float:
+    """Return the factor where ops are off by a share of what is assumed of them, to two digits."""
+    square, most = math.log(known) ** 2, math.log(assumed) ** 2
+    return round(math.exp(math.sqrt(square + share**2 * (most - square))), 2)

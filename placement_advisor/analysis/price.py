@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.doubts import ASSUMED_DOUBT, MEASURED_DOUBT
+from placement_advisor.analysis.doubts import MEASURED_DOUBT, assumed_doubt
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.analysis.prices_elsewhere import Prices
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
@@ -65,11 +65,12 @@ def assume_prices(subject: Subject, elsewhere: Elsewhere | None) -> Priced:
         prices = elsewhere.prices(subject.traced)
     else:
         cluster = assumed_cluster(subject.options.devices)
+        costs = roofline_by_place(subject.graph, cluster)
         prices = Prices(
             cluster=cluster,
-            costs=roofline_by_place(subject.graph, cluster),
+            costs=costs,
             source=CostSource.ASSUMED,
-            doubt=ASSUMED_DOUBT,
+            doubt=assumed_doubt(costs, cluster),
         )
     splits = {
         families: split

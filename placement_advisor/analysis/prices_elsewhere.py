@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.doubts import ASSUMED_DOUBT, RECORDED_DOUBT
+from placement_advisor.analysis.doubts import RECORDED_DOUBT, assumed_doubt
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostSource
 from placement_advisor.errors import AdvisorError
@@ -75,7 +75,10 @@ class Elsewhere:
         costs = roofline_by_place(traced.graph, self.cluster)
         if self.recorded is None:
             return Prices(
-                cluster=self.cluster, costs=costs, source=CostSource.ASSUMED, doubt=ASSUMED_DOUBT
+                cluster=self.cluster,
+                costs=costs,
+                source=CostSource.ASSUMED,
+                doubt=assumed_doubt(costs, self.cluster),
             )
         first = self.cluster.devices[0].name
         table, coverage = recorded_costs(

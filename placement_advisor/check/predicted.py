@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.doubts import ASSUMED_DOUBT
+from placement_advisor.analysis.doubts import assumed_doubt
 from placement_advisor.candidates import single
 from placement_advisor.check.record import record
 from placement_advisor.simulator.peak import shortages
@@ -48,6 +48,7 @@ class Predictor:
         self._graph, self._cluster = graph, cluster
         self._versions, self._configured, self._alike = versions, configured, alike
         self._simulator = Simulator(graph, costs, cluster)
+        self._doubt = assumed_doubt(costs, cluster)
         self._alone = single.on_device(graph, cluster.device_names()[0])
 
     def schedule(self, placement: Placement) -> Schedule:
@@ -58,7 +59,7 @@ class Predictor:
         """Return what is to be known of a step under a placement."""
         ratio = None
         if placement.device_of != self._alone.device_of:
-            sensitivity = Sensitivity(self._simulator, self._alone, ASSUMED_DOUBT)
+            sensitivity = Sensitivity(self._simulator, self._alone, self._doubt)
             ratio = sensitivity.ratio(placement)
         found = record(
             self._graph,

@@ -4,8 +4,7 @@ Model: an op takes the longer of its arithmetic and its memory traffic at the de
 Arithmetic runs at the device's peak: matrix products and convolutions at that of its matrix units,
 if it has some, and on a CPU each kind at the share that its kernels can reach (`ceilings.py`).
 On a GPU whose datasheet is known, an op that is one kernel with a known time takes that
-(`gpu/op_costs.py`), and memory gives the share of its bandwidth that copies reach. Products and
-convolutions on matrix units have no such times: they keep the units' peak.
+(`gpu/op_costs.py`), and memory gives the share of its bandwidth that copies reach.
 What TensorFlow fuses on a GPU by default takes no time of its own (`gpu/fusions.py`).
 Launch overheads are not in the table: they belong to the device, and the simulator adds them once
 per op. In a loop or conditional, each of its ops has one; the table has those beyond the first.
@@ -102,10 +101,10 @@ def roofline_costs(graph: OpGraph, device: Device, way: _Way | None = None) -> C
         if op.name in fused:
             costs[op.name] = OpCost(time_ns=0, basis=_basis(op))
             continue
-        matrix_peak = device.matrix_flops_per_s if op.kind in MATRIX_KINDS else None
-        if gpu is not None and op.kernel is not None and matrix_peak is None:
+        if gpu is not None and op.kernel is not None:
             costs[op.name] = kernel_cost(op.kernel, gpu)
             continue
+        matrix_peak = device.matrix_flops_per_s if op.kind in MATRIX_KINDS else None
         memory_ns = round((op.bytes_accessed or 0) / bandwidth * NS_PER_S)
         reachable = (matrix_peak or peak) * shares.get(op.kind, 1.0)
         arithmetic_ns = round((op.flops or 0) / reachable * NS_PER_S)

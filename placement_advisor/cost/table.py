@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.machine.devices import Cluster
+
+# The factor that times are taken to be within where no record of such times tells it. A judgement:
+# a roofline is within it for two kinds of op in three (docs/figures.md).
+ASSUMED_WITHIN = 2.0
 
 
 class CostBasis(StrEnum):
@@ -41,10 +46,14 @@ class CostSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpCost:
-    """Time of one run of an op."""
+    """Time of one run of an op.
+
+    ``within`` is the factor that nine in ten such times were within, None where no record tells.
+    """
 
     time_ns: int
     basis: CostBasis
+    within: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +71,24 @@ class CostTable:
         """Time of all ops, one after the other."""
         return sum(cost.time_ns for cost in self.costs.values())
 
+    @property
+    def total_within(self) -> float:
+        """The factor that the time of all ops is within, `ASSUMED_WITHIN` if no record tells.
+
+        All are taken to be off to the same side, so that one error does not make up for another:
+        ops of one kind on one device share theirs, and no record tells how those of kinds differ.
+        """
+        log_ns = sum(
+            cost.time_ns * math.log(cost.within or ASSUMED_WITHIN) for cost in self.costs.values()
+        )
+        total_ns = self.total_ns
+        return math.exp(log_ns / total_ns) if total_ns else ASSUMED_WITHIN
+
     def scaled(self, factor: float) -> CostTable:
         """Return the table with every time multiplied."""
         return CostTable(
             costs={
-                name: OpCost(time_ns=round(cost.time_ns * factor), basis=cost.basis)
+                name: replace(cost, time_ns=round(cost.time_ns * factor))
                 for name, cost in self.costs.items()
             }
         )

@@ -34,7 +34,7 @@ from placement_advisor.files.foreign_json import (
 )
 from placement_advisor.files.limits import MAX_BYTES
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Inside, Op, Role
-from placement_advisor.graph.op_work.kernels import DIMENSIONS, Kernel, KernelFamily
+from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ _GZIP_WBITS = 31
 _SLICE = 10_000
 _END = b"}\n"
 _EDGE_VALUES = 4
+# Family and dimensions; a third says in which numbers, where that is not TensorFlow's default.
+_KERNEL_VALUES = 2
 # Nothing is equal to a new object: name and kind are always written.
 _DEFAULTS = tuple(Op._field_defaults.get(name, object()) for name in Op._fields)
 
@@ -147,6 +149,8 @@ def _op_row(op: Op) -> dict[str, Any]:
     row: dict[str, Any] = {name: value for name, value, default in values if value != default}
     if "device_kinds" in row:
         row["device_kinds"] = sorted(op.device_kinds)
+    if op.kernel is not None and op.kernel.arithmetic is Arithmetic.DEFAULT:
+        row["kernel"] = op.kernel[:_KERNEL_VALUES]
     return row
 
 
@@ -272,13 +276,15 @@ def _dimension(value: object) -> int:
 
 def _kernel(value: object) -> Kernel:
     parts = as_list(value)
-    if len(parts) != len(Kernel._fields):
-        raise MisfitError(f"{shown(value)} is not [family, dimensions]")
+    if len(parts) not in (_KERNEL_VALUES, _KERNEL_VALUES + 1):
+        raise MisfitError(f"{shown(value)} is not [family, dimensions] nor with numbers beside")
     family = KernelFamily(within("[0]", _member(KernelFamily), parts[0]))
     dims = within("[1]", lambda rows: _tuple(rows, _dimension), parts[1])
     if len(dims) != len(DIMENSIONS[family]):
         raise MisfitError(f"{shown(dims)} is not [{', '.join(DIMENSIONS[family])}]", "[1]")
-    return Kernel(family, dims)
+    if len(parts) == _KERNEL_VALUES:
+        return Kernel(family, dims)
+    return Kernel(family, dims, Arithmetic(within("[2]", _member(Arithmetic), parts[2])))
 
 
 def _inside(value: object) -> Inside:

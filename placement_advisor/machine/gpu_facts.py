@@ -18,7 +18,9 @@ class GpuFacts:
 
     ``chip`` is what cards of one design share (GV100). ``peak_flops_per_s`` is that of float32 at
     the boost clock, without matrix units. ``capability`` is the compute capability, ``memory`` the
-    kind of memory, ``power_watts`` the limit of the board.
+    kind of memory, ``power_watts`` the limit of the board. ``tf32_flops_per_s`` and
+    ``half_flops_per_s`` are those of its matrix units, without sparsity, halves being added up in
+    float32; None if it has no such units. Those since Ampere do bfloat16 as they do float16.
     """
 
     chip: str
@@ -29,6 +31,8 @@ class GpuFacts:
     memory: str
     l2_bytes: int
     power_watts: float
+    tf32_flops_per_s: float | None = None
+    half_flops_per_s: float | None = None
 
 
 def gpu_facts(name: str) -> GpuFacts:

@@ -6,8 +6,10 @@
 RECORD is a folder with a table `GPU.csv.gz` for each GPU (columns op, dims, latency_us). *Own*: a
 random fifth of the rows, never fitted to, with constants of the other rows of that GPU. *New*:
 these other rows, with constants of all other chips. Rows that are mostly launch are left out.
-`--fit` writes the constants that the package ships, and their errors. `--inner` leaves the fifth
-alone, and holds out another one: it is for development.
+GPUs of chips that the package has no constants of are not fitted to: they are held against those
+that it ships; with `--shipped` all are. `--fit` fits to all, and writes the constants that the
+package ships, with their errors. `--inner` leaves the fifth alone, and holds out another one: it is
+for development.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import tomllib
 from pathlib import Path
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
@@ -32,7 +35,8 @@ from placement_advisor.cost.gpu.kernel_times import (
     generation,
     memory_group,
 )
-from placement_advisor.machine.gpu_facts import gpu_facts
+from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
+from placement_advisor.machine.presets import hardware_figures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +49,8 @@ HELD_OUT = 1 / 5
 LEAST_LATENCIES, ENOUGH_US = 5, 300
 # More tell a fit nothing new.
 ROWS_OF_A_FIT, ROWS_OF_ONE_GPU_AMONG_OTHERS = 2_000, 500
+# Of kernels, `within` holds as many.
+NINE_IN_TEN = 0.9
 # They tell the bandwidth; relu's is that of copies, which all other ops need.
 STREAMS = ("relu", "add", "mul", "tanh", "gelu")
 GROUPING = {"linear": generation, **dict.fromkeys(STREAMS, memory_group)}
@@ -58,7 +64,20 @@ HEADER = """\
 # TU104 from T4, GV100 from V100-PCIe, GA100 from A100-40GB-PCIe, its convolutions from
 # A100-80GB-PCIe. Sections of several chips are for chips that are not in the record.
 # `errors` are mean absolute errors: on held-out rows (fitted), on a chip left out (transferred).
+# `within` are the factors that nine in ten of these rows are within, either way.
 """
+
+
+def datasheet_of(name: str) -> str:
+    """Return the datasheet that a record's name means: its own, a preset's, else the first alike.
+
+    >>> datasheet_of("L4"), datasheet_of("H100"), datasheet_of("P100")
+    ('L4', 'H100-SXM5', 'P100-PCIe')
+    """
+    known = gpus_with_facts()
+    preset: str | None = hardware_figures()["devices"].get(name, {}).get("gpu")
+    alike = (gpu for gpu in known if gpu.startswith(f"{name}-"))
+    return name if name in known else preset or next(alike, name)
 
 
 def read_record(folder: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
@@ -73,7 +92,8 @@ def read_record(folder: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
         for op, found in rows.items():
             table = np.array(found)
             least = min(LEAST_LATENCIES * table[:, -1].min(), ENOUGH_US)
-            record[op][path.name.removesuffix(".csv.gz")] = table[table[:, -1] >= least]
+            gpu = datasheet_of(path.name.removesuffix(".csv.gz"))
+            record[op][gpu] = table[table[:, -1] >= least]
     return record
 
 
@@ -144,31 +164,56 @@ class Fits:
         clocks = [constants["clock"] for constants in alone]
         return {"clock": {key: geometric_mean([c[key] for c in clocks]) for key in clocks[0]}}
 
-    def errors(self, op: str, name: str, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return by how much each row is missed, as a share of what it took."""
+    def ratios(self, op: str, name: str, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return for each row what is predicted over what it took."""
         rows = self.rows(op, name, table)
         constants = constants_for(op, rows.gpu, self.known)
-        return np.abs(rows.predicted_s(constants) / rows.latency_s - 1)
+        return rows.predicted_s(constants) / rows.latency_s
 
 
-def new_errors(
+def ratios_if_new(
     op: str, tables: Mapping[str, Mapping[str, NDArray[np.float64]]]
 ) -> dict[str, NDArray[np.float64]]:
-    """Return by GPU the errors of constants that were fitted to all other chips."""
-    errors = {}
+    """Return by GPU the ratios by constants that were fitted to all other chips."""
+    ratios = {}
     for name, table in tables[op].items():
         fits = Fits(tables)
         for needed in dict.fromkeys(("relu", op)):
             fits.fit_shared(needed, without=gpu_facts(name).chip)
-        errors[name] = fits.errors(op, name, table)
-    return errors
+        ratios[name] = fits.ratios(op, name, table)
+    return ratios
 
 
-def shown(errors: Mapping[str, NDArray[np.float64]]) -> str:
-    """Return the mean over all rows, and that of each GPU, in %."""
-    pooled = np.concatenate(list(errors.values())).mean()
-    by_gpu = ", ".join(f"{name} {found.mean():.1%}" for name, found in errors.items())
-    return f"{pooled:.1%} | {by_gpu}"
+def mean_error(ratios: NDArray[np.float64]) -> float:
+    """Return the mean absolute error, as a share of what rows took."""
+    return float(np.abs(ratios - 1).mean())
+
+
+def within(ratios: NDArray[np.float64]) -> float:
+    """Return the factor that `NINE_IN_TEN` ratios are within, either way."""
+    return float(np.exp(np.quantile(np.abs(np.log(ratios)), NINE_IN_TEN)))
+
+
+def shown(ratios: Mapping[str, NDArray[np.float64]]) -> str:
+    """Return error and factor over all rows, and the error of each GPU."""
+    pooled = np.concatenate(list(ratios.values()))
+    by_gpu = ", ".join(f"{name} {mean_error(found):.1%}" for name, found in ratios.items())
+    return f"{mean_error(pooled):.1%} | {within(pooled):.2f} | {by_gpu}"
+
+
+def print_shipped(record: Mapping[str, Mapping[str, NDArray[np.float64]]], ops: list[str]) -> None:
+    """Print how far constants that the package ships miss GPUs that nothing is fitted to here."""
+    print("\n| op | GPU | shipped constants | rows | error | nine in ten within |")
+    print("|---|---|---|---|---|---|")
+    fits = Fits(record)
+    fits.known = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+    for op in ops:
+        for name, table in record[op].items():
+            is_known = op in fits.known.get(gpu_facts(name).chip, {})
+            basis = KernelBasis.FITTED if is_known else KernelBasis.TRANSFERRED
+            found = fits.ratios(op, name, table)
+            told = f"{len(found)} | {mean_error(found):.1%} | {within(found):.2f}"
+            print(f"| {op} | {name} | {basis} | {told} |")
 
 
 def main() -> None:
@@ -178,29 +223,51 @@ def main() -> None:
     arguments.add_argument("ops", nargs="*", default=list(STARTS))
     arguments.add_argument("--fit", action="store_true")
     arguments.add_argument("--inner", action="store_true")
+    arguments.add_argument("--shipped", action="store_true")
     asked = arguments.parse_args()
-    if asked.fit and (asked.inner or asked.ops != list(STARTS)):
+    if asked.fit and (asked.inner or asked.shipped or asked.ops != list(STARTS)):
         arguments.error("--fit takes all ops and all rows")
+    record = read_record(asked.record)
+    if not asked.fit:
+        shipped = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+        apart: dict[str, dict[str, NDArray[np.float64]]] = {op: {} for op in record}
+        for op, found in record.items():
+            for name in list(found):
+                if asked.shipped or gpu_facts(name).chip not in shipped:
+                    apart[op][name] = found.pop(name)
+        if any(record.values()):
+            print_fits(record, asked.ops, inner=asked.inner)
+        print_shipped(apart, asked.ops)
+        return
+    fits, told = print_fits(record, asked.ops)
+    SHIPPED.write_text(HEADER + as_toml({**fits.known, **told}), encoding="utf-8")
+
+
+def print_fits(
+    record: Mapping[str, Mapping[str, NDArray[np.float64]]], ops: list[str], *, inner: bool = False
+) -> tuple[Fits, dict[str, dict[str, dict[str, float]]]]:
+    """Fit, print how far the fits are off, and return both."""
     parts = {
-        op: {name: split(table, asked.inner) for name, table in tables.items()}
-        for op, tables in read_record(asked.record).items()
+        op: {name: split(table, inner) for name, table in found.items()}
+        for op, found in record.items()
     }
     tables = {op: {name: fit for name, (fit, _) in found.items()} for op, found in parts.items()}
     fits = Fits(tables)
-    means: dict[str, dict[str, float]] = {}
-    print("| op | own, pooled | by GPU | new, pooled | by GPU |\n|---|---|---|---|---|")
-    for op in dict.fromkeys(("relu", *asked.ops)):
+    told: dict[str, dict[str, dict[str, float]]] = {"errors": {}, "within": {}}
+    print("| op | own | nine in ten within | by GPU | new | nine in ten within | by GPU |")
+    print("|---|---|---|---|---|---|---|")
+    for op in dict.fromkeys(("relu", *ops)):
         fits.fit_shared(op)
         fits.fit_own(op)
-        own = {name: fits.errors(op, name, held) for name, (_, held) in parts[op].items()}
-        new = new_errors(op, tables)
-        means[op] = {
-            KernelBasis.FITTED: float(np.concatenate(list(own.values())).mean()),
-            KernelBasis.TRANSFERRED: float(np.concatenate(list(new.values())).mean()),
+        own = {name: fits.ratios(op, name, held) for name, (_, held) in parts[op].items()}
+        by_basis = {KernelBasis.FITTED: own, KernelBasis.TRANSFERRED: ratios_if_new(op, tables)}
+        pooled = {
+            basis: np.concatenate(list(ratios.values())) for basis, ratios in by_basis.items()
         }
-        print(f"| {op} | {shown(own)} | {shown(new)} |", flush=True)
-    if asked.fit:
-        SHIPPED.write_text(HEADER + as_toml({**fits.known, "errors": means}), encoding="utf-8")
+        told["errors"][op] = {basis: mean_error(ratios) for basis, ratios in pooled.items()}
+        told["within"][op] = {basis: within(ratios) for basis, ratios in pooled.items()}
+        print(f"| {op} | {' | '.join(map(shown, by_basis.values()))} |", flush=True)
+    return fits, told
 
 
 def as_toml(table: Mapping[str, Any], path: str = "") -> str:

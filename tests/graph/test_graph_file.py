@@ -18,7 +18,7 @@ from op_graphs import chain, edge, graphs, large, op
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op import Inside
 from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role, load_graph
-from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
+from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
@@ -318,3 +318,14 @@ def test_what_scopes_ask_for_is_checked(refused: Callable[..., str]) -> None:
     assert "requested_device_of.'a': 1 is not a string" in refused(asked)
     asked = {**document(), "requested_device_of": ["a"]}
     assert "requested_device_of: ['a'] is not an object" in refused(asked)
+
+
+def test_a_kernel_keeps_its_numbers_and_the_default_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json.gz"
+    for arithmetic in Arithmetic:
+        kernel = Kernel(KernelFamily.RELU, (1, 8), arithmetic)
+        given = OpGraph([Op(name="x", kind="Relu", kernel=kernel)], [])
+        given.save(path)
+        assert OpGraph.load(path) == given
+        is_written = f'"{arithmetic}"'.encode() in gzip.decompress(path.read_bytes())
+        assert is_written == (arithmetic is not Arithmetic.DEFAULT)

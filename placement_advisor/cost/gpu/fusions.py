@@ -14,19 +14,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.graph.op_work.kernels import DIMENSIONS, KernelFamily
+from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, KernelFamily
 
 if TYPE_CHECKING:
     from placement_advisor.graph.op import Op
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.op_work.kernels import Kernel
 
+_FLOAT32 = frozenset({Arithmetic.DEFAULT, Arithmetic.FLOAT32})
+
 
 def fused_into_convolutions(graph: OpGraph) -> frozenset[str]:
     """Return the names of ops that take no time of their own."""
     fused: set[str] = set()
     for op in graph.ops:
-        if op.kind != "Conv2D" or op.kernel is None or not _is_spatial(op.kernel):
+        if op.kind != "Conv2D" or op.kernel is None or not _is_fused_kind(op.kernel):
             continue
         bias = _only_reader(graph, op, "BiasAdd")
         relu = None if bias is None else _only_reader(graph, bias, "Relu")
@@ -35,7 +37,9 @@ def fused_into_convolutions(graph: OpGraph) -> frozenset[str]:
     return frozenset(fused)
 
 
-def _is_spatial(kernel: Kernel) -> bool:
+def _is_fused_kind(kernel: Kernel) -> bool:
+    if kernel.arithmetic not in _FLOAT32:
+        return False
     sizes = dict(zip(DIMENSIONS[KernelFamily.CONV], kernel.dims, strict=True))
     return sizes["filter_height"] > 1 and sizes["filter_width"] > 1
 

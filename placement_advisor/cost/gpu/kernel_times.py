@@ -27,6 +27,7 @@ from placement_advisor.cost.gpu.convolutions import (
     ConvolutionConstants,
     Convolutions,
     convolution_s,
+    direct_s,
 )
 from placement_advisor.cost.gpu.matrix_products import ProductConstants, product_s
 from placement_advisor.cost.gpu.memory_bound import (
@@ -77,12 +78,12 @@ class KernelBasis(StrEnum):
 class KernelTime:
     """Time of one kernel, without its launch.
 
-    ``relative_error``: by how much such times missed the record in the mean, on kernels that the
-    constants of their basis were not fitted to; None if it has none like it.
+    ``within``: the factor that nine in ten such times were within, either way, of kernels of the
+    record that the constants of their basis were not fitted to; None if it has none like it.
     """
 
     time_ns: int
-    relative_error: float | None
+    within: float | None
     basis: KernelBasis
 
 
@@ -92,19 +93,21 @@ def kernel_time(op: str, dims: tuple[int, ...], gpu: GpuFacts) -> KernelTime:
     Raises:
         KeyError: the record has no such op.
     """
-    known = _known()
+    known = shipped_constants()
     rows = np.array([dims], dtype=np.float64)
     seconds = kernel_s(op, rows, gpu, constants_for(op, gpu, known), copy_bandwidth(gpu, known))
     is_known = _is_like_the_record(op, dims)
-    basis, error = kernel_errors(gpu)[op] if is_known else (KernelBasis.ASSUMED, None)
+    basis = kernel_errors(gpu)[op][0] if is_known else KernelBasis.ASSUMED
     return KernelTime(
-        time_ns=round(float(seconds[0]) * NS_PER_S), relative_error=error, basis=basis
+        time_ns=round(float(seconds[0]) * NS_PER_S),
+        within=known["within"][op][basis] if is_known else None,
+        basis=basis,
     )
 
 
 def kernel_errors(gpu: GpuFacts) -> dict[str, tuple[KernelBasis, float]]:
-    """Return what times of each op of the record rest on, and their `relative_error`."""
-    known = _known()
+    """Return what times of each op rest on, and by how much these missed the record in the mean."""
+    known = shipped_constants()
     bases = {
         op: KernelBasis.FITTED if op in known.get(gpu.chip, {}) else KernelBasis.TRANSFERRED
         for op in OPS
@@ -114,7 +117,7 @@ def kernel_errors(gpu: GpuFacts) -> dict[str, tuple[KernelBasis, float]]:
 
 def reached_bandwidth(gpu: GpuFacts) -> float:
     """Return what kernels reach that only move memory, in bytes/s."""
-    return copy_bandwidth(gpu, _known())
+    return copy_bandwidth(gpu, shipped_constants())
 
 
 def kernel_s(
@@ -173,11 +176,21 @@ def _products(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: flo
 
 def _convolution(dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float) -> Figures:
     """Time a forward convolution, of dimensions as `_convolutions` takes them."""
+    parts = _convolution_constants(constants)
+    return convolution_s(_convolutions(dims), gpu, parts, bandwidth)
+
+
+def direct_convolution(
+    dims: Figures, gpu: GpuFacts, constants: Constants, bandwidth: float
+) -> Figures:
+    """Return the seconds of convolutions by the direct algorithm, with constants of `conv`."""
+    return direct_s(_convolutions(dims), gpu, _convolution_constants(constants), bandwidth)
+
+
+def _convolution_constants(constants: Constants) -> ConvolutionConstants:
     tilings = {name: Tiling(**constants[name]) for name in ("direct", "f2", "f4")}
     parts = {**tilings, "clock": Clock(**constants["clock"])}
-    return convolution_s(
-        _convolutions(dims), gpu, ConvolutionConstants(**{**constants, **parts}), bandwidth
-    )
+    return ConvolutionConstants(**{**constants, **parts})
 
 
 def _convolutions(dims: Figures) -> Convolutions:
@@ -238,6 +251,7 @@ def _is_like_the_record(op: str, dims: tuple[int, ...]) -> bool:
 
 
 @cache
-def _known() -> Mapping[str, Any]:
+def shipped_constants() -> Mapping[str, Any]:
+    """Return what the package's file has: constants by chip and op, and how far times are off."""
     path = resources.files("placement_advisor.cost.gpu") / "kernel_times.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """Costs of ops on a GPU whose datasheet is known, by the times of their kernels.
 
 Gradients of convolutions are in no record: they are taken to last as long as the convolution. That
-covers each one's flops, not that other kernels compute them.
+covers each one's flops, not that other kernels compute them. Nor is what matrix units do.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.gpu.kernel_times import KernelBasis, kernel_time
+from placement_advisor.cost.gpu.kernel_times import KernelBasis
+from placement_advisor.cost.gpu.matrix_units import time_in
 from placement_advisor.cost.table import CostBasis, OpCost
 from placement_advisor.graph.op_work.kernels import KernelFamily
 
@@ -25,9 +26,11 @@ _GRADIENTS = frozenset({KernelFamily.CONV_BY_INPUT, KernelFamily.CONV_BY_FILTER}
 def kernel_cost(kernel: Kernel, gpu: GpuFacts) -> OpCost:
     """Return the cost of an op that is one kernel, without its launch."""
     is_gradient = kernel.family in _GRADIENTS
-    time = kernel_time(KernelFamily.CONV if is_gradient else kernel.family, kernel.dims, gpu)
+    op = KernelFamily.CONV if is_gradient else kernel.family
+    time = time_in(kernel.arithmetic, op, kernel.dims, gpu)
     is_assumed = is_gradient or time.basis is KernelBasis.ASSUMED
     return OpCost(
         time_ns=time.time_ns,
         basis=CostBasis.KERNEL_ASSUMED if is_assumed else CostBasis.KERNEL,
+        within=None if is_assumed else time.within,
     )

@@ -1,8 +1,9 @@
 """Which kernel a GPU runs for an op, and the dimensions that its time depends on.
 
 Covered: products of matrices, 2-D convolutions and their gradients, the elementwise kinds of which
-a record of kernels exists, softmax; all in float32. A kind is covered only where one kernel does
-it: an elementwise op whose inputs are broadcast, groups and dilations of convolutions are not.
+a record of kernels exists, softmax; in float32 and in halves of it. A kind is covered only where
+one kernel does it: an elementwise op whose inputs are broadcast, groups and dilations of
+convolutions are not.
 Whatever layout the trace has, dimensions are those of the convolution itself.
 """
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_work.signature import Signature, TensorSpec
 
-_FLOAT32 = "float32"
 _DEFAULT_LAYOUT = "NHWC"
 
 
@@ -47,11 +47,26 @@ class KernelFamily(StrEnum):
     SOFTMAX = "softmax"
 
 
+class Arithmetic(StrEnum):
+    """In which numbers a kernel computes.
+
+    ``DEFAULT`` is TensorFlow's: float32, of which products and convolutions may keep ten bits of
+    the fraction (TF32) where a GPU has units for that. ``FLOAT32`` are such that may not. Halves
+    are added up in float32.
+    """
+
+    DEFAULT = "default"
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
 class Kernel(NamedTuple):
-    """One kernel in float32; ``dims`` are named in `DIMENSIONS`, each 1 or more."""
+    """One kernel; ``dims`` are named in `DIMENSIONS`, each 1 or more."""
 
     family: KernelFamily
     dims: tuple[int, ...]
+    arithmetic: Arithmetic = Arithmetic.DEFAULT
 
 
 # A product is [m, k] @ [k, n]. Of a convolution, ``stride`` is the larger one of both axes.
@@ -74,20 +89,36 @@ DIMENSIONS: dict[KernelFamily, tuple[str, ...]] = {
     KernelFamily.SOFTMAX: _ROWS,
 }
 
+# What matrix units do, where a GPU has some.
+MATRIX_FAMILIES = frozenset(
+    family for family, dims in DIMENSIONS.items() if dims in (_PRODUCT, _CONVOLUTION)
+)
+_ARITHMETIC_OF = {
+    "float32": Arithmetic.DEFAULT,
+    "float16": Arithmetic.FLOAT16,
+    "bfloat16": Arithmetic.BFLOAT16,
+}
 
-def kernel_of(signature: Signature) -> Kernel | None:
-    """Return the kernel of an op, None if it is not covered or a dimension is unknown or 0."""
+
+def kernel_of(signature: Signature, *, is_tf32_allowed: bool = True) -> Kernel | None:
+    """Return the kernel of an op, None if it is not covered or a dimension is unknown or 0.
+
+    ``is_tf32_allowed`` is what `tf.config.experimental.enable_tensor_float_32_execution` set.
+    """
     rule = _RULES.get(signature.kind)
     if rule is None:
         return None
     family, dims_of = rule
     try:
-        if signature.outputs[0].dtype != _FLOAT32:
+        arithmetic = _ARITHMETIC_OF.get(signature.outputs[0].dtype)
+        if arithmetic is None:
             return None
         dims = dims_of(signature)
     except CONTRADICTIONS:
         return None
-    return Kernel(family, dims) if min(dims) > 0 else None
+    if arithmetic is Arithmetic.DEFAULT and family in MATRIX_FAMILIES and not is_tf32_allowed:
+        arithmetic = Arithmetic.FLOAT32
+    return Kernel(family, dims, arithmetic) if min(dims) > 0 else None
 
 
 def _matmul(signature: Signature) -> tuple[int, ...]:

@@ -38,11 +38,16 @@ _WRITES_ROWS = ("ResourceScatter", "ResourceSparseApply")
 
 
 def op_graph(
-    step: FlatStep, composites: Mapping[str, Composite], text_bytes: Mapping[str, int]
+    step: FlatStep,
+    composites: Mapping[str, Composite],
+    text_bytes: Mapping[str, int],
+    *,
+    is_tf32_allowed: bool,
 ) -> OpGraph:
     """Return the op graph of a step with its loops and conditionals.
 
     ``text_bytes`` gives the sizes of text inputs: shapes alone do not tell how long texts are.
+    Whether products and convolutions may round to TF32 was set before the step was traced.
     """
     nodes = step.ops
     readers = data_readers(nodes)
@@ -81,7 +86,7 @@ def op_graph(
                 parameter_bytes=(variable.spec.size_bytes or 0) if variable else 0,
                 device_kinds=runs_on.device_kinds,
                 host_outputs=runs_on.host_outputs,
-                kernel=kernel_of(signature),
+                kernel=kernel_of(signature, is_tf32_allowed=is_tf32_allowed),
                 inside=inside,
             )
         )

@@ -99,7 +99,12 @@ def trace_step(path: Path, loaded: LoadedStep, *, like: TracedStep | None = None
         except ModelError as error:
             raise ModelError(f"{path}: {loaded.name}: {error.message}", hint=error.hint) from None
         composites = composites_of(flat)
-        graph = op_graph(flat, composites, text_bytes(flat.inputs, loaded.batches[0]))
+        graph = op_graph(
+            flat,
+            composites,
+            text_bytes(flat.inputs, loaded.batches[0]),
+            is_tf32_allowed=tf.config.experimental.tensor_float_32_execution_enabled(),
+        )
     return TracedStep(
         path=path, loaded=loaded, function=function, flat=flat, graph=graph, composites=composites
     )

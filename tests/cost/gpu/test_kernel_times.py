@@ -16,6 +16,7 @@ from placement_advisor.cost.gpu.kernel_times import (
     KernelBasis,
     kernel_time,
 )
+from placement_advisor.cost.table import ASSUMED_WITHIN
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 
 SHIPPED = tomllib.loads(
@@ -38,6 +39,8 @@ def test_every_op_has_constants_for_each_chip_of_the_record_and_errors(op: str) 
         assert op in SHIPPED[chip]
     errors = SHIPPED["errors"][op]
     assert 0 < errors[KernelBasis.FITTED] < errors[KernelBasis.TRANSFERRED] < 0.5
+    within = SHIPPED["within"][op]
+    assert 1 < within[KernelBasis.FITTED] < within[KernelBasis.TRANSFERRED] < ASSUMED_WITHIN
 
 
 def test_times_say_whose_constants_they_rest_on() -> None:
@@ -48,7 +51,7 @@ def test_times_say_whose_constants_they_rest_on() -> None:
     ):
         time = kernel_time("linear", (1, 512, 512, 512), gpu_facts(gpu))
         assert time.basis is basis
-        assert time.relative_error == SHIPPED["errors"]["linear"][basis]
+        assert time.within == SHIPPED["within"]["linear"][basis]
 
 
 @pytest.mark.parametrize("changed", [(1, 14, 1, 0), (3, 14, 2, 1), (7, 224, 2, 3)])
@@ -56,7 +59,7 @@ def test_convolutions_that_the_record_lacks_are_assumed(
     changed: tuple[int, int, int, int],
 ) -> None:
     time = kernel_time("conv", (32, 64, 64, *changed), gpu_facts("T4"))
-    assert (time.basis, time.relative_error) == (KernelBasis.ASSUMED, None)
+    assert (time.basis, time.within) == (KernelBasis.ASSUMED, None)
     known = kernel_time("conv", (32, 64, 64, 3, 14, 1, 1), gpu_facts("T4"))
     assert known.basis is KernelBasis.FITTED
 

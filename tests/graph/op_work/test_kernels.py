@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 from signatures import UNKNOWN, ints, signature, tensor
 
-from placement_advisor.graph.op_work.kernels import DIMENSIONS, Kernel, KernelFamily, kernel_of
+from placement_advisor.graph.op_work.kernels import (
+    DIMENSIONS,
+    Arithmetic,
+    Kernel,
+    KernelFamily,
+    kernel_of,
+)
 
 
 def test_a_product_and_its_gradients_by_hand() -> None:
@@ -79,3 +85,14 @@ def test_what_no_single_float32_kernel_does_is_not_covered() -> None:
     assert kernel_of(signature("MatMul", [tensor(0, 5), x], [tensor(0, 5)])) is None
     assert kernel_of(signature("MatMul", [tensor(2, 4, 5), x], [x])) is None
     assert kernel_of(signature("ReluGrad", [x, x], [x])) is None
+
+
+def test_kernels_say_in_which_numbers_they_compute() -> None:
+    x = tensor(4, 4)
+    product, activation = signature("MatMul", [x, x], [x]), signature("Relu", [x], [x])
+    plain = kernel_of(product, is_tf32_allowed=False)
+    assert plain == Kernel(KernelFamily.LINEAR, (1, 4, 4, 4), Arithmetic.FLOAT32)
+    assert kernel_of(activation, is_tf32_allowed=False) == kernel_of(activation)
+    half = x._replace(dtype="bfloat16", item_bytes=2)
+    found = kernel_of(signature("MatMul", [half, half], [half]), is_tf32_allowed=False)
+    assert found == Kernel(KernelFamily.LINEAR, (1, 4, 4, 4), Arithmetic.BFLOAT16)
