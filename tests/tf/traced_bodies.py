@@ -33,7 +33,7 @@ def inside(step: str) -> dict[str, tuple[tuple[int, int, int | None] | None, lis
     """Return what each composite op of a step below runs, and where it can run."""
     traced = tf.function(globals()[step]).get_concrete_function(tf.TensorSpec((2, 3)))
     flat = flatten(traced, {})
-    graph = op_graph(flat, composites_of(flat), {})
+    graph = op_graph(flat, composites_of(flat), {}, is_tf32_allowed=True)
     return {
         op.kind: (op.inside and tuple(op.inside), sorted(op.device_kinds))
         for op in graph.ops
