@@ -319,6 +319,8 @@ def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence: Callable[..., E
     assert finding.saving_ns > 0
     assert found("PA306", evidence(_CHAIN.format(chain=""), **absent("2xV100"))) == []
     assert found("PA306", evidence(chain, read_hardware("2xV100"))) == []
+    (texts,) = found("PA306", evidence(_TEXTS.format(device="GPU:0"), **absent("2xV100")))
+    assert "(not with StringLength, StringLower in it, which no GPU computes)" in texts.action
 
 
 def test_pa401_a_small_device_does_not_hold_the_step(evidence: Callable[..., Evidence]) -> None:
