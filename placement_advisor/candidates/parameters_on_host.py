@@ -22,6 +22,7 @@ from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted, listed
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.membership import data_outputs
+from placement_advisor.graph.op import LOOKUP_KINDS
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.graph.roles import PASS_ROLES
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
 
 FAMILY = "parameters-on-host"
-_LOOKUPS = frozenset({"Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd"})
 _READS = frozenset({"ReadVariableOp", "Identity"})
 # They turn the gradients of rows into one as large as the table.
 _ROW_SUMS = frozenset({"UnsortedSegmentSum", "ScatterNd"})
@@ -133,7 +133,7 @@ def _lookups(graph: OpGraph, users: Iterable[Op]) -> list[Op] | None:
     ahead = list(users)
     while ahead:
         op = ahead.pop()
-        if op.kind in _LOOKUPS:
+        if op.kind in LOOKUP_KINDS:
             lookups[op.name] = op
         elif op.kind in _READS:
             readers = (graph.op(edge.consumer) for edge in data_outputs(graph, op.name))

@@ -13,6 +13,8 @@ CONTROL_PORT = -1
 # Ops that hold others: the bodies of loops, the branches of conditionals.
 LOOP_KINDS = frozenset({"While", "StatelessWhile"})
 BRANCH_KINDS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+# Ops that pick rows of a table, by index.
+LOOKUP_KINDS = frozenset({"Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd"})
 # Ops that call a function; a traced step has them in bodies alone.
 CALL_KINDS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 

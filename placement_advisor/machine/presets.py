@@ -70,14 +70,16 @@ class _Wiring:
         if source.host == target.host:
             name = self.host if source.is_host or target.is_host else self.peer
             channel = None if source.is_host else f"{_family(name)} out of {source.name}"
-            return link_preset(name, source=source.name, target=target.name, channel=channel)
+            bare = link_preset(name, source=source.name, target=target.name, channel=channel)
+            return replace(bare, latency_ns=bare.latency_ns + _notice_ns())
         assert self.network is not None
         legs = [self.network, *(self.host for end in (source, target) if not end.is_host)]
         tables = [hardware_figures()["links"][name] for name in legs]
+        notices = len(legs) - 1
         return Link(
             source=source.name,
             target=target.name,
-            latency_ns=sum(table["latency_ns"] for table in tables),
+            latency_ns=sum(table["latency_ns"] for table in tables) + notices * _notice_ns(),
             bandwidth_bytes_per_s=harmonic_mean(
                 [table["bandwidth_bytes_per_s"] for table in tables]
             )
@@ -280,6 +282,12 @@ def _network(text: str, word: str) -> str:
 
 def _networks() -> list[str]:
     return [name for name in hardware_figures()["links"] if _family(name) == "Ethernet"]
+
+
+def _notice_ns() -> int:
+    """Return how long after the end of a copy from or to a GPU its reader is told."""
+    notice_ns: int = hardware_figures()["copies"]["notice_ns"]
+    return notice_ns
 
 
 def _launched(link: Link, launch_ns: Mapping[str, int]) -> Link:

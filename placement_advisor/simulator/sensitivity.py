@@ -25,8 +25,8 @@ class Doubt:
     """How wrong costs may be, by factors: copies up to ``copies`` either way, launches likewise.
 
     ``ops`` is for the time of all ops of one placement against those of another.
-    Launches that no run has shown may cost nothing at all: an accelerator's host can be ahead of it
-    with them, so that they hide behind ops.
+    Launches that no run has shown may cost nothing at all: what splits gain by launching in several
+    threads has been measured by nobody, and has to stay worth it without.
     """
 
     copies: float

@@ -1,9 +1,10 @@
 """What Grappler makes of a model's step by default, on a GPU and on a CPU.
 
-    PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/gpu_rewrites.py MODEL.py train|infer
+    PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/gpu_rewrites.py [--capability 8.0]
+        MODEL.py train|infer
 
 Prints the numbers of ops by kind before and after, where they differ. The GPU is one of a virtual
-cluster (a V100): no GPU is needed, and none is used.
+cluster, by default a V100 (7.0): no GPU is needed, and none is used.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("model")
     arguments.add_argument("mode", choices=("train", "infer"))
+    arguments.add_argument("--capability", default="7.0")
     asked = arguments.parse_args()
     tracer.load_workload(asked.model, None, asked.mode, None, ())
     tracer.trace_workload(asked.model, None)
@@ -33,14 +35,16 @@ def main() -> None:
     before = Counter(node.op for node in flat.graph_def().node)
     ends = {*(name.split(":")[0] for name in flat.outputs), *flat.targets, *flat.inputs}
     for kind in ("GPU", "CPU"):
-        after = Counter(node.op for node in _optimized(flat.graph_def(), ends, kind).node)
+        after = Counter(
+            node.op for node in _optimized(flat.graph_def(), ends, kind, asked.capability).node
+        )
         print(f"{kind}: {before.total()} -> {after.total()} ops")
         for op in sorted(before.keys() | after.keys()):
             if before[op] != after[op]:
                 print(f"    {op}: {before[op]} -> {after[op]}")
 
 
-def _optimized(graph_def: Any, ends: set[str], kind: str) -> Any:
+def _optimized(graph_def: Any, ends: set[str], kind: str, capability: str) -> Any:
     """Return the graph as rewritten with all of its ops but inputs on a device of that kind."""
     for node in graph_def.node:
         node.device = _DEVICE.format("CPU" if node.op == "Placeholder" else kind)
@@ -52,7 +56,7 @@ def _optimized(graph_def: Any, ends: set[str], kind: str) -> Any:
     devices = [_device("CPU", frequency=2_700, num_cores=16)]
     if kind == "GPU":
         devices.append(_device("GPU", frequency=1_400, num_cores=80, bandwidth=900_000_000))
-        versions = {"architecture": "7.0", "cuda": "12030", "cudnn": "9000"}
+        versions = {"architecture": capability, "cuda": "12030", "cudnn": "9000"}
         devices[-1].properties.environment.update(versions)
     cluster = Cluster(devices=devices, disable_detailed_stats=True)
     return tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False, cluster=cluster)

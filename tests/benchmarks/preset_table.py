@@ -1,18 +1,20 @@
-"""What is predicted for the sample models on all presets of GPUs, to be read for absurdities.
+"""What is predicted for samples and public models on presets of GPUs, to be read for absurdities.
 
     PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/preset_table.py [--effort UNITS]
-        [--presets A,B] [SAMPLE...]
+        [--presets A,B] [MODEL...]
 
-Each sample is traced once (with SAMPLE_SIZE=full at its published size), with its batch split for
-two devices, and priced on two of each preset. A row has the predicted speed-up over one device by
-family, and the verdict; below the table of a sample stands what no owner of two GPUs would believe:
-a family best that is bad on purpose, more than twice as fast on two devices, a split of the batch
-behind one that is bad on purpose, a slower step over the faster of a preset's links.
+A model is a sample, by default each of them, or one of `public_models.py`. It is traced once (with
+SAMPLE_SIZE=full a sample at its published size), with its batch split for two devices, and priced
+on two of each preset. A row has the predicted speed-up over one device by family, and the verdict;
+below the table of a model stands what no owner of two GPUs would believe: a family best that is bad
+on purpose, more than twice as fast on two devices, a split of the batch behind one that is bad on
+purpose, a slower step over the faster of a preset's links.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,19 +85,17 @@ class Row:
 def main() -> None:
     """Print a table for each sample, and what is absurd in it."""
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("samples", nargs="*")
+    arguments.add_argument("models", nargs="*")
     arguments.add_argument("--effort", type=float, default=0.2)
     arguments.add_argument("--presets", default=",".join(hardware_figures()["devices"]))
     asked = arguments.parse_args()
     preload()
-    for sample in asked.samples or sorted(path.stem for path in SAMPLES.glob("*.py")):
-        subject = traced(sample, asked.effort)
+    for model in asked.models or sorted(path.stem for path in SAMPLES.glob("*.py")):
+        subject = traced(model, asked.effort)
         rows = {preset: row(subject, preset) for preset in asked.presets.split(",")}
         names = [name for name in NAMES if any(name in row.steps_ns for row in rows.values())]
         graph = subject.graph
-        print(
-            f"\n**{sample}**, {len(graph)} ops, {graph.parameter_bytes / 1e6:.0f} MB of variables"
-        )
+        print(f"\n**{model}**, {len(graph)} ops, {graph.parameter_bytes / 1e6:.0f} MB of variables")
         print(f"\n| 2x | single ms | {' | '.join(names[1:])} | verdict |")
         print(f"|{'---|' * (len(names) + 2)}")
         for preset, each in rows.items():
@@ -114,10 +114,22 @@ def main() -> None:
         print(end="", flush=True)
 
 
-def traced(sample: str, effort: float) -> Subject:
-    """Return a sample, traced with its batch split."""
+def traced(model: str, effort: float) -> Subject:
+    """Return a model, traced with its batch split."""
+    if (SAMPLES / f"{model}.py").exists():
+        return traced_file(SAMPLES / f"{model}.py", effort)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.py"
+        path.write_text(
+            f"from public_models import compiled\nmodel, dataset = compiled({model!r})\n"
+        )
+        return traced_file(path, effort)
+
+
+def traced_file(path: Path, effort: float) -> Subject:
+    """Return the model of a file, traced with its batch split."""
     source = ModelSource(
-        path=str(SAMPLES / f"{sample}.py"),
+        path=str(path),
         name=None,
         mode=None,
         batch_size=None,

@@ -17,7 +17,6 @@ import tensorflow as tf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 APPLICATIONS = (
     "ConvNeXtTiny",
@@ -38,15 +37,6 @@ _CLASSES = 1_000
 _PIXELS = 224
 _TOKENS, _WORDS, _WIDTH, _HEADS, _BLOCKS = 128, 30_522, 768, 12, 12
 _TABLES, _ROWS, _FEATURES, _DENSE = 26, 200_000, 64, 13
-
-
-def model_file(name: str, folder: Path) -> Path:
-    """Write the file that has one of the models, and return its path."""
-    path = folder / f"{name.casefold()}.py"
-    path.write_text(
-        f"from public_models import compiled\nmodel, dataset = compiled({name!r})\n", "utf-8"
-    )
-    return path
 
 
 def compiled(name: str) -> tuple[keras.Model, tf.data.Dataset]:
@@ -92,7 +82,7 @@ def _bert() -> keras.Model:
 
 def _dlrm() -> keras.Model:
     layers = keras.layers
-    dense = keras.Input((_DENSE,), BATCH, name="dense")
+    dense = keras.Input((_DENSE,), BATCH, name="numbers")
     ids = [keras.Input((), BATCH, "int32", name=f"id_{table}") for table in range(_TABLES)]
     bottom = dense
     for units in (512, 256, _FEATURES):

@@ -10,7 +10,7 @@ from traced_models import MODELS
 
 from placement_advisor.errors import ModelError
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
-from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
+from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -495,3 +495,24 @@ def step(x, ids):
     ).graph
     (read,) = [op for op in graph.ops if op.kind == "ReadVariableOp"]
     assert read.bytes_accessed == size
+
+
+@pytest.mark.parametrize(
+    ("setting", "arithmetic"),
+    [
+        ("", Arithmetic.DEFAULT),
+        ("tf.config.experimental.enable_tensor_float_32_execution(True)", Arithmetic.DEFAULT),
+        ("tf.config.experimental.enable_tensor_float_32_execution(False)", Arithmetic.FLOAT32),
+    ],
+)
+def test_products_may_be_in_tf32_unless_the_model_file_forbids_it(
+    trace_source: Callable[..., TracedModel], setting: str, arithmetic: Arithmetic
+) -> None:
+    source = """
+@tf.function
+def step(x):
+    return tf.nn.relu(x @ weight)
+"""
+    graph = trace_source(STEP + setting + source).graph
+    found = {op.kind: op.kernel.arithmetic for op in graph.ops if op.kernel is not None}
+    assert found == {"MatMul": arithmetic, "Relu": Arithmetic.DEFAULT}

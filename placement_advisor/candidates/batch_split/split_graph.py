@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from placement_advisor.graph.op import LOOKUP_KINDS
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 from placement_advisor.graph.op_work.signature import WorkBasis
 from placement_advisor.graph.placement import Placement, placed_ops
@@ -44,12 +45,9 @@ class SplitGraph:
     def placed(self, devices: Sequence[str], *, label: str, rationale: str) -> Placement:
         """Return the placement of each replica on a device, of shared ops on the first.
 
-        What looks a variable's rows up for a replica stays with the variable.
+        What looks a variable's rows up for a replica stays with the variable: only rows cross.
         """
-        replicas = {
-            op.name: self.replica_of[op.name if op.variable is None else op.variable]
-            for op in placed_ops(self.graph)
-        }
+        replicas = {op.name: self.replica_of[self._home(op)] for op in placed_ops(self.graph)}
         device_of = {name: devices[replica or 0] for name, replica in replicas.items()}
         return Placement(label=label, family=self.family, device_of=device_of, rationale=rationale)
 
@@ -65,7 +63,7 @@ class SplitGraph:
         inner: dict[str, str] = {}
         device_of: dict[str, str] = {}
         for op in placed_ops(self.graph):
-            name = op.name if op.variable is None else op.variable
+            name = self._home(op)
             if name in self.source:
                 inner[op.name] = within.device_of[self.source[name][1]]
             else:
@@ -73,6 +71,15 @@ class SplitGraph:
                 inner[op.name] = next(inner[each] for each in producers if each in inner)
             device_of[op.name] = groups[self.replica_of[name] or 0][inner[op.name]]
         return Placement(label=label, family=self.family, device_of=device_of, rationale=rationale)
+
+    def _home(self, op: Op) -> str:
+        """Return the op or variable that an op stands with, itself if with no other."""
+        if op.variable is None and op.kind in LOOKUP_KINDS:
+            for edge in self.graph.inputs_of(op.name):
+                table = self.graph.op(edge.producer).variable
+                if table is not None:
+                    return table
+        return op.name if op.variable is None else op.variable
 
 
 def split_graph(

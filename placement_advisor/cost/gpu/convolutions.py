@@ -1,15 +1,22 @@
 """How long a forward convolution takes on a GPU.
 
-Model: three algorithms, of which the fastest is taken. The *direct* one is a product of the filter
+Model: four algorithms, of which the fastest is taken. The *direct* one is a product of the filter
 [outputs, taps] with the unfolded input [taps, positions], which is unfolded on the way. For 3x3
 filters and stride 1, *Winograd* does with fewer multiplications: 16 for each 2x2 outputs in one
 kernel (F2), or 36 for each 4x4 outputs as 36 products of matrices (F4), between kernels that
-transform the input, the filter and the result through memory. Each counts its own flops.
+transform the input, the filter and the result through memory. For larger filters and stride 1,
+*FFT* does the same with the complex frequencies of tiles of 16x16 or 32x32 elements. Each counts
+its own flops.
 
-Left out: FFT, groups, dilations, other layouts than NCHW, and libraries that pick a slower one.
+The record has none by FFT: its products and transforms are assumed to be as good as those of F4.
 
-Source: Lavin, Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016,
-doi:10.1109/CVPR.2016.435.
+Left out: groups, dilations, other layouts than NCHW, libraries that pick a slower one, and the
+memory between kernels.
+
+Sources: Lavin, Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016,
+doi:10.1109/CVPR.2016.435; Mathieu, Henaff, LeCun, Fast Training of Convolutional Networks through
+FFTs, ICLR 2014, arXiv:1312.5851; cuDNN's `CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING`, whose kernels are
+named after their tiles.
 """
 
 from __future__ import annotations
@@ -34,6 +41,12 @@ F4_OUTPUTS, F4_PRODUCTS = 4, 36
 # The filter that Winograd kernels exist for, along an axis.
 WINOGRAD_FILTER = 3
 WINOGRAD_TAPS = WINOGRAD_FILTER**2
+# Elements of FFT's tiles along an axis, and the smallest filter that it is taken into account for.
+# On smaller ones, Winograd does with as few multiplications.
+FFT_TILES = (16, 32)
+FFT_FILTER = 5
+# Numbers of a complex one, and multiplications of a complex product.
+COMPLEX, COMPLEX_PRODUCT = 2, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +107,22 @@ class Convolutions:
         count = np.full_like(tiles, multiplications)
         return Products(m=self.outputs, n=tiles, k=self.inputs, count=count)
 
+    def has_fft(self, tile: int) -> NDArray[np.bool_]:
+        """Whether FFT with tiles of this many elements along an axis is taken into account."""
+        sizes = self.filter_height, self.filter_width
+        is_large = np.minimum(*sizes) >= FFT_FILTER
+        found: NDArray[np.bool_] = is_large & (np.maximum(*sizes) < tile) & (self.stride == 1)
+        return found
+
+    def fft(self, tile: int) -> Products:
+        """Return the products of frequencies, of tiles that overlap by the filter."""
+        heights = np.maximum(tile - self.filter_height + 1, 1)
+        widths = np.maximum(tile - self.filter_width + 1, 1)
+        tiles = self.batch * np.ceil(self.result_height / heights)
+        tiles = tiles * np.ceil(self.result_width / widths)
+        count = np.full_like(tiles, COMPLEX_PRODUCT * _frequencies(tile))
+        return Products(m=self.outputs, n=tiles, k=self.inputs, count=count)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionConstants:
@@ -102,8 +131,8 @@ class ConvolutionConstants:
     ``reading``: how much of the time for the bytes of image, filter and result a single kernel
     does not hide. ``f2_filter`` and ``f4_filter``: how often transforming the filter costs the time
     of its bytes, ``f4_images`` the same for image and result. ``f4_start_s``: what the kernels of
-    F4 take beside that. ``record_launch_s``: what launching took in the record; no part of the
-    kernel's time.
+    F4 take beside that. FFT has those of F4. ``record_launch_s``: what launching took in the
+    record; no part of the kernel's time.
     """
 
     direct: Tiling
@@ -126,6 +155,7 @@ def convolution_s(
         _boosted_direct_s(shape, gpu, constants, bandwidth),
         _f2_s(shape, gpu, constants, bandwidth),
         _f4_s(shape, gpu, constants, bandwidth),
+        *(_fft_s(shape, tile, gpu, constants, bandwidth) for tile in FFT_TILES),
     ]
     return at_clock_s(np.min(of_algorithms, axis=0), gpu, constants.clock)
 
@@ -162,15 +192,45 @@ def _f4_s(
     shape: Convolutions, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
 ) -> Figures:
     products = shape.winograd(F4_OUTPUTS, F4_PRODUCTS)
-    filter_bytes = FLOAT32_BYTES * shape.inputs * shape.outputs * (WINOGRAD_TAPS + 2 * F4_PRODUCTS)
-    tile_bytes = 2 * FLOAT32_BYTES * F4_PRODUCTS * products.n * (shape.inputs + shape.outputs)
+    time_s = _through_memory(shape, products, F4_PRODUCTS, gpu, constants, bandwidth)
+    return np.where(shape.has_winograd, time_s, np.inf)
+
+
+def _fft_s(
+    shape: Convolutions, tile: int, gpu: GpuFacts, constants: ConvolutionConstants, bandwidth: float
+) -> Figures:
+    numbers = COMPLEX * _frequencies(tile)
+    time_s = _through_memory(shape, shape.fft(tile), numbers, gpu, constants, bandwidth)
+    return np.where(shape.has_fft(tile), time_s, np.inf)
+
+
+def _frequencies(tile: int) -> int:
+    """Return how many complex numbers tell a tile of real ones; the others are their conjugates."""
+    return tile * (tile // 2 + 1)
+
+
+def _through_memory(
+    shape: Convolutions,
+    products: Products,
+    numbers: int,
+    gpu: GpuFacts,
+    constants: ConvolutionConstants,
+    bandwidth: float,
+) -> Figures:
+    """Return the time of products between kernels that transform.
+
+    ``numbers`` is how many stand for a tile.
+    """
+    filter_bytes = FLOAT32_BYTES * shape.inputs * shape.outputs * (shape.taps + 2 * numbers)
+    tile_bytes = 2 * FLOAT32_BYTES * numbers * products.n * (shape.inputs + shape.outputs)
     image_bytes = shape.size_bytes + tile_bytes
     moved = constants.f4_filter * filter_bytes + constants.f4_images * image_bytes
     computing_s = np.maximum(
         tiled_s(products, gpu, constants.f4, bandwidth), products.flops / gpu.peak_flops_per_s
     )
     time_s = computing_s + moved / bandwidth + constants.f4_start_s
-    return np.where(shape.has_winograd, np.maximum(time_s, shape.size_bytes / bandwidth), np.inf)
+    found: Figures = np.maximum(time_s, shape.size_bytes / bandwidth)
+    return found
 
 
 def _in_one_kernel(

@@ -69,6 +69,36 @@ def test_the_weights_cross_to_each_other_replica_and_its_gradient_and_loss_come_
     ]
 
 
+def test_rows_are_looked_up_beside_the_table_though_its_whole_value_is_read():
+    def rows(samples: int) -> OpGraph:
+        return wired(
+            [
+                op("ids", 4 * samples, kind="Placeholder", role=Role.INPUT),
+                op("table", 0, kind="VarHandleOp", role=Role.VARIABLE)._replace(variable="table"),
+                op("read", 4_000, kind="ReadVariableOp")._replace(variable="table"),
+                op("rows", 32 * samples, kind="GatherV2"),
+                op("product", 8 * samples),
+            ],
+            {"read": ["table"], "rows": ["read", "ids"], "product": ["rows"]},
+        )
+
+    whole, shares = rows(4), [rows(2), rows(2)]
+    plan = plan_split(whole, shares[0], [("product", 0)])
+    axes = {(name, 0): 0 for name in ("ids", "product")}
+    wiring = Wiring(plan=plan, merges={("product", 0): Merge.CONCAT}, shares=(2, 2), axes=axes)
+    found = split_graph(whole, shares, wiring, [("product", 0)], [])
+    device_of = found.placed(["a", "b"], label="", rationale="").device_of
+    assert [device_of[f"replica_{i}/rows"] for i in (0, 1)] == ["a", "a"]
+    assert [device_of[f"replica_{i}/product"] for i in (0, 1)] == ["a", "b"]
+    # The same where the unsplit step is spread over a group of its own.
+    unsplit = {"ids": "p", "table": "p", "read": "p", "rows": "q", "product": "q"}
+    within = Placement(label="", family="", device_of=unsplit, rationale="")
+    groups = [{"p": "a", "q": "b"}, {"p": "c", "q": "d"}]
+    device_of = found.laid_out(within, groups, label="", rationale="").device_of
+    assert [device_of[f"replica_{i}/rows"] for i in (0, 1)] == ["a", "a"]
+    assert [device_of[f"replica_{i}/product"] for i in (0, 1)] == ["b", "d"]
+
+
 def test_each_replica_is_laid_out_on_a_group_as_the_unsplit_step_is():
     found = split(2, 2)
     within = Placement(

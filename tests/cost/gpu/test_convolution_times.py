@@ -76,10 +76,35 @@ def test_winograd_pads_the_image_to_its_tiles_by_hand() -> None:
     assert seconds(f4, image=9) == pytest.approx(seconds(f4, image=8) * 9 / 4)
 
 
-@pytest.mark.parametrize("changes", [{"stride": 2}, {"filter_size": 5}])
-def test_winograd_is_for_filters_of_three_and_stride_one(changes: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "changes", [{"stride": 2}, {"filter_size": 2}, {"filter_size": 5, "stride": 2}]
+)
+def test_other_filters_and_strides_have_the_direct_algorithm_alone(changes: dict[str, int]) -> None:
     all_algorithms = replace(DIRECT, f2=IDEAL, f4=IDEAL)
     assert seconds(all_algorithms, **changes) == seconds(DIRECT, **changes)
+
+
+def test_fft_multiplies_the_frequencies_of_tiles_by_hand() -> None:
+    fft = replace(DIRECT, direct=NO_TILING, f4=IDEAL)
+    # 16x16 elements have 16 x 9 frequencies, of 4 multiplications each, and 12x12 outputs.
+    tile_s = 2 * 4 * 16 * 9 * 4 * 16 * 32 / 4e9
+    assert seconds(fft, filter_size=5, image=12) == pytest.approx(tile_s)
+    # One tile of 32x32 has 28x28 outputs, and fewer frequencies than four of 16x16.
+    for image in (13, 28):
+        larger_s = seconds(fft, filter_size=5, image=image)
+        assert larger_s == pytest.approx(tile_s * (32 * 17) / (16 * 9))
+    assert seconds(fft, filter_size=5, image=30) == pytest.approx(9 * tile_s)
+
+
+def test_frequencies_go_through_memory_by_hand() -> None:
+    fft = replace(DIRECT, direct=NO_TILING, f4=IDEAL, f4_images=1, f4_filter=1, f4_start_s=3)
+    numbers = 2 * 16 * 9
+    images = 4 * (4 * 64 * (16 + 32) + 25 * 16 * 32) + 2 * 4 * numbers * 4 * (16 + 32)
+    transformed_filter = 4 * 16 * 32 * (25 + 2 * numbers)
+    computing = 2 * 4 * 16 * 9 * 4 * 16 * 32 / 4e9
+    moving = (images + transformed_filter) / 1e6
+    expected = pytest.approx(3 + computing + moving)
+    assert seconds(fft, bandwidth=1e6, filter_size=5, image=8) == expected
 
 
 def test_the_fastest_algorithm_is_taken() -> None:

@@ -124,6 +124,48 @@ def test_a_convolution_is_no_faster_than_its_limits_and_grows(
         assert seconds("conv", gpu, *larger, 1, 1) + 1e-9 >= time_s - 1e-9
 
 
+@given(
+    gpu=GPUS,
+    filter_size=st.integers(4, 20),
+    batch=st.integers(1, 256),
+    inputs=st.integers(1, 2_048),
+    outputs=st.integers(1, 2_048),
+    image=st.integers(20, 256),
+)
+def test_a_large_filter_takes_at_least_what_the_frequencies_of_its_tiles_do(
+    gpu: str, filter_size: int, batch: int, inputs: int, outputs: int, image: int
+) -> None:
+    facts = gpu_facts(gpu)
+    time_s = seconds("conv", gpu, batch, inputs, outputs, filter_size, image, 1, 0) + 1e-9
+    result = image - filter_size + 1
+    # Complex products of four multiplications, half of the frequencies, for each tile's outputs.
+    for_each = [
+        tile * (tile // 2 + 1) * 4 / (tile - filter_size + 1) ** 2
+        for tile in (16, 32)
+        if tile > filter_size
+    ]
+    flops = 2 * batch * inputs * outputs * result**2 * min(filter_size**2, *for_each)
+    moved = 4 * (
+        batch * (inputs * image**2 + outputs * result**2) + filter_size**2 * inputs * outputs
+    )
+    assert time_s >= flops / facts.peak_flops_per_s
+    assert time_s >= moved / facts.memory_bandwidth_bytes_per_s
+
+
+@pytest.mark.parametrize("gpu", gpus_with_facts())
+@pytest.mark.parametrize("filter_size", [3, 5])
+def test_borders_between_algorithms_of_convolutions_are_no_jumps(
+    gpu: str, filter_size: int
+) -> None:
+    # Inputs are what products sum over: more of them cross no tile's border.
+    inputs = [round(length) for length in np.geomspace(16, 2_048, 100)]
+    times = np.array(
+        [seconds("conv", gpu, 32, n, 128, filter_size, 28, 1, filter_size // 2) for n in inputs]
+    )
+    growth = times[1:] / times[:-1]
+    assert (growth <= 1.1 * np.array(inputs[1:]) / np.array(inputs[:-1])).all()
+
+
 @pytest.mark.parametrize("gpu", gpus_with_facts())
 def test_borders_between_compute_and_memory_are_no_jumps(gpu: str) -> None:
     # From a product that memory limits to one that computing does, without a tile's border.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,8 @@ from placement_advisor.graph.op_work.kernels import Arithmetic
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 
 PRODUCT = (1, 4096, 4096, 4096)
+# Half a tile more or less along m changes which kernel runs.
+TWO_TILES = 256
 ROWS = (4096, 4096)
 
 
@@ -72,3 +75,66 @@ def test_no_product_beats_the_peak_of_its_units_nor_its_bytes(
     moved = (2 if is_half else 4) * (m * k + k * n + m * n)
     assert time_s >= 2 * m * k * n / peak
     assert time_s >= moved / facts.memory_bandwidth_bytes_per_s
+
+
+@given(
+    gpu=st.sampled_from(gpus_with_facts()),
+    arithmetic=st.sampled_from(Arithmetic),
+    sizes=st.tuples(*[st.integers(1, 9_000)] * 3),
+    more=st.integers(1, 500),
+)
+def test_a_larger_product_on_units_never_takes_less(
+    gpu: str, arithmetic: Arithmetic, sizes: tuple[int, int, int], more: int
+) -> None:
+    m, k, n = sizes
+    for op in ("linear", "bmm"):
+        time_ns = time(arithmetic, gpu, op, (1, m, k, n)).time_ns
+        for larger in (
+            (1 + more, m, k, n),
+            (1, m + TWO_TILES, k, n),
+            (1, m, k + more, n),
+            (1, m, k, n + more),
+        ):
+            assert time(arithmetic, gpu, op, larger).time_ns >= time_ns
+
+
+@given(
+    gpu=st.sampled_from(gpus_with_facts()),
+    arithmetic=st.sampled_from(Arithmetic),
+    filter_size=st.sampled_from((1, 3, 5, 7)),
+    batch=st.integers(1, 256),
+    inputs=st.integers(1, 2_048),
+    outputs=st.integers(1, 2_048),
+    image=st.integers(7, 256),
+)
+def test_a_larger_convolution_on_units_never_takes_less(
+    gpu: str,
+    arithmetic: Arithmetic,
+    filter_size: int,
+    batch: int,
+    inputs: int,
+    outputs: int,
+    image: int,
+) -> None:
+    def time_ns(batch: int, inputs: int, outputs: int, image: int) -> int:
+        dims = (batch, inputs, outputs, filter_size, image, 1, filter_size // 2)
+        return time(arithmetic, gpu, "conv", dims).time_ns
+
+    least_ns = time_ns(batch, inputs, outputs, image)
+    assert time_ns(batch + 1, inputs, outputs, image) >= least_ns - 1
+    assert time_ns(batch, inputs + 1, outputs, image) >= least_ns - 1
+    assert time_ns(batch, inputs, outputs + 1, image) >= least_ns - 1
+    assert time_ns(batch, inputs, outputs, image + 1) >= least_ns - 1
+
+
+@pytest.mark.parametrize("gpu", gpus_with_facts())
+@pytest.mark.parametrize("arithmetic", Arithmetic)
+def test_borders_between_compute_and_memory_are_no_jumps(gpu: str, arithmetic: Arithmetic) -> None:
+    # From a product that memory limits to one that computing does, without a tile's border.
+    lengths = [round(length) for length in np.geomspace(64, 65_536, 200)]
+    for op in ("linear", "bmm"):
+        times = np.array(
+            [time(arithmetic, gpu, op, (1, 1024, length, 1024)).time_ns for length in lengths]
+        )
+        growth = times[1:] / times[:-1]
+        assert (growth <= 1.1 * np.array(lengths[1:]) / np.array(lengths[:-1])).all()
