@@ -1,7 +1,8 @@
-"""A check as Markdown, for `$GITHUB_STEP_SUMMARY` and for comments on pull requests.
+"""A check as Markdown, for comments on pull requests and for `$GITHUB_STEP_SUMMARY`.
 
-Verdict first, a table of all models, then what is wrong, with what changed folded away. Whole parts
-are left out, and that is said, where all would be too much for a page.
+First what a reader needs: the verdict, of each model that did not pass its cause in a line, how to
+accept, a picture of what changed. All else is folded away. Whole parts are left out, and that is
+said, where all would be too much for a comment.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING
 from placement_advisor.check.check_result import Status
 from placement_advisor.report.analysis.markdown_syntax import code_block, escape, table
 from placement_advisor.report.analysis.tables import NOTHING
+from placement_advisor.report.check.check_picture import difference_as_mermaid
 from placement_advisor.report.check.check_words import (
     BYTES,
     COPIES,
     STEP,
+    WORST_FIRST,
     details,
     has_changed,
+    plain,
     status_words,
     tell,
     verdict,
@@ -28,16 +32,20 @@ if TYPE_CHECKING:
     from placement_advisor.check.check_result import CheckResult
     from placement_advisor.report.check.check_words import Figure, Told
 
-# What GitHub takes as a summary of a step. A comment holds 65,536 characters.
-MAX_SUMMARY_BYTES = 1 << 20
+# GitHub takes comments of 65,536 characters; what posts them may add a line of its own. Its
+# summaries of steps may be longer, which nobody reads.
+MAX_BYTES = 65_000
+# Models that did not pass, in a line each; all of them are in the table.
+MAX_CAUSES = 8
 _IN_SHORT = (STEP, COPIES, BYTES)
+_LEGEND = "What crosses in a step, locked and now, and dotted what moved, of"
 _CUT = (
     "\n**Cut here**: the page may have {max_bytes} bytes. "
     "`advisor check --verbose` tells the rest.\n"
 )
 
 
-def check_as_markdown(result: CheckResult, *, max_bytes: int = MAX_SUMMARY_BYTES) -> str:
+def check_as_markdown(result: CheckResult, *, max_bytes: int = MAX_BYTES) -> str:
     """Return the page, which has at most ``max_bytes`` in UTF-8, but always the verdict."""
     cut = _CUT.format(max_bytes=max_bytes)
     page = ""
@@ -54,14 +62,51 @@ def check_as_markdown(result: CheckResult, *, max_bytes: int = MAX_SUMMARY_BYTES
 def _parts(result: CheckResult) -> Iterator[str]:
     yield f"## advisor check: {verdict(result)}"
     models = tell(result)
+    bad = sorted(
+        (told for told in models if told.status is not Status.PASSED),
+        key=lambda told: WORST_FIRST.index(told.status),
+    )
+    if bad:
+        causes = [f"{number}. {_cause(told)}" for number, told in enumerate(bad[:MAX_CAUSES], 1)]
+        if len(bad) > MAX_CAUSES:
+            causes.append(f"\n{len(bad) - MAX_CAUSES} more are told below.")
+        yield "\n".join(causes)
+    accepted = dict.fromkeys(told.acceptance for told in bad if told.acceptance is not None)
+    if accepted:
+        yield "\n".join(f"To accept: {_text(how)}." for how in accepted)
+    picture = _picture(result)
+    if picture is not None:
+        yield picture
+    for number, told in enumerate(bad, 1):
+        yield _explanation(number, told)
     if models:
-        yield _overview(models)
-    for told in models:
-        if told.status is not Status.PASSED:
-            yield _explanation(told)
-    for told in models:
-        if told.status is Status.PASSED and told.notes:
-            yield "\n".join([_heading(told), *_notes(told)])
+        noted = [told for told in models if told.status is Status.PASSED and told.notes]
+        notes = [
+            f"- note on {_text(told.model)}: {_text(note)}" for told in noted for note in told.notes
+        ]
+        yield _folded("All models", _overview(models), *(["\n".join(notes)] if notes else []))
+
+
+def _cause(told: Told) -> str:
+    """Return what is wrong with a model, the worst of it, in a line."""
+    first, *others = told.events
+    at = "" if first.source is None else f" ({_text(str(first.place))})"
+    line = f"{_status(told)} {_text(told.model)}: **{first.code}**: {_text(first.what)}{at}"
+    if first.effects:
+        line += f"; {_text(first.effects[0])}"
+    if others:
+        line += f"; and {len(others)} more problem{'s' if len(others) > 1 else ''} below"
+    return line
+
+
+def _picture(result: CheckResult) -> str | None:
+    """Return a picture of the first step that failed and differs, if there is one."""
+    for model in result.results:
+        if model.status is Status.FAILED and model.difference is not None:
+            picture = difference_as_mermaid(model.difference)
+            if picture is not None:
+                return f"{_LEGEND} {_text(plain(model.model))}:\n\n{code_block(picture, 'mermaid')}"
+    return None
 
 
 def _overview(models: Sequence[Told]) -> str:
@@ -84,33 +129,26 @@ def _in_short(figure: Figure) -> str:
     return f"{figure.before} → {figure.after}, {figure.change}"
 
 
-def _explanation(told: Told) -> str:
-    lines = [_heading(told)]
+def _explanation(number: int, told: Told) -> str:
+    lines = [f"Model {_text(told.model)}, placement {_text(told.placement)}:", ""]
     for event in told.events:
         lines.append(f"- **{event.code}**: {_text(event.what)}")
         lines += [f"  - {label}: {_text(text)}" for label, text in details(event)]
-    lines += _notes(told)
-    if told.acceptance is not None:
-        lines += ["", f"To accept: {_text(told.acceptance)}."]
-    folded = []
+    lines += [f"- note: {_text(note)}" for note in told.notes]
+    parts = ["\n".join(lines)]
     if has_changed(told):
         cells = [(each.label, each.before, each.after, each.change) for each in told.figures]
         rows = [[_text(cell) for cell in row] for row in cells]
-        folded.append(table(("", "locked", "now", "change"), rows))
+        parts.append(table(("", "locked", "now", "change"), rows))
     if told.changes:
-        folded.append(code_block("\n".join(told.changes), "diff"))
-    if folded:
-        lines += ["", "<details><summary>What changed</summary>", "", "\n\n".join(folded)]
-        lines += ["", "</details>"]
-    return "\n".join(lines)
+        parts.append(code_block("\n".join(told.changes), "diff"))
+    return _folded(f"{number}. {status_words(told.status)}: details", *parts)
 
 
-def _heading(told: Told) -> str:
-    return f"### {_text(told.model)}: {status_words(told.status)}\n"
-
-
-def _notes(told: Told) -> list[str]:
-    return [f"- note: {_text(note)}" for note in told.notes]
+def _folded(title: str, *parts: str) -> str:
+    """Return parts that are shown on demand; the title is HTML, and has no names in it."""
+    content = "\n\n".join(parts)
+    return f"<details><summary>{title}</summary>\n\n{content}\n\n</details>"
 
 
 def _status(told: Told) -> str:

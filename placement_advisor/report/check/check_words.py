@@ -31,7 +31,7 @@ MAX_CHANGES = 8
 _UPDATE = "advisor check --update"
 # Runners of GitHub and Azure carry out `##[…]` and `##vso[…]` anywhere in a line of a log.
 _COMMAND = re.compile(r"#(?=#)")
-_WORST_FIRST = (Status.FAILED, Status.COULD_NOT_RUN, Status.INCONCLUSIVE, Status.PASSED)
+WORST_FIRST = (Status.FAILED, Status.COULD_NOT_RUN, Status.INCONCLUSIVE, Status.PASSED)
 STEP = "step (simulated)"
 COPIES = "copies per step"
 BYTES = "bytes across per step"
@@ -105,7 +105,7 @@ def verdict(result: CheckResult) -> str:
     count = Counter(model.status for model in result.results)
     if not count:
         return "no models to check"
-    parts = [f"{count[status]} {status_words(status)}" for status in _WORST_FIRST if count[status]]
+    parts = [f"{count[status]} {status_words(status)}" for status in WORST_FIRST if count[status]]
     text = f"{count.total()} model{'s' if count.total() > 1 else ''}: {', '.join(parts)}"
     if result.strict and count[Status.INCONCLUSIVE]:
         text += " (--strict: inconclusive fails)"
