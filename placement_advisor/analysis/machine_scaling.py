@@ -287,17 +287,26 @@ def _scaled(
     )
 
 
-def simulated(proposed: DataParallel, cluster: Cluster, bandwidth: float | None = None) -> Schedule:
+def simulated(
+    proposed: DataParallel,
+    cluster: Cluster,
+    *,
+    bandwidth: float | None = None,
+    op_factor: float = 1.0,
+) -> Schedule:
     """Return the schedule of a step whose batch is split among the devices of a cluster.
 
-    ``bandwidth`` is that of rings through them, None for what is expected of NCCL.
+    ``bandwidth`` is that of rings through them, None for what is expected of NCCL. Ops of devices
+    take ``op_factor`` times as long as their figures say.
     """
     split, placement = proposed
     there = with_collectives(cluster)
     costs = roofline_by_place(split.graph, there)
-    last = cluster.devices[-1].name
-    slowed = {last: costs[last].scaled(slowest_of(len(cluster.devices)))}
-    costs = {**costs, **slowed, ALL_DEVICES: _collectives(split.graph, cluster, bandwidth)}
+    for count, device in enumerate(cluster.devices, start=1):
+        is_last = count == len(cluster.devices)
+        factor = op_factor * (slowest_of(count) if is_last else 1.0)
+        costs[device.name] = costs[device.name].scaled(factor)
+    costs[ALL_DEVICES] = _collectives(split.graph, cluster, bandwidth)
     simulator = Simulator(split.graph, costs, there, collective_of=split.collective_of)
     return simulator.schedule(placement)
 
