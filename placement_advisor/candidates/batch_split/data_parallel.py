@@ -9,7 +9,10 @@
 | `mirrored-one-by-one` | on each device | all-reduced as each is ready |
 
 In the first three, replicas read variables anew each step. What an optimizer computes is done where
-its variables are. `MirroredStrategy` packs unless it is given ``NcclAllReduce(num_packs=0)``.
+its variables are. What a step makes of variables alone, such as a bias in another shape, it makes
+once with `batch`; where variables stand on the host or spread, each replica makes it for itself, as
+`tf.distribute` runs the whole step in each. `MirroredStrategy` packs unless it is given
+``NcclAllReduce(num_packs=0)``.
 
 Layers are spread by size, each to the device that has least so far, as TensorFlow's
 `GreedyLoadBalancingStrategy` does.
@@ -18,6 +21,7 @@ Layers are spread by size, each to the device that has least so far, as TensorFl
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,13 +31,15 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.batch_split.split_graph import split_graph
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.graph.op import variable_of
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.roles import PASS_ROLES, STANDING_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
-    from placement_advisor.graph.op_graph import Op, OpGraph
+    from placement_advisor.graph.op_graph import Edge, Op
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Device
 
@@ -41,6 +47,7 @@ ON_HOST = "variables-on-host"
 SPREAD = "variables-spread"
 ONE_BY_ONE = "mirrored-one-by-one"
 FAMILIES = (BATCH, ON_HOST, SPREAD, MIRRORED, ONE_BY_ONE)
+_READS = frozenset({"ReadVariableOp"})
 _WAYS = {MIRRORED: Way.PACKED, ONE_BY_ONE: Way.ONE_BY_ONE}
 
 
@@ -73,15 +80,17 @@ class DataParallelSteps:
             split = self._mirrored(_WAYS[family])
             placement = split.placed(names, label=family, rationale="", shared=collectives)
             return DataParallel(split, placement)
-        split, shared = self._batch, None
+        shared: dict[str, str] | str = names[0]
+        split = self._batch if family == BATCH else self._batch_with_own
         if family == ON_HOST:
             host = devices[0].host
             if host is None:
                 return NotApplicable(family=family, reason=f"{names[0]} has no host")
-            shared = split.placed(names, label=family, rationale="", shared=host)
+            shared = host
         elif family == SPREAD:
-            shared = split.placed(names, label=family, rationale="", shared=_spread(split, names))
-        return DataParallel(split, shared or split.placed(names, label=family, rationale=""))
+            shared = _spread(split, names)
+        placement = split.placed(names, label=family, rationale="", shared=shared)
+        return DataParallel(split, placement)
 
     @cached_property
     def _batch(self) -> SplitGraph:
@@ -89,10 +98,51 @@ class DataParallelSteps:
         ends = traces.outputs, traces.targets
         return split_graph(traces.whole, traces.replicas, traces.wiring, *ends)
 
+    @cached_property
+    def _batch_with_own(self) -> SplitGraph:
+        return _with_own(self._batch)
+
     def _mirrored(self, way: Way) -> SplitGraph:
         traces = self._traces
         ends = traces.outputs, traces.targets
         return mirrored_graph(traces.whole, traces.replicas, traces.wiring, *ends, way)
+
+
+def _with_own(split: SplitGraph) -> SplitGraph:
+    """Return the step in which each replica makes for itself what is made of variables alone."""
+    graph, replica_of = split.graph, dict(split.replica_of)
+    alone: set[str] = set()
+    known = {op.name for op in graph.ops if op.role in STANDING_ROLES or op.kind in _READS}
+    for op in graph.ops:
+        is_plain = op.variable is None and op.role in PASS_ROLES and replica_of[op.name] is None
+        made_of = {edge.producer for edge in graph.inputs_of(op.name)}
+        if is_plain and made_of and made_of <= known | alone:
+            alone.add(op.name)
+    readers: dict[str, set[int | None]] = {name: set() for name in alone}
+    # Whoever reads what an op makes also wants what that is made of.
+    for op in reversed(graph.ops):
+        own = readers[op.name] if op.name in alone else {replica_of[op.name]}
+        for edge in graph.inputs_of(op.name):
+            if edge.producer in alone:
+                readers[edge.producer] |= own
+    ops: list[Op] = []
+    edges: list[Edge] = []
+    for op in graph.ops:
+        copies = readers.get(op.name, {replica_of[op.name]})
+        for replica in copies:
+            name = _own(op.name, replica) if op.name in alone else op.name
+            ops.append(op._replace(name=name))
+            replica_of[name] = replica
+            for edge in graph.inputs_of(op.name):
+                producer = edge.producer
+                if producer in alone:
+                    producer = _own(producer, replica)
+                edges.append(edge._replace(producer=producer, consumer=name))
+    return replace(split, graph=OpGraph(ops, edges), replica_of=replica_of)
+
+
+def _own(name: str, replica: int | None) -> str:
+    return name if replica is None else f"replica_{replica}/{name}"
 
 
 def _spread(split: SplitGraph, devices: Sequence[str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.split_traces import SplitTraces
 from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
 from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.graph.op_graph import Edge, OpGraph
 from placement_advisor.machine.devices import Device
 
 DEVICES = [Device(name=f"GPU:{i}", kind="GPU", host="CPU:0") for i in range(2)]
@@ -80,6 +81,32 @@ def test_one_by_one_reads_gradients_and_a_pack_waits_for_all_of_them():
     packed = found("mirrored")[0].graph
     producers = [edge.producer for edge in packed.inputs_of("replicas/all_reduce/sum")]
     assert producers == ["replica_0/all_reduce/pack", "replica_1/all_reduce/pack"]
+
+
+def test_replicas_make_for_themselves_what_is_made_of_variables_alone():
+    def reshaping(samples):
+        plain = training(samples)
+        reshape = plain.op("product")._replace(name="shaped", kind="Reshape", output_bytes=(16,))
+        edges = [e for e in plain.edges if (e.producer, e.consumer) != ("read", "product")]
+        edges += [Edge("read", "shaped", 0, 16), Edge("shaped", "product", 0, 16)]
+        return OpGraph([*plain.ops, reshape], edges)
+
+    plan = plan_split(reshaping(4), reshaping(2), [("loss", 0)])
+    wiring = Wiring(
+        plan=plan,
+        shares=(2, 2),
+        merges=dict.fromkeys(plan.merged, Merge.MEAN),
+        axes=dict.fromkeys(plan.divided, 0),
+    )
+    ends = {"outputs": (("loss", 0),), "targets": ("update",)}
+    traces = SplitTraces(whole=reshaping(4), shares={2: reshaping(2)}, wiring=wiring, **ends)
+    assert places("batch", "Reshape", traces) == {"GPU:0"}
+    for family in (ON_HOST, SPREAD):
+        split, _ = found(family, traces)
+        assert "shaped" not in split.graph
+        read = [edge.producer for edge in split.graph.inputs_of("replica_1/product")]
+        assert "replica_1/shaped" in read
+        assert places(family, "Reshape", traces) == {"GPU:0", "GPU:1"}
 
 
 def test_layers_are_spread_over_devices_by_size():
