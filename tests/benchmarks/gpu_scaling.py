@@ -6,6 +6,7 @@ RECORD is a JSON file of published images per second. Every row of several GPUs 
 row of one such GPU with the same model and batch, as published and as simulated. Nothing is fitted
 to it. What is known of how the programs ran is taken from their sources:
 
+- Both: images are synthetic, that is, they stand on each GPU and are not copied there.
 - `tensorflow-2017`: hosts before Skylake, for which NCCL takes 6 GB/s between sockets. Variables on
   the host were there for one GPU as well. NCCL 1 (read: 1.3.4, `core.cu`) laid one ring in the
   order of the devices. The program all-reduced each gradient as it was ready.
@@ -135,8 +136,15 @@ def simulated_rows(record: Path) -> Iterator[Row]:
         if isinstance(traces, str):
             print(f"left out: {len(some)} rows of {model} at {batch}: {traces}", flush=True)
             continue
+        traces = replace(traces, whole=_with_synthetic_images(traces.whole))
         for row in some:
             yield simulated_row(row, one[_key(row)], traces)
+
+
+def _with_synthetic_images(graph: OpGraph) -> OpGraph:
+    """Return the graph with inputs that stand on every device."""
+    ops = [op._replace(role=Role.CONSTANT) if op.role is Role.INPUT else op for op in graph.ops]
+    return OpGraph(ops, graph.edges)
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
