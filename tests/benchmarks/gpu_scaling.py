@@ -14,7 +14,9 @@ to it. What is known of how the programs ran is taken from their sources:
   end: gradients, each still by itself, are exchanged after the backward pass.
 
 Two figures for each row: with op times as predicted, and with those of all devices scaled such that
-one GPU takes what was published for it. Cards with a bridge are also simulated without it.
+one GPU takes what was published for it. A third one, scaled as well, tells what the figure hangs
+on: cards with a bridge are simulated without it, and gradients of 2017 that were all-reduced as
+each was ready are all-reduced after the backward pass.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ class Row:
     published: float
     predicted: float
     scaled: float
-    without_bridge: float
+    otherwise: float
 
 
 def main() -> None:
@@ -86,13 +88,13 @@ def main() -> None:
     arguments.add_argument("record", type=Path)
     asked = arguments.parse_args()
     print(
-        "| source | machine | model | batch | GPUs | published | simulated | scaled | no bridge |"
+        "| source | machine | model | batch | GPUs | published | simulated | scaled | otherwise |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     rows = []
     for row in simulated_rows(asked.record):
         rows.append(row)
-        columns = (row.published, row.predicted, row.scaled, row.without_bridge)
+        columns = (row.published, row.predicted, row.scaled, row.otherwise)
         print(
             f"| {row.source} | {row.machine} | {row.model} | {row.batch} | {row.gpus} | "
             f"{' | '.join(f'{value:.3f}' for value in columns)} |",
@@ -113,7 +115,7 @@ def print_errors(rows: Sequence[Row]) -> None:
             f"constant {constant:.3f}": _errors(some, constant),
             "simulated": [_error(row.predicted, row) for row in some],
             "scaled to one GPU": [_error(row.scaled, row) for row in some],
-            "the same without bridges": [_error(row.without_bridge, row) for row in some],
+            "the same, otherwise": [_error(row.otherwise, row) for row in some],
         }
         for name, errors in ways.items():
             tenth = quantiles(errors, n=10, method="inclusive")[-1]
@@ -190,6 +192,7 @@ def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row
     published_ns = row["batch_per_gpu"] / alone * NS_PER_S
     bridged = f"{text}-NVLink" if has_bridge else text
     scaled = _efficiency(row, bridged, traces, published_ns)
+    is_late = row["source"] == FIRST and row["parameters_on"] != "cpu"
     return Row(
         source=row["source"],
         machine=row["gpu"],
@@ -199,14 +202,24 @@ def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row
         published=row["images_per_s"] / alone / row["gpus"],
         predicted=_efficiency(row, bridged, traces, None),
         scaled=scaled,
-        without_bridge=_efficiency(row, text, traces, published_ns) if has_bridge else scaled,
+        otherwise=_efficiency(row, text, traces, published_ns, is_late=is_late)
+        if has_bridge or is_late
+        else scaled,
     )
 
 
 def _efficiency(
-    row: dict[str, Any], machine: str, traces: SplitTraces, one_gpu_ns: float | None
+    row: dict[str, Any],
+    machine: str,
+    traces: SplitTraces,
+    one_gpu_ns: float | None,
+    *,
+    is_late: bool = False,
 ) -> float:
-    """Return the simulated efficiency; op times are scaled to what one GPU takes, if given."""
+    """Return the simulated efficiency; op times are scaled to what one GPU takes, if given.
+
+    Collectives of 2017 begin after the backward pass if they are late, those of XLA anyway.
+    """
     is_first, is_on_host = row["source"] == FIRST, row["parameters_on"] == "cpu"
     whole = read_hardware(machine)
     if is_first:
@@ -216,8 +229,8 @@ def _efficiency(
     steps = DataParallelSteps(traces.weak(row["gpus"]))
     split = steps.propose(family, several.devices, ALL_DEVICES)
     assert isinstance(split, DataParallel)
-    if not is_first:
-        split = _after_clusters(split)
+    if is_late or not is_first:
+        split = _after_backward(split)
     bandwidth = ring_in_order(several) if is_first else None
     unsplit = _unsplit(traces.whole, one, is_on_host=is_on_host)
     factor, one_ns = 1.0, simulated(unsplit, one, bandwidth=1.0).step_ns
@@ -261,7 +274,7 @@ def _is_of_variables(op: Op) -> bool:
     return op.variable is not None or op.role in (Role.VARIABLE, Role.UPDATE)
 
 
-def _after_clusters(step: DataParallel) -> DataParallel:
+def _after_backward(step: DataParallel) -> DataParallel:
     """Return the step with collectives that begin when all replicas have all their gradients."""
     split, placement = step
     graph = split.graph
@@ -270,7 +283,7 @@ def _after_clusters(step: DataParallel) -> DataParallel:
     for op in reduces:
         for edge in graph.inputs_of(op.name):
             ready[split.replica_of[edge.producer] or 0].add(edge.producer)
-    ends = {replica: f"replica_{replica}/end of cluster" for replica in ready}
+    ends = {replica: f"replica_{replica}/end of backward" for replica in ready}
     ops = [Op(name=end, kind="NoOp", role=Role.BACKWARD, bytes_accessed=0) for end in ends.values()]
     ops = [op._replace(device_kinds=frozenset({"GPU"})) for op in ops]
     edges = [*graph.edges]
