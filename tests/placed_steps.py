@@ -251,6 +251,7 @@ def clusters(draw: DrawFn, figures: Figures = _ANY, *, hosts: bool = True) -> Cl
                 receiver=figures.copy_work,
                 request_ns=st.just(0) | figures.times_ns,
                 wake_ns=st.just(0) | figures.times_ns,
+                stream_bytes_per_s=st.none() | figures.bandwidths,
             ),
             min_size=1,
             max_size=3,

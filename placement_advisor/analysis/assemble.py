@@ -251,6 +251,7 @@ def _evidence(
         input_timing=results.input_timing,
         own_of_replicas=next((split.own for split in proposals.splits.values()), ()),
         recommended=recommendation.candidate if is_to_split else None,
+        costs_are_assumed=proposals.prices.source is CostSource.ASSUMED,
     )
 
 

@@ -42,7 +42,8 @@ _ROUNDS_PER_LOOK = 5
 _INPUT_LIMIT_S = 60.0
 _ADDS_UP = (
     "; tf.distribute adds up the gradients of replicas: a loss that is a mean over samples has to "
-    "be divided by strategy.num_replicas_in_sync, which Keras does in its own train_step"
+    "be divided by strategy.num_replicas_in_sync, which Keras does in its own train_step; "
+    "what an optimizer clips by the norm of gradients, each replica clips by its own before that"
 )
 
 

@@ -1,8 +1,10 @@
 """A cluster from what was measured on its testbed.
 
 Model of several hosts: what leaves a host shares its network card, unless copies of two pairs of
-devices at once were seen not to hinder each other. A device of another host begins when the step's
-message has come, and asks for tensors by a message, which takes as long as the smallest copy.
+devices at once were seen not to hinder each other. Copies that follow each other leave faster than
+single ones, for each of which TCP gets up to speed: as fast as many were seen to. A device of
+another host begins when the step's message has come, and asks for tensors by a message, which takes
+as long as the smallest copy.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from placement_advisor.cost.lines import relative_line
 from placement_advisor.cost.links import fit_link
 from placement_advisor.machine.calibration import ASLEEP_NS
 from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, CopyWork, Dispatch, Sharing
+from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +52,7 @@ def calibrated_cluster(
     )
     if calibration.network is not None:
         devices = tuple(_reached(device, calibration.network) for device in devices)
-        links = tuple(_between_hosts(links, calibration.network))
+        links = tuple(_between_hosts(links, calibration, calibration.network))
     return Cluster(
         devices=devices,
         links=links,
@@ -84,9 +87,11 @@ def _reached(device: Device, network: Network) -> Device:
     return replace(device, remote_start_ns=remote_ns // 2, remote_end_ns=remote_ns // 2)
 
 
-def _between_hosts(links: Iterable[Link], network: Network) -> Iterator[Link]:
+def _between_hosts(
+    links: Iterable[Link], calibration: Calibration, network: Network
+) -> Iterator[Link]:
     """Yield the links, those between hosts with the wire that they share and what requests take."""
-    host_of = network.host_of()
+    host_of, streams = network.host_of(), _streams(calibration, network)
     latency_ns = {(link.source, link.target): link.latency_ns for link in links}
     for link in links:
         source, target = host_of[link.source], host_of[link.target]
@@ -98,10 +103,21 @@ def _between_hosts(links: Iterable[Link], network: Network) -> Iterator[Link]:
         yield replace(
             link,
             channel=f"out of {source}" if is_shared else None,
+            stream_bytes_per_s=streams.get(frozenset((source, target))),
             request_ns=latency_ns[link.target, link.source],
             # These are measured by errands, whose ends sleep meanwhile.
             wake_ns=0,
         )
+
+
+def _streams(calibration: Calibration, network: Network) -> dict[frozenset[str], float]:
+    """Return how fast many copies one after the other went, by the two hosts."""
+    host_of = network.host_of()
+    return {
+        frozenset(host_of[end] for end in ends): seen.size_bytes / seen.one_way_ns * NS_PER_S
+        for ends, seen in calibration.both_ways.items()
+        if seen.one_way_ns > 0
+    }
 
 
 def _link(source: str, target: str, timings: Sequence[CopyTiming], wake_ns: int) -> Link:

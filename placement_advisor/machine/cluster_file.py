@@ -340,6 +340,7 @@ _LINK: Readers = {
     "receiver": lambda value: CopyWork(**_fields(_COPY_WORK, value)),
     "request_ns": _ns,
     "wake_ns": _ns,
+    "stream_bytes_per_s": partial(_number, "bytes/s", 1e6, 1e15),
 }
 _DISPATCH: Readers = {field.name: _ns for field in fields(Dispatch)}
 _SHARING: Readers = {

@@ -124,6 +124,10 @@ class Link:
     nothing waits for requests.
 
     ``wake_ns`` is how much longer the receiver works at what reaches it asleep (`Dispatch`).
+
+    A copy occupies the wire for all of its time but the latency; where ``stream_bytes_per_s`` says
+    how fast copies leave that follow each other closely, only for its bytes at that rate. What more
+    it takes by itself, others use.
     """
 
     source: str
@@ -137,6 +141,7 @@ class Link:
     receiver: CopyWork = NO_COPY_WORK
     request_ns: int = 0
     wake_ns: int = 0
+    stream_bytes_per_s: float | None = None
 
     def transfer_ns(self, size_bytes: int) -> int:
         """Return the time that one tensor needs between idle ends."""
@@ -153,6 +158,7 @@ class Link:
             receiver=self.receiver.scaled(factor),
             request_ns=round(self.request_ns * factor),
             wake_ns=round(self.wake_ns * factor),
+            stream_bytes_per_s=_divided(self.stream_bytes_per_s, factor),
         )
 
     def with_bytes_scaled(self, factor: float) -> Link:
@@ -169,6 +175,7 @@ class Link:
             ),
             sender=self.sender.with_bytes_scaled(min(factor, 1.0)),
             receiver=self.receiver.with_bytes_scaled(min(factor, 1.0)),
+            stream_bytes_per_s=_divided(self.stream_bytes_per_s, factor),
         )
 
     def with_latency_scaled(self, factor: float) -> Link:
@@ -189,13 +196,20 @@ class Link:
         )
 
     def bytes_ns(self, size_bytes: int) -> int:
-        """Return the time for which one tensor occupies the wire."""
+        """Return what one tensor takes for its bytes, which is all but the latency."""
         if not self.curve:
             return round(size_bytes / self.bandwidth_bytes_per_s * NS_PER_S)
         after = bisect_left(self.curve, (size_bytes, 0), lo=1, hi=len(self.curve) - 1)
         (low, low_ns), (high, high_ns) = self.curve[after - 1 : after + 1]
         time_ns = low_ns + (size_bytes - low) * (high_ns - low_ns) / (high - low)
         return max(0, round(time_ns) - self.latency_ns)
+
+    def wire_ns(self, size_bytes: int) -> int:
+        """Return the time for which one tensor keeps others from the wire."""
+        bytes_ns = self.bytes_ns(size_bytes)
+        if self.stream_bytes_per_s is None:
+            return bytes_ns
+        return min(bytes_ns, round(size_bytes / self.stream_bytes_per_s * NS_PER_S))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,3 +336,7 @@ class Cluster:
 
 def _scaled(time_ns: int | None, factor: float) -> int | None:
     return None if time_ns is None else round(time_ns * factor)
+
+
+def _divided(rate: float | None, factor: float) -> float | None:
+    return None if rate is None else rate / factor

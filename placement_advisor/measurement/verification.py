@@ -74,6 +74,28 @@ class Results:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rounding:
+    """What a run of the reference that is rounded otherwise shows of rounding.
+
+    ``moved`` is how far what was added to each variable is from the reference: one number, where
+    the variables themselves would take the memory of a model for each such run.
+    """
+
+    outputs: tuple[Any, ...]
+    moved: Mapping[str, float]
+    given: Mapping[str, tuple[Given, ...] | None]
+
+
+def rounding(run: Results, reference: Results) -> Rounding:
+    """Return what a run shows of rounding."""
+    return Rounding(
+        outputs=run.outputs,
+        moved={name: _moved(name, run, reference) for name in reference.state},
+        given=run.given,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
     """What came of comparing a candidate with the reference.
 
@@ -161,14 +183,14 @@ class _Findings:
 def verify(
     ours: Results,
     reference: Results,
-    rounded: Sequence[Results],
+    rounded: Sequence[Rounding],
     steps: int,
     *,
     is_exchanged: bool = False,
 ) -> Verification:
     """Compare what steps computed with the reference.
 
-    ``rounded`` is the reference computed from values that differ in the last digit, and in other
+    ``rounded`` are runs of the reference from values that differ in the last digit, and in other
     ways that only rounding tells apart; what any of them shows is what rounding does.
     ``is_exchanged`` says that updates are known to take what all replicas computed: where that is
     zero but for rounding, as the gradient of a bias that a softmax takes away again, there is
@@ -198,17 +220,20 @@ def _compare_variable(
     name: str,
     ours: Results,
     reference: Results,
-    rounded: Sequence[Results],
+    rounded: Sequence[Rounding],
     found: _Findings,
     *,
     is_exchanged: bool,
 ) -> bool:
     """Compare a variable's change and what its updates were given; say whether either shows."""
-    runs = ours, reference, *rounded
     if name not in ours.state:
         found.add(_infinitely_far(), f"variable {name!r}, which is not there", name)
         return False
-    change = _change(*((run.before[name], run.state[name]) for run in runs))
+    change = _change(
+        (ours.before[name], ours.state[name]),
+        (reference.before[name], reference.state[name]),
+        noise=max(run.moved[name] for run in rounded),
+    )
     if not change.is_noise_squared:
         found.add(change, f"what was added to variable {name!r}", name)
     if not reference.given.get(name):  # No op that is known to update it: a constant.
@@ -216,6 +241,7 @@ def _compare_variable(
     is_shown = change.size > 0 and change.shows
     if ours.given.get(name, ()) is None:
         return is_shown
+    runs: tuple[Results | Rounding, ...] = (ours, reference, *rounded)
     given = [_by_step(run, name) for run in runs]
     if given[0].keys() != given[1].keys():
         found.add(_infinitely_far(), f"variable {name!r}, which other ops update,", name)
@@ -242,27 +268,39 @@ def shows(reference: Any, rounded: Any) -> bool:
     return _apart(reference, reference, rounded).shows
 
 
-def _by_step(run: Results, name: str) -> dict[tuple[str, int], Any]:
+def _by_step(run: Results | Rounding, name: str) -> dict[tuple[str, int], Any]:
     return {(given.update, given.step): given.value for given in run.given.get(name) or ()}
 
 
-def _change(*runs: tuple[Any, Any]) -> _Apart:
-    """Return how far changes are apart; each run is given as the values before and after."""
-    befores, afters = zip(*(map(np.asarray, run) for run in runs), strict=True)
+def _change(ours: tuple[Any, Any], theirs: tuple[Any, Any], noise: float) -> _Apart:
+    """Return how far changes are apart; each is given as the values before and after.
+
+    ``noise`` is how far rounding moves the second one.
+    """
+    befores, afters = zip(*(map(np.asarray, run) for run in (ours, theirs)), strict=True)
     if any(array.shape != afters[1].shape for array in (*befores, *afters)):
         return _infinitely_far()
     if afters[1].dtype.kind in EXACT_KINDS:
-        return _apart(*afters)
-    wide = _wide(afters[1].dtype)
-    found = _apart(
-        *(
-            after.astype(wide) - before.astype(wide)
-            for before, after in zip(befores, afters, strict=True)
-        )
-    )
+        return _equal(*afters, is_free=noise > 0)
+    added = [_added(*run) for run in zip(befores, afters, strict=True)]
     # A sum is rounded to the last digit of what is added to, where changes may be far smaller.
     digit = float(_epsilon(afters[1].dtype)) * largest(befores[1])
-    return _Apart(found.difference, max(found.noise, digit), found.size, found.is_exact)
+    return _Apart(farthest(*added), max(noise, digit), largest(added[1]), False)
+
+
+def _moved(name: str, run: Results, reference: Results) -> float:
+    """Return how far a run's change of a variable is from the reference's."""
+    ours, theirs = (np.asarray(each.state[name]) for each in (run, reference))
+    if theirs.dtype.kind in EXACT_KINDS:
+        return 0.0 if np.array_equal(ours, theirs) else np.inf
+    if ours.shape != theirs.shape:
+        return np.inf
+    return farthest(*(_added(each.before[name], each.state[name]) for each in (run, reference)))
+
+
+def _added(before: Any, after: Any) -> Any:
+    wide = _wide(np.asarray(after).dtype)
+    return np.asarray(after).astype(wide) - np.asarray(before).astype(wide)
 
 
 def _apart(ours: Any, theirs: Any, *noisy: Any) -> _Apart:
@@ -270,15 +308,22 @@ def _apart(ours: Any, theirs: Any, *noisy: Any) -> _Apart:
     if ours.shape != theirs.shape:
         return _infinitely_far()
     if theirs.dtype.kind in EXACT_KINDS:
-        is_equal = np.array_equal(ours, theirs)
-        # What rounding alone turns, as a choice of the larger of two, is no mistake if it turns.
         is_free = not all(np.array_equal(each, theirs) for each in noisy)
-        if is_free:
-            return _Apart(float(not is_equal), 1.0, 1.0, False)
-        return _Apart(0.0 if is_equal else np.inf, 0.0, 1.0, True)
+        return _equal(ours, theirs, is_free=is_free)
     size = largest(theirs)
     noise = max(farthest(each, theirs) if each.shape == theirs.shape else np.inf for each in noisy)
     return _Apart(farthest(ours, theirs), noise, size, False)
+
+
+def _equal(ours: Any, theirs: Any, *, is_free: bool) -> _Apart:
+    """Compare numbers that are equal or not.
+
+    What rounding alone turns, as a choice of the larger of two, is no mistake if it turns.
+    """
+    is_equal = np.array_equal(ours, theirs)
+    if is_free:
+        return _Apart(float(not is_equal), 1.0, 1.0, False)
+    return _Apart(0.0 if is_equal else np.inf, 0.0, 1.0, True)
 
 
 def _but_for_few(ours: Any, theirs: Any, *noisy: Any) -> _Apart:

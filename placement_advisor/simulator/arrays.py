@@ -237,6 +237,7 @@ class LinkArrays:
             return np.array(rows, np.int64).reshape(len(rows), len(sizes))
 
         self.bytes_ns = table(lambda link, size: link.bytes_ns(size))
+        self.wire_ns = table(lambda link, size: link.wire_ns(size))
         self.send_ns = table(lambda link, size: link.sender.time_ns(size))
         self.receive_ns = table(lambda link, size: link.receiver.time_ns(size))
 

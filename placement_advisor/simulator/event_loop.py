@@ -64,7 +64,8 @@ class Wires(NamedTuple):
     """Links by ``source * devices + target``; ``channel`` numbers the wires they queue for.
 
     Links of one ``kind`` are equally fast. Row ``k`` of each table has the times of kind ``k`` for
-    tensors of each size: on the wire, of work for the sender, and of work for the receiver.
+    tensors of each size: on the wire, in which nobody else is on it, of work for the sender, and of
+    work for the receiver.
     ``request_ns`` is how long targets' requests take, 0 where tensors wait for none, ``wake_ns``
     how much longer a target that is asleep works at what comes; one that has rested for less than
     ``asleep_ns`` does so for that share of it. Without ``queueing`` every tensor
@@ -77,6 +78,7 @@ class Wires(NamedTuple):
     request_ns: Ints
     wake_ns: Ints
     bytes_ns: Ints
+    occupied_ns: Ints
     send_ns: Ints
     receive_ns: Ints
     queueing: bool
@@ -112,7 +114,8 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
     duration_ns, beside_ns = step.duration_ns, step.beside_ns
     launch_ns, is_ahead = step.launch_ns, step.is_ahead
     kind_of, channel, queueing = wires.kind, wires.channel, wires.queueing
-    latency_ns, request_ns, bytes_ns = wires.latency_ns, wires.request_ns, wires.bytes_ns
+    latency_ns, request_ns = wires.latency_ns, wires.request_ns
+    bytes_ns, occupied_ns = wires.bytes_ns, wires.occupied_ns
     send_ns, receive_ns, wake_ns = wires.send_ns, wires.receive_ns, wires.wake_ns
     ops, edges, devices = device_of.shape[0], reader.shape[0], begin_ns.shape[0]
 
@@ -366,7 +369,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
                 begin = max(now, begin_ns[crossings[crossing, TARGET]] + request_ns[kind])
             if queueing:
                 begin = max(begin, channel_free_ns[channel[link]])
-                channel_free_ns[channel[link]] = begin + bytes_ns[kind, size]
+                channel_free_ns[channel[link]] = begin + occupied_ns[kind, size]
             # Work at the ends is part of the copy's time; what is left of it lies before receiving.
             whole_ns = max(latency_ns[kind] + bytes_ns[kind, size], send_ns[kind, size])
             crossings[crossing, SENT] = now

@@ -16,9 +16,9 @@ Model:
   the order of their ports, the control signal last; those of one tensor in the graph order of their
   first readers.
 - Transfers on one channel queue in the order in which they set out. Bytes over bandwidth occupy the
-  channel; the latency is pipelined, so a queued transfer waits for the bytes before it, not for
-  their arrival; those of one link arrive in that order. Without ``contention`` none of them waits,
-  which is the classical delay model.
+  channel (`Link.wire_ns`); the latency is pipelined, so a queued transfer waits for the bytes
+  before it, not for their arrival; those of one link arrive in that order. Without ``contention``
+  none of them waits, which is the classical delay model.
 - What waits for a request (`Link.request_ns`) gets hold of its channel when that has come at the
   earliest. A target sends all of its requests when it begins.
 - Where processors move the bytes (`CopyWork`), sending is work of the source and receiving work of
@@ -266,6 +266,7 @@ class Simulator:
                 request_ns=links.request_ns,
                 wake_ns=links.wake_ns,
                 bytes_ns=links.bytes_ns,
+                occupied_ns=links.wire_ns,
                 send_ns=links.send_ns,
                 receive_ns=links.receive_ns,
                 queueing=self._contention,

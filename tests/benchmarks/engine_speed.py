@@ -88,13 +88,15 @@ def _rate(step: event_loop.Step, work_ns: int) -> float:
     """
     links = _DEVICES**2
     work = np.full((1, _SIZES), work_ns, np.int64)
+    bytes_ns = np.linspace(0, 100_000, _SIZES).astype(np.int64)[np.newaxis]
     wires = event_loop.Wires(
         kind=np.zeros(links, np.uint32),
         channel=np.arange(links, dtype=np.uint32),
         latency_ns=np.array([10_000]),
         request_ns=np.array([0]),
         wake_ns=np.array([work_ns]),
-        bytes_ns=np.linspace(0, 100_000, _SIZES).astype(np.int64)[np.newaxis],
+        bytes_ns=bytes_ns,
+        occupied_ns=bytes_ns,
         send_ns=work,
         receive_ns=work,
         queueing=not work_ns,

@@ -91,6 +91,14 @@ model.compile(keras.optimizers.Adam(1e-5), "mse")
 x, y = tf.random.stateless_normal((960, 6), (1, 2)), tf.random.stateless_normal((960, 1), (3, 4))
 dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
 """
+CLIPPED = """
+import keras, tensorflow as tf
+keras.utils.set_random_seed(1)
+model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(0.01, global_clipnorm={norm}), "mse")
+x, y = tf.random.stateless_normal((320, 6), (1, 2)), tf.random.stateless_normal((320, 1), (3, 4))
+dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
+"""
 SCALED = " / tf.distribute.get_strategy().num_replicas_in_sync"
 
 
@@ -233,6 +241,24 @@ def test_gradients_that_add_up_to_others_are_found_out(
     else:
         assert failure["kind"] == "wrong-result"
         assert "divided by strategy.num_replicas_in_sync" in failure["message"]
+
+
+@pytest.mark.slow
+@needs_workers
+@pytest.mark.parametrize(("norm", "is_wrong"), [(1e-2, True), (1e6, False)])
+def test_gradients_that_replicas_clip_by_norms_of_their_own_are_found_out(
+    advisor: Callable[..., Ran], tmp_path: Path, norm: float, *, is_wrong: bool
+) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(CLIPPED.format(norm=norm))
+    ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *FEW, "-q", "--json")
+    assert ran.code == 0, ran.err
+    failure = candidate_in(json.loads(ran.out))["failure"]
+    if is_wrong:
+        assert failure["kind"] == "wrong-result"
+        assert "each replica clips by its own" in failure["message"]
+    else:
+        assert failure is None
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from sample_hosts import ALONE, DRIVEN, FIRST, ROUTE, TWO_HOSTS
 from placement_advisor.cost.calibrated import calibrated_cluster
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.calibration import Calibration
-from placement_advisor.machine.copy_timings import AtOnceTiming, CopyTiming
+from placement_advisor.machine.copy_timings import AtOnceTiming, BothWaysTiming, CopyTiming
 from placement_advisor.machine.devices import NO_COPY_WORK, Cluster, Device
 from placement_advisor.machine.host_figures import over_hosts
 
@@ -82,6 +82,18 @@ def test_tensors_between_hosts_are_asked_for_by_a_message_and_share_a_wire():
     assert (near.request_ns, near.channel) == (0, None)
     # Copies between hosts were measured between ends that sleep.
     assert (near.wake_ns, there.wake_ns) == (DRIVEN.wake_ns, 0)
+
+
+@pytest.mark.parametrize(("one_way_ns", "expected"), [(250_000, 4e9), (-1, None), (0, None)])
+def test_copies_that_follow_each_other_between_hosts_go_as_fast_as_many_did(one_way_ns, expected):
+    both_ways = BothWaysTiming(size_bytes=1_000_000, one_way_ns=one_way_ns, both_ways_ns=1)
+    route = replace(ROUTE, way=replace(ROUTE.way, both_ways=both_ways))
+    calibration = over_hosts(TWO_HOSTS.hosts, {"a": FIRST, "b": ALONE}, {("a", "b"): route})
+    cluster = calibrated_cluster(TWO_HOSTS.devices, calibration)
+    assert cluster.link("a:1", "b:0").stream_bytes_per_s == expected
+    assert cluster.link("b:0", "a:1").stream_bytes_per_s == expected
+    # Within a host copies are mostly work.
+    assert cluster.link("a:0", "a:1").stream_bytes_per_s is None
 
 
 def test_pairs_that_do_not_hinder_each_other_have_wires_of_their_own():

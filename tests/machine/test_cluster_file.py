@@ -338,6 +338,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
             receiver=draw(WORK),
             request_ns=draw(TIMES),
             wake_ns=draw(TIMES),
+            stream_bytes_per_s=draw(st.none() | BANDWIDTHS),
         )
         for source, target in permutations(names, 2)
     ]

@@ -31,6 +31,26 @@ def test_no_copy_is_faster_than_the_latency():
     assert steep.transfer_ns(10) == steep.transfer_ns(0) == 150
 
 
+def test_a_copy_occupies_the_wire_for_its_bytes_in_a_stream_of_others():
+    assert [CURVE.wire_ns(size) for size in (100, 2_000)] == [190, 2_190]
+    stream = replace(CURVE, stream_bytes_per_s=0.5e9)
+    # By itself the smaller copy takes 190 ns for its bytes; no copy is on the wire for longer.
+    assert [stream.wire_ns(size) for size in (50, 1_500)] == [100, 1_190]
+    assert [stream.bytes_ns(size) for size in (100, 2_000)] == [190, 2_190]
+
+
+@pytest.mark.parametrize(
+    ("change", "factor"),
+    [
+        (lambda link: link.scaled(3), 3),
+        (lambda link: link.with_bytes_scaled(3), 3),
+        (lambda link: link.with_latency_scaled(3), 1),
+    ],
+)
+def test_a_stream_gets_slower_with_its_wire(change, factor):
+    assert change(replace(CURVE, stream_bytes_per_s=6e9)).stream_bytes_per_s == 6e9 / factor
+
+
 @pytest.mark.parametrize("link", [LINE, CURVE])
 def test_a_link_of_twice_the_time_takes_twice_as_long(link):
     work = CopyWork(per_copy_ns=4, ns_per_byte=0.25)

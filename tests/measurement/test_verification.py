@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement_advisor.measurement.verification import Given, Results, Verification, verify
+from placement_advisor.measurement.verification import (
+    Given,
+    Results,
+    Rounding,
+    Verification,
+    rounding,
+    verify,
+)
 
 STEPS = 2
 # The last digit of a float near 1.
@@ -37,8 +44,12 @@ def given_of(*values: Any) -> tuple[Given, ...]:
     )
 
 
+def shown(reference: Results, *runs: Results) -> list[Rounding]:
+    return [rounding(run, reference) for run in runs]
+
+
 def found(ours: Results, reference: Results, rounded: Results | None = None) -> Verification:
-    return verify(ours, reference, [rounded or reference], STEPS)
+    return verify(ours, reference, shown(reference, rounded or reference), STEPS)
 
 
 def test_a_change_is_compared_with_the_change_not_with_the_value() -> None:
@@ -135,9 +146,9 @@ def test_what_any_of_several_roundings_explains_is_no_mistake() -> None:
     ours, beyond = results([0.0], (1.03, 2.0)), results([0.0], (1.2, 2.0))
     moved, reordered = results([0.0], (1.001, 2.0)), results([0.0], (1.01, 2.0))
     assert found(ours, reference, moved).wrong
-    assert not verify(ours, reference, [moved, reordered], STEPS).wrong
-    assert not verify(ours, reference, [reordered, moved], STEPS).wrong
-    assert verify(beyond, reference, [moved, reordered], STEPS).wrong
+    assert not verify(ours, reference, shown(reference, moved, reordered), STEPS).wrong
+    assert not verify(ours, reference, shown(reference, reordered, moved), STEPS).wrong
+    assert verify(beyond, reference, shown(reference, moved, reordered), STEPS).wrong
 
 
 @pytest.mark.parametrize("ours", [1e-9, 5e-9])
@@ -145,13 +156,19 @@ def test_what_is_zero_but_for_rounding_is_verified_where_it_is_exchanged(ours: f
     reference, rounded = results([0.0], (1e-9, -1e-9)), results([0.0], (-1e-9, 2e-9))
     theirs = results([0.0], (-ours, ours))
     assert found(theirs, reference, rounded).unverified == ("w",)
-    assert not verify(theirs, reference, [rounded], STEPS, is_exchanged=True).unverified
+    assert not verify(
+        theirs, reference, shown(reference, rounded), STEPS, is_exchanged=True
+    ).unverified
     # What is ten times as large as its rounding is no zero, and what is far larger neither.
     small = results([0.0], (1e-8, -1e-8)), results([0.0], (0.9e-8, -0.9e-8))
     of_one, rounded_one = small
-    assert verify(theirs, of_one, [rounded_one], STEPS, is_exchanged=True).unverified == ("w",)
+    assert verify(
+        theirs, of_one, shown(of_one, rounded_one), STEPS, is_exchanged=True
+    ).unverified == ("w",)
     large = results([0.0], (1e-7, 1e-7))
-    assert verify(large, reference, [rounded], STEPS, is_exchanged=True).unverified == ("w",)
+    assert verify(
+        large, reference, shown(reference, rounded), STEPS, is_exchanged=True
+    ).unverified == ("w",)
 
 
 def test_a_change_below_the_last_digit_does_not_show_and_is_no_mistake() -> None:

@@ -198,6 +198,18 @@ def test_everywhere_is_everywhere_where_it_is_said_twice(network, tmp_path, secr
     service.end()
 
 
+def test_an_address_may_be_one_of_ipv6(network, tmp_path, secret):
+    service = Service(network, tmp_path, "--listen", f"[::1]:{PORT}", "--secret", secret)
+    assert service.line() == f"advisor: waiting at [::1]:{PORT}"
+    agent = Agent(network, "h0")
+    facts = agent.do("open_host", "::1", PORT, secret.read_text())
+    assert facts[0] == "h0", facts
+    assert agent.do("factorial_there", 5) == 120
+    agent.end()
+    service.process.kill()
+    service.end()
+
+
 def test_a_new_secret_is_made_once(tmp_path):
     path = tmp_path / "made.pem"
     ran = run_here("worker", "--new-secret", str(path))

@@ -283,7 +283,7 @@ class Oracle:
         if self._contention:
             wire = ends if link.channel is None else link.channel
             copy.start_ns = max(copy.start_ns, self._wire_free_ns.get(wire, 0))
-            self._wire_free_ns[wire] = copy.start_ns + link.bytes_ns(copy.priced_bytes)
+            self._wire_free_ns[wire] = copy.start_ns + link.wire_ns(copy.priced_bytes)
         between_idle_ns = max(link.transfer_ns(copy.priced_bytes), _send_ns(copy))
         copy.arrival_ns = copy.start_ns + max(between_idle_ns - _receive_ns(copy), 0)
         order = (copy.number,)

@@ -515,6 +515,12 @@ def test_links_of_one_channel_queue_for_it_and_others_do_not() -> None:
     assert shared.step_ns == 220 + 10
 
 
+def test_what_a_copy_takes_beyond_its_bytes_in_a_stream_others_use() -> None:
+    shared = two_senders("switch").with_links(stream_bytes_per_s=2.5e9).simulate()
+    # Each takes 110 ns, but keeps the wire from others for 40 ns.
+    assert [(copy.start_ns, copy.end_ns) for copy in shared.transfers] == [(10, 120), (50, 160)]
+
+
 def test_without_contention_no_copy_waits_for_another() -> None:
     step = two_senders("switch")
     schedule = step.simulate(contention=False)
@@ -665,7 +671,7 @@ def test_bytes_on_one_channel_never_overlap(step: PlacedStep) -> None:
     for copy in step.simulate().transfers:
         link = step.cluster.link(copy.source, copy.target)
         wire = link.channel or (link.source, link.target)
-        until_ns = copy.start_ns + link.bytes_ns(copy.size_bytes or 0)
+        until_ns = copy.start_ns + link.wire_ns(copy.size_bytes or 0)
         held.setdefault(wire, []).append((copy.start_ns, until_ns))
     for spans in held.values():
         assert all(end <= start for (_, end), (start, _) in pairwise(sorted(spans)))

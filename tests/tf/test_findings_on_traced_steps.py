@@ -275,6 +275,54 @@ def test_pa302_a_batch_of_one_is_too_small_for_large_weights(
     assert found("PA302", evidence(branches("00", batch=16384))) == []
 
 
+def absent(hardware: str) -> dict[str, Any]:
+    return {"cluster": read_hardware(hardware), "costs_are_assumed": True}
+
+
+def test_pa305_large_products_in_float32_are_slow_where_units_do_halves(
+    evidence: Callable[..., Evidence],
+) -> None:
+    large = branches("00", width=2048, batch=4096)
+    (finding,) = found("PA305", evidence(large, **absent("2xV100")))
+    assert "float16" in finding.action
+    assert "bfloat16" in found("PA305", evidence(large, **absent("2xA100")))[0].action
+    # P100 has no units for halves; a small step waits for launches, of which casts are more.
+    assert found("PA305", evidence(large, **absent("2xP100"))) == []
+    assert found("PA305", evidence(branches("00"), **absent("2xV100"))) == []
+    # Where times were recorded, another step cannot be priced.
+    assert found("PA305", evidence(large, read_hardware("2xV100"))) == []
+    # What is in halves already.
+    halves = large.replace('astype("float32")', 'astype("float16")')
+    assert found("PA305", evidence(halves, **absent("2xV100"))) == []
+
+
+_CHAIN = (
+    _HEAD
+    + """
+w = weights(512, 512)
+@tf.function
+def score(x):
+    x = x @ w
+    {chain}
+    return x @ w
+inputs = random.normal(size=(256, 512)).astype("float32")
+"""
+)
+
+
+def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence: Callable[..., Evidence]) -> None:
+    chain = _CHAIN.format(chain="x = tf.sqrt(tf.exp(tf.tanh(x) * 2.0) + 1.0)")
+    (finding,) = found("PA306", evidence(chain, **absent("2xV100")))
+    # Tanh, Mul, Exp and AddV2 are one with Sqrt.
+    assert finding.finding.startswith("4 elementwise ops")
+    assert finding.saving_ns is not None
+    assert finding.saving_ns > 0
+    assert found("PA306", evidence(_CHAIN.format(chain=""), **absent("2xV100"))) == []
+    assert found("PA306", evidence(chain, read_hardware("2xV100"))) == []
+    (texts,) = found("PA306", evidence(_TEXTS.format(device="GPU:0"), **absent("2xV100")))
+    assert "(not with StringLength, StringLower in it, which no GPU computes)" in texts.action
+
+
 def test_pa401_a_small_device_does_not_hold_the_step(evidence: Callable[..., Evidence]) -> None:
     source = branches("0011", width=512)
     findings = found("PA401", evidence(source, with_memory(1_000_000)))

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from placement_advisor.candidates import single
 from placement_advisor.candidates.as_written import as_written
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.machine.gpu_facts import gpu_facts
+from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,10 +26,10 @@ if TYPE_CHECKING:
     from placement_advisor.cost.batch import Throughput
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.machine.devices import Cluster, Device
+    from placement_advisor.machine.gpu_facts import GpuFacts
     from placement_advisor.measurement.input_timing import InputTiming
     from placement_advisor.simulator.schedule import Schedule
-    from placement_advisor.simulator.simulator import Simulator
 
 YOUR_SPLIT = "your own split"
 # What gains less cannot be told from nothing in any measurement.
@@ -45,6 +48,25 @@ class Split(NamedTuple):
     is_hypothetical: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssumedStep:
+    """A step on one GPU that is known by its datasheet alone: another step can be priced like it.
+
+    ``now_ns`` is what the step takes as it is.
+    """
+
+    cluster: Cluster
+    device: Device
+    gpu: GpuFacts
+    now_ns: int
+
+    def step_ns(self, graph: OpGraph) -> int:
+        """Return what a changed step takes on the device."""
+        costs = roofline_by_place(graph, self.cluster)
+        placement = single.on_device(graph, self.device.name)
+        return Simulator(graph, costs, self.cluster).step_ns(placement)
+
+
 # What rules would say of these, nobody would act on; a split of the batch is of another graph.
 _NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY, *SPLITS}
 
@@ -57,6 +79,7 @@ class Evidence:
     line of ops. ``batch_points`` are measurements of the user's own step at several batch sizes,
     none where it was not run so. ``own_of_replicas`` are ops that compute something of a replica's
     own where the batch is split. ``recommended`` is the candidate to use, None if none is.
+    ``costs_are_assumed`` says that ops were priced by figures of devices alone.
     """
 
     graph: OpGraph
@@ -71,6 +94,7 @@ class Evidence:
     input_timing: InputTiming | None
     own_of_replicas: tuple[str, ...]
     recommended: str | None
+    costs_are_assumed: bool
 
     def is_hypothetical(self, candidate: str) -> bool:
         """Whether the user neither runs a candidate nor is told to: not the single device."""
@@ -82,6 +106,21 @@ class Evidence:
         """The single device, if it was predicted."""
         alone = next((c for c in self.candidates if c.family == single.FAMILY), None)
         return alone if alone is not None and alone.predicted is not None else None
+
+    @property
+    def assumed(self) -> AssumedStep | None:
+        """The step on one GPU that is not here, None if that is not what was predicted."""
+        alone, device = self.alone, self.cluster.devices[0]
+        if not self.costs_are_assumed or device.gpu is None:
+            return None
+        if alone is None or alone.predicted is None:
+            return None
+        return AssumedStep(
+            cluster=self.cluster,
+            device=device,
+            gpu=gpu_facts(device.gpu),
+            now_ns=alone.predicted.step_ns,
+        )
 
     def step_alone(self) -> tuple[float, str] | None:
         """Return how long a step on a single device takes, and whether measured or simulated.
@@ -128,6 +167,7 @@ def gather(
     input_timing: InputTiming | None = None,
     own_of_replicas: Sequence[str] = (),
     recommended: str | None = None,
+    costs_are_assumed: bool = False,
 ) -> Evidence:
     """Return the evidence, with the splits that rules judge.
 
@@ -154,6 +194,7 @@ def gather(
         input_timing=input_timing,
         own_of_replicas=tuple(own_of_replicas),
         recommended=recommended,
+        costs_are_assumed=costs_are_assumed,
     )
 
 

@@ -15,9 +15,11 @@ from placement_advisor.analysis.findings import (
     memory_on_first_device,
     moved_by_tensorflow,
     no_gpu_kernel,
+    plain_float32,
     replicas_differ,
     step_waits_for_transfers,
     uneven_load,
+    unfused_elementwise,
     variable_read_across,
 )
 
@@ -48,6 +50,8 @@ RULES: tuple[Rule, ...] = (
     batch_too_small,
     input_without_overlap,
     replicas_differ,
+    plain_float32,
+    unfused_elementwise,
     does_not_fit,
     memory_on_first_device,
 )

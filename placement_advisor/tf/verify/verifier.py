@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.measurement.verification import Results, Verification, verify
+from placement_advisor.measurement.verification import Results, Verification, rounding, verify
 from placement_advisor.tf.verify.cancelling import find_cancelling
 from placement_advisor.tf.verify.held import (
     Cancelling,
@@ -43,6 +43,7 @@ from placement_advisor.tf.verify.share_by_share import results_of_shares
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from placement_advisor.measurement.verification import Rounding
     from placement_advisor.tf.place.placed_step import PlacedStep
     from placement_advisor.tf.trace.bundle import Bundle, Split
     from placement_advisor.tf.verify.cancelling import Place
@@ -67,8 +68,8 @@ class _Comparable:
     split_rounding: bool = False
 
 
-# What a step computes, and what it does where things are rounded otherwise.
-_Reference = tuple["Results", tuple["Results", ...]]
+# What a step computes, and what rounding does to it.
+_Reference = tuple["Results", tuple["Rounding", ...]]
 
 
 class Verifier:
@@ -191,21 +192,25 @@ class Verifier:
             bundle, device_of = _made(self._bundle, self._device_of, how)
             if how.split_rounding:
                 exact, noisy = self._reference(replace(how, split_rounding=False), steps)
-                self._references[how] = exact, (*noisy, *self._as_splits_round(how, steps))
+                self._references[how] = exact, (*noisy, *self._as_splits_round(exact, how, steps))
             else:
                 self._references[how] = self._twice(
                     bundle, device_of, partial(self._run, how, steps)
                 )
         return self._references[how]
 
-    def _as_splits_round(self, how: _Comparable, steps: int) -> tuple[Results, ...]:
+    def _as_splits_round(
+        self, exact: Results, how: _Comparable, steps: int
+    ) -> tuple[Rounding, ...]:
         bundle, device_of = _made(self._bundle, self._device_of, how)
         values = rounded(bundle.variables, ROUNDING_SEED)
-        reordered = self._once(bundle, device_of, partial(self._reordered, how, steps), values)
+        reordered = rounding(
+            self._once(bundle, device_of, partial(self._reordered, how, steps), values), exact
+        )
         bundle, beside = with_rounded_lookups(bundle, ROUNDING_SEED)
         device_of |= {new: device_of[old] for new, old in beside.items()}
         looked_up = self._once(bundle, device_of, partial(self._run, how, steps), values)
-        return reordered, looked_up
+        return reordered, rounding(looked_up, exact)
 
     def _run(
         self, how: _Comparable, steps: int, step: PlacedStep, values: Mapping[str, Any] | None
@@ -245,7 +250,7 @@ class Verifier:
             self._once(bundle, device_of, run, values)
             for values in (None, rounded(bundle.variables, ROUNDING_SEED))
         )
-        return exact, (noisy,)
+        return exact, (rounding(noisy, exact),)
 
     def _once(
         self,

@@ -1,0 +1,60 @@
+"""PA306: a GPU writes down and launches what XLA would compute in passing.
+
+Model: one device, simulated with elementwise ops as one with the op that alone reads them
+(`graph/elementwise_trees`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.analysis_result import Finding
+from placement_advisor.analysis.findings.evidence import MIN_SAVING_SHARE
+from placement_advisor.graph.elementwise_trees import with_trees_as_one
+from placement_advisor.graph.name_patterns import first_names
+from placement_advisor.graph.roles import COMPUTING_ROLES
+from placement_advisor.units import format_ns
+
+if TYPE_CHECKING:
+    from placement_advisor.analysis.findings.evidence import Evidence
+    from placement_advisor.graph.op_graph import OpGraph
+
+CODE = "PA306"
+NAME = "unfused-elementwise"
+_NAMED = 3
+
+
+def find(evidence: Evidence) -> tuple[Finding, ...]:
+    """Return a finding if one device would gain by fusing elementwise ops."""
+    assumed = evidence.assumed
+    if assumed is None:
+        return ()
+    fused = with_trees_as_one(evidence.graph)
+    fused_ns = assumed.step_ns(fused)
+    saving_ns = assumed.now_ns - fused_ns
+    if saving_ns < MIN_SAVING_SHARE * assumed.now_ns:
+        return ()
+    return (
+        Finding(
+            code=CODE,
+            name=NAME,
+            finding=f"{len(evidence.graph) - len(fused)} elementwise ops could be one with the op "
+            f"that reads them: one {assumed.device.gpu} would then take {format_ns(fused_ns)} for "
+            f"a step in place of {format_ns(assumed.now_ns)}, by times that are assumed",
+            action="compile the step on one device with jit_compile=True, which Keras' fit does by "
+            f"itself on GPUs{_outside(evidence.graph)}; XLA ignores devices within a step, so a "
+            "split by ops gives it up: compare splits with what one device takes then",
+            where={},
+            saving_ns=saving_ns,
+        ),
+    )
+
+
+def _outside(graph: OpGraph) -> str:
+    """Say which kinds no GPU computes, and so no XLA either."""
+    kinds = {
+        op.kind for op in graph.ops if op.role in COMPUTING_ROLES and "GPU" not in op.device_kinds
+    }
+    if not kinds:
+        return ""
+    return f" (not with {first_names(sorted(kinds), _NAMED)} in it, which no GPU computes)"
