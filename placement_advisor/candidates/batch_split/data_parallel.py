@@ -85,7 +85,9 @@ class DataParallelSteps:
         if family == ON_HOST:
             host = devices[0].host
             if host is None:
-                return NotApplicable(family=family, reason=f"{names[0]} has no host")
+                return NotApplicable(
+                    family=family, reason=f"wants a host, which {names[0]} has not"
+                )
             shared = host
         elif family == SPREAD:
             shared = _spread(split, names)
