@@ -1,9 +1,11 @@
 """`advisor compare-hardware`: what each further device of a machine brings a model.
 
 Model: of a machine its first 1, 2, 4, … devices and all of them, with the links and hosts that they
-have. On so many devices each family that splits the batch even is simulated twice: with the whole
-batch on every device (*weak scaling*, more samples a step), and with the batch shared among them
-(*strong scaling*, the same training). Every figure is assumed; nothing runs.
+have. On so many devices each family that splits the batch (`data_parallel`) is simulated twice:
+with the whole batch on every device (*weak scaling*, more samples a step), and with the batch
+shared among them (*strong scaling*, the same training). Equal devices are not quite equal, and all
+wait for the slowest: the last one is slowed down as the slowest of so many is expected to be. Every
+figure is assumed; nothing runs.
 
 What a further device does not bring is lost to what the step then waits for longest. The *knee* is
 the last number of devices at which doubling them brings at least half of what it could: speed-ups
@@ -16,19 +18,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates import single
+from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
+from placement_advisor.candidates.batch_split.joint import ALL_GATHER, ALL_REDUCE
 from placement_advisor.candidates.batch_split.shares import shares_of
-from placement_advisor.candidates.families import PER_DEVICE
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
+from placement_advisor.cost.rings import (
+    ALL_DEVICES,
+    collective_costs,
+    ring_bandwidth,
+    with_collectives,
+)
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
+from placement_advisor.machine.presets import hardware_figures
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload
+from placement_advisor.simulator.exposure import SeenCopy, exposed_by_device
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.calls import splitter
@@ -38,13 +50,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.analysis.prices_elsewhere import Elsewhere
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.candidates.batch_split.data_parallel import DataParallel
+    from placement_advisor.candidates.batch_split.split_traces import SplitTraces
+    from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.testbed.trial import Watcher
-    from placement_advisor.tf.answers import TracedSplit
     from placement_advisor.tf.load.model_source import ModelSource
 
 # A doubling that brings less than half of what it could.
@@ -185,7 +197,7 @@ def compare_hardware(
         batch = traced.batch_size
         if batch is None:
             raise ModelError(f"{source.path}: {traced.name}: its inputs hold no batch")
-        splits: dict[int, TracedSplit | BatchSplitError] = {}
+        splits: dict[int, SplitTraces | BatchSplitError] = {}
         for done, count in enumerate(counts[1:]):
             watcher.working("splitting the batch", done, len(counts) - 1)
             splits[count] = _split(loader, batch, count, source.time_limit_s)
@@ -211,12 +223,12 @@ def device_counts(devices: int) -> list[int]:
 
 def _split(
     loader: Child, batch: int, count: int, time_limit_s: float
-) -> TracedSplit | BatchSplitError:
+) -> SplitTraces | BatchSplitError:
     try:
         samples = shares_of(batch, [1.0] * count)
     except BatchSplitError as error:
         return error
-    answer = loader.call(splitter.split_workload, samples, None, time_limit_s=time_limit_s)
+    answer = loader.call(splitter.trace_split, samples, time_limit_s=time_limit_s)
     if isinstance(answer, CallFailure):
         return BatchSplitError(f"splitting it failed: {answer.message}")
     return answer
@@ -226,7 +238,7 @@ def _scaled(
     machine: Elsewhere,
     graph: OpGraph,
     batch: int,
-    splits: Mapping[int, TracedSplit | BatchSplitError],
+    splits: Mapping[int, SplitTraces | BatchSplitError],
     price: float | None,
 ) -> MachineScaling:
     """Simulate one machine.
@@ -258,20 +270,69 @@ def _scaled(
             notes.append(f"{count} devices: {split.message}")
             continue
         cluster = machine.cluster.with_devices(machine.cluster.device_names()[:count])
-        for family in PER_DEVICE:
-            if family not in split.graphs:
-                notes.append(f"{count} devices: {family} wants the same samples on each device")
-                continue
-            for scaling, of_family in ((Scaling.WEAK, split.weak), (Scaling.STRONG, split.graphs)):
+        for scaling, traces in ((Scaling.WEAK, split.weak(count)), (Scaling.STRONG, split)):
+            found = DataParallelSteps(traces)
+            for family in FAMILIES:
+                proposed = found.propose(family, cluster.devices, ALL_DEVICES)
+                if isinstance(proposed, NotApplicable):
+                    notes.append(f"{count} devices: {family} {proposed.reason}")
+                    continue
                 samples = batch * count if scaling is Scaling.WEAK else batch
-                steps.append(_step(of_family[family], cluster, scaling, samples, steps[0], alone))
+                steps.append(_step(proposed, cluster, scaling, samples, steps[0], alone))
     return MachineScaling(
-        label=machine.label, steps=tuple(steps), price_per_hour=price, notes=tuple(notes)
+        label=machine.label,
+        steps=tuple(steps),
+        price_per_hour=price,
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
+def simulated(
+    proposed: DataParallel,
+    cluster: Cluster,
+    *,
+    bandwidth: float | None = None,
+    op_factor: float = 1.0,
+) -> Schedule:
+    """Return the schedule of a step whose batch is split among the devices of a cluster.
+
+    ``bandwidth`` is that of rings through them, None for what is expected of NCCL. Ops of devices
+    take ``op_factor`` times as long as their figures say.
+    """
+    split, placement = proposed
+    there = with_collectives(cluster)
+    costs = roofline_by_place(split.graph, there)
+    for count, device in enumerate(cluster.devices, start=1):
+        is_last = count == len(cluster.devices)
+        factor = op_factor * (slowest_of(count) if is_last else 1.0)
+        costs[device.name] = costs[device.name].scaled(factor)
+    costs[ALL_DEVICES] = _collectives(split.graph, cluster, bandwidth)
+    simulator = Simulator(split.graph, costs, there, collective_of=split.collective_of)
+    return simulator.schedule(placement)
+
+
+def slowest_of(devices: int) -> float:
+    """Return how many times as long as one the slowest of equal devices takes, as expected.
+
+    Their times are taken to be normally distributed.
+
+    Source: Blom, Statistical estimates and transformed beta-variables (1958).
+    """
+    if devices == 1:
+        return 1.0
+    quantile = NormalDist().inv_cdf((devices - 0.375) / (devices + 0.25))
+    spread: float = hardware_figures()["alike"]["spread"]
+    return 1 + spread * quantile
+
+
+def _collectives(graph: OpGraph, cluster: Cluster, bandwidth: float | None) -> CostTable:
+    kinds = {kind: [op for op in graph.ops if op.kind == kind] for kind in (ALL_REDUCE, ALL_GATHER)}
+    known = ring_bandwidth(cluster) if bandwidth is None else bandwidth
+    return collective_costs(kinds[ALL_REDUCE], kinds[ALL_GATHER], cluster, known)
+
+
 def _step(
-    split: SplitGraph,
+    proposed: DataParallel,
     cluster: Cluster,
     scaling: Scaling,
     samples: int,
@@ -280,17 +341,14 @@ def _step(
 ) -> ScaledStep:
     """Simulate a step whose batch is split, and hold it against ``one`` device."""
     count = len(cluster.devices)
-    placement = split.placed(cluster.device_names(), label=split.family, rationale="")
-    costs = roofline_by_place(split.graph, cluster)
-    simulator = Simulator(split.graph, costs, cluster, collective_of=split.collective_of)
-    schedule = simulator.schedule(placement)
+    schedule = simulated(proposed, cluster)
     share = samples / one.samples / count
-    limit = _limit(split.graph, placement, cluster, schedule, alone.step_ns * share, share)
+    limit = _limit(proposed, cluster, schedule, alone.step_ns * share, share)
     if shortages(schedule.peak_memory, cluster.devices):
         limit = Limit.MEMORY
     return ScaledStep(
         scaling=scaling,
-        family=split.family,
+        family=proposed.placement.label,
         devices=count,
         samples=samples,
         step_ns=schedule.step_ns,
@@ -300,23 +358,27 @@ def _step(
 
 
 def _limit(
-    graph: OpGraph,
-    placement: Placement,
-    cluster: Cluster,
-    schedule: Schedule,
-    ideal_ns: float,
-    share: float,
+    proposed: DataParallel, cluster: Cluster, schedule: Schedule, ideal_ns: float, share: float
 ) -> Limit | None:
     """Return what is lost most to, of a step that does a ``share`` of the work of one device."""
     lost_ns = schedule.step_ns - ideal_ns
     if lost_ns < _LITTLE * schedule.step_ns:
         return None
-    busiest = max(schedule.compute_ns, key=lambda device: schedule.compute_ns[device])
+    devices = cluster.device_names()
+    busiest = max(devices, key=lambda device: schedule.compute_ns[device])
     launch_ns = {device.name: device.launch_overhead_ns for device in cluster.devices}
-    ops = sum(place == busiest for place in placement.device_of.values())
+    ops = sum(place == busiest for place in proposed.placement.device_of.values())
     # What does not shrink with the batch: launches of ops that are as many as before.
-    launches_ns = ops * launch_ns.get(busiest, 0) * (1 - share)
-    waiting_ns = schedule.exposed_ns
+    launches_ns = ops * launch_ns[busiest] * (1 - share)
+    # A collective is a copy to each device.
+    collectives = [
+        SeenCopy(ALL_DEVICES, device, (), run.start_ns, run.end_ns)
+        for run in schedule.runs
+        if run.device == ALL_DEVICES
+        for device in devices
+    ]
+    copies = [*schedule.copies, *collectives]
+    waiting_ns = max(exposed_by_device(schedule.runs, copies, devices).values())
     others_ns = lost_ns - launches_ns - waiting_ns
     losses = {
         Limit.EXCHANGE: waiting_ns,

@@ -2,15 +2,16 @@
 
 Model: the devices of one host reach each other by one kind of link, and their host over PCIe.
 TensorFlow copies from one GPU to its peers one after the other, and over PCIe what leaves for the
-host takes the same lanes: copies that leave a GPU by one family of links share a channel. At either
+host takes the same lanes: copies that leave a GPU by one family of links share a channel. What more
+devices of one host share, and which of them have NVLink, stands in `host_wires`. At either
 end that is a GPU, its host launches the copy, as it launches ops. Between
 hosts, a copy goes through the memory of both, one leg after the other, and all that leave a host
 share its network. The first host drives the steps: a message tells the others to start, another one
 says that they have ended, and a tensor is asked for by one. Every figure comes from
 `hardware.toml`, where its source stands, and is assumed.
 
-Left out: lanes that copies *into* a GPU or several GPUs of one switch share, links that join only
-some pairs (bridges among more than two devices are refused). A cluster file can say such things.
+Left out: lanes that copies into a GPU share, but for those from its host, and that a copy queues
+for each of several wires on its way: it does for the narrowest. A cluster file can say otherwise.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import shown
 from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
+from placement_advisor.machine.host_wires import HostWires, NvlinkWiring
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,6 +44,8 @@ _HINT = (
     "write for example 2xV100-NVLink, 4xA100, GTX1080Ti+GTX1080-PCIe3 or "
     "2x(4xV100-NVLink)-Ethernet100, or give a cluster file"
 )
+# How the NVLinks of eight such devices join them, where no switch does.
+_MESHES = {"NVLink1": "mesh", "NVLink2": "double mesh"}
 _SEVERAL_HOSTS = re.compile(r"([0-9]+)x\((.*)\)(?:-(.*))?", re.DOTALL)
 
 
@@ -51,6 +55,7 @@ class _End:
 
     name: str
     host: str
+    slot: int = 0
 
     @property
     def is_host(self) -> bool:
@@ -59,19 +64,22 @@ class _End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wiring:
-    """Names of the links between peers, to their host, and between hosts."""
+    """Names of the links between peers, to their host, and between hosts.
+
+    ``lanes`` joins peers that have no NVLink, ``wires`` is what the devices of a host share.
+    """
 
     peer: str
+    lanes: str
     host: str
     network: str | None
+    wires: HostWires
 
     def link(self, source: _End, target: _End) -> Link:
         """Return the link from one end to another."""
         if source.host == target.host:
-            name = self.host if source.is_host or target.is_host else self.peer
-            channel = None if source.is_host else f"{_family(name)} out of {source.name}"
-            bare = link_preset(name, source=source.name, target=target.name, channel=channel)
-            return replace(bare, latency_ns=bare.latency_ns + _notice_ns())
+            link = self._within_host(source, target)
+            return replace(link, latency_ns=link.latency_ns + _notice_ns())
         assert self.network is not None
         legs = [self.network, *(self.host for end in (source, target) if not end.is_host)]
         tables = [hardware_figures()["links"][name] for name in legs]
@@ -88,6 +96,42 @@ class _Wiring:
             channel=f"{self.network} out of {source.host}",
             request_ns=hardware_figures()["links"][self.network]["latency_ns"],
         )
+
+    def _within_host(self, source: _End, target: _End) -> Link:
+        ends = {"source": source.name, "target": target.name}
+        host = source.host
+        if source.is_host:
+            into = self.wires.into_switch(target.slot)
+            return link_preset(self.host, **ends, channel=into and f"PCIe into {into} of {host}")
+        lanes = f"{_family(self.lanes)} out of {self._out_of(source)}"
+        if target.is_host:
+            return link_preset(self.host, **ends, channel=lanes)
+        if _family(self.peer) != "PCIe":
+            width = self.wires.nvlink_width(source.slot, target.slot)
+            if width:
+                link = link_preset(self.peer, **ends)
+                own = f"{_family(self.peer)} out of {source.name}"
+                return replace(
+                    link,
+                    bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * width,
+                    channel=own if self.wires.nvlink_is_shared else None,
+                )
+        link = link_preset(self.lanes, **ends, channel=lanes)
+        if self.wires.share_socket(source.slot, target.slot):
+            if self.wires.share_switch(source.slot, target.slot):
+                return replace(link, channel=f"{_family(self.lanes)} out of {source.name}")
+            return link
+        between = hardware_figures()["sockets"]
+        return replace(
+            link,
+            bandwidth_bytes_per_s=min(link.bandwidth_bytes_per_s, between["bandwidth_bytes_per_s"]),
+            channel=f"sockets of {host} out of {self.wires.socket(source.slot)}",
+        )
+
+    def _out_of(self, source: _End) -> str:
+        """Return what the lanes of a device to its host leave."""
+        switch = self.wires.into_switch(source.slot)
+        return source.name if switch is None else f"{switch} of {source.host}"
 
 
 def read_hardware(text: str) -> Cluster:
@@ -123,7 +167,10 @@ def read_hardware(text: str) -> Cluster:
         devices = [*here, *(_far(device, network) for device in there)]
     launch_ns = {device.name: device.launch_overhead_ns for device in devices}
     ends = [_End(name=name, host=name) for name in host_names]
-    ends += [_End(name=device.name, host=device.host or device.name) for device in devices]
+    ends += [
+        _End(name=device.name, host=device.host or device.name, slot=i % len(presets))
+        for i, device in enumerate(devices)
+    ]
     return Cluster(
         devices=tuple(devices),
         links=tuple(
@@ -263,13 +310,16 @@ def _wiring(text: str, presets: list[str], link: str | None, network: str | None
             raise _refused(text, f"{link} joins hosts, not devices: 2x(1x{presets[0]})-{link}")
         names = " and ".join(dict.fromkeys(presets))
         raise _refused(text, f"no link {shown(link)} joins {names}; {there_are(common, link)}")
-    most = hardware_figures()["links"][peer].get("most_devices", MAX_DEVICES)
-    if len(presets) > most:
-        problem = f"{peer} is a bridge, which joins {most} devices, not {len(presets)}"
-        raise _refused(text, f"{problem}; a cluster file can say which pairs have one")
     # The lanes to the host are those to the peers, without what staging or a card's switch costs.
-    own = peer if _family(peer) == "PCIe" else next(x for x in common if _family(x) == "PCIe")
-    return _Wiring(peer=peer, host=own.partition("-")[0], network=network)
+    lanes = peer if _family(peer) == "PCIe" else next(x for x in common if _family(x) == "PCIe")
+    is_bridge = "most_devices" in hardware_figures()["links"][peer]
+    wires = HostWires(
+        devices=len(presets),
+        nvlink=NvlinkWiring.BRIDGES if is_bridge else NvlinkWiring(_MESHES.get(peer, "all")),
+    )
+    return _Wiring(
+        peer=peer, lanes=lanes, host=lanes.partition("-")[0], network=network, wires=wires
+    )
 
 
 def _network(text: str, word: str) -> str:

@@ -12,6 +12,7 @@ from placement_advisor.analysis.machine_scaling import (
     ScaledStep,
     Scaling,
     device_counts,
+    slowest_of,
 )
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.pictures.scaling_plot import draw_scaling
@@ -69,6 +70,13 @@ def test_devices_are_doubled_until_all_are_in():
     assert device_counts(1) == [1]
     assert device_counts(8) == [1, 2, 4, 8]
     assert device_counts(6) == [1, 2, 4, 6]
+
+
+def test_the_slowest_of_more_devices_is_slower():
+    assert slowest_of(1) == 1
+    # Of two normal draws, the larger one is expected 0.56 standard deviations above the mean.
+    assert slowest_of(2) == pytest.approx(1 + 0.015 * 0.564, abs=1e-3)
+    assert slowest_of(8) == pytest.approx(1 + 0.015 * 1.424, abs=1e-3)
 
 
 def test_the_best_family_counts_and_the_knee_is_before_what_brings_less_than_half():

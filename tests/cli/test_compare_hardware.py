@@ -44,14 +44,19 @@ def test_each_machine_is_simulated_on_ever_more_of_its_devices(
     jsonschema.Draft202012Validator(load_schema("scaling")).validate(content)
     nvlink, t4 = content["machines"]
     assert [step["devices"] for step in t4["steps"]] == [1]
-    # A batch of 6 can be halved, but not be shared among 4 alike: mirrored wants it so.
+    # A batch of 6 can be halved, but not be shared among 4 alike: collectives want it so.
     found = {(step["devices"], step["family"], step["scaling"]) for step in nvlink["steps"][1:]}
     both = ("weak", "strong")
+    joint = ("mirrored", "mirrored-one-by-one")
+    apart = ("batch", "variables-on-host", "variables-spread")
     assert found == {
-        *((2, family, scaling) for family in ("batch", "mirrored") for scaling in both),
-        *((4, "batch", scaling) for scaling in both),
+        *((2, family, scaling) for family in (*apart, *joint) for scaling in both),
+        *((4, family, scaling) for family in apart for scaling in both),
+        *((4, family, "weak") for family in joint),
     }
-    assert nvlink["notes"] == ["4 devices: mirrored wants the same samples on each device"]
+    assert nvlink["notes"] == [
+        f"4 devices: {family} wants the same samples on each device" for family in joint
+    ]
     for step in nvlink["steps"][1:]:
         assert step["samples"] == 6 * (step["devices"] if step["scaling"] == "weak" else 1)
         assert 0 < step["efficiency"] <= 1

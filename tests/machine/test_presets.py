@@ -20,9 +20,9 @@ FIGURES = tomllib.loads(
 )
 PRESETS = {
     f"{table}.{name}": FIGURES[table][name]
-    for table in ("devices", "gpus", "hosts", "links")
+    for table in ("devices", "gpus", "hosts", "links", "collectives")
     for name in FIGURES[table]
-} | {name: FIGURES[name] for name in ("copies", "dispatch")}
+} | {name: FIGURES[name] for name in ("copies", "dispatch", "sockets", "alike")}
 NOTICE_NS = 40_000
 
 
@@ -84,12 +84,14 @@ def test_no_two_devices_have_a_name_in_common():
     assert len(set(names)) == len(names)
 
 
-def test_a_bridge_joins_two_cards_and_no_more():
+def test_a_bridge_joins_pairs_and_other_cards_use_pcie():
     pair = read_hardware("2xRTX3090-NVLink")
     assert pair.link("GPU:0", "GPU:1").bandwidth_bytes_per_s == bandwidth("NVLink3-GA102")
     assert pair.link("CPU:0", "GPU:1").bandwidth_bytes_per_s == bandwidth("PCIe4")
-    message = refusal("3xRTX3090-NVLink")
-    assert "NVLink3-GA102 is a bridge, which joins 2 devices, not 3" in message
+    three = read_hardware("3xRTX3090-NVLink")
+    assert three.link("GPU:1", "GPU:0").bandwidth_bytes_per_s == bandwidth("NVLink3-GA102")
+    for ends in (("GPU:1", "GPU:2"), ("GPU:2", "GPU:0")):
+        assert three.link(*ends) == read_hardware("3xRTX3090").link(*ends)
     assert read_hardware("3xRTX3090") == read_hardware("3xRTX3090-PCIe4")
 
 
@@ -129,6 +131,40 @@ def test_copies_out_of_a_gpu_share_its_lanes():
 def test_copies_over_nvlink_do_not_wait_for_those_to_the_host():
     cluster = read_hardware("2xV100-NVLink")
     assert cluster.link("GPU:0", "GPU:1").channel != cluster.link("GPU:0", "CPU:0").channel
+
+
+def test_more_than_four_cards_hang_in_pairs_on_switches_of_two_sockets():
+    cluster = read_hardware("8xV100-PCIe")
+    up = cluster.link("GPU:0", "CPU:0").channel
+    assert up == cluster.link("GPU:1", "CPU:0").channel == cluster.link("GPU:1", "GPU:2").channel
+    assert up != cluster.link("GPU:2", "CPU:0").channel
+    assert cluster.link("CPU:0", "GPU:6").channel == cluster.link("CPU:0", "GPU:7").channel
+    # Within a switch, nothing is shared with the other card.
+    assert cluster.link("GPU:0", "GPU:1").channel not in (
+        up,
+        cluster.link("GPU:1", "GPU:0").channel,
+    )
+    across = cluster.link("GPU:3", "GPU:4")
+    assert across.channel == cluster.link("GPU:0", "GPU:7").channel
+    assert across.channel != cluster.link("GPU:4", "GPU:3").channel
+    assert across.bandwidth_bytes_per_s == FIGURES["sockets"]["bandwidth_bytes_per_s"]
+
+
+def test_eight_modules_are_a_hybrid_cube_mesh():
+    links = {"P100-SXM2": 4, "V100": 6}
+    for card, count in links.items():
+        cluster = read_hardware(f"8x{card}-NVLink")
+        one = bandwidth("NVLink1") if card == "P100-SXM2" else bandwidth("NVLink2") / 2
+        for device in cluster.device_names():
+            nvlinks = [
+                link.bandwidth_bytes_per_s
+                for link in cluster.device_links()
+                if link.source == device and link.bandwidth_bytes_per_s > bandwidth("PCIe3")
+            ]
+            assert sum(nvlinks) == pytest.approx(count * one)
+        # Not wired: no peer access over NVLink from one four to another but to the device's like.
+        assert cluster.link("GPU:0", "GPU:5").bandwidth_bytes_per_s < one
+        assert cluster.link("GPU:0", "GPU:4").bandwidth_bytes_per_s >= one
 
 
 def test_cards_without_peer_access_copy_through_the_host():

@@ -4,7 +4,8 @@ Model: each replica has all variables, computes its share of the batch and makes
 itself, from gradients that all replicas exchanged: dense ones as one pack by a ring all-reduce,
 rows of looked-up tables, how many they are, and their indices by an all-gather each, all of these
 in turn. Rows of one table that several lookups read are put together before. What reads what was
-exchanged costs what it does for the whole batch. Gradients that are computed from what an earlier
+exchanged costs what it does for the whole batch. Elsewhere than over gRPC, an exchange is one op
+of all (`Way`, `joint.py`). Gradients that are computed from what an earlier
 exchange led to go in a *wave* of their own, after it: those of a generator whose loss reads the
 discriminator that was just updated cannot be in one pack with the discriminator's.
 
@@ -18,8 +19,10 @@ that an optimizer applies into one pack unless told otherwise, and run one colle
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple
 
+from placement_advisor.candidates.batch_split import joint
 from placement_advisor.candidates.batch_split.ring import RingTensor, all_gather, all_reduce
 from placement_advisor.candidates.batch_split.split_graph import Read, SplitGraph, needed_graph
 from placement_advisor.candidates.batch_split.wiring import Merge
@@ -42,16 +45,37 @@ _JOINS_ROWS = "ConcatV2"
 _SUMMED = frozenset({Merge.MEAN, Merge.SUM})
 
 
+class Way(Enum):
+    """How replicas exchange gradients.
+
+    ``RING``: hop by hop, packed. ``PACKED`` and ``ONE_BY_ONE``: by collectives that are one op.
+    """
+
+    RING = auto()
+    PACKED = auto()
+    ONE_BY_ONE = auto()
+
+
+class _Received(NamedTuple):
+    """What a replica reads in place of its own tensor; of all replicas together if ``is_joint``."""
+
+    op: str
+    port: int
+    is_joint: bool = False
+
+
 def mirrored_graph(
     whole: OpGraph,
     shares: Sequence[OpGraph],
     wiring: Wiring,
     outputs: Iterable[Tensor],
     targets: Iterable[str],
+    way: Way = Way.RING,
 ) -> SplitGraph:
     """Put the graph of a mirrored step together from its traces, one for each replica's share.
 
     ``outputs`` are the tensors that the unsplit step returns, ``targets`` ops that must run.
+    Collectives of all replicas together are of none (`SplitGraph.replica_of`).
     """
     ops: dict[str, Op] = {}
     reads: list[Read] = []
@@ -60,7 +84,7 @@ def mirrored_graph(
     collective_of: dict[str, str] = {}
     waves = _waves(whole, wiring)
     joined = _joined(whole, wiring, waves)
-    exchange, received = _exchange(waves, shares, wiring, joined)
+    exchange, received = _exchange(waves, shares, wiring, joined, way)
     device_kinds = frozenset[str]().union(*(op.device_kinds for op in whole.ops))
     for ring_op in exchange:
         name = _named(ring_op.replica, ring_op.name)
@@ -82,8 +106,9 @@ def mirrored_graph(
             replica_of[name] = replica
             for edge in trace.inputs_of(op.name):
                 made = edge.producer, edge.port
-                producer, port = made if is_of_share else received.get(made, made)
-                reads.append(Read(_named(replica, producer), name, port))
+                got = _Received(*made) if is_of_share else received.get(made, _Received(*made))
+                producer = _named(None if got.is_joint else replica, got.op)
+                reads.append(Read(producer, name, got.port))
     ends = [*(name for name, _ in outputs), *targets]
     graph = needed_graph(ops, reads, [_named(r, name) for r in range(len(shares)) for name in ends])
     return SplitGraph(
@@ -135,23 +160,32 @@ def _exchange(
     shares: Sequence[OpGraph],
     wiring: Wiring,
     joined: Mapping[str, tuple[Tensor, ...]],
-) -> tuple[list[RingOp], dict[Tensor, Tensor]]:
+    way: Way,
+) -> tuple[list[RingOp], dict[Tensor, _Received]]:
     """Return the ops that exchange gradients, and what each replica reads in place of its own.
 
     Of rows that are ``joined`` what they are joined into is exchanged.
     """
     found: list[RingOp] = []
-    received: dict[Tensor, Tensor] = {}
+    received: dict[Tensor, _Received] = {}
     last: str | None = None
     joined_by = {tensor: (name, 0) for name, rows in joined.items() for tensor in rows}
     for number, wave in enumerate(waves):
         summed = [tensor for tensor in wave if wiring.merges[tensor] in _SUMMED]
-        if summed:
-            name = f"all_reduce_{number}" if number else "all_reduce"
-            parts = [[_part(r, share, t) for t in summed] for r, share in enumerate(shares)]
-            found += all_reduce(name, parts, last)
+        name = f"all_reduce_{number}" if number else "all_reduce"
+        parts = [[_part(r, share, t) for t in summed] for r, share in enumerate(shares)]
+        if summed and way is Way.ONE_BY_ONE:
+            for tensor, *own in zip(summed, *parts, strict=True):
+                of_tensor = f"{name}/{tensor[0]}_{tensor[1]}"
+                found.append(joint.all_reduce(of_tensor, own))
+                received[tensor] = _Received(of_tensor, 0, is_joint=True)
+        elif summed:
+            if way is Way.RING:
+                found += all_reduce(name, parts, last)
+            else:
+                found += joint.packed_all_reduce(name, parts)
             last = f"{name}/done"
-            received |= {tensor: (last, port) for port, tensor in enumerate(summed)}
+            received |= {tensor: _Received(last, port) for port, tensor in enumerate(summed)}
         merge_of = {
             joined_by.get(tensor, tensor): wiring.merges[tensor]
             for tensor in wave
@@ -162,11 +196,18 @@ def _exchange(
             rows = [_part(replica, share, tensor) for replica, share in enumerate(shares)]
             if merge is Merge.WEIGHTED_CONCAT:
                 lengths = [part._replace(size_bytes=_LENGTH_BYTES) for part in rows]
-                found += all_gather(f"{name}/lengths", lengths, last)
-                last = f"{name}/lengths/done"
-            found += all_gather(name, rows, last)
-            last = f"{name}/done"
-            received[tensor] = last, 0
+                if way is Way.RING:
+                    found += all_gather(f"{name}/lengths", lengths, last)
+                    last = f"{name}/lengths/done"
+                else:
+                    found.append(joint.all_gather(f"{name}/lengths", lengths))
+            if way is Way.RING:
+                found += all_gather(name, rows, last)
+                last = f"{name}/done"
+                received[tensor] = _Received(last, 0)
+            else:
+                found.append(joint.all_gather(f"{name}/rows", rows))
+                received[tensor] = _Received(f"{name}/rows", 0, is_joint=True)
     return found, received
 
 
@@ -218,5 +259,5 @@ def _op(ring_op: RingOp, name: str, device_kinds: frozenset[str]) -> Op:
     )
 
 
-def _named(replica: int, name: str) -> str:
-    return f"replica_{replica}/{name}"
+def _named(replica: int | None, name: str) -> str:
+    return f"replicas/{name}" if replica is None else f"replica_{replica}/{name}"

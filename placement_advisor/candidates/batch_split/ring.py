@@ -26,18 +26,24 @@ _PACK = "pack"
 
 
 class RingTensor(NamedTuple):
-    """A tensor of a replica: the op that makes it, its port, its bytes."""
+    """A tensor of a replica: the op that makes it, its port, its bytes.
 
-    replica: int
+    ``replica`` is None for what all replicas make together.
+    """
+
+    replica: int | None
     op: str
     port: int
     size_bytes: int
 
 
 class RingOp(NamedTuple):
-    """An op of a collective on a replica, with what it reads and the bytes of what it makes."""
+    """An op of a collective on a replica, with what it reads and the bytes of what it makes.
 
-    replica: int
+    ``replica`` is None for an op that all replicas take part in.
+    """
+
+    replica: int | None
     name: str
     kind: str
     inputs: tuple[RingTensor, ...]

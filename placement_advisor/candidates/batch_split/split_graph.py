@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +12,7 @@ from placement_advisor.graph.op_work.signature import WorkBasis
 from placement_advisor.graph.placement import Placement, placed_ops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from placement_advisor.candidates.batch_split.plan import Tensor
     from placement_advisor.candidates.batch_split.wiring import Added, Wiring
@@ -42,13 +43,28 @@ class SplitGraph:
     collective_of: Mapping[str, str] = field(default_factory=dict)
     family: str = FAMILY
 
-    def placed(self, devices: Sequence[str], *, label: str, rationale: str) -> Placement:
+    def placed(
+        self,
+        devices: Sequence[str],
+        *,
+        label: str,
+        rationale: str,
+        shared: Mapping[str, str] | str | None = None,
+    ) -> Placement:
         """Return the placement of each replica on a device, of shared ops on the first.
 
-        What looks a variable's rows up for a replica stays with the variable: only rows cross.
+        ``shared`` is another place for these, or has one for each. What looks a variable's rows up
+        for a replica stays with the variable: only rows cross.
         """
-        replicas = {op.name: self.replica_of[self._home(op)] for op in placed_ops(self.graph)}
-        device_of = {name: devices[replica or 0] for name, replica in replicas.items()}
+
+        def place_of(op: Op) -> str:
+            name = self._home(op)
+            replica = self.replica_of[name]
+            if replica is not None:
+                return devices[replica]
+            return shared[name] if isinstance(shared, Mapping) else shared or devices[0]
+
+        device_of = {op.name: place_of(op) for op in placed_ops(self.graph)}
         return Placement(label=label, family=self.family, device_of=device_of, rationale=rationale)
 
     def laid_out(

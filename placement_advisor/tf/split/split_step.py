@@ -17,6 +17,7 @@ from placement_advisor.candidates.batch_split.plan import (
     plan_split,
 )
 from placement_advisor.candidates.batch_split.split_graph import FAMILY, SplitGraph, split_graph
+from placement_advisor.candidates.batch_split.split_traces import SplitTraces
 from placement_advisor.candidates.batch_split.wiring import Wiring
 from placement_advisor.errors import BatchSplitError, ModelError
 from placement_advisor.graph.op_work import random
@@ -220,6 +221,47 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
     Raises:
         BatchSplitError: the batch cannot be split, or not so.
     """
+    wiring, parts, own = _wired(whole, shares, run=run)
+    traced = [part.graph for part in parts]
+    alike = replace(wiring, shares=(whole.loaded.batch_size or 0,) * len(parts))
+    ends = _ends(whole)
+    wholes = [whole.graph] * len(parts)
+    graphs = {FAMILY: split_graph(whole.graph, traced, wiring, *ends)}
+    weak = {FAMILY: split_graph(whole.graph, wholes, alike, *ends)}
+    if len(set(shares)) == 1:
+        graphs[MIRRORED] = mirrored_graph(whole.graph, traced, wiring, *ends)
+        weak[MIRRORED] = mirrored_graph(whole.graph, wholes, alike, *ends)
+    return SplitStep(
+        graphs=graphs,
+        weak=weak,
+        wiring=wiring,
+        whole=whole,
+        shares=tuple(parts),
+        own=own,
+    )
+
+
+def split_traces(whole: TracedStep, shares: Sequence[int]) -> SplitTraces:
+    """Trace a step at each share of its batch, for whoever puts split steps together; none runs.
+
+    Raises:
+        BatchSplitError: the batch cannot be split, or not so.
+    """
+    wiring, parts, _ = _wired(whole, shares, run=False)
+    outputs, targets = _ends(whole)
+    return SplitTraces(
+        whole=whole.graph,
+        shares={size: part.graph for size, part in zip(shares, parts, strict=True)},
+        wiring=wiring,
+        outputs=tuple(outputs),
+        targets=tuple(targets),
+    )
+
+
+def _wired(
+    whole: TracedStep, shares: Sequence[int], *, run: bool
+) -> tuple[Wiring, list[TracedStep], tuple[str, ...]]:
+    """Return how a split step is wired, its traces by replica, and what is a replica's own."""
     size = whole.loaded.batch_size
     if size is None:
         raise BatchSplitError("the size of its batch is not known")
@@ -238,7 +280,7 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
             traces[share] = trace_share(whole, start, stop)
         parts.append(replace(traces[share], loaded=whole.loaded.part(start, stop)))
         start = stop
-    outputs = [tensor_of(name) for name in whole.flat.outputs]
+    outputs, _ = _ends(whole)
     plan, *others = (plan_split(whole.graph, trace.graph, outputs) for trace in traces.values())
     if any(other != plan for other in others):
         raise BatchSplitError("what belongs to a sample differs between the sizes of shares")
@@ -252,23 +294,12 @@ def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) ->
         merges={tensor: merging.merge for tensor, merging in mergings.items()},
         axes=axes,
     )
-    traced = [part.graph for part in parts]
-    alike = replace(wiring, shares=(size,) * len(parts))
-    ends = outputs, whole.flat.targets
-    wholes = [whole.graph] * len(parts)
-    graphs = {FAMILY: split_graph(whole.graph, traced, wiring, *ends)}
-    weak = {FAMILY: split_graph(whole.graph, wholes, alike, *ends)}
-    if len(traces) == 1:
-        graphs[MIRRORED] = mirrored_graph(whole.graph, traced, wiring, *ends)
-        weak[MIRRORED] = mirrored_graph(whole.graph, wholes, alike, *ends)
-    return SplitStep(
-        graphs=graphs,
-        weak=weak,
-        wiring=wiring,
-        whole=whole,
-        shares=tuple(parts),
-        own=own,
-    )
+    return wiring, parts, own
+
+
+def _ends(whole: TracedStep) -> tuple[list[Tensor], Sequence[str]]:
+    """Return the tensors that the step returns, and the ops that must run."""
+    return [tensor_of(name) for name in whole.flat.outputs], whole.flat.targets
 
 
 def _reference(tensor: Tensor) -> str:

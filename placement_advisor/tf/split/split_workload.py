@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
 from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.tf.answers import TracedShare, TracedSplit
-from placement_advisor.tf.split.split_step import split_step, trace_share
+from placement_advisor.tf.split.split_step import split_step, split_traces, trace_share
 from placement_advisor.tf.trace.tracer import traced_step
 
 if TYPE_CHECKING:
+    from placement_advisor.candidates.batch_split.split_traces import SplitTraces
     from placement_advisor.tf.trace.bundle import Bundle
 
 
@@ -44,6 +45,16 @@ def split_workload(samples: tuple[int, ...], folder: str | None) -> TracedSplit 
         draws=step.draws,
         statistics=step.statistics,
     )
+
+
+def trace_split(samples: tuple[int, ...]) -> SplitTraces | BatchSplitError:
+    """Trace the workload of this process at shares of its batch, or say why that cannot be done."""
+    try:
+        return split_traces(traced_step(), samples)
+    except BatchSplitError as error:
+        return error
+    except AdvisorError as error:
+        return BatchSplitError(error.message)
 
 
 def trace_shares(sizes: tuple[int, ...], folder: str) -> dict[int, TracedShare] | BatchSplitError:

@@ -1,0 +1,185 @@
+"""Families that split the batch over named machines: where variables stand, and who adds up.
+
+| family | variables | gradients |
+|---|---|---|
+| `batch` | on the first device | added up there as each is ready |
+| `variables-on-host` | on the host, as with `CentralStorageStrategy` | the same there |
+| `variables-spread` | each layer's on one of the devices | the same there |
+| `mirrored` | on each device | all-reduced in one pack when the last is ready |
+| `mirrored-one-by-one` | on each device | all-reduced as each is ready |
+
+In the first three, replicas read variables anew each step. What an optimizer computes is done where
+its variables are. What a step makes of variables alone, such as a bias in another shape, it makes
+once with `batch`; where variables stand on the host or spread, each replica makes it for itself, as
+`tf.distribute` runs the whole step in each. `MirroredStrategy` packs unless it is given
+``NcclAllReduce(num_packs=0)``.
+
+Layers are spread by size, each to the device that has least so far, as TensorFlow's
+`GreedyLoadBalancingStrategy` does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.candidates.batch_split.mirrored_graph import Way, mirrored_graph
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.batch_split.split_graph import split_graph
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.graph.op import variable_of
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.roles import PASS_ROLES, STANDING_ROLES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.candidates.batch_split.split_traces import SplitTraces
+    from placement_advisor.graph.op_graph import Edge, Op
+    from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Device
+
+ON_HOST = "variables-on-host"
+SPREAD = "variables-spread"
+ONE_BY_ONE = "mirrored-one-by-one"
+FAMILIES = (BATCH, ON_HOST, SPREAD, MIRRORED, ONE_BY_ONE)
+_READS = frozenset({"ReadVariableOp"})
+_WAYS = {MIRRORED: Way.PACKED, ONE_BY_ONE: Way.ONE_BY_ONE}
+
+
+class DataParallel(NamedTuple):
+    """A split step and where its ops stand."""
+
+    split: SplitGraph
+    placement: Placement
+
+
+class DataParallelSteps:
+    """The split steps of all families, put together when they are asked for."""
+
+    def __init__(self, traces: SplitTraces) -> None:
+        """Take the traces of the step at its batch and at the share of each replica."""
+        self._traces = traces
+
+    def propose(
+        self, family: str, devices: Sequence[Device], collectives: str
+    ) -> DataParallel | NotApplicable:
+        """Return a family's step with a replica on each device.
+
+        ``collectives`` is the place of what all devices do together.
+        """
+        names = [device.name for device in devices]
+        if family in _WAYS:
+            if len(self._traces.shares) > 1:
+                reason = "wants the same samples on each device"
+                return NotApplicable(family=family, reason=reason)
+            split = self._mirrored(_WAYS[family])
+            placement = split.placed(names, label=family, rationale="", shared=collectives)
+            return DataParallel(split, placement)
+        shared: dict[str, str] | str = names[0]
+        split = self._batch if family == BATCH else self._batch_with_own
+        if family == ON_HOST:
+            host = devices[0].host
+            if host is None:
+                return NotApplicable(
+                    family=family, reason=f"wants a host, which {names[0]} has not"
+                )
+            shared = host
+        elif family == SPREAD:
+            shared = _spread(split, names)
+        placement = split.placed(names, label=family, rationale="", shared=shared)
+        return DataParallel(split, placement)
+
+    @cached_property
+    def _batch(self) -> SplitGraph:
+        traces = self._traces
+        ends = traces.outputs, traces.targets
+        return split_graph(traces.whole, traces.replicas, traces.wiring, *ends)
+
+    @cached_property
+    def _batch_with_own(self) -> SplitGraph:
+        return _with_own(self._batch)
+
+    def _mirrored(self, way: Way) -> SplitGraph:
+        traces = self._traces
+        ends = traces.outputs, traces.targets
+        return mirrored_graph(traces.whole, traces.replicas, traces.wiring, *ends, way)
+
+
+def _with_own(split: SplitGraph) -> SplitGraph:
+    """Return the step in which each replica makes for itself what is made of variables alone."""
+    graph, replica_of = split.graph, dict(split.replica_of)
+    alone: set[str] = set()
+    known = {op.name for op in graph.ops if op.role in STANDING_ROLES or op.kind in _READS}
+    for op in graph.ops:
+        is_plain = op.variable is None and op.role in PASS_ROLES and replica_of[op.name] is None
+        made_of = {edge.producer for edge in graph.inputs_of(op.name)}
+        if is_plain and made_of and made_of <= known | alone:
+            alone.add(op.name)
+    readers: dict[str, set[int | None]] = {name: set() for name in alone}
+    # Whoever reads what an op makes also wants what that is made of.
+    for op in reversed(graph.ops):
+        own = readers[op.name] if op.name in alone else {replica_of[op.name]}
+        for edge in graph.inputs_of(op.name):
+            if edge.producer in alone:
+                readers[edge.producer] |= own
+    ops: list[Op] = []
+    edges: list[Edge] = []
+    for op in graph.ops:
+        copies = readers.get(op.name, {replica_of[op.name]})
+        for replica in copies:
+            name = _own(op.name, replica) if op.name in alone else op.name
+            ops.append(op._replace(name=name))
+            replica_of[name] = replica
+            for edge in graph.inputs_of(op.name):
+                producer = edge.producer
+                if producer in alone:
+                    producer = _own(producer, replica)
+                edges.append(edge._replace(producer=producer, consumer=name))
+    return replace(split, graph=OpGraph(ops, edges), replica_of=replica_of)
+
+
+def _own(name: str, replica: int | None) -> str:
+    return name if replica is None else f"replica_{replica}/{name}"
+
+
+def _spread(split: SplitGraph, devices: Sequence[str]) -> dict[str, str]:
+    """Return a device for each shared op: that of its layer's variables, or of its first reader."""
+    graph = split.graph
+    layers: Counter[str] = Counter()
+    for op in graph.ops:
+        if split.replica_of[op.name] is None and variable_of(op) is not None:
+            layers[_layer(op)] += op.parameter_bytes
+    held = dict.fromkeys(devices, 0)
+    device_of_layer = {}
+    for layer, size_bytes in sorted(layers.items(), key=lambda each: (-each[1], each[0])):
+        device = min(devices, key=lambda name: held[name])
+        held[device] += size_bytes
+        device_of_layer[layer] = device
+    return _beside_readers(graph, split, device_of_layer, devices[0])
+
+
+def _layer(op: Op) -> str:
+    return op.layer or variable_of(op) or op.name
+
+
+def _beside_readers(
+    graph: OpGraph, split: SplitGraph, device_of_layer: dict[str, str], default: str
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    first_reader: dict[str, str] = {}
+    for edge in graph.edges:
+        if split.replica_of[edge.consumer] is None:
+            first_reader.setdefault(edge.producer, edge.consumer)
+    for op in reversed(graph.ops):
+        if split.replica_of[op.name] is not None:
+            continue
+        own = device_of_layer.get(_layer(op))
+        if own is None and op.name in first_reader:
+            own = found[first_reader[op.name]]
+        found[op.name] = own or default
+    return found

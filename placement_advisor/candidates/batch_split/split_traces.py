@@ -1,0 +1,42 @@
+"""What split steps are put together from: a step traced at its batch and at shares of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from placement_advisor.candidates.batch_split.plan import Tensor
+    from placement_advisor.candidates.batch_split.wiring import Wiring
+    from placement_advisor.graph.op_graph import OpGraph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitTraces:
+    """A step at its whole batch, and at each share of it, by number of samples.
+
+    ``wiring`` says how replicas are joined, ``outputs`` are the tensors that the step returns,
+    ``targets`` ops that must run.
+    """
+
+    whole: OpGraph
+    shares: Mapping[int, OpGraph]
+    wiring: Wiring
+    outputs: tuple[Tensor, ...]
+    targets: tuple[str, ...]
+
+    @property
+    def replicas(self) -> tuple[OpGraph, ...]:
+        """The trace of each replica's share."""
+        return tuple(self.shares[share] for share in self.wiring.shares)
+
+    def weak(self, count: int) -> SplitTraces:
+        """Return them for as many replicas with the whole batch each, of any size."""
+        batch = sum(self.wiring.shares)
+        return replace(
+            self,
+            shares={batch: self.whole},
+            wiring=replace(self.wiring, shares=(batch,) * count),
+        )

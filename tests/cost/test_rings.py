@@ -1,0 +1,81 @@
+"""Collectives of all devices: what leaves the group that is cut off worst, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement_advisor.cost.rings import (
+    ALL_DEVICES,
+    collective_costs,
+    ring_bandwidth,
+    with_collectives,
+)
+from placement_advisor.graph.op_graph import Op
+from placement_advisor.machine.presets import hardware_figures, read_hardware
+
+LINKS = hardware_figures()["links"]
+
+
+def gb_per_s(text: str, devices: int | None = None) -> float:
+    cluster = read_hardware(text)
+    return ring_bandwidth(cluster.with_devices(cluster.device_names()[:devices])) / 1e9
+
+
+def test_two_devices_have_the_link_between_them():
+    assert gb_per_s("2xV100-NVLink") == 47.9
+    assert gb_per_s("2xRTX2080Ti") == LINKS["PCIe3-staged"]["bandwidth_bytes_per_s"] / 1e9
+
+
+def test_eight_cards_have_what_a_socket_lets_out():
+    # Each of two sockets has its wire to the other one; all else carries more.
+    assert gb_per_s("8xV100-PCIe") == 9.0
+    assert gb_per_s("8xV100-PCIe", 4) == 11.3
+
+
+def test_rings_use_every_nvlink_of_a_mesh():
+    # Three links among four; with the like of the other four, four each.
+    assert gb_per_s("8xP100-SXM2", 2) == pytest.approx(18.3)
+    assert gb_per_s("8xP100-SXM2", 4) == pytest.approx(3 * 18.3)
+    assert 4 * 18.3 <= gb_per_s("8xP100-SXM2") <= 4 * 18.3 + 9
+
+
+def test_bridges_do_not_help_where_pairs_share_the_way_out():
+    assert gb_per_s("8xRTX2080Ti-NVLink") == gb_per_s("8xRTX2080Ti")
+    assert gb_per_s("2xRTX2080Ti-NVLink") > 8 * gb_per_s("2xRTX2080Ti")
+
+
+def test_a_switch_gives_each_device_all_that_it_has():
+    assert gb_per_s("8xA100") == gb_per_s("2xA100") == 260
+
+
+def all_reduced(size_bytes: int, text: str) -> int:
+    cluster = read_hardware(text)
+    op = Op(name="sum", kind="NcclAllReduce", output_bytes=(size_bytes,))
+    return collective_costs([op], [], cluster, ring_bandwidth(cluster)).time_ns("sum")
+
+
+def test_a_large_tensor_crosses_nearly_twice_and_a_small_one_takes_its_hops():
+    # 2 x 3 / 4 of 452 MB over 11.3 GB/s, six hops.
+    assert all_reduced(452_000_000, "4xV100-PCIe") == 60_000_000 + 8_400 + 6 * 5_700
+    assert all_reduced(0, "4xV100-PCIe") == 3_600 + 6 * 1_000
+
+
+def test_an_all_gather_takes_half_of_the_way():
+    cluster = read_hardware("4xV100-PCIe")
+    op = Op(name="rows", kind="NcclAllGather", output_bytes=(452_000_000,))
+    table = collective_costs([], [op], cluster, ring_bandwidth(cluster))
+    assert table.time_ns("rows") == 30_000_000 + 8_400 + 3 * 5_700
+
+
+def test_between_hosts_a_hop_takes_at_least_a_message():
+    message_ns = LINKS["Ethernet100"]["latency_ns"]
+    assert all_reduced(0, "2x(2xV100)-Ethernet100") == 3_600 + 6 * message_ns
+
+
+def test_the_place_of_collectives_is_near_to_all_and_no_device():
+    cluster = with_collectives(read_hardware("2xV100"))
+    assert ALL_DEVICES not in cluster.device_names()
+    there, back = cluster.link("GPU:1", ALL_DEVICES), cluster.link(ALL_DEVICES, "GPU:1")
+    assert there.sender.time_ns(10**9) == cluster.devices[0].launch_overhead_ns
+    assert there.transfer_ns(10**6) <= 1
+    assert back.latency_ns == 10_000
