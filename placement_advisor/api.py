@@ -194,8 +194,8 @@ def analyze(
     what it takes, as for `place`: those of a Keras model x and y, or one `tf.data.Dataset`, of
     which the first batch is taken. Steps run in child processes, so such an object is written, with
     the batch, as a model file into ``<output>.model``. A Keras model of Keras' own classes goes
-    there as Keras saves it, anything else as the graph of its step: it has no candidate `mirrored`
-    then. A step that calls Python while it runs (`tf.py_function`) is refused.
+    there as Keras saves it, anything else as the graph of its step. A step that calls Python while
+    it runs (`tf.py_function`) is refused.
 
     The other arguments are the options of the command. In a notebook a bar shows the progress; a
     script that calls this needs ``if __name__ == "__main__":``.

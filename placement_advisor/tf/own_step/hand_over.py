@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from placement_advisor.tf.trace.tracer import TracedStep
 
 _MODEL, _STEP, _BATCH = "model.keras", "step", "batch.pickle"
+_WITHOUT_MODULE = frozenset({"__none__", "__keras_tensor__", "__tensor__", "__numpy__"})
 _CALLS_PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
-_KNOWN_MODULES = frozenset({"keras", "builtins", "tensorflow"})
 _GIVE_FILE = "put it into a file, and give its path: analyze('model.py')"
 _KERAS_FILE = '''"""A Keras model that was handed to `placement_advisor.analyze`, with its batch."""
 
@@ -121,9 +121,10 @@ def _is_of_keras_alone(model: Any) -> bool:
     while found:
         value = found.pop()
         if isinstance(value, dict):
-            module = value.get("module") or "keras"
-            own = not isinstance(module, str) or module.partition(".")[0] not in _KNOWN_MODULES
-            if "class_name" in value and (own or str(value["class_name"]).startswith("__lambda")):
+            # What Keras' own loader finds names a module of Keras, or is a tensor; a function, or a
+            # class that was registered elsewhere, is neither.
+            kind, module = value.get("class_name", "__none__"), str(value.get("module"))
+            if not module.startswith("keras") and kind not in _WITHOUT_MODULE:
                 return False
             found += value.values()
         elif isinstance(value, list | tuple):
