@@ -1,7 +1,8 @@
 """Device-placement profiler and advisor for TensorFlow models.
 
 What is named here is public; it is imported when it is first asked for, and TensorFlow only when
-`place` or `make_parallel` is called. A model file that imports `Workload` pays for nothing else.
+`place`, `make_parallel` or `record_steps` is called, or `keras.PlacementProfiler` is asked for. A
+model file that imports `Workload` pays for nothing else.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
+    from placement_advisor import keras
     from placement_advisor.api import SearchResult, analyze, lower_bound, search, simulate
     from placement_advisor.cost.table import CostBasis, CostTable, OpCost
     from placement_advisor.errors import AdvisorError, BatchSplitError, PlacementError
     from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Basis, Cluster, CopyWork, Device, Dispatch, Link
-    from placement_advisor.placing import make_parallel, place
+    from placement_advisor.placing import make_parallel, place, record_steps
 
 _MODULES = {
     "api": ("SearchResult", "analyze", "lower_bound", "search", "simulate"),
@@ -27,7 +29,7 @@ _MODULES = {
     "errors": ("AdvisorError", "BatchSplitError", "PlacementError"),
     "graph.op_graph": ("Edge", "Op", "OpGraph", "Role"),
     "graph.placement": ("Placement",),
-    "placing": ("make_parallel", "place"),
+    "placing": ("make_parallel", "place", "record_steps"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -52,9 +54,11 @@ __all__ = [
     "SearchResult",
     "Workload",
     "analyze",
+    "keras",
     "lower_bound",
     "make_parallel",
     "place",
+    "record_steps",
     "search",
     "simulate",
 ]
@@ -62,6 +66,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name == "keras":
+        return import_module(f"{__name__}.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from placement_advisor import defaults
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
@@ -22,9 +22,9 @@ from placement_advisor.graph.roles import COST_FREE_ROLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from placement_advisor.analysis.analysis_result import Analysis
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
+    from placement_advisor.report.python_report import Report
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.solvers.bounds.arguments import LowerBound
 
@@ -167,8 +167,8 @@ def search(
 
 
 def analyze(
-    model: str | Path,
-    *,
+    model: Any,
+    *inputs: Any,
     output: str | Path | None = None,
     devices: int = defaults.DEVICES,
     hardware: str | None = None,
@@ -187,21 +187,35 @@ def analyze(
     quick: bool = False,
     open_ports: bool = False,
     time_limit_s: float = defaults.TIME_LIMIT_S,
-) -> Analysis:
-    """Analyse a model file as `advisor analyze` does, write its reports, and return what it found.
+) -> Report:
+    """Analyse a model as `advisor analyze` does, write its reports, and return what it found.
 
-    ``model`` is ``PATH[:NAME]``; the other arguments are the options of the command. Steps run in
-    child processes, so a script that calls this needs ``if __name__ == "__main__":``.
+    ``model`` is ``PATH[:NAME]``, a Keras model, or a function that is one step; ``inputs`` are then
+    what it takes, as for `place`: those of a Keras model x and y, or one `tf.data.Dataset`, of
+    which the first batch is taken. Steps run in child processes, so such an object is written, with
+    the batch, as a model file into ``<output>.model``. A Keras model of Keras' own classes goes
+    there as Keras saves it, anything else as the graph of its step. A step that calls Python while
+    it runs (`tf.py_function`) is refused.
+
+    The other arguments are the options of the command. In a notebook a bar shows the progress; a
+    script that calls this needs ``if __name__ == "__main__":``.
 
     Raises:
-        AdvisorError: anything that the user can fix; nothing is written then.
+        AdvisorError: anything that the user can fix; no report is written then.
     """
     from placement_advisor.analysis.course import SilentOnlooker
     from placement_advisor.analysis.options import AnalyzeOptions, default_output, effort_of
     from placement_advisor.report.analysis_folder import analyze_into_folder
+    from placement_advisor.report.notebook_bar import NotebookBar, notebook_display
+    from placement_advisor.report.python_report import Report
     from placement_advisor.tf.load.model_source import ModelSource, split_name
 
-    path, name = split_name(str(model))
+    if isinstance(model, str | Path):
+        if inputs:
+            raise AdvisorError(f"{model}: a file has its inputs", hint="give it alone")
+        path, name = split_name(str(model))
+    else:
+        path, name = _handed_over(model, inputs, mode, output), None
     source = ModelSource(
         path=path,
         name=name,
@@ -229,7 +243,28 @@ def analyze(
         if output is None
         else Path(output),
     )
-    return analyze_into_folder(options, SilentOnlooker())
+    display = notebook_display()
+    if display is None:
+        return Report(analyze_into_folder(options, SilentOnlooker()), options.output)
+    bar = NotebookBar(display)
+    try:
+        analysis = analyze_into_folder(options, bar)
+    except BaseException:
+        bar.end("stopped")
+        raise
+    bar.end("done")
+    return Report(analysis, options.output)
+
+
+def _handed_over(
+    model: Any, inputs: tuple[Any, ...], mode: str | None, output: str | Path | None
+) -> str:
+    """Write an object of this process as a model file; return its path."""
+    from placement_advisor.tf.own_step.hand_over import hand_over, name_of
+
+    name = name_of(model)
+    beside = Path(defaults.OUTPUT) / name if output is None else Path(output)
+    return str(hand_over(model, inputs, mode, beside.with_name(f"{beside.name}.model")))
 
 
 def _tables(graph: OpGraph, costs: Costs, cluster: Cluster) -> dict[str, CostTable]:

@@ -1,4 +1,4 @@
-"""The user's own step, placed or made parallel, in the user's own process.
+"""The user's own step, placed, made parallel or recorded, in the user's own process.
 
 This is only the door: TensorFlow is imported when one of these is called, not before.
 """
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.graph.placement import Placement
+    from placement_advisor.tf.training.own_loop import StepsRecorded
 
 
 def place(
@@ -108,3 +109,25 @@ def make_parallel(
     if isinstance(placement, str):
         placement = Path(placement)
     return parallel_step(fn, tuple(inputs), groups, given, placement)
+
+
+def record_steps(log_dir: str | Path, steps: tuple[int, int] = (10, 20)) -> StepsRecorded:
+    """Return a context manager that records some steps of a training loop of your own.
+
+    ``steps`` are the first and the last one to record, counted from 1; the first of them is the one
+    in which the profiler sets itself up, and does not count. ``log_dir`` then holds what
+    `placement_advisor.keras.PlacementProfiler` writes, and at the end of the block the same three
+    lines are printed. The step is traced once more for its graph.
+
+    Example::
+
+        with placement_advisor.record_steps("logs", steps=(10, 20)) as record:
+            for x, y in dataset:
+                loss = record(train_step, x, y)
+
+    Raises:
+        ValueError: there are no such steps.
+    """
+    from placement_advisor.tf.training.own_loop import StepsRecorded
+
+    return StepsRecorded(log_dir, steps)

@@ -234,7 +234,7 @@ class Finding:
     is_hypothetical: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Analysis:
     """Everything that one `advisor analyze` found out. ``timings_ns`` is wall time by stage.
 
@@ -262,3 +262,17 @@ class Analysis:
     input_timing: InputTiming | None = None
     how: HowToSplit | None = None
     assumed_times: tuple[AssumedTimes, ...] = ()
+
+    @property
+    def verdict(self) -> AdviceVerdict:
+        """The answer in a word."""
+        return self.recommendation.verdict
+
+    def __repr__(self) -> str:
+        """Return the answer and what it is about: schedules of all candidates are a book."""
+        model = self.model
+        return (
+            f"<Analysis of {model.name} ({model.mode}, batch {model.batch_size}, {model.ops} ops)\n"
+            f" {self.verdict}: {self.recommendation.headline}\n"
+            f" {len(self.candidates)} candidates, {len(self.findings)} findings>"
+        )

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from placement_advisor.cli.output_streams import harmless, say
+from placement_advisor.report.time_left import TimeLeft
 from placement_advisor.units import format_duration
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self._last = ""
-        self._left = _Left()
+        self._left = TimeLeft()
 
     def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
         """Print the stage once, and what is left from there on."""
@@ -67,7 +68,7 @@ class _Live:
         self._console = console
         self._what, self._since = "", 0.0
         self._shown, self._counted = "starting", ""
-        self._left = _Left()
+        self._left = TimeLeft()
 
     def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
         """Show what goes on, and how far it is."""
@@ -98,27 +99,3 @@ class _Live:
 
         left = self._left.text() or self._counted
         return Text(harmless(self._shown + left), no_wrap=True, overflow="ellipsis")
-
-
-class _Left:
-    """What was last expected to be ahead, and what is left of it."""
-
-    def __init__(self) -> None:
-        self._ahead: Ahead | None = None
-        self._since = 0.0
-
-    def expect(self, ahead: Ahead) -> None:
-        """Begin to count it down."""
-        self._ahead, self._since = ahead, time.monotonic()
-
-    def text(self) -> str:
-        """Return it in words, as an addition; nothing where nothing is expected."""
-        if self._ahead is None:
-            return ""
-        left_s = self._ahead.left_s(time.monotonic() - self._since)
-        text = f", about {format_duration(left_s)} left"
-        if self._ahead.doubt_s:
-            text += f", {format_duration(left_s + self._ahead.doubt_s)} if in doubt"
-        if self._ahead.is_busy:
-            text += ", longer while other work runs"
-        return text

@@ -100,7 +100,7 @@ def _rounds(seed: int, rounds: int, scratch: Path) -> dict[str, Rounds]:
     """Return the step times of what ran, by candidate and round."""
     model = scratch / f"random_{seed}.py"
     model.write_text(random_model(seed).text)
-    analysis = analyze(model, output=scratch / "out", rounds=rounds)
+    analysis = analyze(model, output=scratch / "out", rounds=rounds).analysis
     return {
         candidate.name: candidate.measured.rounds
         for candidate in analysis.candidates

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.durations import Ahead
 from placement_advisor.cli import progress as progress_module
 from placement_advisor.cli.progress import progress
+from placement_advisor.report import time_left
 
 if TYPE_CHECKING:
     import pytest
@@ -86,7 +87,8 @@ def test_a_terminal_counts_down_what_is_expected(monkeypatch: pytest.MonkeyPatch
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
     now = [0.0]
-    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for module in (progress_module, time_left):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with progress(quiet=False) as watcher:
         watcher.expect(Ahead(stage_s=50, later_s=30))
         watcher.working("searching placements", 0, 1)

@@ -218,6 +218,16 @@ def test_a_recording_of_another_model_is_refused_with_examples_of_both(other_ns,
         recorded_costs(graph, profile, guesses(graph))
 
 
+def test_what_replicas_exchange_is_of_no_model():
+    graph = chain(op("a", "Relu"))
+    profile = recorded(ran("a:Relu", 100), ran("sgd/CollectiveReduceV2:CollectiveReduceV2", 900))
+
+    _, coverage = recorded_costs(graph, profile, guesses(graph))
+
+    assert coverage.time_share == 1.0
+    assert coverage.recorded_only == ()
+
+
 def test_the_largest_that_were_left_over_are_named_and_no_more():
     graph = chain(op("a", "Relu"), *(op(f"rest{i}", "Relu") for i in range(9)))
     others = [ran(f"other{i}:Relu", i) for i in range(9)]

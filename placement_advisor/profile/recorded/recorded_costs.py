@@ -50,6 +50,8 @@ LEAST_SLOWDOWN = 4.0
 # `_FusedMatMul`, `_MklNativeConv2DWithBias`: the kind of the op that does most of it.
 _FUSED = re.compile(r"_\w*?Fused(\w+)|_Mkl(?:Native)?(\w+?)WithBias\w*")
 _BIAS_GRADIENT = "BiasAddGrad"
+# What replicas exchange, and mostly wait for one another in: of no step on one device.
+_EXCHANGE = re.compile(r"(?:Collective|Nccl)\w+")
 # Convolution, bias, addition, activation: what TensorFlow fuses at most has three edges.
 _MAX_FUSED_EDGES = 3
 
@@ -58,9 +60,10 @@ _MAX_FUSED_EDGES = 3
 class Coverage:
     """How much of a recording and of a graph found each other.
 
-    ``time_share`` is the share of the recorded device time that was joined, ``op_share`` that of
-    the ops with a cost whose cost was recorded. Of what was left over, the ops that take most:
-    ``recorded_only`` as recorded in one step, ``graph_only`` as estimated.
+    ``time_share`` is the share of the recorded device time that was joined, of all but what
+    replicas exchange; ``op_share`` that of the ops with a cost whose cost was recorded. Of what was
+    left over, the ops that take most: ``recorded_only`` as recorded in one step, ``graph_only`` as
+    estimated.
     """
 
     time_share: float
@@ -168,7 +171,7 @@ def _fused_into(graph: OpGraph, name: str, kind: str, joined: Collection[str]) -
 
 
 def _coverage(recorded: Recorded, joined: Collection[RecordedOp], costs: CostTable) -> Coverage:
-    on_device = [op for op in recorded.ops if op.on_device]
+    on_device = [op for op in recorded.ops if op.on_device and not _EXCHANGE.fullmatch(op.kind)]
     joined_ns = sum(sum(op.step_ns) for op in on_device if op in joined)
     device_ns = recorded.anonymous_ns + sum(sum(op.step_ns) for op in on_device)
     measured = sum(cost.basis is CostBasis.MEASURED for cost in costs.costs.values())

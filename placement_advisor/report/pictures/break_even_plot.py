@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from placement_advisor.analysis.analysis_result import Analysis
+    from placement_advisor.report.pictures.canvas import Page
     from placement_advisor.simulator.break_even import BreakEven, Sweep
 
 _HEIGHT_IN = 4.6
@@ -64,7 +65,7 @@ def plot_break_even(analysis: Analysis, found: BreakEven, path: Path) -> None:
 
 
 @plain_style()
-def draw_break_even(analysis: Analysis, found: BreakEven) -> Figure:
+def draw_break_even(analysis: Analysis, found: BreakEven, page: Page = new_page) -> Figure:
     """Return a picture with a panel for each axis that was swept."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.lines import Line2D
@@ -72,7 +73,7 @@ def draw_break_even(analysis: Analysis, found: BreakEven) -> Figure:
     sweeps = found.sweeps()
     splits = dict.fromkeys(point.best.split for sweep in sweeps for point in sweep.points)
     colors = {split: _SPLIT_COLORS[i % len(_SPLIT_COLORS)] for i, split in enumerate(splits)}
-    figure = new_page(_HEIGHT_IN)
+    figure = page(_HEIGHT_IN)
     below_head = (0, 0, 1, 1 - HEAD_IN / _HEIGHT_IN)
     figure.set_layout_engine(ConstrainedLayoutEngine(rect=below_head))
     row = figure.subplots(1, len(sweeps), squeeze=False, sharey=True)[0]

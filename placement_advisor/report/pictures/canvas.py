@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.report.analysis.tables import as_is_interval
@@ -16,7 +16,7 @@ from placement_advisor.report.pictures.drawn_text import text_width_in, told_apa
 from placement_advisor.units import format_ns, time_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from matplotlib.artist import Artist
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from placement_advisor.analysis.analysis_result import Analysis
+
+    # Makes an empty picture, so many inches high.
+    Page: TypeAlias = Callable[[float], Figure]
 
 # Okabe & Ito's colours, told apart with every common colour blindness (jfly.uni-koeln.de/color).
 COMPUTE_COLOR = "#0072B2"
@@ -82,6 +85,13 @@ def new_page(height_in: float) -> Figure:
     figure = Figure(figsize=(WIDTH_IN, height_in), dpi=DPI)
     FigureCanvasAgg(figure)
     return figure
+
+
+def shown_page(height_in: float) -> Figure:
+    """Return an empty picture that pyplot knows, so that a notebook shows it."""
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=(WIDTH_IN, height_in), dpi=DPI)
 
 
 def add_time_axis(

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate
     from placement_advisor.measurement.measurement import Interval, StepProfile
+    from placement_advisor.report.pictures.canvas import Page
     from placement_advisor.simulator.schedule import Schedule
 
 _COLORS = {
@@ -89,14 +90,14 @@ def plot_comparison(analysis: Analysis, path: Path) -> None:
 
 
 @plain_style()
-def draw_comparison(analysis: Analysis) -> Figure:
+def draw_comparison(analysis: Analysis, page: Page = new_page) -> Figure:
     """Return the picture."""
     from matplotlib.patches import Patch
 
     measured = any_ran(analysis)
     rows = [_row(analysis, candidate, measured) for candidate in fastest_first(analysis)]
     top_in = HEAD_IN + _ABOVE_ROWS_IN
-    figure = new_page(top_in + _ROW_IN * max(1, len(rows)) + AXIS_IN)
+    figure = page(top_in + _ROW_IN * max(1, len(rows)) + AXIS_IN)
     left_in, right_in = _write_columns(figure, rows, measured)
     end_ns = max((row.end_ns for row in rows), default=1)
     ax = add_time_axis(figure, left_in, right_in, top_in, end_ns)

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Analysis, Candidate
     from placement_advisor.report.pictures.bars import Bar, Step
+    from placement_advisor.report.pictures.canvas import Page
 
 # No screen shows a higher picture as a whole.
 _MAX_HEIGHT_IN = 12.0
@@ -99,7 +100,9 @@ def _plot(analysis: Analysis, candidates: Sequence[Candidate], path: Path) -> No
 
 
 @plain_style()
-def draw_timeline(analysis: Analysis, candidates: Sequence[Candidate]) -> Figure:
+def draw_timeline(
+    analysis: Analysis, candidates: Sequence[Candidate], page: Page = new_page
+) -> Figure:
     """Return the picture of some candidates."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -116,17 +119,17 @@ def draw_timeline(analysis: Analysis, candidates: Sequence[Candidate]) -> Figure
         [device for panel in panels for device in panel.devices], SMALL_FONT_SIZE, _DEVICES_IN
     )
     widest_in = max((text_width_in(name, SMALL_FONT_SIZE) for name in devices.values()), default=0)
-    page = _Page(
-        figure=new_page(fixed_in + row_in * row_count),
+    drawn = _Page(
+        figure=page(fixed_in + row_in * row_count),
         left_in=MARGIN_IN + widest_in + 0.1,
         end_ns=max((step.end_ns for step in steps), default=1),
         row_in=row_in,
         devices=devices,
     )
-    page.draw(panels)
+    drawn.draw(panels)
     shown = "one step over time" if any_ran(analysis) else "one step over time, simulated"
     add_head(
-        page.figure,
+        drawn.figure,
         analysis,
         shown,
         [
@@ -135,7 +138,7 @@ def draw_timeline(analysis: Analysis, candidates: Sequence[Candidate]) -> Figure
             Line2D([], [], label="end of step", color=INK, linestyle="--", linewidth=1.2),
         ],
     )
-    return page.figure
+    return drawn.figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,198 @@
+"""An analysis as Python and notebooks see it: verdict, rows, pictures.
+
+Left out: layers and what crosses between them, which ``report.html`` in the folder shows.
+"""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from io import BytesIO
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.report.analysis.fastest_first import in_timeline
+from placement_advisor.report.analysis.tables import (
+    candidate_figures,
+    failure_kind_text,
+    predicted_range,
+    predicted_speedup,
+    ranked_findings,
+    speedup,
+    times_text,
+)
+from placement_advisor.units import format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from placement_advisor.analysis.analysis_result import (
+        AdviceVerdict,
+        Analysis,
+        Candidate,
+        Finding,
+    )
+
+_COLUMNS = ("candidate", "predicted", "measured", "speed-up", "")
+
+
+class Report:
+    """What an analysis found. ``analysis`` has all of it, ``folder`` the files that it wrote."""
+
+    def __init__(self, analysis: Analysis, folder: Path) -> None:
+        """Look at an analysis."""
+        self.analysis = analysis
+        self.folder = folder
+
+    @property
+    def verdict(self) -> AdviceVerdict:
+        """The answer in a word: "stay-single", "split", "cannot-tell" or "cannot-fit"."""
+        return self.analysis.verdict
+
+    @property
+    def answer(self) -> str:
+        """The answer in a sentence, with its ground."""
+        return self.analysis.recommendation.headline
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What to act on, most valuable first."""
+        return tuple(ranked_findings(self.analysis))
+
+    @property
+    def candidates(self) -> list[dict[str, Any]]:
+        """A row for each candidate, of plain values, as `pandas.DataFrame` takes them.
+
+        Times are in ns; what is not known is None. A speed-up is single over candidate, above 1 is
+        faster: measured with its 95 % interval, else simulated, with what it is if costs are wrong.
+        """
+        return [_row(self.analysis, candidate) for candidate in self.analysis.candidates]
+
+    def plot_timeline(self, *names: str) -> Axes:
+        """Draw one step over time, of these candidates or of single and the best others.
+
+        Raises:
+            AdvisorError: there is no such candidate.
+        """
+        from placement_advisor.report.pictures.canvas import shown_page
+        from placement_advisor.report.pictures.timeline_plot import draw_timeline
+
+        by_name = {candidate.name: candidate for candidate in self.analysis.candidates}
+        unknown = [name for name in names if name not in by_name]
+        if unknown:
+            raise AdvisorError(f"no candidate {unknown[0]!r}; there are {', '.join(by_name)}")
+        chosen = [by_name[name] for name in names] or in_timeline(self.analysis)
+        return _axes(draw_timeline(self.analysis, chosen, shown_page))[0]
+
+    def plot_comparison(self) -> Axes:
+        """Draw of what each candidate's step is made: compute, exposed copies, idle."""
+        from placement_advisor.report.pictures.canvas import shown_page
+        from placement_advisor.report.pictures.comparison_plot import draw_comparison
+
+        return _axes(draw_comparison(self.analysis, shown_page))[0]
+
+    def plot_break_even(self) -> list[Axes]:
+        """Draw from which bandwidth, latency and batch on a split would win, a panel for each.
+
+        Raises:
+            AdvisorError: that was not looked for, or there is no split.
+        """
+        from placement_advisor.report.pictures.break_even_plot import draw_break_even
+        from placement_advisor.report.pictures.canvas import shown_page
+
+        if self.analysis.break_even is None:
+            raise AdvisorError(
+                "there is no break-even: no split was predicted, or the analysis was a quick one"
+            )
+        return _axes(draw_break_even(self.analysis, self.analysis.break_even, shown_page))
+
+    def __repr__(self) -> str:
+        """Return the answer in a few lines."""
+        rows = [f"  {row['candidate']}: {_speedup_text(row)}" for row in self._best(3)]
+        return "\n".join([f"{self.verdict}: {self.answer}", *rows, f"  files: {self.folder}"])
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: answer, table, timeline."""
+        head = "".join(f"<th>{escape(column)}</th>" for column in _COLUMNS)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row)) + "</tr>"
+            for row in self.candidates
+        )
+        findings = "".join(
+            f"<li>{escape(f'{found.code}: {found.finding}')}</li>" for found in self.findings
+        )
+        return (
+            f"<p><b>{escape(self.verdict)}</b>: {escape(self.answer)}</p>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            f"{f'<ul>{findings}</ul>' if findings else ''}"
+            f'<img alt="one step over time" style="max-width: 100%" src="{self._timeline()}">'
+            f"<p>{escape(str(self.folder))}</p>"
+        )
+
+    def _best(self, most: int) -> list[dict[str, Any]]:
+        known = [row for row in self.candidates if row["speedup"] is not None]
+        return sorted(known, key=lambda row: -row["speedup"])[:most]
+
+    def _timeline(self) -> str:
+        from placement_advisor.report.pictures.timeline_plot import draw_timeline
+
+        picture = BytesIO()
+        figure = draw_timeline(self.analysis, in_timeline(self.analysis))
+        figure.savefig(picture, format="png")
+        return "data:image/png;base64," + base64.b64encode(picture.getvalue()).decode()
+
+
+def _axes(figure: Any) -> list[Axes]:
+    return list(figure.axes)
+
+
+def _row(analysis: Analysis, candidate: Candidate) -> dict[str, Any]:
+    predicted, ran = candidate_figures(candidate)
+    factor = speedup(candidate)
+    foreseen = predicted_range(candidate)
+    figures = ran or predicted
+    best = factor.median if factor else predicted_speedup(analysis, candidate)
+    ends = factor or foreseen
+    memory = figures.step_memory_bytes if figures else {}
+    return {
+        "candidate": candidate.name,
+        "family": candidate.family,
+        "predicted_step_ns": predicted.step_ns if predicted else None,
+        "measured_step_ns": round(median(candidate.measured.step_ns))
+        if ran is not None and candidate.measured
+        else None,
+        "speedup": best,
+        "speedup_low": ends.low if ends else None,
+        "speedup_high": ends.high if ends else None,
+        "speedup_basis": ("measured" if factor else "simulated") if best is not None else None,
+        "verdict": str(candidate.comparison.verdict) if candidate.comparison else None,
+        "exposed_ns": figures.exposed_ns if figures else None,
+        "transfers": figures.transfer_count if figures else None,
+        "transfer_bytes": figures.transfer_bytes if figures else None,
+        "step_memory_bytes": max(memory.values(), default=None),
+        "failure": failure_kind_text(candidate.failure) if candidate.failure else None,
+        "rationale": candidate.rationale,
+    }
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    steps = [row["predicted_step_ns"], row["measured_step_ns"]]
+    return [
+        row["candidate"],
+        *(format_ns(step_ns) if step_ns is not None else "–" for step_ns in steps),
+        _speedup_text(row),
+        row["failure"] or row["rationale"],
+    ]
+
+
+def _speedup_text(row: Mapping[str, Any]) -> str:
+    if row["speedup"] is None:
+        return "–"
+    text = times_text(row["speedup"])
+    if row["speedup_low"] is not None:
+        text += f" ({times_text(row['speedup_low'])} to {times_text(row['speedup_high'])})"
+    return f"{text}, {row['speedup_basis']}"

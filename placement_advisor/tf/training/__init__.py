@@ -1,0 +1,1 @@
+"""Steps of the user's own training, recorded where it runs."""

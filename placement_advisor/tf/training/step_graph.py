@@ -1,0 +1,71 @@
+"""The op graph of a step of a training that goes on, as `advisor trace` would write it.
+
+The step is traced anew, apart from the training: in a thread of its own, where no strategy of
+`tf.distribute` is in force. A model that was made under one is made once more without, from its
+configuration, with weights of its own.
+"""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from placement_advisor.errors import ModelError
+from placement_advisor.tf.own_step.place import live_step
+
+if TYPE_CHECKING:
+    from placement_advisor.graph.op_graph import OpGraph
+
+
+def step_graph(step: Any, inputs: tuple[Any, ...]) -> OpGraph:
+    """Return the graph of a function or a Keras model for inputs of these specs.
+
+    Raises:
+        ModelError: it cannot be traced, or a model not be made without its strategy.
+    """
+    found: list[OpGraph] = []
+    failed: list[Exception] = []
+
+    def trace() -> None:
+        try:
+            found.append(_traced(step, inputs))
+        except Exception as error:
+            failed.append(error)
+
+    thread = Thread(target=trace)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
+def _traced(step: Any, inputs: tuple[Any, ...]) -> OpGraph:
+    if not hasattr(step, "jit_compile"):
+        return live_step(step, inputs).graph
+    if getattr(step, "_distribute_strategy", None) not in (None, tf.distribute.get_strategy()):
+        step = _without_strategy(step)
+    # A tracer sees to it that no step is compiled by XLA, and gives a model that was placed its own
+    # step again; this one goes on as it was.
+    jit_compile, train_step = step.jit_compile, vars(step).get("train_step")
+    try:
+        return live_step(step, inputs).graph
+    finally:
+        step.jit_compile = jit_compile
+        if train_step is not None:
+            step.train_step = train_step
+
+
+def _without_strategy(model: Any) -> Any:
+    try:
+        again = type(model).from_config(model.get_config())
+        again.compile_from_config(model.get_compile_config())
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise ModelError(
+            f"{model.name} was made under a strategy, and cannot be made without: {reason}",
+            hint="trace it from a file that makes it without: advisor trace model.py",
+        ) from None
+    return again

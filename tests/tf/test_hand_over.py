@@ -1,0 +1,44 @@
+"""A model or step of one process is loaded by another, with its batch and its values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from traced_models import trace
+
+from placement_advisor.processes.remote import RemoteModule
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.processes.children import Child
+
+handed_over = RemoteModule("handed_over")
+_LIMIT_S = 300.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "files", "products"),
+    [
+        ("model", ["batch.pickle", "model.keras", "small.py"], {(8, 4), (8, 1)}),
+        ("own class", ["batch.pickle", "small.py", "step"], {(8, 4), (8, 1)}),
+        ("function", ["batch.pickle", "step", "train_step.py"], {(8, 1)}),
+        ("dataset", ["batch.pickle", "step", "train_step.py"], {(8, 1)}),
+    ],
+)
+def test_what_was_handed_over_is_traced_elsewhere(
+    child: Child, tmp_path: Path, kind: str, files: list[str], products: set[Any]
+) -> None:
+    written: Any = child.call(handed_over.write, kind, str(tmp_path), time_limit_s=_LIMIT_S)
+    path = tmp_path / "object" / written.rpartition("/")[2]
+    assert sorted(file.name for file in path.parent.iterdir()) == files
+    traced = trace(path, tmp_path)
+    found = {op.output_bytes for op in traced.graph.ops if op.kind == "MatMul"}
+    assert {(4 * rows * columns,) for rows, columns in products} <= found
+
+
+def test_what_calls_python_cannot_travel(child: Child, tmp_path: Path) -> None:
+    said: Any = child.call(handed_over.write, "python", str(tmp_path), time_limit_s=_LIMIT_S)
+    assert said.startswith("calls_python calls Python while it runs (EagerPyFunc)"), said
+    assert not (tmp_path / "object").exists()

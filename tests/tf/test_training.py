@@ -1,0 +1,136 @@
+"""Steps of a training of the user's own are recorded: what is written, printed, and what it costs.
+
+Trainings run in children. What a profile of GPUs says is not tried here: none has been recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import placement_advisor
+from placement_advisor.processes.remote import RemoteModule
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.processes.children import Child
+
+training_live = RemoteModule("training_live")
+# What docs/training.md promises.
+MOST_NS_PER_STEP = 20_000
+_LIMIT_S = 300.0
+
+
+def test_the_callback_records_a_fit_on_one_device(child: Child, tmp_path: Path) -> None:
+    found: Any = child.call(training_live.fit, str(tmp_path), {}, time_limit_s=_LIMIT_S)
+    empty, compute, copies, following = found["printed"].splitlines()
+    assert empty == ""
+    assert re.fullmatch(
+        r"compute  \S+ [\d.]+ [mµn]s \([\d.]+ %\) of a step of [\d.]+ [mµ]s \(steps 3 to 6\)",
+        compute,
+    )
+    assert copies == "copies   none seen: CPUs of one process hand tensors on as pointers"
+    graph = tmp_path / "graph.json.gz"
+    assert following.startswith(f"next     advisor profile {tmp_path} --graph {graph}; for a ver")
+    assert following.endswith(f"--hardware devices.toml --costs {tmp_path}")
+    # Four steps, the first left out; the last batch of the epoch is smaller, so its size is open.
+    assert found["steps"] == {3}
+    assert found["first product bytes"] == (32 * 256 * 4,)
+    assert found["joined"] > 0.9
+    assert found["own step"] is None
+
+
+def test_the_callback_records_a_fit_on_several_devices(child: Child, tmp_path: Path) -> None:
+    found: Any = child.call(training_live.fit, str(tmp_path), {"devices": 3}, time_limit_s=_LIMIT_S)
+    assert found["printed"].count("\n") == 4, found["printed"]
+    assert found["joined"] > 0.9
+
+
+@pytest.mark.parametrize("count", [4096, 4000])
+def test_the_callback_records_a_replica_of_a_mirrored_fit(
+    child: Child, tmp_path: Path, count: int
+) -> None:
+    found: Any = child.call(
+        training_live.fit,
+        str(tmp_path),
+        {"devices": 2, "mirrored": True, "count": count, "size": 512},
+        time_limit_s=_LIMIT_S,
+    )
+    assert found["printed"].count("\n") == 4, found["printed"]
+    assert found["first product bytes"] == (256 * 256 * 4,)
+    for layer in ("hidden_0", "hidden_1"):
+        assert any(layer in name and name.endswith("/Relu") for name in found["known"]), found
+    assert sum("gradient_tape" in name and "MatMul" in name for name in found["known"]) >= 4
+
+
+def test_training_learns_the_same_with_the_callback(child: Child, tmp_path: Path) -> None:
+    found: Any = child.call(training_live.fit, str(tmp_path), {"epochs": 3}, time_limit_s=_LIMIT_S)
+    alone: Any = child.call(training_live.losses_without, 3, time_limit_s=_LIMIT_S)
+    assert found["loss"] == alone
+    assert found["printed"].count("next  ") == 1
+
+
+def test_a_batch_that_is_given_needs_no_look_at_the_model(child: Child, tmp_path: Path) -> None:
+    found: Any = child.call(
+        training_live.fit, str(tmp_path), {"batch_size": 24}, time_limit_s=_LIMIT_S
+    )
+    assert found["first product bytes"] == (24 * 256 * 4,)
+
+
+def test_a_training_that_ends_early_says_so(child: Child, tmp_path: Path) -> None:
+    found: Any = child.call(
+        training_live.fit, str(tmp_path), {"steps": (40, 50)}, time_limit_s=_LIMIT_S
+    )
+    assert found["printed"] == (
+        "\nplacement-advisor recorded nothing: training ended after step 16, before step 40\n"
+    )
+    found = child.call(training_live.fit, str(tmp_path), {"steps": (15, 50)}, time_limit_s=_LIMIT_S)
+    assert "(steps 15 to 16)" in found["printed"]
+
+
+def test_what_cannot_be_told_apart_is_refused(child: Child, tmp_path: Path) -> None:
+    told: Any = child.call(training_live.refused, str(tmp_path), time_limit_s=_LIMIT_S)
+    assert "steps_per_execution=4" in told
+
+
+def test_another_profiler_is_left_alone(child: Child, tmp_path: Path) -> None:
+    told: Any = child.call(training_live.under_another_profiler, str(tmp_path), time_limit_s=90)
+    assert told.startswith("\nplacement-advisor recorded nothing: the profiler did not start: ")
+
+
+def test_a_loop_of_ones_own_is_recorded(child: Child, tmp_path: Path) -> None:
+    found: Any = child.call(training_live.own_loop, str(tmp_path), 8, (2, 6), time_limit_s=_LIMIT_S)
+    compute, _, following = found["printed"].splitlines()
+    assert "(steps 2 to 6)" in compute
+    assert "--graph" in following
+    assert found["steps"] == {4}
+    assert found["joined"] > 0.9
+    assert found["losses"] == sorted(found["losses"], reverse=True)
+
+
+def test_a_loop_that_fails_ends_the_recording_and_says_nothing(
+    child: Child, tmp_path: Path
+) -> None:
+    told: Any = child.call(training_live.failing_loop, str(tmp_path), time_limit_s=_LIMIT_S)
+    assert told == "division by zero: "
+
+
+def test_a_step_that_is_not_recorded_costs_next_to_nothing(child: Child, tmp_path: Path) -> None:
+    found: Any = child.call(training_live.ns_outside, str(tmp_path), 20_000, time_limit_s=_LIMIT_S)
+    assert found["callback"] <= MOST_NS_PER_STEP, found
+    assert found["loop"] <= MOST_NS_PER_STEP, found
+
+
+@pytest.mark.parametrize("steps", [(0, 3), (5, 4)])
+def test_steps_that_are_none_are_refused(child: Child, tmp_path: Path, steps: Any) -> None:
+    told: Any = child.call(training_live.steps_refused, str(tmp_path), steps, time_limit_s=90)
+    assert told == f"steps are {steps!r}, not (first, last) counted from 1"
+
+
+def test_the_door_says_what_it_has() -> None:
+    assert dir(placement_advisor.keras) == ["PlacementProfiler"]
+    with pytest.raises(AttributeError, match="no attribute 'PlacementProfile'"):
+        _ = placement_advisor.keras.PlacementProfile

@@ -1,0 +1,211 @@
+"""Trainings that are recorded, as tests do them in a child, which has logical CPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from placed_live import cpus
+
+import placement_advisor
+from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.presets import read_hardware
+from placement_advisor.profile.recorded.recorded import read_recorded
+from placement_advisor.profile.recorded.recorded_costs import recorded_costs
+from placement_advisor.profile.recorded.recorded_names import same_ops
+
+FEATURES = 12
+
+
+def model_on(devices: tuple[str, ...] = ("CPU:0",), optimizer: str = "adam") -> Any:
+    """Return a compiled model whose hidden layers take turns on devices."""
+    keras.utils.set_random_seed(3)
+    inputs = x = keras.Input((FEATURES,), name="features")
+    for i in range(2):
+        with tf.device(devices[i % len(devices)]):
+            x = keras.layers.Dense(256, activation="relu", name=f"hidden_{i}")(x)
+    model = keras.Model(inputs, keras.layers.Dense(1, name="score")(x))
+    model.compile(optimizer, "mse")
+    return model
+
+
+def samples(count: int) -> tuple[Any, Any]:
+    random = np.random.default_rng(1)
+    x = random.normal(size=(count, FEATURES)).astype(np.float32)
+    return x, x[:, :1] ** 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A training to record; ``batch_size`` is that of the batch which the callback is given.
+
+    Steps have ``size`` samples, the last of an epoch what is left.
+    """
+
+    devices: int = 1
+    mirrored: bool = False
+    count: int = 500
+    size: int = 32
+    steps: tuple[int, int] = (3, 6)
+    batch_size: int | None = None
+    epochs: int = 1
+
+
+def fit(folder: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Train with the callback; return what it printed and wrote, and the losses."""
+    asked = Training(**given)
+    cpus(asked.devices)
+    names = tuple(f"CPU:{i}" for i in range(asked.devices))
+    if asked.mirrored:
+        with tf.distribute.MirroredStrategy(names).scope():
+            # Updates of Adam are called otherwise there, and not known again.
+            model = model_on(optimizer="sgd")
+    else:
+        model = model_on(names)
+    x, y = samples(asked.count)
+    batch = (x[: asked.batch_size], y[: asked.batch_size]) if asked.batch_size else None
+    profiler = placement_advisor.keras.PlacementProfiler(folder, asked.steps, batch=batch)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        history = model.fit(
+            x, y, batch_size=asked.size, epochs=asked.epochs, verbose=0, callbacks=[profiler]
+        )
+    return {
+        "printed": printed.getvalue(),
+        "loss": history.history["loss"],
+        "own step": vars(model).get("train_step"),
+        **_written(folder, is_mirrored=asked.mirrored),
+    }
+
+
+def losses_without(epochs: int) -> Any:
+    """Train alike without the callback."""
+    model = model_on()
+    x, y = samples(Training.count)
+    return model.fit(x, y, batch_size=32, epochs=epochs, verbose=0).history["loss"]
+
+
+def _written(folder: str, *, is_mirrored: bool = False) -> dict[str, Any]:
+    path = Path(folder) / "graph.json.gz"
+    if not path.exists():
+        return {"graph": None}
+    graph, recorded = OpGraph.load(path), read_recorded(Path(folder))
+    table = roofline_by_place(graph, read_hardware("2xV100-NVLink"))["GPU:0"]
+    ran = [(op.name, op.kind) for op in recorded.ops]
+    known = same_ops({op.name: op.kind for op in graph.ops}, ran)
+    # What replicas wait for one another, on a few cores, may be most of the time.
+    share = None if is_mirrored else recorded_costs(graph, recorded, table)[1].time_share
+    product = next(op for op in graph.ops if op.kind == "MatMul")
+    return {
+        "graph": len(graph.ops),
+        "first product bytes": product.output_bytes,
+        "joined": share,
+        "known": sorted(known.values()),
+        "steps": {len(op.step_ns) for op in recorded.ops},
+    }
+
+
+def own_loop(folder: str, count: int, steps: tuple[int, int]) -> dict[str, Any]:
+    """Record a loop over a function that trains."""
+    weight = tf.Variable(tf.zeros((FEATURES, 1)), name="weight")
+
+    @tf.function
+    def train_step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ weight - y) ** 2)
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        return loss
+
+    x, y = samples(32)
+    printed = io.StringIO()
+    with (
+        contextlib.redirect_stdout(printed),
+        placement_advisor.record_steps(folder, steps) as record,
+    ):
+        losses = [float(record(train_step, x, y)) for _ in range(count)]
+    return {"printed": printed.getvalue(), "losses": losses, **_written(folder)}
+
+
+def failing_loop(folder: str) -> str:
+    """Return what a loop that fails in a recorded step raises and prints; another records then."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        try:
+            with placement_advisor.record_steps(folder, (1, 3)) as record:
+                record(_divide, 1, 0)
+        except ZeroDivisionError as error:
+            told = f"{error}: {printed.getvalue()}"
+    tf.profiler.experimental.start(folder)
+    tf.profiler.experimental.stop()
+    return told
+
+
+def _divide(dividend: int, divisor: int) -> float:
+    return dividend / divisor
+
+
+def ns_outside(folder: str, calls: int) -> dict[str, float]:
+    """Return what a step costs the callback, and a loop, that records none of them."""
+    model = model_on()
+    profiler = placement_advisor.keras.PlacementProfiler(folder, (10**9, 10**9))
+    profiler.set_model(model)
+    record = placement_advisor.record_steps(folder, (10**9, 10**9))
+    in_callback, in_loop, alone = [], [], []
+    for i in range(calls):
+        start = time.perf_counter_ns()
+        profiler.on_train_batch_begin(i)
+        profiler.on_train_batch_end(i)
+        in_callback.append(time.perf_counter_ns() - start)
+        start = time.perf_counter_ns()
+        record(_divide, 1, 1)
+        in_loop.append(time.perf_counter_ns() - start)
+        start = time.perf_counter_ns()
+        _divide(1, 1)
+        alone.append(time.perf_counter_ns() - start)
+    return {"callback": median(in_callback), "loop": median(in_loop) - median(alone)}
+
+
+def refused(folder: str) -> str:
+    """Return what is said of a model of which one call is several steps."""
+    model = model_on()
+    model.compile("adam", "mse", steps_per_execution=4)
+    try:
+        model.fit(
+            *samples(64),
+            verbose=0,
+            callbacks=[placement_advisor.keras.PlacementProfiler(folder)],
+        )
+    except placement_advisor.AdvisorError as error:
+        return str(error)
+    return "nothing"
+
+
+def under_another_profiler(folder: str) -> str:
+    """Return what is printed where TensorFlow's profiler is taken."""
+    tf.profiler.experimental.start(f"{folder}/other")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        profiler = placement_advisor.keras.PlacementProfiler(folder, (1, 2))
+        model_on().fit(*samples(64), verbose=0, callbacks=[profiler])
+    tf.profiler.experimental.stop()
+    return printed.getvalue()
+
+
+def steps_refused(folder: str, steps: tuple[int, int]) -> str:
+    """Return what is said of steps that there are not."""
+    said = set()
+    for record in (placement_advisor.record_steps, placement_advisor.keras.PlacementProfiler):
+        try:
+            record(folder, steps)
+        except ValueError as error:
+            said.add(str(error))
+    return "; ".join(said)
