@@ -78,7 +78,7 @@ class Wires(NamedTuple):
     request_ns: Ints
     wake_ns: Ints
     bytes_ns: Ints
-    occupied_ns: Ints
+    wire_ns: Ints
     send_ns: Ints
     receive_ns: Ints
     queueing: bool
@@ -115,7 +115,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
     launch_ns, is_ahead = step.launch_ns, step.is_ahead
     kind_of, channel, queueing = wires.kind, wires.channel, wires.queueing
     latency_ns, request_ns = wires.latency_ns, wires.request_ns
-    bytes_ns, occupied_ns = wires.bytes_ns, wires.occupied_ns
+    bytes_ns, wire_ns = wires.bytes_ns, wires.wire_ns
     send_ns, receive_ns, wake_ns = wires.send_ns, wires.receive_ns, wires.wake_ns
     ops, edges, devices = device_of.shape[0], reader.shape[0], begin_ns.shape[0]
 
@@ -369,7 +369,7 @@ def run(step: Step, wires: Wires, begin_ns: Ints, quantum_ns: int, asleep_ns: in
                 begin = max(now, begin_ns[crossings[crossing, TARGET]] + request_ns[kind])
             if queueing:
                 begin = max(begin, channel_free_ns[channel[link]])
-                channel_free_ns[channel[link]] = begin + occupied_ns[kind, size]
+                channel_free_ns[channel[link]] = begin + wire_ns[kind, size]
             # Work at the ends is part of the copy's time; what is left of it lies before receiving.
             whole_ns = max(latency_ns[kind] + bytes_ns[kind, size], send_ns[kind, size])
             crossings[crossing, SENT] = now

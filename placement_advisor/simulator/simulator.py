@@ -266,7 +266,7 @@ class Simulator:
                 request_ns=links.request_ns,
                 wake_ns=links.wake_ns,
                 bytes_ns=links.bytes_ns,
-                occupied_ns=links.wire_ns,
+                wire_ns=links.wire_ns,
                 send_ns=links.send_ns,
                 receive_ns=links.receive_ns,
                 queueing=self._contention,

@@ -96,7 +96,7 @@ def _rate(step: event_loop.Step, work_ns: int) -> float:
         request_ns=np.array([0]),
         wake_ns=np.array([work_ns]),
         bytes_ns=bytes_ns,
-        occupied_ns=bytes_ns,
+        wire_ns=bytes_ns,
         send_ns=work,
         receive_ns=work,
         queueing=not work_ns,

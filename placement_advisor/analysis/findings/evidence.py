@@ -66,6 +66,11 @@ class AssumedStep:
         placement = single.on_device(graph, self.device.name)
         return Simulator(graph, costs, self.cluster).step_ns(placement)
 
+    def saving_ns(self, step_ns: int) -> int | None:
+        """Return what a step that takes so long saves, None if it is hardly anything."""
+        saving_ns = self.now_ns - step_ns
+        return None if saving_ns < MIN_SAVING_SHARE * self.now_ns else saving_ns
+
 
 # What rules would say of these, nobody would act on; a split of the batch is of another graph.
 _NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY, *SPLITS}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
-from placement_advisor.analysis.findings.evidence import MIN_SAVING_SHARE
 from placement_advisor.cost.gpu.mixed_precision import (
     casts_ns,
     computes_in_float32,
@@ -35,8 +34,8 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
         return ()
     mixed_ns = assumed.step_ns(with_policy(evidence.graph, policy))
     mixed_ns += casts_ns(evidence.graph, assumed.device, assumed.gpu)
-    saving_ns = assumed.now_ns - mixed_ns
-    if saving_ns < MIN_SAVING_SHARE * assumed.now_ns:
+    saving_ns = assumed.saving_ns(mixed_ns)
+    if saving_ns is None:
         return ()
     return (
         Finding(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
-from placement_advisor.analysis.findings.evidence import MIN_SAVING_SHARE
 from placement_advisor.graph.elementwise_trees import with_trees_as_one
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.roles import COMPUTING_ROLES
@@ -31,8 +30,8 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
         return ()
     fused = with_trees_as_one(evidence.graph)
     fused_ns = assumed.step_ns(fused)
-    saving_ns = assumed.now_ns - fused_ns
-    if saving_ns < MIN_SAVING_SHARE * assumed.now_ns:
+    saving_ns = assumed.saving_ns(fused_ns)
+    if saving_ns is None:
         return ()
     return (
         Finding(
