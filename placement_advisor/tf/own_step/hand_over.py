@@ -21,7 +21,7 @@ import keras
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.own_step.place import live_step
+from placement_advisor.tf.own_step.place import live_model_step, live_step
 from placement_advisor.tf.trace import captures
 from placement_advisor.tf.trace.tracer import owned_variables
 
@@ -96,14 +96,7 @@ def hand_over(step: Any, inputs: tuple[Any, ...], mode: str | None, folder: Path
 def _hand_over_model(
     model: Any, inputs: tuple[Any, ...], mode: str | None, folder: Path, name: str
 ) -> Path:
-    # What is asked of a model is seen to where it is loaded; a tracer never compiles by XLA.
-    jit_compile, train_step = model.jit_compile, vars(model).get("train_step")
-    try:
-        live = live_step(model, inputs)
-    finally:
-        model.jit_compile = jit_compile
-        if train_step is not None:
-            model.train_step = train_step
+    live = live_model_step(model, inputs)
     if mode not in (None, live.loaded.mode) or not _is_of_keras_alone(model):
         return _write_step(live, mode, folder, name)
     _make(folder)

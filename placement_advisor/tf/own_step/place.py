@@ -61,6 +61,21 @@ def live_step(step: Any, inputs: tuple[Any, ...]) -> TracedStep:
     return trace_step(path, _loaded(path, step, inputs))
 
 
+def live_model_step(model: Any, inputs: tuple[Any, ...]) -> TracedStep:
+    """Trace a Keras model's step as `live_step` does, and leave the model as it was.
+
+    A tracer sees to it that no step is compiled by XLA, and gives a model that was placed its own
+    step again; the user's training goes on.
+    """
+    jit_compile, train_step = model.jit_compile, vars(model).get("train_step")
+    try:
+        return live_step(model, inputs)
+    finally:
+        model.jit_compile = jit_compile
+        if train_step is not None:
+            model.train_step = train_step
+
+
 def placed_step(
     step: Any, placement: Placement | Path, inputs: tuple[Any, ...], devices: Mapping[str, str]
 ) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.own_step.place import live_step
+from placement_advisor.tf.own_step.place import live_model_step, live_step
 
 if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
@@ -47,15 +47,7 @@ def _traced(step: Any, inputs: tuple[Any, ...]) -> OpGraph:
         return live_step(step, inputs).graph
     if getattr(step, "_distribute_strategy", None) not in (None, tf.distribute.get_strategy()):
         step = _without_strategy(step)
-    # A tracer sees to it that no step is compiled by XLA, and gives a model that was placed its own
-    # step again; this one goes on as it was.
-    jit_compile, train_step = step.jit_compile, vars(step).get("train_step")
-    try:
-        return live_step(step, inputs).graph
-    finally:
-        step.jit_compile = jit_compile
-        if train_step is not None:
-            step.train_step = train_step
+    return live_model_step(step, inputs).graph
 
 
 def _without_strategy(model: Any) -> Any:
