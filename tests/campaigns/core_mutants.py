@@ -12,7 +12,7 @@ CORE = Subject(
         Area(
             modules=(
                 "measurement/*.py",
-                "analysis/advice/recommend.py",
+                "analysis/advice/ruling.py",
                 "check/judge.py",
                 "check/effects.py",
                 "check/causes.py",

@@ -1,24 +1,7 @@
-"""The verdict: split, stay single, or cannot tell, with its ground.
-
-Measured: *split* if a candidate's interval lies below the worthwhile ratio; *stay single* if every
-candidate that ran lies above it; else *cannot tell*, with what would settle it. Where the devices
-are no stand-ins, a split must also beat the step as it is. Simulated: the same, with the range of
-the ratio if costs are wrong by as much as they are known to be in place of the interval. So a
-candidate that is surely worth it decides, even where another is predicted faster but not surely.
-Of those that are surely worth it, the answer is the simplest that none surely beats (`simplest`).
-
-*Stay single* rests on at least one split that was tried and is not bad on purpose, or on a proof: a
-bound on the step of any placement, under the costs of the prediction. Where there is neither (no
-family applies, or all failed), the answer is *cannot tell*: that the advisor found no split does
-not show that none would help. A proof under costs that were not measured decides only if it holds
-even where these are as wrong as they may be; simulated ratios must do no less. A candidate that
-failed is not covered by the verdict, and a reason says so. *Cannot fit*: one device does not hold
-the step; the answer is the smallest split that fits.
-"""
+"""The answer of an analysis: its verdict in words, with its ground and its reasons."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -26,56 +9,39 @@ from placement_advisor.analysis.advice.deciding import deciding_reasons
 from placement_advisor.analysis.advice.reasons import (
     as_is_reason,
     bound_reason,
-    doubt_text,
     failure_reason,
     faster_device_reason,
     measured_reasons,
     order_reason,
     proof_text,
     simulated_reasons,
-    speedup_of,
-    speedup_text,
-    unsure_reason,
 )
-from placement_advisor.analysis.advice.settling import (
-    MoreRounds,
-    RealRun,
-    RunElsewhere,
-    in_words,
-    next_run,
-    rounds_to_settle,
+from placement_advisor.analysis.advice.ruling import (
+    AS_IS,
+    Ruling,
+    is_not_applicable,
+    no_ground,
+    rule_measured,
+    rule_simulated,
+    rule_unfit,
+    with_as_is,
 )
-from placement_advisor.analysis.advice.simplest import (
-    complicated_reason,
-    simplest_measured,
-    simplest_simulated,
-)
+from placement_advisor.analysis.advice.settling import RealRun, RunElsewhere, in_words, next_run
 from placement_advisor.analysis.analysis_result import AdviceVerdict, Recommendation
 from placement_advisor.candidates import single
-from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.cost.table import CostSource
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.failure import FailureKind
-from placement_advisor.measurement.verdict import (
-    WORTHWHILE_RATIO,
-    Comparison,
-    Verdict,
-    compare,
-    overall,
-)
-from placement_advisor.units import format_bytes, format_ns
+from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from placement_advisor.analysis.advice.settling import Again, Settling
+    from placement_advisor.analysis.advice.settling import Again
     from placement_advisor.analysis.analysis_result import Bound, Candidate, TestbedSummary
-    from placement_advisor.measurement.measurement import Interval, Measurement
-
-_AS_IS = "as-is"
 
 # Testbeds whose step times say nothing about a split.
-UNFIT_TESTBEDS = {
+_UNFIT_TESTBEDS = {
     "logical-cpus": "logical CPUs share their cores and copy by pointer: they show that a "
     "placement takes effect, not whether it pays",
 }
@@ -86,19 +52,6 @@ _OPENINGS = {
     AdviceVerdict.CANNOT_TELL: "cannot tell: ",
     AdviceVerdict.CANNOT_FIT: "cannot fit on one device: ",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ruling:
-    """A verdict on a split; ``says`` and ``adds`` go before and after the ground."""
-
-    verdict: AdviceVerdict
-    says: str
-    split: Candidate | None = None
-    speedup: Interval | None = None
-    adds: str = ""
-    settling: Settling | None = None
-    because: str | None = None
 
 
 def recommend(
@@ -116,32 +69,16 @@ def recommend(
     that was tried. ``speedup`` is None where nothing was measured.
     """
     alone = next((c for c in candidates if c.family == single.FAMILY), None)
-    splits = [c for c in candidates if c.family != single.FAMILY]
-    hosts = {host.name for host in testbed.cluster.hosts}
     proof = bound if bound is not None and bound.proves_single else None
-    is_ground = proof is not None and (testbed.not_run is None or proof.proves_single_if_wrong)
     if alone is not None and _does_not_fit(alone):
-        ruling = _rule_unfit(alone, splits)
+        ruling = rule_unfit(alone, _splits(candidates))
         basis, ground = "simulated", f"simulated for {testbed.description}"
-        tell = simulated_reasons
     elif testbed.not_run is None:
-        unfit = UNFIT_TESTBEDS.get(testbed.kind)
-        ruling = (
-            _no_ground(unfit)
-            if unfit
-            else _rule_measured(
-                alone, splits, None if testbed.stand_in else as_is, is_ground, hosts
-            )
-        )
+        ruling = _rule_run(alone, candidates, testbed, as_is, is_proved=proof is not None)
         basis, ground = "measured", f"measured on {testbed.description}"
-        tell = measured_reasons
     else:
-        is_here = testbed.stand_in or testbed.kind != TestbedKind.NONE
-        is_recorded = bound is not None and bound.source is CostSource.RECORDED
-        settling = RealRun() if is_here else RunElsewhere(is_recorded=is_recorded)
-        ruling = _rule_simulated(alone, splits, is_ground, settling, hosts)
+        ruling = _rule_not_run(alone, candidates, testbed, bound)
         basis, ground = "simulated", f"simulated for {testbed.description}, not run"
-        tell = simulated_reasons
 
     opening = _OPENINGS[ruling.verdict]
     if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
@@ -151,28 +88,20 @@ def recommend(
     caveat = _as_is_caveat(as_is, ruling) if as_is and testbed.stand_in else None
     if as_is:
         where = " on all cores" if testbed.stand_in else ""
-        headline += f"; {caveat or f'{_AS_IS}{where}: {format_ns(median(as_is))}'}"
+        headline += f"; {caveat or f'{AS_IS}{where}: {format_ns(median(as_is))}'}"
 
-    told = [
+    tell = measured_reasons if basis == "measured" else simulated_reasons
+    told, others = _of_candidates(candidates, alone, ruling, tell)
+    reasons = [
         testbed.not_run,
         ruling.because,
         order_reason(candidates),
         bound_reason(bound) if bound is not None else None,
+        *told,
     ]
-    others: list[str | None] = []
-    for candidate in candidates:
-        is_answer = ruling.split in (None, candidate)
-        if alone is not None and candidate is not alone and candidate.failure is None:
-            if candidate.family == single.FAMILY:
-                told.append(faster_device_reason(candidate, alone))
-            else:
-                (told if is_answer else others).extend(tell(candidate, alone))
-        is_beside = not is_answer and _is_not_applicable(candidate)
-        (others if is_beside else told).append(failure_reason(candidate))
-    if as_is:
-        shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
-        if shown is not None:
-            told.append(as_is_reason(as_is, shown, stand_in=testbed.stand_in))
+    shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
+    if as_is and shown is not None:
+        reasons.append(as_is_reason(as_is, shown, stand_in=testbed.stand_in))
     elsewhere = "; accelerators compute and copy at other speeds" if testbed.stand_in else ""
     return Recommendation(
         verdict=ruling.verdict,
@@ -184,88 +113,70 @@ def recommend(
         headline=headline,
         caveat=caveat,
         deciding=deciding_reasons(candidates, ruling.split, bound, ruling.because, basis),
-        reasons=tuple(filter(None, told)),
+        reasons=tuple(filter(None, reasons)),
         others=tuple(filter(None, others)),
         next_run=next_run(ruling.settling, again),
     )
 
 
-def _rule_measured(
+def _splits(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return [candidate for candidate in candidates if candidate.family != single.FAMILY]
+
+
+def _hosts(testbed: TestbedSummary) -> set[str]:
+    return {host.name for host in testbed.cluster.hosts}
+
+
+def _rule_run(
     alone: Candidate | None,
-    splits: Sequence[Candidate],
-    to_beat: Sequence[int] | None,
-    is_proved: bool,
-    hosts: Collection[str],
-) -> _Ruling:
-    if alone is None or alone.failure is not None or alone.measured is None:
-        return _no_ground("single has no measurement to compare with")
-    tried = [
-        (c, c.measured, c.comparison)
-        for c in splits
-        if c.failure is None
-        and c.measured is not None
-        and c.comparison is not None
-        # What was not shown to train the same model is not offered.
-        and not c.is_unverified
-    ]
-    if not tried:
-        return _nothing_tried(splits, "measured", is_proved)
-    deciding = overall([comparison for _, _, comparison in tried])
-    alike = sorted(
-        (entry for entry in tried if entry[2].verdict is deciding),
-        key=lambda entry: entry[2].ratio.median,
-    )
-    best, _, comparison = alike[0]
-    speedup = comparison.speedup
-    if deciding is Verdict.FASTER:
-        return _rule_faster(alike, to_beat, hosts, among=len(splits))
-    says = f"{best.name} at {speedup_text(speedup)}"
-    if deciding is Verdict.SLOWER:
-        lost = _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best, speedup=speedup)
-        return _all_lost(lost, [candidate for candidate, _, _ in tried], is_proved)
-    return _Ruling(
-        verdict=AdviceVerdict.CANNOT_TELL,
-        says=says,
-        split=best,
-        speedup=speedup,
-        settling=rounds_to_settle(comparison),
-    )
-
-
-def _rule_faster(
-    faster: Sequence[tuple[Candidate, Measurement, Comparison]],
-    to_beat: Sequence[int] | None,
-    hosts: Collection[str],
+    candidates: Sequence[Candidate],
+    testbed: TestbedSummary,
+    as_is: Sequence[int] | None,
     *,
-    among: int,
-) -> _Ruling:
-    """Rule on splits that beat the single device, the fastest first."""
-    rulings = [
-        _against_as_is(candidate, run, comparison.speedup, to_beat, among=among)
-        if to_beat
-        else _Ruling(
-            verdict=AdviceVerdict.SPLIT,
-            says=f"{candidate.name}, {speedup_text(comparison.speedup)}",
-            split=candidate,
-            speedup=comparison.speedup,
-        )
-        for candidate, run, comparison in faster
-    ]
-    won = [
-        (entry, ruling)
-        for entry, ruling in zip(faster, rulings, strict=True)
-        if ruling.verdict is AdviceVerdict.SPLIT
-    ]
-    if not won:
-        return rulings[0]
-    best, _, comparison = won[0][0]
-    chosen = simplest_measured([(candidate, run) for (candidate, run, _), _ in won], hosts)
-    because = complicated_reason(best, comparison.ratio.median, chosen, hosts)
-    ruling = next(ruling for _, ruling in won if ruling.split is chosen)
-    return replace(ruling, because=because)
+    is_proved: bool,
+) -> Ruling:
+    unfit = _UNFIT_TESTBEDS.get(testbed.kind)
+    if unfit:
+        return no_ground(unfit)
+    to_beat = None if testbed.stand_in else as_is
+    return rule_measured(alone, _splits(candidates), to_beat, is_proved, _hosts(testbed))
 
 
-def _as_is_caveat(as_is: Sequence[int], ruling: _Ruling) -> str | None:
+def _rule_not_run(
+    alone: Candidate | None,
+    candidates: Sequence[Candidate],
+    testbed: TestbedSummary,
+    bound: Bound | None,
+) -> Ruling:
+    is_proved = bound is not None and bound.proves_single_if_wrong
+    is_here = testbed.stand_in or testbed.kind != TestbedKind.NONE
+    is_recorded = bound is not None and bound.source is CostSource.RECORDED
+    settling = RealRun() if is_here else RunElsewhere(is_recorded=is_recorded)
+    return rule_simulated(alone, _splits(candidates), is_proved, settling, _hosts(testbed))
+
+
+def _of_candidates(
+    candidates: Sequence[Candidate],
+    alone: Candidate | None,
+    ruling: Ruling,
+    tell: Callable[[Candidate, Candidate], Iterable[str | None]],
+) -> tuple[list[str | None], list[str | None]]:
+    """Return reasons that candidates give: those of the answer, and those of the others."""
+    told: list[str | None] = []
+    others: list[str | None] = []
+    for candidate in candidates:
+        is_answer = ruling.split in (None, candidate)
+        if alone is not None and candidate is not alone and candidate.failure is None:
+            if candidate.family == single.FAMILY:
+                told.append(faster_device_reason(candidate, alone))
+            else:
+                (told if is_answer else others).extend(tell(candidate, alone))
+        is_beside = not is_answer and is_not_applicable(candidate)
+        (others if is_beside else told).append(failure_reason(candidate))
+    return told, others
+
+
+def _as_is_caveat(as_is: Sequence[int], ruling: Ruling) -> str | None:
     """Return that the unmodified step is faster than a split on stand-ins; None if it is not.
 
     It is said only where the step times that are shown say so, too. Elsewhere a split is
@@ -274,7 +185,7 @@ def _as_is_caveat(as_is: Sequence[int], ruling: _Ruling) -> str | None:
     run = ruling.split.measured if ruling.split is not None else None
     if ruling.verdict is not AdviceVerdict.SPLIT or ruling.split is None or run is None:
         return None
-    comparison = _with_as_is(ruling.split, run, as_is, among=1)
+    comparison = with_as_is(ruling.split, run, as_is, among=1)
     as_is_ns, split_ns = median(as_is), median(run.step_ns)
     if comparison is None or comparison.ratio.high < 1 or as_is_ns > split_ns:
         return None
@@ -286,159 +197,6 @@ def _as_is_caveat(as_is: Sequence[int], ruling: _Ruling) -> str | None:
     )
 
 
-def _against_as_is(
-    best: Candidate, run: Measurement, speedup: Interval, as_is: Sequence[int], *, among: int
-) -> _Ruling:
-    """Rule on a split that beats the single device: it must beat the unmodified step as well.
-
-    ``among`` is the number of splits that it was chosen from.
-    """
-    comparison = _with_as_is(best, run, as_is, among=among)
-    verdict = Verdict.INCONCLUSIVE if comparison is None else comparison.verdict
-    says = f"{best.name}, {speedup_text(speedup)}"
-    if verdict is Verdict.FASTER:
-        return _Ruling(verdict=AdviceVerdict.SPLIT, says=says, split=best, speedup=speedup)
-    if verdict is Verdict.SLOWER:
-        return _Ruling(
-            verdict=AdviceVerdict.STAY_SINGLE,
-            says=f"best split is {says}, which does not beat the step as it is",
-            split=best,
-            speedup=speedup,
-            because=f"{best.name} beats single as the advisor runs it, "
-            "but not the unmodified step by the 3 % that a split must win",
-        )
-    return _Ruling(
-        verdict=AdviceVerdict.CANNOT_TELL,
-        says=f"{says} over single, but not clearly faster than the step as it is",
-        split=best,
-        speedup=speedup,
-        settling=MoreRounds(count=2 * run.round_count),
-    )
-
-
-def _with_as_is(
-    split: Candidate, run: Measurement, as_is: Sequence[int], *, among: int
-) -> Comparison | None:
-    """Compare a split with the unmodified step, of which as many steps ran in each round."""
-    each = len(as_is) // len(run.rounds)
-    turns = [as_is[i * each : (i + 1) * each] for i in range(len(run.rounds))]
-    return compare(_AS_IS, turns, run.rounds, among=among)
-
-
-def _rule_simulated(
-    alone: Candidate | None,
-    splits: Sequence[Candidate],
-    is_proved: bool,
-    settling: Settling,
-    hosts: Collection[str],
-) -> _Ruling:
-    if alone is None or alone.predicted is None:
-        return _no_ground("single has no prediction to compare with")
-    tried = [
-        (c, c.predicted_ratio)
-        for c in splits
-        if c.failure is None and c.predicted_ratio is not None
-    ]
-    if not tried:
-        return _nothing_tried(splits, "simulated", is_proved)
-    by_ratio = sorted(tried, key=lambda entry: entry[1].ratio)
-    best, ratio = by_ratio[0]
-    sure = [entry for entry in by_ratio if entry[1].high < WORTHWHILE_RATIO]
-    if sure:
-        surest, least = sure[0]
-        chosen, given = simplest_simulated(sure, hosts)
-        unsure = None if surest is best else unsure_reason(best.name, ratio)
-        return _Ruling(
-            verdict=AdviceVerdict.SPLIT,
-            says=f"{chosen.name}, {speedup_of(given.ratio)}",
-            split=chosen,
-            because=complicated_reason(surest, least.ratio, chosen, hosts) or unsure,
-        )
-    says = f"{best.name} at {speedup_of(ratio.ratio)}"
-    if all(each.low > WORTHWHILE_RATIO for _, each in tried):
-        lost = _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best)
-        return _all_lost(lost, [candidate for candidate, _ in tried], is_proved)
-    _, doubtful = min(tried, key=lambda entry: entry[1].low)
-    return _Ruling(
-        verdict=AdviceVerdict.CANNOT_TELL,
-        says=says,
-        split=best,
-        settling=settling,
-        because=f"the verdict changes if {doubt_text(doubtful.doubt)}: costs that were not "
-        "measured here may be that wrong",
-    )
-
-
-def _no_ground(says: str) -> _Ruling:
-    return _Ruling(verdict=AdviceVerdict.CANNOT_TELL, says=says)
-
-
-def _rule_unfit(alone: Candidate, splits: Sequence[Candidate]) -> _Ruling:
-    """Rule on a step that one device does not hold: fewest devices that do, then the fastest."""
-    assert alone.failure is not None
-    fitting = [
-        (c, c.placement, c.predicted)
-        for c in splits
-        if c.failure is None and c.placement is not None and c.predicted is not None
-    ]
-    if not fitting:
-        return _Ruling(
-            verdict=AdviceVerdict.CANNOT_FIT,
-            says="no split was found that fits",
-            because=alone.failure.message,
-        )
-    best, placement, predicted = min(
-        fitting, key=lambda entry: (len(set(entry[1].device_of.values())), entry[2].step_ns)
-    )
-    used = set(placement.device_of.values())
-    peaks = ", ".join(
-        f"{device} {format_bytes(size)}"
-        for device, size in predicted.peak_memory_bytes.items()
-        if device in used
-    )
-    return _Ruling(
-        verdict=AdviceVerdict.CANNOT_FIT,
-        says=f"the smallest split that fits is {best.name} on {len(used)} devices, "
-        f"{format_ns(predicted.step_ns)}, peak memory {peaks}",
-        split=best,
-        because=alone.failure.message,
-    )
-
-
 def _does_not_fit(candidate: Candidate) -> bool:
     failure = candidate.failure
     return failure is not None and failure.kind is FailureKind.DOES_NOT_FIT
-
-
-def _nothing_tried(splits: Sequence[Candidate], done: str, is_proved: bool) -> _Ruling:
-    """Rule where there is no split to judge; see the module for why only a proof decides then."""
-    if is_proved:
-        return _Ruling(verdict=AdviceVerdict.STAY_SINGLE, says="no split was tried")
-    if splits and all(map(_is_not_applicable, splits)):
-        return _no_ground("no split of this graph was found to try")
-    return _no_ground(f"no split was {done} to compare with single")
-
-
-def _is_not_applicable(candidate: Candidate) -> bool:
-    return candidate.failure is not None and candidate.failure.kind is FailureKind.NOT_APPLICABLE
-
-
-def _all_lost(lost: _Ruling, tried: Sequence[Candidate], is_proved: bool) -> _Ruling:
-    """Return the ruling to stay, if it rests on more than splits that are bad on purpose.
-
-    That those lose was known before, and says nothing of others.
-    """
-    stay = replace(lost, says=f"best split is {lost.says}")
-    if not all(candidate.family in BAD_ON_PURPOSE for candidate in tried):
-        return stay
-    names = " and ".join(candidate.name for candidate in tried)
-    is_bad = "split tried is" if len(tried) == 1 else "splits tried are"
-    because = f"the only {is_bad} {names}, bad on purpose"
-    if is_proved:
-        return replace(stay, because=because)
-    return replace(
-        lost,
-        verdict=AdviceVerdict.CANNOT_TELL,
-        adds="; no split was tried but those that are bad on purpose",
-        because=f"{because}: that they lose does not show that no split would help",
-    )
