@@ -27,7 +27,7 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.machine.cluster_file import cluster_as_toml, load_cluster, read_cluster
 from placement_advisor.report.analysis.analysis_json import analysis_as_json
-from placement_advisor.report.analysis.record import read_record
+from placement_advisor.report.analysis.record_json import read_record
 from placement_advisor.report.analysis.screen import MOST_LINES, screen
 from placement_advisor.solvers.certificate import (
     RefusedError,

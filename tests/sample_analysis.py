@@ -40,7 +40,7 @@ from placement_advisor.measurement.measurement import (
 from placement_advisor.measurement.verdict import compare
 from placement_advisor.measurement.verification import Verification
 from placement_advisor.report.analysis.analysis_json import analysis_as_json
-from placement_advisor.report.analysis.record import record_of
+from placement_advisor.report.analysis.record_json import record_of
 from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.peak import PeakMemory

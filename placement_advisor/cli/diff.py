@@ -27,7 +27,7 @@ def diff(
     from placement_advisor.report.analysis.difference import difference
     from placement_advisor.report.analysis.difference_json import difference_as_json
     from placement_advisor.report.analysis.difference_text import render_difference
-    from placement_advisor.report.analysis.record import read_record
+    from placement_advisor.report.analysis.record_json import read_record
     from placement_advisor.report.analysis.tables import ANALYSIS
     from placement_advisor.report.find_analysis import find_analysis
 

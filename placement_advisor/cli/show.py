@@ -59,7 +59,7 @@ def print_analysis(folder: Path, *, verbose: bool) -> None:
         return
     from rich.console import Console
 
-    from placement_advisor.report.analysis.record import read_record
+    from placement_advisor.report.analysis.record_json import read_record
     from placement_advisor.report.analysis.screen import screen
     from placement_advisor.report.analysis.tables import ANALYSIS
 

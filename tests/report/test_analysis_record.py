@@ -10,7 +10,7 @@ import pytest
 from placement_advisor.errors import AdvisorError
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.report.analysis.analysis_json import analysis_as_json
-from placement_advisor.report.analysis.record import read_record, record_of
+from placement_advisor.report.analysis.record_json import read_record, record_of
 from placement_advisor.report.analysis_folder import write_analysis
 
 if TYPE_CHECKING:

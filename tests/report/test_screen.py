@@ -22,8 +22,8 @@ from placement_advisor.report.analysis.record import (
     FindingRecord,
     Parts,
     StepRecord,
-    record_of,
 )
+from placement_advisor.report.analysis.record_json import record_of
 from placement_advisor.report.analysis.screen import MOST_LINES, screen, shortened
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from placement_advisor.analysis.assemble import review_of
 from placement_advisor.cli.show import shown
 from placement_advisor.files.log_files import LOG_FOLDER
 from placement_advisor.graph.op_graph import OpGraph
-from placement_advisor.report.analysis.record import read_record
+from placement_advisor.report.analysis.record_json import read_record
 from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.analysis.tables import ANALYSIS, GRAPH, one_line
 from placement_advisor.report.tensorboard.tab import Tab
