@@ -7,12 +7,14 @@
 | `variables-spread` | each layer's on one of the devices | the same there |
 | `mirrored` | on each device | all-reduced in one pack when the last is ready |
 | `mirrored-one-by-one` | on each device | all-reduced as each is ready |
+| `mirrored-by-copies` | on each device | added up on the first device, as each is ready |
 
 In the first three, replicas read variables anew each step. What an optimizer computes is done where
 its variables are. What a step makes of variables alone, such as a bias in another shape, it makes
 once with `batch`; where variables stand on the host or spread, each replica makes it for itself, as
 `tf.distribute` runs the whole step in each. `MirroredStrategy` packs unless it is given
-``NcclAllReduce(num_packs=0)``.
+``NcclAllReduce(num_packs=0)``, and copies where it has no NCCL or is given
+`ReductionToOneDevice`.
 
 Layers are spread by size, each to the device that has least so far, as TensorFlow's
 `GreedyLoadBalancingStrategy` does.
@@ -46,9 +48,10 @@ if TYPE_CHECKING:
 ON_HOST = "variables-on-host"
 SPREAD = "variables-spread"
 ONE_BY_ONE = "mirrored-one-by-one"
-FAMILIES = (BATCH, ON_HOST, SPREAD, MIRRORED, ONE_BY_ONE)
+BY_COPIES = "mirrored-by-copies"
+FAMILIES = (BATCH, ON_HOST, SPREAD, MIRRORED, ONE_BY_ONE, BY_COPIES)
 _READS = frozenset({"ReadVariableOp"})
-_WAYS = {MIRRORED: Way.PACKED, ONE_BY_ONE: Way.ONE_BY_ONE}
+_WAYS = {MIRRORED: Way.PACKED, ONE_BY_ONE: Way.ONE_BY_ONE, BY_COPIES: Way.COPIES}
 
 
 class DataParallel(NamedTuple):
@@ -77,8 +80,10 @@ class DataParallelSteps:
             if len(self._traces.shares) > 1:
                 reason = "wants the same samples on each device"
                 return NotApplicable(family=family, reason=reason)
-            split = self._mirrored(_WAYS[family])
-            placement = split.placed(names, label=family, rationale="", shared=collectives)
+            way = _WAYS[family]
+            split = self._mirrored(way)
+            place = names[0] if way is Way.COPIES else collectives
+            placement = split.placed(names, label=family, rationale="", shared=place)
             return DataParallel(split, placement)
         shared: dict[str, str] | str = names[0]
         split = self._batch if family == BATCH else self._batch_with_own

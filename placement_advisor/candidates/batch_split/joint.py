@@ -1,14 +1,16 @@
-"""Collectives as single ops that all replicas take part in, as NCCL runs them.
+"""What all replicas exchange as single ops: collectives, as NCCL runs them, or sums in one place.
 
 Model: a collective is one op, which begins when the tensors of all replicas are there and whose
 result all of them read. What it takes depends on the machine (`cost/rings.py`); it stands on a
 place of its own, as a GPU runs it in another stream than its kernels, and one at a time. Gradients
 are reduced one by one, as each becomes ready, or packed into one tensor, which each replica puts
-together when it has the last of them and takes apart when it has the sums.
+together when it has the last of them and takes apart when it has the sums. Without NCCL a gradient
+is copied to one device, added up there, and the sum copied to all.
 
 Left out: that a collective draws memory and multiprocessors from the kernels beside it.
 
-Source: `NcclAllReduce` of TensorFlow 2.21, whose ``num_packs`` is 1 or, for one by one, 0.
+Source: `NcclAllReduce` of TensorFlow 2.21, whose ``num_packs`` is 1 or, for one by one, 0, and
+`ReductionToOneDevice`.
 """
 
 from __future__ import annotations
@@ -46,3 +48,13 @@ def all_gather(name: str, parts: Sequence[RingTensor]) -> RingOp:
     """Return the op that puts together ``parts``, one of each replica."""
     whole = sum(part.size_bytes for part in parts)
     return RingOp(None, name, ALL_GATHER, tuple(parts), (whole,))
+
+
+def sum_in_one_place(name: str, parts: Sequence[RingTensor]) -> RingOp:
+    """Return the op that adds up ``parts``, one of each replica, where it stands."""
+    return RingOp(None, name, "AddN", tuple(parts), (parts[0].size_bytes,))
+
+
+def rows_in_one_place(name: str, parts: Sequence[RingTensor]) -> RingOp:
+    """Return the op that puts together ``parts``, one of each replica, where it stands."""
+    return RingOp(None, name, "ConcatV2", tuple(parts), (sum(part.size_bytes for part in parts),))

@@ -49,11 +49,13 @@ class Way(Enum):
     """How replicas exchange gradients.
 
     ``RING``: hop by hop, packed. ``PACKED`` and ``ONE_BY_ONE``: by collectives that are one op.
+    ``COPIES``: each is added up in one place, and every replica reads the sum from there.
     """
 
     RING = auto()
     PACKED = auto()
     ONE_BY_ONE = auto()
+    COPIES = auto()
 
 
 class _Received(NamedTuple):
@@ -90,7 +92,8 @@ def mirrored_graph(
         name = _named(ring_op.replica, ring_op.name)
         ops[name] = _op(ring_op, name, device_kinds)
         replica_of[name] = ring_op.replica
-        collective_of[name] = ring_op.collective
+        if way is not Way.COPIES:
+            collective_of[name] = ring_op.collective
         reads += [Read(_named(sent.replica, sent.op), name, sent.port) for sent in ring_op.inputs]
     for replica, share in enumerate(shares):
         for op in whole.ops:
@@ -174,10 +177,11 @@ def _exchange(
         summed = [tensor for tensor in wave if wiring.merges[tensor] in _SUMMED]
         name = f"all_reduce_{number}" if number else "all_reduce"
         parts = [[_part(r, share, t) for t in summed] for r, share in enumerate(shares)]
-        if summed and way is Way.ONE_BY_ONE:
+        if summed and way in (Way.ONE_BY_ONE, Way.COPIES):
+            added_up = joint.all_reduce if way is Way.ONE_BY_ONE else joint.sum_in_one_place
             for tensor, *own in zip(summed, *parts, strict=True):
                 of_tensor = f"{name}/{tensor[0]}_{tensor[1]}"
-                found.append(joint.all_reduce(of_tensor, own))
+                found.append(added_up(of_tensor, own))
                 received[tensor] = _Received(of_tensor, 0, is_joint=True)
         elif summed:
             if way is Way.RING:
@@ -191,6 +195,7 @@ def _exchange(
             for tensor in wave
             if wiring.merges[tensor] in _GATHERED
         }
+        gathered = joint.rows_in_one_place if way is Way.COPIES else joint.all_gather
         for tensor, merge in merge_of.items():
             name = f"all_gather/{tensor[0]}"
             rows = [_part(replica, share, tensor) for replica, share in enumerate(shares)]
@@ -200,13 +205,13 @@ def _exchange(
                     found += all_gather(f"{name}/lengths", lengths, last)
                     last = f"{name}/lengths/done"
                 else:
-                    found.append(joint.all_gather(f"{name}/lengths", lengths))
+                    found.append(gathered(f"{name}/lengths", lengths))
             if way is Way.RING:
                 found += all_gather(name, rows, last)
                 last = f"{name}/done"
                 received[tensor] = _Received(last, 0)
             else:
-                found.append(joint.all_gather(f"{name}/rows", rows))
+                found.append(gathered(f"{name}/rows", rows))
                 received[tensor] = _Received(f"{name}/rows", 0, is_joint=True)
     return found, received
 

@@ -6,6 +6,7 @@ import pytest
 from split_steps import training, two_updates, wiring_of_training
 
 from placement_advisor.candidates.batch_split.data_parallel import (
+    BY_COPIES,
     FAMILIES,
     ON_HOST,
     ONE_BY_ONE,
@@ -55,6 +56,7 @@ def test_variables_and_updates_stand_where_the_family_says():
         "variables-spread": {"GPU:0"},
         "mirrored": both,
         "mirrored-one-by-one": both,
+        "mirrored-by-copies": both,
     }
     assert {family: places(family, "VarHandleOp") for family in FAMILIES} == stand
 
@@ -64,6 +66,8 @@ def test_gradients_are_added_up_beside_the_variables_or_by_all():
     for family in ("mirrored", ONE_BY_ONE):
         assert places(family, "AddN") == set()
         assert places(family, "NcclAllReduce") == {"all"}
+    assert places(BY_COPIES, "AddN") == {"GPU:0"}
+    assert places(BY_COPIES, "NcclAllReduce") == set()
 
 
 def test_replicas_compute_on_a_device_each():
@@ -81,6 +85,17 @@ def test_one_by_one_reads_gradients_and_a_pack_waits_for_all_of_them():
     packed = found("mirrored")[0].graph
     producers = [edge.producer for edge in packed.inputs_of("replicas/all_reduce/sum")]
     assert producers == ["replica_0/all_reduce/pack", "replica_1/all_reduce/pack"]
+
+
+def test_without_collectives_each_gradient_is_copied_to_one_device_and_its_sum_to_all():
+    split, placement = found(BY_COPIES)
+    (added,) = (op.name for op in split.graph.ops if op.kind == "AddN")
+    producers = [edge.producer for edge in split.graph.inputs_of(added)]
+    assert producers == ["replica_0/gradient", "replica_1/gradient"]
+    readers = {edge.consumer for edge in split.graph.edges if edge.producer == added}
+    assert readers == {"replica_0/update", "replica_1/update"}
+    assert split.collective_of == {}
+    assert placement.device_of[added] == "GPU:0"
 
 
 def test_replicas_make_for_themselves_what_is_made_of_variables_alone():
@@ -131,7 +146,7 @@ def test_weak_scaling_gives_every_replica_the_whole_batch():
     assert split.graph.op("replica_1/product").output_bytes == (32,)
 
 
-@pytest.mark.parametrize("family", ["mirrored", ONE_BY_ONE])
+@pytest.mark.parametrize("family", ["mirrored", ONE_BY_ONE, BY_COPIES])
 def test_collectives_want_even_shares(family):
     shares = {2: training(2), 1: training(1)}
     uneven = SplitTraces(
