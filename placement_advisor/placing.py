@@ -67,7 +67,7 @@ def make_parallel(
     inputs: Any = (),
     placement: Placement | str | Path | None = None,
 ) -> Any:
-    """Return the user's own step as a `tf.function` that computes shares of the batch side by side.
+    """Return the user's own step as a function that computes shares of the batch side by side.
 
     ``fn`` is a function or `tf.function`, a Keras model, or a `Workload`; ``devices`` are devices
     of this process (``["GPU:0", "GPU:1"]``). Each device computes its share of the samples, in
@@ -75,9 +75,10 @@ def make_parallel(
     variables, merges what the others computed, weighted by samples, and makes the one update.
 
     ``inputs`` are the step's arguments as for `place`: values or `tf.TensorSpec`s, the batch
-    first. Without any, they are those that the step or model declares. What is returned takes and
-    returns what the step does, for batches of that size; a compiled Keras model's ``fit`` uses it
-    from now on.
+    first. Without any, they are those of the first call, in which the step is split then: for a
+    compiled Keras model the first batch of ``fit``, with sample weights if there are any. What is
+    returned takes and returns what the step does, for batches of that size; a compiled Keras
+    model's ``fit`` uses it from now on.
 
     With a ``placement`` of the step (as for `place`), shares go to *groups* of devices, and within
     each the step is laid out as it says: ``[["GPU:0", "GPU:1"], ["GPU:2", "GPU:3"]]`` for one that
@@ -93,16 +94,16 @@ def make_parallel(
         @tf.function
         def train_step(x, y): ...
 
-        train_step = placement_advisor.make_parallel(
-            train_step, ["GPU:0", "GPU:1"], ratios=[3, 2], inputs=(x, y)
-        )
+        train_step = placement_advisor.make_parallel(train_step, ["GPU:0", "GPU:1"], ratios=[3, 2])
         loss = train_step(x, y)
 
     Raises:
         AdvisorError: the step cannot be traced; its batch cannot be split, or not so; a device is
             missing; the placement does not fit the step or the groups. Nothing has changed then.
+            Without ``inputs`` the first call raises what is wrong with the step, or that the size
+            of its batch is not known.
     """
-    from placement_advisor.tf.own_step.place import parallel_step
+    from placement_advisor.tf.own_step.parallel import parallel_step
 
     groups = [[each] if isinstance(each, str) else list(each) for each in devices]
     given = [1.0] * len(groups) if ratios is None else list(ratios)

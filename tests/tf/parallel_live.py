@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from live_steps import BATCH, STEPS_BY_NAME, Live, variables_of
 from placed_live import arguments, cpus, own_step, random_placement, watched
+from tensorflow.python.eager import context
 
 import placement_advisor
 from placement_advisor.candidates.batch_split.shares import shares_of
@@ -236,19 +237,70 @@ def run_both_ways(name: str, ratios: list[float], seed: int | None = None) -> di
     }
 
 
-def fit_parallel() -> dict[str, Any]:
-    """Fit a model as it is and parallel."""
+def fit_parallel(gives_inputs: bool, weighted: bool) -> dict[str, Any]:
+    """Fit a model as it is and parallel, with weights of samples or without, twice."""
     cpus(2)
     found: dict[str, Any] = {}
     for way in ("own", "parallel"):
         live = keras_step()
-        x, y = (np.concatenate(parts) for parts in zip(*live.batches, strict=True))
-        data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)
+        parts = [np.concatenate(part) for part in zip(*live.batches, strict=True)]
+        if weighted:
+            parts.append(np.linspace(0.5, 2, len(parts[0]), dtype=np.float32))
+        data = tf.data.Dataset.from_tensor_slices(tuple(parts)).batch(BATCH, drop_remainder=True)
         if way == "parallel":
-            placement_advisor.make_parallel(live.step, TWO, inputs=live.batches[0])
-        history = live.step.fit(data, epochs=2, shuffle=False, verbose=0).history
-        found[way] = [*history["loss"], *history["accuracy"]]
+            first = next(iter(data)) if gives_inputs else ()
+            placement_advisor.make_parallel(live.step, TWO, inputs=first)
+        found[way] = []
+        context.enable_run_metadata()
+        for _ in range(2):
+            history = live.step.fit(data, epochs=2, shuffle=False, verbose=0).history
+            found[way] += [*history["loss"], *history["accuracy"]]
+        parts = [
+            p for g in context.export_run_metadata().function_graphs for p in g.partition_graphs
+        ]
+        context.disable_run_metadata()
+        devices = {n.device for part in parts for n in part.node if "replica_1/" in n.name}
+        found[f"{way} on"] = sorted({device.rpartition("device:")[2] for device in devices})
+        found[f"{way} weights"] = live.step.get_layer("hidden").kernel.numpy().ravel().tolist()
     return found
+
+
+def first_calls() -> dict[str, Any]:
+    """Call a function that was given no inputs: twice, at another size, and in a `tf.function`."""
+    cpus(2)
+    x = np.random.default_rng(6).normal(size=(8, 4)).astype(np.float32)
+    off = []
+    step = placement_advisor.make_parallel(_tower, TWO)
+    off += [float(np.max(np.abs(step(x) - _tower(x)))) for _ in range(2)]
+    within = tf.function(placement_advisor.make_parallel(_tower, TWO))
+    off += [float(np.max(np.abs(within(x) - _tower(x)))) for _ in range(2)]
+    refused = {}
+    for what, call in {
+        "other size": lambda: step(x[:6]),
+        "open size": lambda: tf.function(
+            placement_advisor.make_parallel(_tower, TWO),
+            input_signature=[tf.TensorSpec([None, 4])],
+        )(x),
+        "cannot be split": lambda: placement_advisor.make_parallel(REFUSED["largest"], TWO)(x),
+    }.items():
+        try:
+            call()
+        except placement_advisor.AdvisorError as error:
+            refused[what] = str(error)
+    return {"off": off, "refused": refused}
+
+
+def fit_with_a_last_batch_that_is_smaller() -> str:
+    """Fit without saying what size batches have."""
+    cpus(2)
+    live = keras_step()
+    placement_advisor.make_parallel(live.step, TWO)
+    x, y = (np.concatenate(parts)[1:] for parts in zip(*live.batches, strict=True))
+    try:
+        live.step.fit(x, y, batch_size=BATCH, verbose=0)
+    except placement_advisor.AdvisorError as error:
+        return str(error)
+    return "no error"
 
 
 def fit_parabola(path: str, steps: int) -> dict[str, Any]:
@@ -314,11 +366,14 @@ def refused(what: str) -> str:
         "another's placement": {"devices": (TWO, ("CPU:2", "CPU:3")), "placement": other},
         "tiny batch": {"inputs": (x[:1],)},
         "no batch": {"fn": lambda: tf.ones(3), "inputs": ()},
+        "no step": {"fn": 3},
         "lone number": {"fn": lambda x: x + 1, "inputs": (tf.constant(1.0),)},
     }
     arguments |= changed.get(what, {"fn": REFUSED.get(what)})
     try:
-        placement_advisor.make_parallel(**arguments)
+        step = placement_advisor.make_parallel(**arguments)
+        if not arguments["inputs"]:
+            step()
     except placement_advisor.AdvisorError as error:
         return f"{type(error).__name__}: {error}"
     return "no error"

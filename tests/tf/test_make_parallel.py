@@ -80,10 +80,33 @@ def test_a_function_without_training_has_its_outputs_put_together(child: Child) 
     assert child.call(parallel_live.predictions, [2, 1, 1], time_limit_s=_LIMIT_S) <= 1e-6
 
 
-def test_fit_trains_with_the_parallel_step(child: Child) -> None:
-    found: Any = child.call(parallel_live.fit_parallel, time_limit_s=_LIMIT_S)
+@pytest.mark.parametrize(
+    ("gives_inputs", "weighted"), [(True, False), (False, False), (False, True)]
+)
+def test_fit_trains_with_the_parallel_step(
+    child: Child, gives_inputs: bool, weighted: bool
+) -> None:
+    found: Any = child.call(parallel_live.fit_parallel, gives_inputs, weighted, time_limit_s=600.0)
     assert isinstance(found, dict), found
     assert found["parallel"] == pytest.approx(found["own"], rel=TOLERANCE)
+    assert found["parallel weights"] == pytest.approx(found["own weights"], rel=1e-3, abs=1e-4)
+    assert found["own on"] == []
+    assert "CPU:1" in found["parallel on"]
+
+
+def test_without_inputs_the_first_call_splits_the_step(child: Child) -> None:
+    found: Any = child.call(parallel_live.first_calls, time_limit_s=_LIMIT_S)
+    assert isinstance(found, dict), found
+    assert max(found["off"]) <= 1e-6
+    refused = found["refused"]
+    assert "for inputs of shape (8, 4), not (6, 4)" in refused["other size"]
+    assert "a tensor of shape (None, 4), whose size is not known" in refused["open size"]
+    assert "output 0 ('Max') cannot be put" in refused["cannot be split"]
+
+
+def test_fit_says_what_it_needs_where_the_size_of_batches_is_not_known(child: Child) -> None:
+    message = child.call(parallel_live.fit_with_a_last_batch_that_is_smaller, time_limit_s=_LIMIT_S)
+    assert "the first call has a tensor of shape (None, 10), whose size is not known" in message
 
 
 def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
@@ -114,6 +137,7 @@ def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
         ("groups alone", "CPU:0, CPU:1: a share for several devices needs a placement"),
         ("one in a group", "CPU:2: the placement is for worker:0, worker:1"),
         ("another's placement", "made for another graph"),
+        ("no step", "a int is no step"),
         ("tiny batch", "a batch of 1 has less than one sample for each of 2 devices"),
     ],
 )

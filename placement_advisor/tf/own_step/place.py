@@ -10,15 +10,14 @@ Runs in the user's process, unlike everything else that imports TensorFlow.
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
 
-from placement_advisor.candidates.batch_split.shares import shares_of
-from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.errors import BatchSplitError, ModelError, PlacementError
+from placement_advisor.errors import ModelError, PlacementError
 from placement_advisor.graph.placement import Placement, placed_ops, read_placement
 from placement_advisor.tf.load import example_batches
 from placement_advisor.tf.load.function_step import function_step, workload_step
@@ -27,12 +26,11 @@ from placement_advisor.tf.own_step.placed_function import placed_function
 from placement_advisor.tf.own_step.real_devices import is_real, real_devices, short_name
 from placement_advisor.tf.own_step.variable_devices import moved_handles
 from placement_advisor.tf.place import placer
-from placement_advisor.tf.split.split_step import split_step
 from placement_advisor.tf.trace.tracer import owned_variables, trace_step
 from placement_advisor.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.tf.load.loaded_step import LoadedStep
@@ -62,14 +60,21 @@ def live_step(step: Any, inputs: tuple[Any, ...]) -> TracedStep:
 
 
 def live_model_step(model: Any, inputs: tuple[Any, ...]) -> TracedStep:
-    """Trace a Keras model's step as `live_step` does, and leave the model as it was.
+    """Trace a Keras model's step as `live_step` does, and leave the model as it was."""
+    with left_as_it_was(model):
+        return live_step(model, inputs)
+
+
+@contextmanager
+def left_as_it_was(model: Any) -> Iterator[None]:
+    """Give a Keras model back at the end what tracing its step changes.
 
     A tracer sees to it that no step is compiled by XLA, and gives a model that was placed its own
     step again; the user's training goes on.
     """
     jit_compile, train_step = model.jit_compile, vars(model).get("train_step")
     try:
-        return live_step(model, inputs)
+        yield
     finally:
         model.jit_compile = jit_compile
         if train_step is not None:
@@ -85,84 +90,15 @@ def placed_step(
         AdvisorError: the step cannot be traced, or the placement does not fit it or this process.
     """
     live = live_step(step, inputs)
-    placement, names = _fitting(placement, live.graph)
+    placement, names = fitting(placement, live.graph)
     here = [short_name(device.name) for device in tf.config.list_logical_devices()]
     real = real_devices(names, here, devices)
     specs = dict(zip(live.flat.inputs, tf.nest.flatten(live.loaded.specs), strict=True))
-    run = _runner(live, live.flat, specs, placement.renamed(real))
-    return _taking_over(live, run)
+    run = runner(live, live.flat, specs, placement.renamed(real))
+    return taking_over(live, as_users(live, run))
 
 
-def parallel_step(
-    step: Any,
-    inputs: tuple[Any, ...],
-    groups: Sequence[Sequence[str]],
-    ratios: Sequence[float],
-    within: Placement | Path | None,
-) -> Any:
-    """Return the `tf.function` of replicas; see `placement_advisor.make_parallel`.
-
-    Raises:
-        AdvisorError: the step cannot be traced, or its batch not be split, or the placement within
-            groups does not fit.
-    """
-    devices = [device for group in groups for device in group]
-    _check_parallel(devices, groups, ratios)
-    here = [short_name(device.name) for device in tf.config.list_logical_devices()]
-    real = real_devices(devices, here, {})
-    live = live_step(step, inputs)
-    layout: Placement | None = None
-    names: tuple[str, ...] = ("",)
-    if within is not None:
-        layout, names = _fitting(within, live.graph)
-    _check_groups(groups, layout, names)
-    try:
-        if live.loaded.batch_size is None:
-            raise BatchSplitError("its inputs hold no batch")
-        split = split_step(live, shares_of(live.loaded.batch_size, ratios))
-    except BatchSplitError as error:
-        message = f"make_parallel: {live.loaded.name}: {error.message}"
-        raise BatchSplitError(message, hint=error.hint) from None
-    graph, label = split.graphs[BATCH], "make_parallel"
-    if layout is None:
-        placement = graph.placed([real[device] for device in devices], label=label, rationale="")
-    else:
-        placed = [dict(zip(names, (real[d] for d in group), strict=True)) for group in groups]
-        placement = graph.laid_out(layout, placed, label=label, rationale="")
-    run = _runner(live, split, split.specs, placement)
-    return _taking_over(live, lambda given: run(split.divided(given)))
-
-
-def _check_parallel(
-    devices: Sequence[str], groups: Sequence[Sequence[str]], ratios: Sequence[float]
-) -> None:
-    if len(groups) < 2:  # noqa: PLR2004 - what a split is
-        raise PlacementError("make_parallel needs two devices or more")
-    twice = next((name for i, name in enumerate(devices) if name in devices[:i]), None)
-    if twice is not None:
-        raise PlacementError(f"make_parallel: {twice} is given twice")
-    if len(ratios) != len(groups):
-        raise PlacementError(f"make_parallel: {len(ratios)} ratios for {len(groups)} devices")
-
-
-def _check_groups(
-    groups: Sequence[Sequence[str]], layout: Placement | None, names: Sequence[str]
-) -> None:
-    wrong = next((", ".join(group) for group in groups if len(group) != len(names)), None)
-    if wrong is None:
-        return
-    if layout is None:
-        raise PlacementError(
-            f"make_parallel: {wrong}: a share for several devices needs a placement",
-            hint="placement=... says what of the step goes where among them",
-        )
-    raise PlacementError(
-        f"make_parallel: {wrong}: the placement is for {', '.join(names)}",
-        hint="give as many devices for each share as the placement has",
-    )
-
-
-def _runner(
+def runner(
     live: TracedStep,
     step: FlatStep | SplitStep,
     specs: Mapping[str, Any],
@@ -189,12 +125,13 @@ def _runner(
     return placed_function(placed, specs, step.outputs, step.targets, handles)
 
 
-def _taking_over(live: TracedStep, run: Callable[[Sequence[Any]], list[Any]]) -> Any:
-    """Return the tf.function of a runner; a Keras model trains with it from now on."""
-    result = _as_users(run, live.loaded, live.function.structured_outputs)
-    if live.loaded.model is not None and live.loaded.mode == "train":
-        _take_over(live.loaded.model, result)
-    return result
+def check_is_step(step: Any) -> None:
+    """Raise a ModelError for what cannot be a step."""
+    if not callable(step) and not isinstance(step, Workload):
+        raise ModelError(
+            f"a {type(step).__name__} is no step",
+            hint="give it a function, a tf.function, a Keras model or a Workload",
+        )
 
 
 def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
@@ -212,15 +149,11 @@ def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
         if found is not None and len(inputs) == 1 and not isinstance(inputs[0], tuple):
             found = found.changed(lambda batch: batch[0])
         return keras_step(path, step, label, found, mode=None, batch_size=None)
-    if not callable(step):
-        raise ModelError(
-            f"a {type(step).__name__} is no step",
-            hint="give it a function, a tf.function, a Keras model or a Workload",
-        )
+    check_is_step(step)
     return function_step(path, step, label, found, mode="train", batch_size=None)
 
 
-def _fitting(placement: Placement | Path, graph: OpGraph) -> tuple[Placement, tuple[str, ...]]:
+def fitting(placement: Placement | Path, graph: OpGraph) -> tuple[Placement, tuple[str, ...]]:
     """Return the placement, checked against the graph, and its devices in order."""
     if isinstance(placement, Placement):
         names = _numbered(set(placement.device_of.values()))
@@ -251,11 +184,11 @@ def _numbered(used: set[str]) -> tuple[str, ...]:
     return (*others, *(f"{kind}:{i}" for kind in last for i in range(last[kind] + 1)))
 
 
-def _as_users(run: Callable[[Sequence[Any]], list[Any]], loaded: LoadedStep, returned: Any) -> Any:
-    """Return a tf.function that takes and returns what the user's step does."""
-    specs = loaded.specs
+def as_users(live: TracedStep, run: Callable[[Sequence[Any]], list[Any]]) -> Any:
+    """Return a tf.function that runs a runner, and takes and returns what the user's step does."""
+    specs, returned = live.loaded.specs, live.function.structured_outputs
     # A Keras step takes one batch, which may well be a tuple.
-    is_one = loaded.model is not None
+    is_one = live.loaded.model is not None
 
     def placed(*arguments: Any) -> Any:
         flat = _checked(arguments[0] if is_one and len(arguments) == 1 else arguments, specs)
@@ -286,11 +219,18 @@ def _checked(batch: Any, specs: Any) -> list[Any]:
     return tensors
 
 
-def _take_over(model: Any, placed: Any) -> None:
-    """Let the model's own methods train with the placed step, and trace all others anew."""
+def taking_over(live: TracedStep, step: Any) -> Any:
+    """Return a step of ours; if it trains a Keras model, that uses it from now on."""
+    if live.loaded.model is not None and live.loaded.mode == "train":
+        take_over(live.loaded.model, step)
+    return step
+
+
+def take_over(model: Any, step: Any) -> None:
+    """Let a Keras model's own methods train with a step of ours, and trace all others anew."""
 
     def train_step(data: Any) -> Any:
-        return placed(data)
+        return step(data)
 
     setattr(train_step, _MARK, True)
     model.train_step = train_step
