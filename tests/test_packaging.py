@@ -1,6 +1,7 @@
 """What a user gets who installs the built wheel, and what the lock file may say."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "placement_advisor"
+MODEL = """
+import keras
+
+model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(64), keras.layers.Dense(1)])
+model.compile("adam", "mse")
+"""
 # Modules that only a program which brings their dependency ever loads.
 LOADED_BY = {"pytest_plugin.py": "pytest"}
 
@@ -143,6 +150,29 @@ def test_the_installed_wheel_answers_help_away_from_the_checkout(wheel, tmp_path
         text=True,
     )
     assert "analyze" in answer.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_what_pip_installs_runs_a_model_away_from_the_checkout(wheel, tmp_path):
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=120)
+    install = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", wheel]
+    subprocess.run(install, check=True, timeout=1200)
+    (tmp_path / "model.py").write_text(MODEL)
+    clean = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+    answer = subprocess.run(
+        [environment / "bin" / "advisor", "analyze", "model.py"],
+        cwd=tmp_path,
+        env={**clean, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert answer.returncode == 0, answer.stderr
+    analysis = json.loads((tmp_path / "advisor-out" / "model" / "analysis.json").read_text())
+    assert analysis["recommendation"]["basis"] == "measured"
+    assert answer.stdout.startswith("Measured on ")
 
 
 def test_the_lock_pins_every_declared_dependency(wheel):

@@ -128,7 +128,7 @@ def _prices(work: Floats, counts: Floats) -> Floats:
                 loads[pool].append(float(units / unit) * share)
         model.add(model_builder.LinearExpr.sum(shares) == 1.0)
     rows = [
-        model.add(model_builder.LinearExpr.sum(load) - float(count) * time <= 0.0)
+        model.add(model_builder.LinearExpr.sum([*load, -float(count) * time]) <= 0.0)
         for load, count in zip(loads, counts, strict=True)
     ]
     model.minimize(time)

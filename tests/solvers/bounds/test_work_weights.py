@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from ortools.linear_solver import pywraplp
+from ortools.linear_solver.python import model_builder
 from placed_steps import PlacedStep, op, pair, place, price
 
 from placement_advisor.graph.op_graph import OpGraph
@@ -37,21 +37,20 @@ def uneven_step(seed: int) -> PlacedStep:
 
 def best_ns(step: Step) -> float:
     """Return how long all devices need at least if ops can be cut into pieces."""
-    solver = pywraplp.Solver.CreateSolver("GLOP")
-    places = step.cluster.device_names()
-    end = solver.NumVar(0, solver.infinity(), "end")
-    load = {name: solver.Constraint(-solver.infinity(), 0) for name in places}
+    model = model_builder.Model()
+    end = model.new_num_var(0.0, float("inf"), "end")
+    load = {name: [-1.0 * end] for name in step.cluster.device_names()}
     for row in step.time_ns:
-        whole = solver.Constraint(1, 1)
+        parts = {name: model.new_num_var(0.0, 1.0, "") for name in row}
+        model.add(model_builder.LinearExpr.sum(list(parts.values())) == 1.0)
         for name, time_ns in row.items():
-            part = solver.NumVar(0, 1, "")
-            whole.SetCoefficient(part, 1)
-            load[name].SetCoefficient(part, time_ns)
+            load[name].append(float(time_ns) * parts[name])
     for each in load.values():
-        each.SetCoefficient(end, -1)
-    solver.Minimize(end)
-    assert solver.Solve() == pywraplp.Solver.OPTIMAL
-    return float(end.solution_value())
+        model.add(model_builder.LinearExpr.sum(each) <= 0.0)
+    model.minimize(end)
+    solver = model_builder.Solver("glop")
+    assert solver.solve(model) == model_builder.SolveStatus.OPTIMAL
+    return float(solver.value(end))
 
 
 @pytest.mark.parametrize("seed", range(20))
