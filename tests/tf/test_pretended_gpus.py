@@ -39,7 +39,7 @@ def test_the_process_of_a_device_sees_its_gpu_alone(
 
 
 def test_a_gpu_that_tensorflow_does_not_find_is_an_error_with_a_way_out(child: Child) -> None:
-    with pytest.raises(TestbedError, match="TensorFlow finds no GPU on ") as raised:
+    with pytest.raises(TestbedError, match="TensorFlow finds no GPU, though") as raised:
         child.call(pretended_gpus.visible_to, FIRST, "0", time_limit_s=_LIMIT_S)
     assert "CUDA_VISIBLE_DEVICES=" in str(raised.value.hint)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +80,7 @@ def become_device(slot: Slot) -> None:
         os.environ[VISIBLE_GPUS] = visible_gpus()[slot.number]
         if not tf.config.list_physical_devices("GPU"):
             raise TestbedError(
-                f"TensorFlow finds no GPU on {socket.gethostname()}, though the system has some",
+                "TensorFlow finds no GPU, though the system has some",
                 hint="pip install 'tensorflow[and-cuda]' there, or hide GPUs on all hosts: "
                 f"{VISIBLE_GPUS}= before `advisor`",
             )
