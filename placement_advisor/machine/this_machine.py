@@ -59,7 +59,7 @@ def visible_gpus() -> tuple[str, ...]:
     """Return what `VISIBLE_GPUS` calls the GPUs that TensorFlow may see, without loading it."""
     visible = os.environ.get(VISIBLE_GPUS)
     if visible is not None:
-        return tuple(part for part in visible.split(",") if part.strip() not in ("", "-1"))
+        return tuple(part for part in map(str.strip, visible.split(",")) if part not in ("", "-1"))
     there = (re.fullmatch(r"nvidia\d+", path.name) for path in Path("/dev").glob("nvidia*"))
     return tuple(map(str, range(sum(map(bool, there)))))
 

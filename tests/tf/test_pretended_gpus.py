@@ -24,7 +24,7 @@ FIRST, SECOND = gpu_slots(2)
     ("slot", "visible", "seen"),
     [
         (SECOND, "0,1", "1"),
-        (SECOND, "5,GPU-8932f937", "GPU-8932f937"),
+        (SECOND, "5, GPU-8932f937", "GPU-8932f937"),
         # Workers on cores must not take memory of GPUs that others use.
         (CORE, "0,1", ""),
     ],
