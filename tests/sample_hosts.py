@@ -14,6 +14,7 @@ from placement_advisor.machine.host_figures import (
     Way,
     over_hosts,
 )
+from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import HostLink, HostShare, plan_hosts
 
 
@@ -21,7 +22,7 @@ def share(name: str, count: int, *, is_here: bool = False) -> HostShare:
     return HostShare(
         name=name,
         address=f"10.0.0.{ord(name) - ord('a') + 1}",
-        cores=tuple(range(count)),
+        slots=core_slots(range(count)),
         fingerprint=f"machine {name}",
         is_here=is_here,
     )

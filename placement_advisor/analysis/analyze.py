@@ -150,7 +150,7 @@ def _to_be_used(plan: TestbedPlan, options: AnalyzeOptions, watcher: Watcher) ->
     if not options.run:
         option, not_run = QUICK if options.quick else NO_RUN, plan.not_run
         if not_run is None:
-            plan = replace(plan, kind=TestbedKind.NONE, cores=(), is_declined=True)
+            plan = replace(plan, kind=TestbedKind.NONE, slots=(), is_declined=True)
             not_run = f"{option}: no step was executed"
         if options.quick and not set(SPLITS).intersection(options.families):
             not_run += ", no split of the batch tried"

@@ -15,6 +15,7 @@ from placement_advisor.analysis.hosts import addresses_of, share_of, waiting_ser
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.own_folders import scratch_folder
 from placement_advisor.machine.clock_range import range_of_pings
+from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
 from placement_advisor.processes.call_failure import expect
 from placement_advisor.processes.children import Child, ChildError, preload
@@ -197,7 +198,13 @@ def _try_ways(
         AdvisorError: a relay cannot listen, or a worker is lost.
     """
     shares = tuple(
-        share_of(each.host, each.examined.request, each.examined.address, 1) for each in reached
+        share_of(
+            each.examined.request,
+            each.host.facts,
+            each.examined.address,
+            core_slots(each.host.facts.cores[:1]),
+        )
+        for each in reached
     )
     plan = plan_hosts(shares, link)
     site = HostSite(plan, [each.host for each in reached], scratch, secret)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.lent_devices import lend_gpus
 from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.doctor.checks import ALLOW_NETWORKS, load_check, memory_check
 from placement_advisor.machine.doctor.finding import Check, State, several
+from placement_advisor.machine.nvidia import common_name
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.remote_hosts.versions import check_versions
 from placement_advisor.units import NS_PER_S, format_ns
@@ -61,7 +63,7 @@ def _of_host(host: HostExamined, link: HostLink) -> Iterator[Check]:
         return
     if host.facts is not None:
         yield _versions(host.facts)
-        yield _cores(host.facts, host.request.devices)
+        yield _devices(host.facts, host.request.devices)
         if host.place is not None:
             cores = len(host.facts.cores)
             yield load_check(host.place.load, cores, min(host.request.devices, cores))
@@ -94,13 +96,23 @@ def _versions(facts: HostFacts) -> Check:
     )
 
 
-def _cores(facts: HostFacts, devices: int) -> Check:
+def _devices(facts: HostFacts, devices: int) -> Check:
+    asked = f"{several(devices, 'device')}, one each"
+    if facts.visible_gpus:
+        name = common_name(facts.gpus)
+        called = "" if name is None else f" ({name})"
+        return Check(
+            name="devices",
+            state=State.NOTE,
+            finding=f"{several(facts.visible_gpus, 'GPU')}{called} for {asked}: untried, no "
+            "analysis over hosts has run on GPUs so far",
+        )
     usable = len(facts.cores)
-    finding = f"{several(usable, 'core')} for {several(devices, 'device')}, one each"
+    finding = f"{several(usable, 'core')} for {asked}"
     if devices <= usable:
-        return Check(name="cores", state=State.OK, finding=finding)
+        return Check(name="devices", state=State.OK, finding=finding)
     return Check(
-        name="cores",
+        name="devices",
         state=State.PROBLEM,
         finding=finding,
         action=f"ask for {usable} of that host, or give its service more cores",
@@ -162,6 +174,11 @@ def _network(place: NetworkPlace, link: HostLink) -> Check:
 
 
 def _between(found: HostsExamined) -> Iterator[Check]:
+    known = {host.request: host.facts for host in found.hosts if host.facts is not None}
+    try:
+        lend_gpus(known)
+    except AdvisorError as error:
+        yield _failed("devices", error)
     if found.problem is not None:
         yield _failed("ways", found.problem)
     address_of = {host.request.name: host.address for host in found.hosts}

@@ -1,7 +1,7 @@
 """Hosts that the environment names: Slurm's variables, or TF_CONFIG.
 
 TensorFlow's own cluster resolvers read them, in a child; a host has as many devices as it has
-tasks. Left out: ports, which are those of TensorFlow's servers, and GPUs.
+tasks. Left out: ports, which are those of TensorFlow's servers.
 """
 
 from __future__ import annotations

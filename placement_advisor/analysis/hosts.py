@@ -7,8 +7,11 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.lent_devices import lend_gpus, lent_slots
 from placement_advisor.errors import TestbedError
+from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import HostShare, plan_hosts
+from placement_advisor.machine.this_machine import digest
 from placement_advisor.remote_hosts.launched_service import LOCALHOST
 from placement_advisor.remote_hosts.listening_service import Waiting
 from placement_advisor.remote_hosts.remote_host import lost_among, open_hosts
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
+    from placement_advisor.machine.slots import Slot
     from placement_advisor.machine.testbed_plan import HostLink, TestbedPlan
+    from placement_advisor.remote_hosts.host_facts import HostFacts
     from placement_advisor.remote_hosts.host_requests import HostRequest
     from placement_advisor.remote_hosts.remote_host import RemoteHost
     from placement_advisor.testbed.trial import Watcher
@@ -84,7 +89,8 @@ def connect(asked: HostsAsked, stack: ExitStack, watcher: Watcher) -> ConnectedH
     """Have `advisor worker` on all hosts at once; those that it starts end with the stack.
 
     Raises:
-        TestbedError: a host does not answer, has another version, is in use, or has too few cores.
+        TestbedError: a host does not answer, has another version, is in use, or has too few
+            devices.
         AdvisorError: the secret of those that wait cannot be read.
     """
     secret = None if asked.secret is None else read_secret(asked.secret)
@@ -93,9 +99,11 @@ def connect(asked: HostsAsked, stack: ExitStack, watcher: Watcher) -> ConnectedH
     names = [request.name for request in asked.requests]
     waiting = waiting_services(asked.requests, secret)
     hosts = stack.enter_context(open_hosts(names, launch=asked.launch, waiting=waiting))
+    facts = [host.facts for host in hosts]
+    gpus = lend_gpus(dict(zip(asked.requests, facts, strict=True)))
     shares = tuple(
-        _share(host, request, address)
-        for host, request, address in zip(hosts, asked.requests, addresses, strict=True)
+        share_of(request, its, address, lent_slots(request, its, gpus=gpus))
+        for request, its, address in zip(asked.requests, facts, addresses, strict=True)
     )
     away_ns = None
     if not shares[0].is_here:
@@ -117,27 +125,23 @@ def waiting_services(requests: tuple[HostRequest, ...], secret: bytes | None) ->
     return found
 
 
-def _share(host: RemoteHost, request: HostRequest, address: str) -> HostShare:
-    cores = host.facts.cores
-    if request.devices > len(cores):
-        raise TestbedError(
-            f"host {request.name}: {request.devices} devices need a core of their own each; it "
-            f"lets us use {len(cores)}",
-            hint=f"--hosts {request.name}:{len(cores)}",
-        )
-    return share_of(host, request, address, request.devices)
-
-
-def share_of(host: RemoteHost, request: HostRequest, address: str, devices: int) -> HostShare:
-    """Return what a host lends if it lends so many devices."""
+def share_of(
+    request: HostRequest, facts: HostFacts, address: str, slots: tuple[Slot, ...]
+) -> HostShare:
+    """Return what a host lends if these are its slots."""
+    gpus = None if slots[0].is_core else facts.gpus
+    fingerprint = facts.fingerprint
+    if gpus is not None:
+        fingerprint = digest((fingerprint, str(gpus.driver), *(gpu.name for gpu in gpus.devices)))
     return HostShare(
         name=request.name,
         address=address,
-        cores=host.facts.cores[:devices],
-        fingerprint=host.facts.fingerprint,
+        slots=slots,
+        fingerprint=fingerprint,
         is_here=request.name == LOCALHOST and request.port is None,
         port=request.port,
-        lends_all=devices == len(host.facts.cores),
+        lends_all=slots == core_slots(facts.cores),
+        gpus=gpus,
     )
 
 

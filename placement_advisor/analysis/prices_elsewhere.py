@@ -60,7 +60,7 @@ class Elsewhere:
         return TestbedPlan(
             kind=TestbedKind.NONE,
             devices=self.cluster.devices,
-            cores=(),
+            slots=(),
             stand_in=False,
             description=f"{self.label} ({basis})",
             not_run=f"--hardware {self.label}: predicted for devices that are not here, not run",

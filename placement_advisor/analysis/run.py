@@ -61,12 +61,13 @@ class Outcome:
 class Beside:
     """Steps that are no candidates, timed once a round: as is, and mirrored with whole batches.
 
-    ``as_is_failed`` once: then it is not timed any more, and has no times. ``warnings`` say why.
+    ``without_as_is`` there are no times of it, and it is not timed: it has failed, or would have
+    other devices than candidates have. ``warnings`` say why it failed.
     """
 
     as_is_ns: tuple[int, ...] = ()
     weak_ns: tuple[int, ...] = ()
-    as_is_failed: bool = False
+    without_as_is: bool = False
     warnings: tuple[str, ...] = ()
 
 
@@ -173,7 +174,8 @@ def _race(
     """Time all candidates in rounds, and those that join; return what was timed beside them."""
     look_after = looks(options.rounds, options.refine)
     # Both are run once before, since the first call traces.
-    warm = _time_weak_scaling(_time_as_is(Beside(), options, apparatus, 0), options, apparatus, 0)
+    first = Beside(without_as_is=not apparatus.testbed.plan.runs_as_is)
+    warm = _time_weak_scaling(_time_as_is(first, options, apparatus, 0), options, apparatus, 0)
     beside, began_s = replace(warm, as_is_ns=(), weak_ns=()), time.monotonic()
 
     def end_round(number: int) -> None:
@@ -208,7 +210,7 @@ def looks(asked: int | None, joining: int) -> range:
 def _time_as_is(
     beside: Beside, options: AnalyzeOptions, apparatus: Apparatus, number: int
 ) -> Beside:
-    if beside.as_is_failed:
+    if beside.without_as_is:
         return beside
     answer = apparatus.loader.call(
         as_is.run_as_is, number, options.steps, time_limit_s=options.source.time_limit_s
@@ -216,7 +218,8 @@ def _time_as_is(
     if isinstance(answer, CallFailure):
         warning = f"as-is was not timed: {failure_of(answer).message}"
         # Some rounds do not compare with candidates that ran in all.
-        return replace(beside, as_is_ns=(), as_is_failed=True, warnings=(*beside.warnings, warning))
+        warnings = (*beside.warnings, warning)
+        return replace(beside, as_is_ns=(), without_as_is=True, warnings=warnings)
     return replace(beside, as_is_ns=(*beside.as_is_ns, *answer))
 
 

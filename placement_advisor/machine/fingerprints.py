@@ -49,7 +49,7 @@ def host_fingerprint(plan: TestbedPlan, host: HostShare) -> str:
     Raises:
         PackageNotFoundError: there is no TensorFlow.
     """
-    of = ("host", *_of(plan), host.fingerprint, host.address, str(len(host.cores)))
+    of = ("host", *_of(plan), host.fingerprint, host.address, str(len(host.slots)))
     return fingerprint(of) if host == plan.hosts[0] else digest(of)
 
 
@@ -59,7 +59,7 @@ def route_fingerprint(plan: TestbedPlan, one: HostShare, other: HostShare) -> st
     Raises:
         PackageNotFoundError: there is no TensorFlow.
     """
-    ends = [(h.fingerprint, h.address, f"{len(h.cores) > 1} {h.lends_all}") for h in (one, other)]
+    ends = [(h.fingerprint, h.address, f"{len(h.slots) > 1} {h.lends_all}") for h in (one, other)]
     drives = str(one == plan.hosts[0])
     return digest(("route", *_of(plan), *ends[0], *ends[1], drives))
 

@@ -65,10 +65,10 @@ def keep_route(figures: RouteFigures, plan: TestbedPlan, one: HostShare, other: 
 def kept_host(plan: TestbedPlan, host: HostShare) -> HostFigures | None:
     """Return the figures of a host that were kept, None if there are none."""
     found = _kept(host_fingerprint(plan, host), _host)
-    has_pair, drives = len(host.cores) > 1, host == plan.hosts[0]
+    has_pair, drives = len(host.slots) > 1, host == plan.hosts[0]
     is_whole = (
         found is not None
-        and len(found.reference_ns) == len(host.cores)
+        and len(found.reference_ns) == len(host.slots)
         and (found.within is not None) == has_pair
         and (found.step_overhead_ns is not None) == drives
         and (found.reach is not None) == (drives and has_pair)

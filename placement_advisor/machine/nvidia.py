@@ -102,6 +102,12 @@ def common_memory(gpus: Gpus) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
+def common_name(gpus: Gpus) -> str | None:
+    """Return what each GPU is called; None if it is not known, or they differ."""
+    names = {gpu.name for gpu in gpus.devices}
+    return names.pop() if len(names) == 1 else None
+
+
 def parse_gpus(table: str) -> tuple[tuple[Gpu, ...], str | None]:
     """Return the GPUs of a table of index, name, driver and MiB, and the driver's version.
 

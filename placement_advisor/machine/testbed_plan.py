@@ -1,4 +1,4 @@
-"""Which testbed this machine can have: the devices, their cores, and why nothing can run, if so."""
+"""Which testbed this machine can have: the devices, their slots, and why nothing can run, if so."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.devices import Device
-from placement_advisor.machine.nvidia import common_memory, find_gpus
+from placement_advisor.machine.nvidia import Gpus, common_memory, common_name, find_gpus
+from placement_advisor.machine.slots import GPU, Slot, core_slots
 from placement_advisor.machine.system import (
     can_have_private_network,
     find_cores,
@@ -73,26 +74,28 @@ class HostLink(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostShare:
-    """What a host lends to a testbed: ``cores``, each of which stands for a device.
+    """What a host lends to a testbed: ``slots``, each of which makes a device, all of one kind.
 
     ``address`` is where the other hosts reach it, ``fingerprint`` tells machines apart that
     compute at different speeds. ``is_here`` says that it is the machine of the command itself. At
     a ``port`` of its address a service waits there, for control and for what TensorFlow sends.
-    ``lends_all`` says that no core is left for anything else, such as its relay.
+    ``lends_all`` says that no core is left for anything else, such as its relay. ``gpus`` is what
+    the driver there says of its GPUs, None if it lends none.
     """
 
     name: str
     address: str
-    cores: tuple[int, ...]
+    slots: tuple[Slot, ...]
     fingerprint: str
     is_here: bool
     port: int | None = None
     lends_all: bool = False
+    gpus: Gpus | None = None
 
     @property
     def device_names(self) -> tuple[str, ...]:
         """Names of its devices."""
-        return tuple(f"{self.name}:{i}" for i in range(len(self.cores)))
+        return tuple(f"{self.name}:{i}" for i in range(len(self.slots)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +108,8 @@ class TestbedPlan:
 
     Workers have a network of their own, unless the user accepts ``open_ports``: then whoever
     reaches this machine by network reaches them. ``hosts`` are empty for devices of one machine;
-    else they are reached by ``link``, and ``devices`` and ``cores`` are theirs, host by host.
+    else they are reached by ``link``, and ``devices`` and ``slots`` are theirs, host by host.
+    ``slots`` are empty where one process has all devices.
     ``away_ns`` is the way to the first of them and back, None if it is this machine: steps are
     asked for from here.
     """
@@ -114,7 +118,7 @@ class TestbedPlan:
 
     kind: TestbedKind
     devices: tuple[Device, ...]
-    cores: tuple[int, ...]
+    slots: tuple[Slot, ...]
     stand_in: bool
     description: str
     not_run: str | None
@@ -124,6 +128,19 @@ class TestbedPlan:
     link: HostLink | None = None
     away_ns: int | None = None
     load: float | None = None
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether its devices are GPUs."""
+        return self.devices[0].kind == GPU
+
+    @property
+    def runs_as_is(self) -> bool:
+        """Whether the user's step as it is, on this machine, is one of these devices'.
+
+        Where they are GPUs of other hosts, it would have others here, or none.
+        """
+        return not self.on_gpus or self.away_ns is None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -158,7 +175,7 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
             devices=tuple(
                 Device(name=f"GPU:{i}", kind="GPU", memory_bytes=memory_bytes) for i in range(count)
             ),
-            cores=(),
+            slots=(),
             stand_in=False,
             description=f"{count} GPUs",
             not_run=None,
@@ -167,7 +184,7 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
         return TestbedPlan(
             kind=kind,
             devices=tuple(Device(name=f"cpu:{i}", kind="CPU") for i in range(count)),
-            cores=(),
+            slots=(),
             stand_in=True,
             description=f"{count} logical CPUs of one process (shared cores, copies are pointers)",
             not_run=None,
@@ -185,7 +202,7 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
     return TestbedPlan(
         kind=TestbedKind.NONE if not_run else kind,
         devices=devices,
-        cores=() if not_run else cores[:count],
+        slots=() if not_run else core_slots(cores[:count]),
         stand_in=True,
         description=f"{count} CPU stand-ins (1 core each, gRPC)",
         not_run=not_run,
@@ -195,24 +212,39 @@ def plan_testbed(kind: TestbedKind | None, count: int) -> TestbedPlan:
 def plan_hosts(
     hosts: tuple[HostShare, ...], link: HostLink, away_ns: int | None = None
 ) -> TestbedPlan:
-    """Return the testbed of what several hosts lend; see `TestbedPlan`."""
-    shares = ", ".join(f"{host.name}: {len(host.cores)}" for host in hosts)
-    count = sum(len(host.cores) for host in hosts)
+    """Return the testbed of what several hosts lend, all of one kind; see `TestbedPlan`."""
+    slots = tuple(slot for host in hosts for slot in host.slots)
+    on_gpus = slots[0].kind == GPU
+    shares = ", ".join(f"{host.name}: {_lent(host)}" for host in hosts)
+    what = "GPUs" if on_gpus else "CPU stand-ins"
+    each = "1 process each" if on_gpus else "1 core each"
     network = "TLS" if link is HostLink.TLS else "no encryption"
     return TestbedPlan(
         kind=TestbedKind.HOSTS,
         devices=tuple(
-            Device(name=name, kind="CPU") for host in hosts for name in host.device_names
+            Device(
+                name=name,
+                kind=slot.kind,
+                memory_bytes=None if host.gpus is None else common_memory(host.gpus),
+            )
+            for host in hosts
+            for name, slot in zip(host.device_names, host.slots, strict=True)
         ),
-        cores=tuple(core for host in hosts for core in host.cores),
-        stand_in=True,
-        description=f"{count} CPU stand-ins on {len(hosts)} hosts ({shares}; 1 core each, gRPC, "
+        slots=slots,
+        stand_in=not on_gpus,
+        description=f"{len(slots)} {what} on {len(hosts)} hosts ({shares}; {each}, gRPC, "
         f"{network})",
         not_run=None,
         hosts=hosts,
         link=link,
         away_ns=away_ns,
     )
+
+
+def _lent(host: HostShare) -> str:
+    """Return how many devices a host lends, and what its GPUs are called."""
+    name = None if host.gpus is None else common_name(host.gpus)
+    return f"{len(host.slots)}" if name is None else f"{len(host.slots)} {name}"
 
 
 def with_network(
@@ -248,7 +280,7 @@ def with_load(plan: TestbedPlan, note: Callable[[str], None]) -> TestbedPlan:
     ``note`` is told so, for the user to know before anything starts.
     """
     load, cores = load_average(), find_cores().usable
-    here = [host.cores for host in plan.hosts if host.is_here] if plan.hosts else [plan.devices]
+    here = [host.slots for host in plan.hosts if host.is_here] if plan.hosts else [plan.devices]
     if plan.not_run is not None or not is_busy(load, cores, sum(map(len, here))):
         return plan
     plan = replace(plan, load=load)

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# CUDA reads it when a process first uses a GPU: numbers or names of GPUs, parted by commas.
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+
 
 def usable_cores() -> tuple[int, ...]:
     """Return one logical CPU per physical core that this process may use, quota respected."""
@@ -52,12 +55,18 @@ def quota_cores() -> int | None:
     return max(int(quota) // int(period), 1)
 
 
+def visible_gpus() -> tuple[str, ...]:
+    """Return what `VISIBLE_GPUS` calls the GPUs that TensorFlow may see, without loading it."""
+    visible = os.environ.get(VISIBLE_GPUS)
+    if visible is not None:
+        return tuple(part for part in map(str.strip, visible.split(",")) if part not in ("", "-1"))
+    there = (re.fullmatch(r"nvidia\d+", path.name) for path in Path("/dev").glob("nvidia*"))
+    return tuple(map(str, range(sum(map(bool, there)))))
+
+
 def gpu_count() -> int:
     """Count the GPUs that TensorFlow may see, without loading it."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return len([part for part in visible.split(",") if part.strip() not in ("", "-1")])
-    return sum(bool(re.fullmatch(r"nvidia\d+", path.name)) for path in Path("/dev").glob("nvidia*"))
+    return len(visible_gpus())
 
 
 def free_ports(count: int) -> list[int]:

@@ -389,15 +389,20 @@ def _without_main_module() -> Any:
 def _environment() -> Iterator[None]:
     """Give a new interpreter a folder for temporary files that goes with this process.
 
-    And keep it from taking modules out of the current folder (Python's `-P`). One thread at a time:
-    each puts back what it has found.
+    And keep it from taking modules out of the current folder (Python's `-P`), and from taking all
+    memory of a GPU, which several children use. One thread at a time: each puts back what it has
+    found.
     """
     with _one_starts:
         yield from _changed_environment()
 
 
 def _changed_environment() -> Iterator[None]:
-    ours = {_SAFE_PATH: os.environ.get(_SAFE_PATH) or _OURS, "TMPDIR": _temporary_folder()}
+    ours = {
+        _SAFE_PATH: os.environ.get(_SAFE_PATH) or _OURS,
+        "TMPDIR": _temporary_folder(),
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    }
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
     try:

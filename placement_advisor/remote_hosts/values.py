@@ -23,6 +23,7 @@ from placement_advisor import errors
 from placement_advisor.cost.collectives import CollectiveTimes
 from placement_advisor.files.foreign_json import MisfitError, as_list, as_object, shown, within
 from placement_advisor.machine import nvidia
+from placement_advisor.machine.slots import Slot
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.profile.timeline.worker_steps import Crossing
 from placement_advisor.remote_hosts.host_facts import HostFacts
@@ -43,6 +44,7 @@ _RECORDS = (
     ModelSource,
     NetworkPlace,
     Prepared,
+    Slot,
     WayTried,
     nvidia.Gpu,
     nvidia.GpuPair,

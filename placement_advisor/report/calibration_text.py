@@ -197,7 +197,7 @@ def _overlap(summary: CalibrationSummary) -> Iterator[str]:
     if not known:
         yield from _fact(
             "copies and ops",
-            "overlap by an unknown part: no device is a process of its own here, so what a copy "
+            "overlap by an unknown part: no device is a core of its own here, so what a copy "
             "costs the cores cannot be told from what else they do",
         )
         return

@@ -73,7 +73,7 @@ class HostSite:
         self._secret = secret
         self._shares, self._hosts, self._scratch = plan.hosts, tuple(hosts), scratch
         self._link = plan.link
-        self._host_of = [i for i, share in enumerate(plan.hosts) for _ in share.cores]
+        self._host_of = [i for i, share in enumerate(plan.hosts) for _ in share.slots]
         self._sent: dict[tuple[int, Path], str] = {}
         # By the number of the host; None is the command's machine, where it is not the first host.
         self._relays: dict[int | None, _RelayOfHost] = {}

@@ -1,9 +1,9 @@
 """Where a mirrored step runs: copies of the user's model under `tf.distribute`.
 
-On the `workers` testbed each copy is a process of its own, on the core of the device that it stands
-for (`MultiWorkerMirroredStrategy`); else one process has all devices (`MirroredStrategy`). These
-processes run the user's file once more, and have nothing to do while other candidates run. When one
-of them dies, all end: the candidate is out, and nothing else is.
+On the testbeds `workers` and `hosts` each copy is a process of its own, on the core or the GPU of
+its device (`MultiWorkerMirroredStrategy`); else one process has all devices (`MirroredStrategy`).
+These processes run the user's file once more, and have nothing to do while other candidates run.
+When one of them dies, all end: the candidate is out, and nothing else is.
 """
 
 from __future__ import annotations
@@ -252,8 +252,8 @@ class MirroredTestbed:
             raise
         addresses = site.join(self._children, None, self._not_started)
         opening = [
-            (child, child.start(mirrored.open_worker, addresses, index, core))
-            for index, (child, core) in enumerate(zip(self._children, plan.cores, strict=True))
+            (child, child.start(mirrored.open_worker, addresses, index, slot))
+            for index, (child, slot) in enumerate(zip(self._children, plan.slots, strict=True))
         ]
         for child, begun in opening:
             answer = begun.wait(time_limit_s=START_LIMIT_S, watch=self._needed())

@@ -1,11 +1,11 @@
 """Testbeds: the devices on which candidates really run, seen from the command's process.
 
 Every testbed has one client child that drives the steps. The testbeds `workers` and `hosts` have
-one more process per device, pinned to a core of its own and joined to the client by gRPC; the
-client waits while they work, on the first one's core if that is of this machine. The others hold
-their devices in the client's own process. When any of these processes dies, the testbed is down:
-the call in flight gets a `CallFailure`, as do all that follow, until `start` builds it anew. When a
-host is lost there is nothing to build on.
+one more process per device, which has a core or a GPU of its own and is joined to the client by
+gRPC; the client waits while they work, on the first one's core if that is of this machine. The
+others hold their devices in the client's own process. When any of these processes dies, the testbed
+is down: the call in flight gets a `CallFailure`, as do all that follow, until `start` builds it
+anew. When a host is lost there is nothing to build on.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Testbed:
 
     @property
     def core_clocks(self) -> dict[str, str]:
-        """Tokens of `core_clock` by device, of devices that are processes."""
+        """Tokens of `core_clock` by device, of devices that are processes on a core."""
         return dict(self._core_clocks)
 
     @property
@@ -128,13 +128,13 @@ class Testbed:
             raise
 
     def _start(self, client: Child) -> None:
-        count = len(self.plan.devices)
+        count, kind = len(self.plan.devices), self.plan.devices[0].kind
         if self.plan.kind in HAVE_WORKERS:
             addresses = self._start_workers(client)
-            devices = [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(count)]
-            target, host, logical = f"grpc://{addresses[0]}", devices[0], 0
+            tasks = [f"/job:worker/replica:0/task:{i}/device:" for i in range(count)]
+            devices = [f"{task}{kind}:0" for task in tasks]
+            target, host, logical = f"grpc://{addresses[0]}", f"{tasks[0]}CPU:0", 0
         else:
-            kind = self.plan.devices[0].kind
             local = "/job:localhost/replica:0/task:0/device:"
             devices = [f"{local}{kind}:{i}" for i in range(count)]
             target, host = "", f"{local}CPU:0"
@@ -264,22 +264,25 @@ class Testbed:
 
     def _start_workers(self, client: Child) -> tuple[str, ...]:
         """Start one server per device in a network of their own; return their addresses."""
-        if not self.plan.hosts or self.plan.hosts[0].is_here:
+        first = self.plan.slots[0]
+        if first.is_core and (not self.plan.hosts or self.plan.hosts[0].is_here):
             # On a core that has slept, the client took up to 3 ms longer to begin and end a step.
             pinned = client.call(
-                os.sched_setaffinity, 0, {self.plan.cores[0]}, time_limit_s=START_LIMIT_S
+                os.sched_setaffinity, 0, {first.number}, time_limit_s=START_LIMIT_S
             )
             expect(pinned, partial(self._not_started, client))
         for i, device in enumerate(self.plan.devices):
             self._workers = (*self._workers, self.site.fork(i, device.name))
         addresses = self.site.join(self._workers, client, self._not_started)
         serving = [
-            child.start(worker.serve, addresses, i, core, self.site.carriers(i))
-            for i, (child, core) in enumerate(zip(self._workers, self.plan.cores, strict=True))
+            child.start(worker.serve, addresses, i, slot, self.site.carriers(i))
+            for i, (child, slot) in enumerate(zip(self._workers, self.plan.slots, strict=True))
         ]
         for child, begun, device in zip(self._workers, serving, self.plan.devices, strict=True):
-            token = begun.wait(time_limit_s=START_LIMIT_S)
-            self._core_clocks[device.name] = expect(token, partial(self._not_started, child))
+            answer = begun.wait(time_limit_s=START_LIMIT_S)
+            token = expect(answer, partial(self._not_started, child))
+            if token is not None:
+                self._core_clocks[device.name] = token
         return addresses
 
     def _not_started(self, child: Callee, failure: CallFailure) -> TestbedError:

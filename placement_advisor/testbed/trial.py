@@ -294,6 +294,7 @@ class Trial:
                 entry.prepared.crossings,
                 entry.prepared.exchanged_bytes,
                 files.clocks,
+                on_gpus=self._testbed.plan.on_gpus,
             )
         # Logical CPUs share their threads: the profile cannot tell which device an op ran on,
         # unless there is only one in use.

@@ -14,6 +14,7 @@ from placement_advisor.analysis.examine_hosts import Between
 from placement_advisor.analysis.host_checks import all_checks, next_step
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.clock_range import ClockRange
+from placement_advisor.machine.nvidia import Gpu, Gpus
 from placement_advisor.machine.testbed_plan import HostLink
 from placement_advisor.remote_hosts.probe import WayTried
 from placement_advisor.report.analysis.analysis_json import load_schema
@@ -81,9 +82,38 @@ def test_fewer_cores_than_devices_are_too_few() -> None:
     facts = found.hosts[0].facts
     assert facts is not None
     found.hosts[0].facts = replace(facts, cores=(0,))
-    cores = wrong(found)["cores"]
-    assert cores.finding == "1 core for 2 devices, one each"
-    assert cores.blocks
+    devices = wrong(found)["devices"]
+    assert devices.finding == "1 core for 2 devices, one each"
+    assert devices.blocks
+
+
+def with_gpus(found: HostsExamined, *visible: int) -> dict[str, Check]:
+    """Return what is not well where hosts have so many GPUs that TensorFlow may see."""
+    for host, count in zip(found.hosts, visible, strict=True):
+        assert host.facts is not None
+        gpus = Gpus(
+            devices=tuple(
+                Gpu(index=i, name="Tesla T4", memory_bytes=16 << 30) for i in range(count)
+            )
+        )
+        host.facts = replace(host.facts, visible_gpus=count, gpus=gpus)
+    return wrong(found)
+
+
+def test_gpus_of_hosts_are_named_and_said_to_be_untried() -> None:
+    found = two_hosts()
+    (devices,) = with_gpus(found, 2, 4).values()
+    assert devices.finding.startswith("4 GPUs (Tesla T4) for 2 devices, one each: untried")
+    assert not devices.blocks
+    assert next_step(found) == "advisor analyze MODEL.py, with these hosts"
+
+
+def test_gpus_on_some_hosts_alone_are_no_devices_of_one_analysis() -> None:
+    found = two_hosts()
+    devices = with_gpus(found, 2, 0)["devices"]
+    assert devices.blocks
+    assert "a has 2 for 2, b has none for 2" in devices.finding
+    assert next_step(found) == devices.action
 
 
 def test_a_host_that_others_use_is_told() -> None:

@@ -77,6 +77,7 @@ def ran(
     refine: int = 0,
     joining: Callable[[Results], Placement | None] = lambda results: None,
     enter: Callable[[Placement], None] = lambda placement: None,
+    runs_as_is: bool = True,
 ) -> tuple[Results, Loader]:
     """Run no candidate but the mirrored one for some rounds."""
     loader = Loader(cues or {})
@@ -103,7 +104,9 @@ def ran(
         traced=SimpleNamespace(batch_size=8),
     )
     apparatus: Any = Apparatus(
-        testbed=SimpleNamespace(close=lambda: None),  # type: ignore[arg-type]
+        testbed=SimpleNamespace(  # type: ignore[arg-type]
+            close=lambda: None, plan=SimpleNamespace(runs_as_is=runs_as_is)
+        ),
         trial=trial,  # type: ignore[arg-type]
         mirrored=mirrored,  # type: ignore[arg-type]
         loader=loader,  # type: ignore[arg-type]
@@ -128,6 +131,13 @@ def test_a_step_that_fails_as_it_is_has_no_times_and_is_not_tried_again(fails_at
     assert found.beside.as_is_ns == ()
     assert loader.calls == ["run_as_is"] * (fails_at + 1) + ["time_input"]
     assert found.warnings == ("as-is was not timed: no kernel",)
+
+
+def test_where_the_step_as_it_is_has_other_devices_it_is_not_timed() -> None:
+    found, loader = ran(runs_as_is=False)
+    assert found.beside.as_is_ns == ()
+    assert loader.calls == ["time_input"]
+    assert found.warnings == ()
 
 
 def test_weak_scaling_leaves_out_the_round_before_and_first_steps() -> None:

@@ -18,6 +18,7 @@ from placement_advisor.machine.host_figures_file import (
     kept_host,
     kept_route,
 )
+from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import HostLink, plan_hosts
 
 
@@ -91,7 +92,7 @@ def test_what_figures_depend_on_tells_them_apart(other: Any) -> None:
 
 def test_another_number_of_devices_is_measured_anew() -> None:
     keep_host(ALONE, TWO_HOSTS, B)
-    two = replace(B, cores=(0, 1))
+    two = replace(B, slots=core_slots((0, 1)))
     assert kept_host(plan_hosts((A, two), HostLink.TLS), two) is None
 
 

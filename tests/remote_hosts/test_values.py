@@ -13,6 +13,7 @@ from placement_advisor.cost.collectives import CollectiveTimes
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.machine.nvidia import Connection, Gpu, GpuPair, Gpus
+from placement_advisor.machine.slots import Slot
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.profile.timeline.worker_steps import Crossing
@@ -117,6 +118,7 @@ def test_half_characters_of_file_names_come_back() -> None:
         CollectiveTimes(call_ns=1, launch_ns=2, hop_ns=3, ns_per_byte=0.5),
         NetworkPlace(interface=None, mtu_bytes=1_500, load=0.25, has_private_network=True),
         WayTried(small_ns=None, large_passes=False),
+        Slot(kind="GPU", number=1),
         Gpus(
             devices=(Gpu(index=0, name="T4", memory_bytes=None),),
             pairs=(GpuPair(first=0, second=1, code="PIX", connection=Connection.PCIE),),

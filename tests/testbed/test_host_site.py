@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import HostLink, HostShare, plan_hosts
 from placement_advisor.testbed.host_site import HostSite, _RelayOfHost
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-A = HostShare(name="a", address="10.0.0.1", cores=(0, 1), fingerprint="", is_here=True)
-B = HostShare(name="b", address="10.0.0.2", cores=(0,), fingerprint="", is_here=False)
+A = HostShare(name="a", address="10.0.0.1", slots=core_slots((0, 1)), fingerprint="", is_here=True)
+B = HostShare(name="b", address="10.0.0.2", slots=core_slots((0,)), fingerprint="", is_here=False)
 
 
 @pytest.mark.parametrize(("lends_all", "carriers"), [(True, (7,)), (False, ())])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.measurement.verification import Verification
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
@@ -86,7 +87,11 @@ def bench(child: type[FakeChild], tmp_path: Path) -> MirroredTestbed:
     """Two processes that have started; `compare` finds results right."""
     devices = tuple(SimpleNamespace(name=f"worker:{i}", kind="CPU") for i in range(2))
     plan = SimpleNamespace(
-        kind=TestbedKind.WORKERS, devices=devices, cores=(0, 1), open_ports=True, hosts=()
+        kind=TestbedKind.WORKERS,
+        devices=devices,
+        slots=core_slots((0, 1)),
+        open_ports=True,
+        hosts=(),
     )
 
     machine = site.ThisMachine(tmp_path, open_ports=True)

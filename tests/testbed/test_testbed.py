@@ -11,7 +11,14 @@ from real_runs import needs_private_network
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine import testbed_plan
-from placement_advisor.machine.testbed_plan import HostShare, TestbedKind, plan_testbed
+from placement_advisor.machine.slots import core_slots, gpu_slots
+from placement_advisor.machine.testbed_plan import (
+    HostLink,
+    HostShare,
+    TestbedKind,
+    plan_hosts,
+    plan_testbed,
+)
 from placement_advisor.machine.this_machine import usable_cores
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.processes.children import ChildError
@@ -34,7 +41,7 @@ def test_two_devices_on_two_cores_are_workers(two_cores: None) -> None:
     plan = plan_testbed(None, 2)
     assert plan.kind is TestbedKind.WORKERS
     assert [device.name for device in plan.devices] == ["worker:0", "worker:1"]
-    assert plan.cores == (0, 1)
+    assert plan.slots == core_slots((0, 1))
     assert plan.stand_in
     assert plan.not_run is None
 
@@ -110,7 +117,7 @@ class FakeChild:
         self.closed = True
 
 
-HOST = HostShare(name="a", address="10.0.0.1", cores=(0,), fingerprint="", is_here=True)
+HOST = HostShare(name="a", address="10.0.0.1", slots=core_slots((0,)), fingerprint="", is_here=True)
 KILLED = CallFailure(
     cause=FailureCause.CRASHED, message="worker:1 was killed by SIGKILL", child_ended=True
 )
@@ -214,7 +221,9 @@ def test_what_has_started_ends_where_a_host_is_gone(
 ) -> None:
     monkeypatch.setattr(testbed_module, "Child", lambda name: FakeChild(name, None))
     plan = replace(
-        plan_testbed(TestbedKind.LOGICAL_CPUS, 2), kind=TestbedKind.WORKERS, cores=(0, 1)
+        plan_testbed(TestbedKind.LOGICAL_CPUS, 2),
+        kind=TestbedKind.WORKERS,
+        slots=core_slots((0, 1)),
     )
     site = CutOff(tmp_path, open_ports=True)
     testbed = Testbed(plan, scratch=tmp_path, site=site)
@@ -222,6 +231,55 @@ def test_what_has_started_ends_where_a_host_is_gone(
         testbed.start()
     assert site.forked.closed
     assert not testbed.up
+
+
+class Asked(FakeChild):
+    """Keeps what it was asked for, with others."""
+
+    def __init__(self, name: str, asked: list[tuple[str, tuple[Any, ...]]]) -> None:
+        super().__init__(name, None)
+        self._asked = asked
+
+    def start(self, function: Callable[..., Any], *args: Any) -> FakeChild:
+        self._asked.append((function.__name__, args))
+        return self
+
+
+def test_gpus_of_hosts_are_tasks_that_see_one_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, tuple[Any, ...]]] = []
+
+    class TwoHosts(ThisMachine):
+        def fork(self, device: int, name: str) -> Any:
+            return Asked(name, asked)
+
+        def join(self, workers: Any, client: Any, not_started: Any) -> tuple[str, ...]:
+            return "localhost:20000", "localhost:20001"
+
+    monkeypatch.setattr(testbed_module, "Child", lambda name: Asked(name, asked))
+    first = replace(HOST, slots=gpu_slots(1))
+    plan = plan_hosts((first, replace(first, name="b", is_here=False)), HostLink.TLS)
+    testbed = Testbed(plan, scratch=tmp_path, site=TwoHosts(tmp_path, open_ports=True))
+    testbed.start()
+
+    task = "/job:worker/replica:0/task:{}/device:{}:0".format
+    addresses = ("localhost:20000", "localhost:20001")
+    # The client has a core of nobody, so that it stays where it is.
+    assert asked == [
+        ("serve", (addresses, 0, *gpu_slots(1), ())),
+        ("serve", (addresses, 1, *gpu_slots(1), ())),
+        (
+            "open_runner",
+            (
+                "grpc://localhost:20000",
+                {"a:0": task(0, "GPU"), "b:0": task(1, "GPU")},
+                task(0, "CPU"),
+                0,
+            ),
+        ),
+    ]
+    assert testbed.core_clocks == {}
 
 
 class ProfiledClient(FakeChild):

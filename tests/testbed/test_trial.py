@@ -9,7 +9,14 @@ import pytest
 
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.placement import Placement
-from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
+from placement_advisor.machine.slots import core_slots, gpu_slots
+from placement_advisor.machine.testbed_plan import (
+    HostLink,
+    HostShare,
+    TestbedKind,
+    TestbedPlan,
+    plan_hosts,
+)
 from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.verification import Verification
@@ -23,6 +30,8 @@ from placement_advisor.tf.answers import Prepared, SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from placement_advisor.machine.slots import Slot
 
     Run = Callable[..., tuple[dict[str, Entry], "FakeTestbed"]]
 
@@ -57,7 +66,7 @@ class FakeTestbed:
     plan = TestbedPlan(
         kind=TestbedKind.GPUS,
         devices=(),
-        cores=(),
+        slots=(),
         stand_in=False,
         description="",
         not_run=None,
@@ -425,6 +434,25 @@ def test_a_host_that_is_lost_under_the_profiler_costs_no_rounds(run: Run) -> Non
     assert [len(entry.rounds) for entry in entries.values()] == [ROUNDS] * len(STEP_NS)
     assert all(entry.failure is None for entry in entries.values())
     assert ("profile", "towers") not in testbed.calls
+
+
+@pytest.mark.parametrize(("slots", "on_gpus"), [(gpu_slots(1), True), (core_slots((0,)), False)])
+def test_profiles_of_hosts_are_read_as_those_of_what_hosts_lend(
+    monkeypatch: pytest.MonkeyPatch, slots: tuple[Slot, ...], on_gpus: bool
+) -> None:
+    read: list[bool] = []
+    monkeypatch.setattr(trial_module, "read_worker_steps", lambda *_, on_gpus: read.append(on_gpus))
+    hosts = tuple(
+        HostShare(name=name, address="", slots=slots, fingerprint="", is_here=False)
+        for name in ("a", "b")
+    )
+    testbed = FakeTestbed({})
+    testbed.plan = plan_hosts(hosts, HostLink.TLS)
+    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    trial.profile(
+        trial.enter(Placement(label="single", family="single", device_of={}, rationale=""))
+    )
+    assert read == [on_gpus]
 
 
 class OwnBench:

@@ -8,6 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import tensorflow as tf
 
+from placement_advisor.machine.slots import Slot
 from placement_advisor.testbed.testbed import STEP
 from placement_advisor.tf.run import (
     measure_testbed as calibration,
@@ -74,4 +75,4 @@ def open_mirrored_worker(failure: str) -> Any:
         patch.object(tf, "config"),
         patch.object(tf.distribute, "MultiWorkerMirroredStrategy", side_effect=error),
     ):
-        return mirrored.open_worker((), 0, 0)
+        return mirrored.open_worker((), 0, Slot(kind="CPU", number=0))

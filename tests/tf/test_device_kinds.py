@@ -135,9 +135,9 @@ def test_functions_that_call_each_other_in_a_circle_share_their_kinds(registry: 
 def test_what_a_gpu_cannot_run_is_placed_on_the_host_with_all_that_shares_its_variable(
     registry: Child,
 ) -> None:
-    gpu = "/job:localhost/replica:0/task:0/device:GPU:1"
+    gpu, cpu = (f"/job:worker/replica:0/task:1/device:{its}" for its in ("GPU:1", "CPU:0"))
     device_of = registry.call(registered_kernels.placed_on_a_gpu, gpu, time_limit_s=_LIMIT_S)
-    on_host = {name for name, device in device_of.items() if device == "host"}
+    on_host = {name for name, device in device_of.items() if device == cpu}
     # int32 has no MatMul and no variable on a GPU, a text no constant. A read of the variable has
     # a kernel for any type, but stands where the variable does. What both sides read is copied.
     assert on_host - {"counts", "counts/copy_0"} == {
@@ -147,7 +147,7 @@ def test_what_a_gpu_cannot_run_is_placed_on_the_host_with_all_that_shares_its_va
         "count_write",
         "count_read",
     }
-    assert {device_of["counts"], device_of["counts/copy_0"]} == {gpu, "host"}
+    assert {device_of["counts"], device_of["counts/copy_0"]} == {gpu, cpu}
     assert {device_of[name] for name in device_of.keys() - on_host} == {gpu}
 
 

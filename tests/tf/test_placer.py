@@ -53,8 +53,8 @@ def test_an_input_is_read_from_a_variable_on_its_device(child: Child) -> None:
     }
 
 
-def test_an_op_without_a_gpu_kernel_goes_to_the_host(child: Child) -> None:
-    gpu = "/job:localhost/replica:0/task:0/device:GPU:1"
+def test_an_op_without_a_gpu_kernel_goes_to_the_cpu_of_the_gpus_process(child: Child) -> None:
+    gpu = "/job:worker/replica:0/task:1/device:GPU:0"
     ops = child.call(
         graph_defs.placed,
         {"ids": ("LookupTableFindV2", []), "product": ("MatMul", [])},
@@ -62,7 +62,7 @@ def test_an_op_without_a_gpu_kernel_goes_to_the_host(child: Child) -> None:
         {},
         time_limit_s=_LIMIT_S,
     )
-    assert ops["ids"][2] == "host"
+    assert ops["ids"][2] == "/job:worker/replica:0/task:1/device:CPU:0"
     assert ops["product"][2] == gpu
 
 
@@ -72,6 +72,41 @@ def test_moved_ops_are_those_that_stand_elsewhere_than_planned(child: Child) -> 
     executed = {"stays": there.format(0), "moves": there.format(0), "_send_1": there.format(1)}
     moved = child.call(graph_defs.moved, executed, planned, time_limit_s=_LIMIT_S)
     assert moved == ("moves: task 1 CPU:0 → task 0 CPU:0",)
+
+
+def test_what_goes_from_a_gpu_to_the_cpu_of_its_process_crosses_no_devices(child: Child) -> None:
+    """Of two processes with a GPU each, one looks up ids on its CPU and both take them."""
+    task = "/job:worker/replica:0/task:{}/device:{}:0".format
+
+    def ends(target: str) -> dict[str, str]:
+        return {"tensor_name": target, "send_device": task(0, "CPU"), "recv_device": target}
+
+    found = child.call(
+        graph_defs.crossings,
+        [
+            [
+                ("ids", "LookupTableFindV2", [], {}),
+                ("send_here", "_Send", ["ids"], ends(task(0, "GPU"))),
+                ("send_there", "_Send", ["ids"], ends(task(1, "GPU"))),
+                ("receive_here", "_Recv", [], ends(task(0, "GPU"))),
+            ],
+            [("receive_there", "_Recv", [], ends(task(1, "GPU")))],
+        ],
+        {task(i, kind): f"{'ab'[i]}:0" for i in range(2) for kind in ("GPU", "CPU")},
+        {("ids", 0): 8},
+        time_limit_s=_LIMIT_S,
+    )
+    assert found == (
+        Crossing(
+            send_node="send_there",
+            recv_node="receive_there",
+            producer="ids",
+            port=0,
+            source="a:0",
+            target="b:0",
+            size_bytes=8,
+        ),
+    )
 
 
 def test_crossings_tell_tensors_from_signals_and_leave_the_client_out(child: Child) -> None:

@@ -43,21 +43,22 @@ COLLECTIVE_KINDS = frozenset(
 )
 
 
-def gather_events(
+def gather_copies(
     device: str,
     lines: Sequence[Line],
     windows: StepWindows,
     devices: Sequence[str],
     exchanged_bytes: Mapping[str, int | None],
 ) -> None:
-    """Put what a device did into the steps in which it did it."""
-    _gather_ops(device, lines, windows)
+    """Put what a device sent, received and exchanged into the steps in which it did."""
     for line in lines:
+        _gather_sends(device, line, windows)
         _gather_arrivals(device, line, windows)
     _gather_exchanges(device, lines, windows, devices, exchanged_bytes)
 
 
-def _gather_ops(device: str, lines: Sequence[Line], windows: StepWindows) -> None:
+def gather_work(device: str, lines: Sequence[Line], windows: StepWindows) -> None:
+    """Put what a core computed into the steps in which it did."""
     threads = [
         [
             (event, match.group(1), match.group(2))
@@ -70,10 +71,7 @@ def _gather_ops(device: str, lines: Sequence[Line], windows: StepWindows) -> Non
     for thread, thread_own in zip(threads, own, strict=True):
         for (event, name, kind), own_ns in zip(thread, thread_own, strict=True):
             step = windows.at(event.start_ns)
-            if step is None or kind in RECEIVE_KINDS:
-                continue
-            if kind in SEND_KINDS:
-                step.sends[device, name].append(event.start_ns)
+            if step is None or kind in RECEIVE_KINDS | SEND_KINDS:
                 continue
             step.work.append(
                 Work(
@@ -115,6 +113,16 @@ def shared_core_ns(threads: Sequence[Sequence[Event]]) -> list[list[int]]:
         if not running[thread]:
             del running[thread]
     return [[round(time_ns) for time_ns in of_thread] for of_thread in own]
+
+
+def _gather_sends(device: str, line: Line, windows: StepWindows) -> None:
+    for event in line.events:
+        match = OP_EVENT.fullmatch(event.name)
+        if match is None or match.group(2) not in SEND_KINDS:
+            continue
+        step = windows.at(event.start_ns)
+        if step is not None:
+            step.sends[device, match.group(1)].append(event.start_ns)
 
 
 def _gather_arrivals(device: str, line: Line, windows: StepWindows) -> None:

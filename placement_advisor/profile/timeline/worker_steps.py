@@ -9,13 +9,19 @@ more of their clocks (`clock_alignment`), and all is cut once more.
 
 No copy's bytes are in a profile of a CPU: those come from the shapes in the graph.
 
-Left out: what `worker_events` and `clock_alignment` leave out.
+A device that is a GPU has the work of its streams, and its process the copies: a tensor goes to
+another device by a copy to its host, messages, and a copy from the host there, which count as one
+copy. It begins when the kernels that make the tensor have ended: ops are launched ahead of that.
+
+Left out: what `worker_events`, `gpu_events` and `clock_alignment` leave out; between a GPU and its
+own host, ops that run there and other copies, such as of a batch; the memory of GPUs.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
 from statistics import median
 from types import MappingProxyType
@@ -28,12 +34,17 @@ from placement_advisor.profile.step_profile import Copy, summarise, tensor_name
 from placement_advisor.profile.timeline.allocator_memory import measured_memory
 from placement_advisor.profile.timeline.clock_alignment import ONE_CLOCK, SeenCopy, align_clocks
 from placement_advisor.profile.timeline.copy_kinds import CopyKind
+from placement_advisor.profile.timeline.gpu_events import gather_gpu_work, gpu_streams
 from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
-from placement_advisor.profile.timeline.worker_events import COLLECTIVE_ROW, gather_events
-from placement_advisor.profile.xspace.xplane import read_planes, set_back
+from placement_advisor.profile.timeline.worker_events import (
+    COLLECTIVE_ROW,
+    gather_copies,
+    gather_work,
+)
+from placement_advisor.profile.xspace.xplane import read_planes, set_back, space_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from placement_advisor.machine.clock_range import ClockRange
@@ -43,6 +54,8 @@ if TYPE_CHECKING:
     from placement_advisor.profile.timeline.step_windows import OpenStep
 
 COPY_ROW = CopyKind.WORKER
+# A worker on a GPU sees no other one.
+_ONLY_GPU = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +81,12 @@ def read_worker_steps(
     crossings: Sequence[Crossing],
     exchanged_bytes: Mapping[str, int | None] = MappingProxyType({}),
     clocks: HostClocks = ONE_CLOCK,
+    *,
+    on_gpus: bool = False,
 ) -> StepProfile:
     """Read the profiles of the workers, one per device; the steps are those of the client.
+
+    With ``on_gpus`` each worker has one GPU, which is the device.
 
     ``exchanged_bytes`` has the collective ops that each device runs in every step, with what one
     sends on from a device, None where that is not known. More may be seen, in conditionals.
@@ -83,14 +100,15 @@ def read_worker_steps(
         AdvisorError: a file is missing or corrupt, no complete step is left, or none of the
             planned copies was seen.
     """
-    files = _Files(client_file, worker_files, exchanged_bytes, clocks)
+    files = _Files(client_file, worker_files, exchanged_bytes, clocks, on_gpus=on_gpus)
     steps, memory = files.steps(clocks.ranges)
+    moments = partial(_moments, crossings=crossings, on_gpus=on_gpus)
     if not clocks.ranges:
-        return _profile(steps, memory, worker_files, crossings, exchanged_bytes)
-    alignment = align_clocks(clocks.ranges, _seen_copies(steps, crossings, clocks))
+        return _profile(steps, memory, worker_files, crossings, exchanged_bytes, moments)
+    alignment = align_clocks(clocks.ranges, _seen_copies(steps, moments, clocks))
     steps, memory = files.steps(alignment.ranges)
     return replace(
-        _profile(steps, memory, worker_files, crossings, exchanged_bytes),
+        _profile(steps, memory, worker_files, crossings, exchanged_bytes, moments),
         clocks={
             device: alignment.ranges[host]
             for device, host in clocks.host_of.items()
@@ -109,16 +127,23 @@ class _Files:
         worker_files: Mapping[str, Path],
         exchanged_bytes: Mapping[str, int | None],
         clocks: HostClocks,
+        *,
+        on_gpus: bool,
     ) -> None:
         """Read them.
 
         Raises:
             AdvisorError: a file is missing or corrupt.
         """
+        self._on_gpus = on_gpus
         self._client_file, self._worker_files = client_file, worker_files
         self._exchanged_bytes, self._clocks = exchanged_bytes, clocks
         self._client = read_planes(client_file)
         self._workers = {device: read_planes(path) for device, path in worker_files.items()}
+        self._streams = {
+            device: tuple(gpu_streams(space_file(path), {_ONLY_GPU: device})) if on_gpus else ()
+            for device, path in worker_files.items()
+        }
 
     def steps(self, ranges: Mapping[str, ClockRange]) -> tuple[list[OpenStep], dict[str, int]]:
         """Return the steps on the command's clock, and what each device held in one, in bytes.
@@ -139,8 +164,14 @@ class _Files:
             covered = covered.shared_with(own)
             threads[device] = tuple(host_lines(planes))
             devices = tuple(self._workers)
-            gather_events(device, threads[device], own, devices, self._exchanged_bytes)
+            gather_copies(device, threads[device], own, devices, self._exchanged_bytes)
+            for _, stream in self._streams[device]:
+                gather_gpu_work(device, stream, own, ahead_ns=clocks.ahead_ns(device))
+            if not self._on_gpus:
+                gather_work(device, threads[device], own)
         steps = covered.with_work(self._client_file)
+        if self._on_gpus:
+            return steps, {}
         memory = {
             device: measured_memory(lines, windows[device].shared_with(covered))
             for device, lines in threads.items()
@@ -154,9 +185,10 @@ def _profile(
     worker_files: Mapping[str, Path],
     crossings: Sequence[Crossing],
     exchanged_bytes: Mapping[str, int | None],
+    moments: Callable[[OpenStep], Iterable[_Moments]],
 ) -> StepProfile:
     for step in steps:
-        step.copies.extend(_copies(step, crossings))
+        step.copies.extend(_copies(moments(step)))
     if crossings and not any(step.copies for step in steps):
         paths = ", ".join(str(path) for path in worker_files.values())
         raise AdvisorError(
@@ -174,39 +206,41 @@ def _profile(
 class _Moments:
     """When the ends of one crossing were seen in a step, each in order of time.
 
-    ``made`` are the moments at which the op ended that makes the tensor.
+    ``starts`` are the moments at which it was sent, and those at which the op ended that makes the
+    tensor; what counts if it is known comes first.
     """
 
     crossing: Crossing
-    sends: Sequence[int]
-    made: Sequence[int]
+    starts: tuple[Sequence[int], Sequence[int]]
     arrivals: Sequence[int]
 
 
-def _moments(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[_Moments]:
+def _moments(step: OpenStep, crossings: Iterable[Crossing], *, on_gpus: bool) -> Iterator[_Moments]:
     ends: dict[tuple[str, str | None], list[int]] = defaultdict(list)
     for work in step.work:
         ends[work.device, work.op].append(work.end_ns)
     for crossing in crossings:
+        sends = sorted(step.sends.get((crossing.source, crossing.send_node), ()))
+        made = sorted(ends.get((crossing.source, crossing.producer), ()))
         yield _Moments(
             crossing=crossing,
-            sends=sorted(step.sends.get((crossing.source, crossing.send_node), ())),
-            made=sorted(ends.get((crossing.source, crossing.producer), ())),
+            # A GPU's op may have several kernels, and its host sends as soon as they are launched.
+            starts=(made[-1:], sends) if on_gpus else (sends, made),
             arrivals=sorted(step.arrivals.get((crossing.target, crossing.recv_node), ())),
         )
 
 
-def _copies(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[Copy]:
+def _copies(moments: Iterable[_Moments]) -> Iterator[Copy]:
     """Pair the sends of each crossing with its arrivals, in order of time.
 
     TensorFlow records no event of an op that it has found to be cheap, and sending a few bytes is:
     such a copy starts when the op ended that made the tensor, or, where that was cheap as well, is
     counted with no time of its own.
     """
-    for seen in _moments(step, crossings):
+    for seen in moments:
         crossing = seen.crossing
         for i, arrival_ns in enumerate(seen.arrivals):
-            starts = (found[i] for found in (seen.sends, seen.made) if i < len(found))
+            starts = (found[i] for found in seen.starts if i < len(found))
             start_ns = next(starts, arrival_ns)
             yield Copy(
                 source=crossing.source,
@@ -224,7 +258,9 @@ def _copies(step: OpenStep, crossings: Iterable[Crossing]) -> Iterator[Copy]:
 
 
 def _seen_copies(
-    steps: Iterable[OpenStep], crossings: Sequence[Crossing], clocks: HostClocks
+    steps: Iterable[OpenStep],
+    moments_in: Callable[[OpenStep], Iterable[_Moments]],
+    clocks: HostClocks,
 ) -> Iterator[SeenCopy]:
     """Yield what got from host to host, as clocks read it that pings were taken of.
 
@@ -241,13 +277,9 @@ def _seen_copies(
         )
 
     for step in steps:
-        for moments in _moments(step, crossings):
+        for moments in moments_in(step):
             ends = moments.crossing.source, moments.crossing.target
-            complete = (
-                starts
-                for starts in (moments.sends, moments.made)
-                if len(starts) == len(moments.arrivals)
-            )
+            complete = (starts for starts in moments.starts if len(starts) == len(moments.arrivals))
             for sent_ns, arrived_ns in zip(next(complete, ()), moments.arrivals, strict=False):
                 yield seen(ends[0], sent_ns, ends[1], arrived_ns)
         joined: defaultdict[str, defaultdict[str, list[Copy]]] = defaultdict(

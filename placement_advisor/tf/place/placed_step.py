@@ -31,17 +31,17 @@ class Runtime:
     """Where sessions run: on workers (``address`` of one of them), or in this process if empty."""
 
     address: str
-    logical_cpus: int
+    logical_cpus: int = 0
+    on_gpus: bool = False
 
     def session(self, graph: Any) -> Any:
         """Return a session that runs a graph as it is."""
         config = v1.ConfigProto(isolate_session_state=True)
         # A kernel that a GPU lacks for one type shows only when it runs; what TensorFlow moves to
         # the host then is reported as moved. On CPUs nothing lacks a kernel, so nothing may move.
-        config.allow_soft_placement = not self.address and not self.logical_cpus
+        config.allow_soft_placement = self.on_gpus
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         config.graph_options.optimizer_options.opt_level = -1
-        config.gpu_options.allow_growth = True
         if self.logical_cpus:
             config.device_count["CPU"] = self.logical_cpus
         return v1.Session(self.address, graph=graph, config=config)

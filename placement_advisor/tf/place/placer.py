@@ -47,9 +47,10 @@ def on_devices(
 ) -> Any:
     """Return a flat GraphDef with ``device_of`` (op name -> TensorFlow device) applied.
 
-    What is meant for a GPU goes to ``host`` if it is one of the ``inputs``, for pipelines leave
-    batches there, or an op without a GPU kernel for its types, or shares a variable with such an
-    op. ``loops`` names the ops that each folded loop stands for; they go where it goes.
+    What is meant for a GPU goes to the CPU beside it if it is one of the ``inputs``, for pipelines
+    leave batches there, or an op without a GPU kernel for its types, or shares a variable with such
+    an op. Constants that no op reads go to ``host``. ``loops`` names the ops that each folded loop
+    stands for; they go where it goes.
     """
     placed = tf.compat.v1.GraphDef()
     placed.CopyFrom(graph_def)
@@ -63,7 +64,7 @@ def on_devices(
         if node.op == "Const":
             continue
         wanted = device_of[node.name]
-        node.device = host if ":GPU:" in wanted and node.name in on_host else wanted
+        node.device = cpu_of(wanted) if node.name in on_host else wanted
         device[node.name] = node.device
     for function in placed.library.function:
         for node in function.node_def:
@@ -71,6 +72,16 @@ def on_devices(
             node.device = ""
     _copy_constants(placed, constants, device, host, on_host)
     return placed
+
+
+def is_gpu(device: str) -> bool:
+    """Return whether a device of TensorFlow's is a GPU."""
+    return ":GPU:" in device
+
+
+def cpu_of(device: str) -> str:
+    """Return the CPU of the process that has a device of TensorFlow's."""
+    return f"{device.rpartition('GPU:')[0]}CPU:0" if is_gpu(device) else device
 
 
 def _without_gpu(graph_def: Any) -> set[str]:
@@ -110,8 +121,8 @@ def _copy_constants(
             if name not in constants:
                 continue
             here = device[node.name]
-            if ":GPU:" in here and name in on_host:
-                here = host
+            if name in on_host:
+                here = cpu_of(here)
             if home.setdefault(name, here) == here:
                 continue
             copy = copies.setdefault((name, here), f"{name}/copy_{len(copies)}")
@@ -164,7 +175,8 @@ def crossings(
 ) -> tuple[Crossing, ...]:
     """Return every copy between devices in the executed partition graphs.
 
-    ``device_names`` maps TensorFlow's device names to ours, ``size_of`` (op, port) to bytes.
+    ``device_names`` maps TensorFlow's device names to ours, ``size_of`` (op, port) to bytes. What
+    stays with one of ours is no copy, such as from a GPU to the CPU beside it.
     """
     sends: dict[str, tuple[str, str, int, str]] = {}
     receives: dict[str, tuple[str, str]] = {}
@@ -195,6 +207,7 @@ def crossings(
         )
         for tensor, (send_node, producer, port, source) in sorted(sends.items())
         if tensor in receives and source in device_names and receives[tensor][1] in device_names
+        if device_names[source] != device_names[receives[tensor][1]]
     )
 
 

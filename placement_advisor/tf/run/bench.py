@@ -36,6 +36,11 @@ class Bench:
         self._runtime, self._devices, self._clocks = runtime, devices, clocks
         self._holders: list[Any] = []
 
+    @property
+    def reads_cores(self) -> bool:
+        """Whether devices are processes on cores, whose time it reads."""
+        return bool(self._clocks)
+
     def on(self, device: str) -> Any:
         """Return the scope of a device."""
         return tf.device(self._devices[device])

@@ -236,7 +236,8 @@ def reach(
 
     ``product_ns`` is what a product takes on the first, which computes for ``longer_than_ns`` at
     least while the other one starts and ends. Where copies to it are measured between ends that
-    sleep, nothing ``wakes``: no wake is measured.
+    sleep, nothing ``wakes``: no wake is measured. Devices that are no cores have engines that copy,
+    which neither wait for ops nor sleep.
     """
     product_ns = max(1.0, product_ns)
     local = max(_PRODUCTS[1], math.ceil(longer_than_ns / product_ns))
@@ -244,22 +245,25 @@ def reach(
     alone = {"none": nothing(first), "remote": nothing(other)}
     # A device that is started has rested since the step before.
     rested = bench.times(alone, before=products(first, rest))
-    beside = bench.times(
-        {
-            "local": products(first, local),
-            "with remote": both(products(first, local), nothing(other)),
-            "from idle": answered(first, other, long, 0),
-            "from busy": answered(first, other, long, long),
-        }
-    )
+    together = {
+        "local": products(first, local),
+        "with remote": both(products(first, local), nothing(other)),
+    }
+    if bench.reads_cores:
+        together["from idle"] = answered(first, other, long, 0)
+        together["from busy"] = answered(first, other, long, long)
+    beside = bench.times(together)
     partition_ns = beside["with remote"].step_ns - beside["local"].step_ns
     remote_ns = rested["remote"].step_ns - rested["none"].step_ns
-    quantum_ns = beside["from busy"].step_ns - beside["from idle"].step_ns
+    quantum_ns = wake_ns = 0
+    if bench.reads_cores:
+        quantum_ns = round(beside["from busy"].step_ns - beside["from idle"].step_ns)
+        wake_ns = _wake_ns(bench, first, other, rest) if wakes else 0
     return Reach(
         partition_overhead_ns=max(0, round(partition_ns)),
         remote_ns=max(0, round(remote_ns)),
-        quantum_ns=max(0, round(quantum_ns)),
-        wake_ns=_wake_ns(bench, first, other, rest) if wakes else 0,
+        quantum_ns=max(0, quantum_ns),
+        wake_ns=wake_ns,
     )
 
 

@@ -69,11 +69,12 @@ def measure_host(
 ) -> HostFigures:
     """Measure the devices of one host; its first one drives all steps if the host ``drives``.
 
-    Devices are our names -> TensorFlow's; ``clocks`` are `core_clock` tokens.
+    Devices are our names -> TensorFlow's; ``clocks`` are `core_clock` tokens of those that are
+    cores.
     """
     first, *further = devices
     ends = (first, further[0]) if further else None
-    bench = Bench(runtime, devices, {name: clocks[name] for name in ends or ()})
+    bench = Bench(runtime, devices, _clocks_of(ends or (), clocks))
 
     def once() -> HostFigures:
         references = [reference(bench, name) for name in devices]
@@ -109,7 +110,7 @@ def measure_route(
 ) -> RouteFigures:
     """Measure what it takes between the devices of two hosts; ``drives`` is as to the one."""
     ends = next(iter(one)), next(iter(other))
-    bench = Bench(runtime, {**one, **other}, {name: clocks[name] for name in ends})
+    bench = Bench(runtime, {**one, **other}, _clocks_of(ends, clocks))
     second = _second_pair(tuple(one), tuple(other))
     about_ns = message_ns(bench, ends, _FEW)
     efforts: dict[_Ends, dict[int, Effort]] = {ends: {}, ends[::-1]: {}}
@@ -151,6 +152,10 @@ def probe_route(
     one_way_ns = message_ns(bench, ends, _FEW)
     there, back = (errand(bench, each, size_bytes, _FEW, one_way_ns) for each in (ends, ends[::-1]))
     return there.copy_ns, back.copy_ns
+
+
+def _clocks_of(ends: Sequence[str], clocks: Mapping[str, str]) -> dict[str, str]:
+    return {name: clocks[name] for name in ends if name in clocks}
 
 
 def _passes(measure: Callable[[], T]) -> list[T]:

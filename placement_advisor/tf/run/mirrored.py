@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from placement_advisor.cost.collectives import CollectiveTimes
+    from placement_advisor.machine.slots import Slot
     from placement_advisor.measurement.verification import Results
     from placement_advisor.tf.load.model_source import ModelSource
 
@@ -53,20 +54,19 @@ def open_devices(kind: str, count: int) -> None:
         (cpu,) = tf.config.list_physical_devices("CPU")
         parts = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
         tf.config.set_logical_device_configuration(cpu, parts)
-    for gpu in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(gpu, True)
     _leave_graphs_alone()
     _strategy = tf.distribute.MirroredStrategy([f"{kind}:{i}" for i in range(count)])
 
 
-def open_worker(addresses: tuple[str, ...], index: int, core: int) -> CallFailure | None:
-    """Be one of several workers, each with a device on a core of its own."""
+def open_worker(addresses: tuple[str, ...], index: int, slot: Slot) -> CallFailure | None:
+    """Be one of several workers, each with a core or a GPU of its own."""
     global _strategy
-    become_device(core)
+    become_device(slot)
     task = {"type": "worker", "index": index}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(OP_THREADS)
+    if slot.is_core:
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(OP_THREADS)
     _leave_graphs_alone()
     ring = tf.distribute.experimental.CommunicationImplementation.RING
     options = tf.distribute.experimental.CommunicationOptions(implementation=ring)

@@ -6,12 +6,14 @@ from the same state and see the same batches.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
 from placement_advisor.errors import TestbedError
+from placement_advisor.machine.this_machine import VISIBLE_GPUS
 from placement_advisor.tf.answers import Prepared
 from placement_advisor.tf.failures import run_failure
 from placement_advisor.tf.place import placer
@@ -44,7 +46,7 @@ class _Program(NamedTuple):
 
 
 _programs: dict[str, _Program] = {}
-_runtime = Runtime(address="", logical_cpus=0)
+_runtime = Runtime(address="")
 _devices: dict[str, str] = {}
 _host = ""
 _ready: dict[str, PlacedStep] = {}
@@ -56,8 +58,11 @@ _verifier: Verifier | None = None
 def open_runner(target: str, devices: dict[str, str], host: str, logical_cpus: int) -> None:
     """Remember the devices (our name -> TensorFlow's)."""
     global _runtime, _host, _verifier
+    if target:  # The GPUs of this machine, if any, are for the processes of devices.
+        os.environ[VISIBLE_GPUS] = ""
     _host, _verifier = host, None
-    _runtime = Runtime(address=target, logical_cpus=logical_cpus)
+    on_gpus = any(map(placer.is_gpu, devices.values()))
+    _runtime = Runtime(address=target, logical_cpus=logical_cpus, on_gpus=on_gpus)
     _devices.update(devices)
 
 
@@ -82,6 +87,8 @@ def prepare(label: str, device_of: Mapping[str, str], program: str) -> Prepared 
     for name, loop in bundle.loops.items():
         sizes |= {output: sizes[name, port] for port, output in enumerate(loop.outputs)}
     names = {device: name for name, device in _devices.items()}
+    if _runtime.address:  # Ops that a GPU cannot run are its own process's.
+        names |= {placer.cpu_of(device): name for name, device in _devices.items()}
     return Prepared(
         moved_ops=placer.moved_ops(partitions, placed),
         crossings=placer.crossings(partitions, names, sizes),
