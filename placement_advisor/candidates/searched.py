@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.by_layer import place_by_layer
-from placement_advisor.candidates.families import FAMILIES, placements_of
+from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, placements_of
 from placement_advisor.candidates.families import propose as propose_by_rule
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
@@ -39,7 +39,8 @@ def propose(
 
     ``simulator`` is one with these costs, the first answer the placement on a single device. Where
     that does not hold the step, the best on as few devices as hold it is looked for, taken in
-    order. Not applicable if one of the answers is the best, or none was found that fits.
+    order. Not applicable if one of the answers that is not bad on purpose is the best, or none was
+    found that fits.
 
     A search makes the most of all costs, and so of what is wrong with them: what it finds where
     copies cost ``dearer`` times as much, the most that they may in truth, is as good as it looks or
@@ -83,15 +84,23 @@ def _best(
     layer_of: Mapping[str, str],
     effort: Effort,
 ) -> Placement | NotApplicable:
-    """Return the best placement found; not applicable if that is one of the starts."""
+    """Return the best placement found; not applicable if that is one of the starts.
+
+    A start that is bad on purpose is told as found: it is no answer by its own name.
+    """
     found = least_step(simulator, starts, layer_of, effort)
     looked = f"{counted(found.tried, 'placement')} simulated"
     unbeaten = next((s for s in starts if s.device_of == found.placement.device_of), None)
-    if unbeaten is not None:
+    if unbeaten is not None and unbeaten.family not in BAD_ON_PURPOSE:
         reason = f"of {looked} none was better than {unbeaten.label}"
         return NotApplicable(family=FAMILY, reason=reason, unbeaten=unbeaten)
     began = f"which began with {counted(len(starts), 'other candidate')}"
-    return replace(found.placement, rationale=f"the shortest step of {looked}, {began}")
+    return replace(
+        found.placement,
+        label=FAMILY,
+        family=FAMILY,
+        rationale=f"the shortest step of {looked}, {began}",
+    )
 
 
 def _on_fewest_devices(

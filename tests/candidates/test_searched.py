@@ -56,6 +56,17 @@ def test_nothing_better_is_no_candidate_and_names_what_was_not_beaten():
     assert found.unbeaten == single
 
 
+def test_where_what_is_bad_on_purpose_is_best_it_is_what_the_search_found():
+    step = three_ops(edges=0)
+    best = step.placement.device_of | {"two": "b"}
+    hopping = replace(step.placement, label="alternating", family="alternating", device_of=best)
+    found = asked(step, replace(step.placement, label="single"), hopping)
+    assert isinstance(found, Placement)
+    assert (found.label, found.family) == ("searched", "searched")
+    assert found.device_of == best
+    assert "which began with 2 other candidates" in found.rationale
+
+
 def test_what_is_found_where_copies_are_dearer_says_so():
     step = three_ops(edges=0)
     single = replace(step.placement, label="single")

@@ -190,7 +190,7 @@ def _shape(message: Any) -> dict[str, Any]:
         field.name: (
             field.number,
             field.type,
-            field.is_repeated,
+            field.default_value == [],  # It is repeated.
             field.containing_oneof is not None,
             field.message_type and _shape(field.message_type),
         )
