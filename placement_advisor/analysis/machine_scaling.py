@@ -293,7 +293,7 @@ def _parts(machine: Machine) -> Iterator[_Part]:
     for count in machine.device_counts()[1:]:
         cluster = machine.host.with_devices(names[:count])
         hosts = count // len(cluster.devices)
-        rings = [ring_of_devices(cluster)] if len(cluster.devices) > 1 else []
+        rings = [ring_of_devices(cluster)]
         rings += [
             Ring(
                 members=level.units,

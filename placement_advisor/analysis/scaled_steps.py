@@ -52,7 +52,7 @@ def simulated(
     """
     split, placement = proposed
     there = with_collectives(cluster)
-    costs = roofline_by_place(split.graph, there)
+    costs = roofline_by_place(split.graph, cluster)
     for device in cluster.devices:
         is_last = device == cluster.devices[-1]
         slowest = slowest_of(prod(ring.members for ring in rings)) if is_last else 1.0

@@ -25,6 +25,7 @@ scan (Parallel Comput. 35, 2009); the times are those of NCCL's tuning, see `har
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
@@ -153,11 +154,7 @@ def _least(times_ns: Iterable[float]) -> OpCost:
 
 
 def ring_of_devices(cluster: Cluster) -> Ring:
-    """Return the ring of all devices of a cluster.
-
-    Raises:
-        ValueError: there is one device.
-    """
+    """Return the ring of all devices of a cluster; that of one moves nothing."""
     return Ring(
         members=len(cluster.devices),
         bandwidth_bytes_per_s=ring_bandwidth(cluster),
@@ -169,16 +166,18 @@ def ring_of_devices(cluster: Cluster) -> Ring:
 def ring_bandwidth(cluster: Cluster) -> float:
     """Return what rings through all devices carry together, in bytes per second.
 
-    Raises:
-        ValueError: there is one device.
+    Without bound if there is one device.
     """
     names = cluster.device_names()
     links = cluster.device_links()
     return min(
-        _out_of(frozenset(names[first:last]), links)
-        for first in range(len(names))
-        for last in range(first + 1, len(names) + 1)
-        if last - first < len(names)
+        (
+            _out_of(frozenset(names[first:last]), links)
+            for first in range(len(names))
+            for last in range(first + 1, len(names) + 1)
+            if last - first < len(names)
+        ),
+        default=inf,
     )
 
 

@@ -16,6 +16,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from placement_advisor.machine.presets import (
+    check_length,
     hardware_figures,
     network_named,
     read_hardware,
@@ -96,6 +97,7 @@ def read_machine(text: str) -> Machine:
     Raises:
         AdvisorError: the text says something else, or names what `hardware.toml` does not hold.
     """
+    check_length(text)
     levels: list[Level] = []
     inner = text
     while found := _LEVEL.fullmatch(inner):

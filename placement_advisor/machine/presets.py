@@ -147,8 +147,7 @@ def read_hardware(text: str) -> Cluster:
     Raises:
         AdvisorError: the text says something else, or names what `hardware.toml` does not hold.
     """
-    if len(text) > MAX_TEXT_CHARS:
-        raise refused(text, f"longer than {MAX_TEXT_CHARS:,} characters")
+    check_length(text)
     hosts, inner, network = 1, text, None
     if several := _SEVERAL_HOSTS.fullmatch(text):
         hosts, inner = _count(text, several[1]), several[2]
@@ -250,6 +249,16 @@ def there_are(known: Iterable[str], word: str) -> str:
         return SequenceMatcher(None, word.casefold(), name.casefold()).ratio()
 
     return f"there are {', '.join(sorted(known, key=similarity, reverse=True))}"
+
+
+def check_length(text: str) -> None:
+    """Check that a description is not too long to be matched.
+
+    Raises:
+        AdvisorError: it is.
+    """
+    if len(text) > MAX_TEXT_CHARS:
+        raise refused(text, f"longer than {MAX_TEXT_CHARS:,} characters")
 
 
 def _host_devices(text: str, inner: str) -> tuple[list[str], str | None]:

@@ -76,8 +76,7 @@ NETWORK = Ring(members=2, bandwidth_bytes_per_s=3e9, message_ns=50_000, has_tree
 )
 def test_one_host_steps_as_all_of_them_do(traces, family, hosts, host, levels):
     one = read_hardware(host)
-    rings = [ring_of_devices(one)] if len(one.devices) > 1 else []
-    rings += [replace(NETWORK, members=units) for units in levels]
+    rings = [ring_of_devices(one), *(replace(NETWORK, members=units) for units in levels)]
     # Under `tf.distribute` each host starts its own steps.
     whole = read_hardware(f"{hosts}x({host})-Ethernet100")
     devices = tuple(replace(d, remote_start_ns=0, remote_end_ns=0) for d in whole.devices)

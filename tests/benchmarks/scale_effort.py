@@ -2,10 +2,11 @@
 
     PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/scale_effort.py [MODEL...]
 
-Models are those of `public_models.py`, trained: ResNet-50, and a BERT of 24 layers. Each is predicted
-on eight GPUs of one host, then on hosts of eight in three levels, up to 1,024 GPUs, all families in
-one call. Printed are the seconds, and the most memory that this process has held; the steps that the
-table has; and how much longer twice as many devices take, as a mean over the last two doublings.
+Models are those of `public_models.py`, trained: ResNet-50, and a BERT of 24 layers. Each is
+predicted on eight GPUs of one host, then on hosts of eight in three levels, up to 1,024 GPUs, all
+families in one call. Printed are the seconds, and the most memory that this process has held; the
+steps that the table has; and how much longer twice as many devices take, as a mean over the last
+two doublings.
 """
 
 from __future__ import annotations

@@ -104,6 +104,14 @@ def test_hosts_exchange_what_their_devices_have_added_up():
     assert exchanged("NcclAllGather", 1_000_000_000, DEVICES, hosts) == expected
 
 
+def test_hosts_of_one_device_gather_what_all_hosts_have():
+    hosts = Ring(members=4, bandwidth_bytes_per_s=10e9)
+    one = ring_of_devices(read_hardware("V100"))
+    # Each sends the bytes of three others on.
+    expected = 300_000_000 + 8_400 + 3 * 5_700
+    assert exchanged("NcclAllGather", 1_000_000_000, one, hosts) == expected
+
+
 def test_small_tensors_go_through_trees_between_many_hosts():
     many = Ring(members=128, bandwidth_bytes_per_s=10e9, message_ns=20_000, has_trees=True)
     assert exchanged("NcclAllReduce", 0, many) == 3_600 + 2 * 7 * 20_000

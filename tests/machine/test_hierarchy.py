@@ -72,6 +72,7 @@ def test_every_number_of_devices_is_one_of_whole_groups(units):
         ("2x(V100)-0xEthernet100", "a count of 0; it may be 1 to"),
         ("4x(V1000)-Ethernet100", "unknown device 'V1000'"),
         ("2000x(2000x(V100)-Ethernet100)-Ethernet10", "more than 1,048,576 devices"),
+        (f"{'9' * 5_000}x(V100)-Ethernet100", "longer than 1,000 characters"),
         ("2x(2x(V100-Ethernet100)-Ethernet10", "no host, or no network, in '2x(V100-Ethernet100'"),
     ],
 )

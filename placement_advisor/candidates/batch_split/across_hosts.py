@@ -4,7 +4,8 @@ Model: every host has variables of its own and does the same on other samples. W
 replicas have merged is all-reduced with those of the other hosts, each as it is ready, before any
 update; rows of looked-up tables are all-gathered. So one host stands for all of them.
 
-Left out: that updates of looked-up rows apply those of all hosts, and cost as much more.
+Left out: that updates of looked-up rows apply those of all hosts, and cost as much more; that
+gradients which one device or the CPU has merged leave a host over one of its several wires.
 """
 
 from __future__ import annotations

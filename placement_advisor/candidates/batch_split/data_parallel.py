@@ -68,6 +68,7 @@ class DataParallelSteps:
     def __init__(self, traces: SplitTraces) -> None:
         """Take the traces of the step at its batch and at the share of each replica."""
         self._traces = traces
+        self._mirrored_graphs: dict[Way, SplitGraph] = {}
 
     def propose_on_hosts(
         self, family: str, devices: Sequence[Device], collectives: str
@@ -127,9 +128,11 @@ class DataParallelSteps:
         return _with_own(self._batch)
 
     def _mirrored(self, way: Way) -> SplitGraph:
-        traces = self._traces
-        ends = traces.outputs, traces.targets
-        return mirrored_graph(traces.whole, traces.replicas, traces.wiring, *ends, way)
+        if way not in self._mirrored_graphs:
+            traces = self._traces
+            parts = traces.whole, traces.replicas, traces.wiring, traces.outputs, traces.targets
+            self._mirrored_graphs[way] = mirrored_graph(*parts, way)
+        return self._mirrored_graphs[way]
 
 
 def _with_own(split: SplitGraph) -> SplitGraph:
