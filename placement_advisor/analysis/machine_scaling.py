@@ -3,9 +3,9 @@
 Model: of a machine its first 1, 2, 4, … devices and all of them, with the links and hosts that they
 have. On so many devices each family that splits the batch (`data_parallel`) is simulated twice:
 with the whole batch on every device (*weak scaling*, more samples a step), and with the batch
-shared among them (*strong scaling*, the same training). Equal devices are not quite equal, and all
-wait for the slowest: the last one is slowed down as the slowest of so many is expected to be. Every
-figure is assumed; nothing runs.
+shared among them (*strong scaling*, the same training). All hosts of a hierarchy do the same, so
+one is simulated (`scaled_steps`), whose devices exchange within it and with those of the others.
+Every figure is assumed; nothing runs.
 
 What a further device does not bring is lost to what the step then waits for longest. The *knee* is
 the last number of devices at which doubling them brings at least half of what it could: speed-ups
@@ -18,51 +18,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.prices_elsewhere import read_elsewhere
+from placement_advisor.analysis.prices_elsewhere import is_cluster_file, read_elsewhere
+from placement_advisor.analysis.scaled_steps import Limit, limit_of, simulated
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates import single
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
-from placement_advisor.candidates.batch_split.joint import ALL_GATHER, ALL_REDUCE
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
-from placement_advisor.cost.rings import (
-    ALL_DEVICES,
-    collective_costs,
-    ring_bandwidth,
-    with_collectives,
-)
+from placement_advisor.cost.rings import ALL_DEVICES, Ring, ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
-from placement_advisor.machine.presets import hardware_figures
+from placement_advisor.machine.hierarchy import Machine, read_machine
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.simulator.exposure import SeenCopy, exposed_by_device
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.calls import splitter
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from placement_advisor.analysis.prices_elsewhere import Elsewhere
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
-    from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.load.model_source import ModelSource
 
 # A doubling that brings less than half of what it could.
 _KNEE = 1.5
-# Below this share of a step, what is lost is not worth a word.
-_LITTLE = 0.05
 _SECONDS_PER_HOUR = 3_600
 
 
@@ -71,15 +59,6 @@ class Scaling(StrEnum):
 
     WEAK = "weak"
     STRONG = "strong"
-
-
-class Limit(StrEnum):
-    """What a step on several devices loses most of its time to."""
-
-    EXCHANGE = "exchange"
-    LAUNCHES = "launches"
-    SHARED_WORK = "work that is not shared"
-    MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,8 +167,8 @@ def compare_hardware(
             f"--price: {counted(len(prices), 'price')} for {counted(len(hardware), 'machine')}",
             hint="give --price once for each machine, in their order",
         )
-    machines = [read_elsewhere(text, None) for text in hardware]
-    counts = sorted({n for each in machines for n in device_counts(len(each.cluster.devices))})
+    machines = [_machine(text) for text in hardware]
+    counts = sorted({count for each in machines for count in each.device_counts()})
     watcher.working("importing TensorFlow", 0, 1)
     preload()
     with Child("loader") as loader:
@@ -215,10 +194,15 @@ def compare_hardware(
     )
 
 
-def device_counts(devices: int) -> list[int]:
-    """Return 1, 2, 4, … and the number of all devices."""
-    counts = [1 << power for power in range(devices.bit_length())]
-    return counts if counts[-1] == devices else [*counts, devices]
+def _machine(text: str) -> Machine:
+    """Return the machine that a text or a cluster file describes.
+
+    Raises:
+        AdvisorError: it describes none.
+    """
+    if is_cluster_file(text):
+        return Machine(label=text, host=read_elsewhere(text, None).cluster)
+    return read_machine(text)
 
 
 def _split(
@@ -235,7 +219,7 @@ def _split(
 
 
 def _scaled(
-    machine: Elsewhere,
+    machine: Machine,
     graph: OpGraph,
     batch: int,
     splits: Mapping[int, SplitTraces | BatchSplitError],
@@ -246,39 +230,42 @@ def _scaled(
     Raises:
         AdvisorError: its first device cannot run the model by itself.
     """
-    costs = roofline_by_place(graph, machine.cluster)
-    placement = single.propose(graph, costs, machine.cluster)
+    costs = roofline_by_place(graph, machine.host)
+    placement = single.propose(graph, costs, machine.host)
     if isinstance(placement, NotApplicable):
         raise AdvisorError(f"{machine.label}: {placement.reason}")
-    alone = Simulator(graph, costs, machine.cluster).schedule(placement)
-    fits_alone = not shortages(alone.peak_memory, machine.cluster.devices)
-    steps = [
-        ScaledStep(
-            scaling=Scaling.WEAK,
-            family=single.FAMILY,
-            devices=1,
-            samples=batch,
-            step_ns=alone.step_ns,
-            efficiency=1.0,
-            limit=None if fits_alone else Limit.MEMORY,
-        )
-    ]
-    notes = []
-    for count in device_counts(len(machine.cluster.devices))[1:]:
-        split = splits[count]
+    alone = Simulator(graph, costs, machine.host).schedule(placement)
+    fits_alone = not shortages(alone.peak_memory, machine.host.devices)
+    one = ScaledStep(
+        scaling=Scaling.WEAK,
+        family=single.FAMILY,
+        devices=1,
+        samples=batch,
+        step_ns=alone.step_ns,
+        efficiency=1.0,
+        limit=None if fits_alone else Limit.MEMORY,
+    )
+    steps, notes = [one], []
+    traced = next((s for s in splits.values() if not isinstance(s, BatchSplitError)), None)
+    weak: dict[int, DataParallelSteps] = {}
+    for part in _parts(machine):
+        here, split = len(part.cluster.devices), splits[part.devices]
+        found: dict[Scaling, DataParallelSteps] = {}
+        if traced is not None:
+            found[Scaling.WEAK] = weak.setdefault(here, DataParallelSteps(traced.weak(here)))
         if isinstance(split, BatchSplitError):
-            notes.append(f"{count} devices: {split.message}")
-            continue
-        cluster = machine.cluster.with_devices(machine.cluster.device_names()[:count])
-        for scaling, traces in ((Scaling.WEAK, split.weak(count)), (Scaling.STRONG, split)):
-            found = DataParallelSteps(traces)
+            notes.append(f"{part.devices} devices: {split.message}")
+        else:
+            found[Scaling.STRONG] = DataParallelSteps(split.first(here))
+        for scaling, of_scaling in found.items():
+            samples = batch * part.devices if scaling is Scaling.WEAK else batch
             for family in FAMILIES:
-                proposed = found.propose(family, cluster.devices, ALL_DEVICES)
+                propose = of_scaling.propose_on_hosts if part.hosts > 1 else of_scaling.propose
+                proposed = propose(family, part.cluster.devices, ALL_DEVICES)
                 if isinstance(proposed, NotApplicable):
-                    notes.append(f"{count} devices: {family} {proposed.reason}")
-                    continue
-                samples = batch * count if scaling is Scaling.WEAK else batch
-                steps.append(_step(proposed, cluster, scaling, samples, steps[0], alone))
+                    notes.append(f"{part.devices} devices: {family} {proposed.reason}")
+                else:
+                    steps.append(_step(proposed, part, scaling, samples, one))
     return MachineScaling(
         label=machine.label,
         steps=tuple(steps),
@@ -287,102 +274,53 @@ def _scaled(
     )
 
 
-def simulated(
-    proposed: DataParallel,
-    cluster: Cluster,
-    *,
-    bandwidth: float | None = None,
-    op_factor: float = 1.0,
-) -> Schedule:
-    """Return the schedule of a step whose batch is split among the devices of a cluster.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """The first devices of a machine: ``cluster`` is one of so many equal hosts."""
 
-    ``bandwidth`` is that of rings through them, None for what is expected of NCCL. Ops of devices
-    take ``op_factor`` times as long as their figures say.
-    """
-    split, placement = proposed
-    there = with_collectives(cluster)
-    costs = roofline_by_place(split.graph, there)
-    for count, device in enumerate(cluster.devices, start=1):
-        is_last = count == len(cluster.devices)
-        factor = op_factor * (slowest_of(count) if is_last else 1.0)
-        costs[device.name] = costs[device.name].scaled(factor)
-    costs[ALL_DEVICES] = _collectives(split.graph, cluster, bandwidth)
-    simulator = Simulator(split.graph, costs, there, collective_of=split.collective_of)
-    return simulator.schedule(placement)
+    cluster: Cluster
+    hosts: int
+    rings: tuple[Ring, ...]
+
+    @property
+    def devices(self) -> int:
+        return self.hosts * len(self.cluster.devices)
 
 
-def slowest_of(devices: int) -> float:
-    """Return how many times as long as one the slowest of equal devices takes, as expected.
-
-    Their times are taken to be normally distributed.
-
-    Source: Blom, Statistical estimates and transformed beta-variables (1958).
-    """
-    if devices == 1:
-        return 1.0
-    quantile = NormalDist().inv_cdf((devices - 0.375) / (devices + 0.25))
-    spread: float = hardware_figures()["alike"]["spread"]
-    return 1 + spread * quantile
-
-
-def _collectives(graph: OpGraph, cluster: Cluster, bandwidth: float | None) -> CostTable:
-    kinds = {kind: [op for op in graph.ops if op.kind == kind] for kind in (ALL_REDUCE, ALL_GATHER)}
-    known = ring_bandwidth(cluster) if bandwidth is None else bandwidth
-    return collective_costs(kinds[ALL_REDUCE], kinds[ALL_GATHER], cluster, known)
+def _parts(machine: Machine) -> Iterator[_Part]:
+    """Yield what a step is simulated on, for each number of devices but one."""
+    names = machine.host.device_names()
+    for count in machine.device_counts()[1:]:
+        cluster = machine.host.with_devices(names[:count])
+        hosts = count // len(cluster.devices)
+        rings = [ring_of_devices(cluster)]
+        rings += [
+            Ring(
+                members=level.units,
+                bandwidth_bytes_per_s=level.bandwidth_bytes_per_s,
+                message_ns=level.message_ns,
+                has_trees=True,
+            )
+            for level in machine.first_levels(hosts)
+        ]
+        yield _Part(cluster=cluster, hosts=hosts, rings=tuple(rings))
 
 
 def _step(
-    proposed: DataParallel,
-    cluster: Cluster,
-    scaling: Scaling,
-    samples: int,
-    one: ScaledStep,
-    alone: Schedule,
+    proposed: DataParallel, part: _Part, scaling: Scaling, samples: int, one: ScaledStep
 ) -> ScaledStep:
     """Simulate a step whose batch is split, and hold it against ``one`` device."""
-    count = len(cluster.devices)
-    schedule = simulated(proposed, cluster)
-    share = samples / one.samples / count
-    limit = _limit(proposed, cluster, schedule, alone.step_ns * share, share)
-    if shortages(schedule.peak_memory, cluster.devices):
+    schedule = simulated(proposed, part.cluster, part.rings)
+    share = samples / one.samples / part.devices
+    limit = limit_of(proposed, part.cluster, schedule, one.step_ns * share, share)
+    if shortages(schedule.peak_memory, part.cluster.devices):
         limit = Limit.MEMORY
     return ScaledStep(
         scaling=scaling,
         family=proposed.placement.label,
-        devices=count,
+        devices=part.devices,
         samples=samples,
         step_ns=schedule.step_ns,
         efficiency=share * one.step_ns / schedule.step_ns,
         limit=limit,
     )
-
-
-def _limit(
-    proposed: DataParallel, cluster: Cluster, schedule: Schedule, ideal_ns: float, share: float
-) -> Limit | None:
-    """Return what is lost most to, of a step that does a ``share`` of the work of one device."""
-    lost_ns = schedule.step_ns - ideal_ns
-    if lost_ns < _LITTLE * schedule.step_ns:
-        return None
-    devices = cluster.device_names()
-    busiest = max(devices, key=lambda device: schedule.compute_ns[device])
-    launch_ns = {device.name: device.launch_overhead_ns for device in cluster.devices}
-    ops = sum(place == busiest for place in proposed.placement.device_of.values())
-    # What does not shrink with the batch: launches of ops that are as many as before.
-    launches_ns = ops * launch_ns[busiest] * (1 - share)
-    # A collective is a copy to each device.
-    collectives = [
-        SeenCopy(ALL_DEVICES, device, (), run.start_ns, run.end_ns)
-        for run in schedule.runs
-        if run.device == ALL_DEVICES
-        for device in devices
-    ]
-    copies = [*schedule.copies, *collectives]
-    waiting_ns = max(exposed_by_device(schedule.runs, copies, devices).values())
-    others_ns = lost_ns - launches_ns - waiting_ns
-    losses = {
-        Limit.EXCHANGE: waiting_ns,
-        Limit.LAUNCHES: launches_ns,
-        Limit.SHARED_WORK: others_ns,
-    }
-    return max(losses, key=lambda limit: losses[limit])

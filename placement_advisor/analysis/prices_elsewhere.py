@@ -122,7 +122,7 @@ def read_elsewhere(hardware: str, costs: Path | None) -> Elsewhere:
     Raises:
         AdvisorError: one of them means nothing, or lacks what the price of an op follows from.
     """
-    is_file = hardware.endswith(".toml") or Path(hardware).exists()
+    is_file = is_cluster_file(hardware)
     cluster = load_cluster(Path(hardware)) if is_file else read_hardware(hardware)
     for place in cluster.places():
         for field in ("peak_flops_per_s", "memory_bandwidth_bytes_per_s"):
@@ -136,3 +136,8 @@ def read_elsewhere(hardware: str, costs: Path | None) -> Elsewhere:
         cluster=cluster,
         recorded=None if costs is None else read_recorded(costs),
     )
+
+
+def is_cluster_file(hardware: str) -> bool:
+    """Return whether `--hardware` names a file, not devices."""
+    return hardware.endswith(".toml") or Path(hardware).exists()

@@ -28,7 +28,8 @@ def compare_hardware(
         list[str],
         typer.Argument(
             metavar="SPEC|FILE...",
-            help="Machines like 8xV100-NVLink, or cluster files (.toml).",
+            help="Machines like 8xV100-NVLink, hosts like 16x(8xH100-NVLink4)-8xInfiniBand400, "
+            "also in levels, or cluster files (.toml).",
         ),
     ],
     mode: ModeChoice = None,

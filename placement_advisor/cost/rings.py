@@ -5,21 +5,27 @@ the tensor. An all-reduce among k devices moves 2 (k - 1) / k of its bytes over 
 2 (k - 1) hops; an all-gather half of both. Rings carry together what leaves the group of devices
 that is cut off worst: a device, neighbours behind one switch, a socket, a host. Links of one
 channel carry together what the fastest of them does. Between hosts, a hop takes at least what a
-message does.
+message does. In a hierarchy each level has a ring of its own: within a host parts are added up,
+hosts exchange these over what leads out of each, then groups of hosts, and what they have goes
+back down. Between hosts a pair of trees takes 2 log k hops instead of 2 (k - 1), and moves the
+bytes k / (k - 1) as often; the faster one is taken, as NCCL does.
 
 The place `ALL_DEVICES` runs the collectives, one at a time, beside what the devices compute. A
 tensor is there as soon as its producer has ended and the collective is launched; readers know of
 the result as late as of any copy.
 
-Left out: trees; that NCCL may find no rings as good; collectives beside copies over one wire.
+Left out: that NCCL may find no rings as good; collectives beside copies over one wire; that levels
+work side by side on the chunks of a large tensor.
 
 Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms (J. Parallel Distrib. Comput.
-69, 2009); the times are those of NCCL's tuning, see `hardware.toml`.
+69, 2009); Sanders, Speck and Träff, Two-tree algorithms for full bandwidth broadcast, reduction and
+scan (Parallel Comput. 35, 2009); the times are those of NCCL's tuning, see `hardware.toml`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
@@ -28,7 +34,7 @@ from placement_advisor.machine.presets import hardware_figures
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from placement_advisor.graph.op_graph import Op
     from placement_advisor.machine.devices import Cluster
@@ -68,36 +74,110 @@ def with_collectives(cluster: Cluster) -> Cluster:
     return replace(cluster, hosts=(*cluster.hosts, place), links=(*cluster.links, *links))
 
 
-def collective_costs(
-    reduces: Iterable[Op], gathers: Iterable[Op], cluster: Cluster, bandwidth: float
-) -> CostTable:
-    """Return what all-reduces and all-gathers among all devices of a cluster cost.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How NCCL exchanges: once ``start_ns``, ``hop_ns`` for each hop, and bytes ``sent`` times."""
 
-    ``bandwidth`` is what its rings carry (`ring_bandwidth`), in bytes per second.
+    start_ns: int
+    hop_ns: int
+    sent: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ring:
+    """``members`` that exchange: devices of a cluster, hosts of a group, or groups.
+
+    What leads out of each carries ``bandwidth_bytes_per_s`` one way, and a hop takes a message at
+    least. ``has_trees`` where NCCL may lay trees through them instead: between hosts.
     """
-    further = len(cluster.devices) - 1
+
+    members: int
+    bandwidth_bytes_per_s: float
+    message_ns: int = 0
+    has_trees: bool = False
+
+    def reduce_ns(self, size_bytes: int, way: Way) -> float:
+        """Return how long an all-reduce of a tensor takes, without its start."""
+        hop_ns = max(way.hop_ns, self.message_ns)
+        further = self.members - 1
+        of_bytes_ns = size_bytes * way.sent / self.bandwidth_bytes_per_s * NS_PER_S
+        ring_ns = 2 * further * hop_ns + of_bytes_ns * 2 * further / self.members
+        if not self.has_trees:
+            return ring_ns
+        depth = further.bit_length()
+        return min(ring_ns, 2 * depth * hop_ns + 2 * of_bytes_ns)
+
+    def gather_ns(self, all_bytes: int, way: Way) -> float:
+        """Return how long it takes until each has what all have together, without the start."""
+        further = self.members - 1
+        moved_bytes = all_bytes * way.sent * further / self.members
+        hops_ns = further * max(way.hop_ns, self.message_ns)
+        return hops_ns + moved_bytes / self.bandwidth_bytes_per_s * NS_PER_S
+
+
+def collective_costs(
+    reduces: Iterable[Op], gathers: Iterable[Op], rings: Sequence[Ring]
+) -> CostTable:
+    """Return what all-reduces and all-gathers cost, by level: ``rings`` are the innermost first.
+
+    What an all-gather makes is what the members of the innermost ring have together.
+    """
     costs = {}
-    for hops, ops in ((2 * further, reduces), (further, gathers)):
-        for op in ops:
-            sent = (op.output_bytes[0] or 0) * hops / len(cluster.devices)
-            time_ns = _time_ns(sent, hops, bandwidth, cluster)
-            costs[op.name] = OpCost(time_ns=time_ns, basis=CostBasis.ROOFLINE)
+    for op in reduces:
+        size_bytes = op.output_bytes[0] or 0
+        costs[op.name] = _least(
+            [sum(ring.reduce_ns(size_bytes, way) for ring in rings) for way in _ways()]
+        )
+    for op in gathers:
+        made_bytes = [op.output_bytes[0] or 0]
+        for ring in rings[1:]:
+            made_bytes.append(made_bytes[-1] * ring.members)
+        sized = list(zip(rings, made_bytes, strict=True))
+        costs[op.name] = _least(
+            [sum(ring.gather_ns(size, way) for ring, size in sized) for way in _ways()]
+        )
     return CostTable(costs=costs)
+
+
+def _ways() -> list[Way]:
+    """Return the ways that NCCL has, of which it takes the fastest."""
+    return [
+        Way(start_ns=table["start_ns"], hop_ns=table["hop_ns"], sent=table["sent"])
+        for table in hardware_figures()["collectives"].values()
+    ]
+
+
+def _least(times_ns: Iterable[float]) -> OpCost:
+    """Return the cost of the way that takes least, which begins after its start."""
+    least_ns = min(time + way.start_ns for time, way in zip(times_ns, _ways(), strict=True))
+    return OpCost(time_ns=round(least_ns), basis=CostBasis.ROOFLINE)
+
+
+def ring_of_devices(cluster: Cluster) -> Ring:
+    """Return the ring of all devices of a cluster; that of one moves nothing."""
+    return Ring(
+        members=len(cluster.devices),
+        bandwidth_bytes_per_s=ring_bandwidth(cluster),
+        # Within a host NCCL waits for no message of TensorFlow's.
+        message_ns=max((link.request_ns for link in cluster.device_links()), default=0),
+    )
 
 
 def ring_bandwidth(cluster: Cluster) -> float:
     """Return what rings through all devices carry together, in bytes per second.
 
-    Raises:
-        ValueError: there is one device.
+    Without bound if there is one device.
     """
     names = cluster.device_names()
     links = cluster.device_links()
     return min(
-        _out_of(frozenset(names[first:last]), links)
-        for first in range(len(names))
-        for last in range(first + 1, len(names) + 1)
-        if last - first < len(names)
+        (
+            _out_of(frozenset(names[first:last]), links)
+            for first in range(len(names))
+            for last in range(first + 1, len(names) + 1)
+            if last - first < len(names)
+        ),
+        default=inf,
     )
 
 
@@ -110,16 +190,3 @@ def _out_of(group: frozenset[str], links: Iterable[Link]) -> float:
             known = of_channel.get(channel, 0.0)
             of_channel[channel] = max(known, link.bandwidth_bytes_per_s)
     return sum(of_channel.values())
-
-
-def _time_ns(sent_bytes: float, hops: int, bandwidth: float, cluster: Cluster) -> int:
-    # Within a host NCCL waits for no message of TensorFlow's.
-    message_ns = max((link.request_ns for link in cluster.device_links()), default=0)
-    ways = hardware_figures()["collectives"].values()
-    times_ns: list[float] = [
-        way["start_ns"]
-        + hops * max(way["hop_ns"], message_ns)
-        + sent_bytes * way["sent"] / bandwidth * NS_PER_S
-        for way in ways
-    ]
-    return round(min(times_ns))

@@ -86,6 +86,8 @@ class CostTable:
 
     def scaled(self, factor: float) -> CostTable:
         """Return the table with every time multiplied."""
+        if factor == 1:
+            return self
         return CostTable(
             costs={
                 name: replace(cost, time_ns=round(cost.time_ns * factor))

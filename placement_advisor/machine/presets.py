@@ -46,6 +46,7 @@ _HINT = (
 )
 # How the NVLinks of eight such devices join them, where no switch does.
 _MESHES = {"NVLink1": "mesh", "NVLink2": "double mesh"}
+_ETHERNET, _INFINIBAND = "Ethernet", "InfiniBand"
 _SEVERAL_HOSTS = re.compile(r"([0-9]+)x\((.*)\)(?:-(.*))?", re.DOTALL)
 
 
@@ -146,15 +147,14 @@ def read_hardware(text: str) -> Cluster:
     Raises:
         AdvisorError: the text says something else, or names what `hardware.toml` does not hold.
     """
-    if len(text) > MAX_TEXT_CHARS:
-        raise _refused(text, f"longer than {MAX_TEXT_CHARS:,} characters")
+    check_length(text)
     hosts, inner, network = 1, text, None
     if several := _SEVERAL_HOSTS.fullmatch(text):
         hosts, inner = _count(text, several[1]), several[2]
-        network = _network(text, several[3] or "")
+        network = network_named(text, several[3] or "")
     presets, peer_link = _host_devices(text, inner)
     if hosts * len(presets) > MAX_DEVICES:
-        raise _refused(text, f"{hosts * len(presets)} devices; there may be 1 to {MAX_DEVICES}")
+        raise refused(text, f"{hosts * len(presets)} devices; there may be 1 to {MAX_DEVICES}")
     wiring = _wiring(text, presets, peer_link, network)
 
     host_names = [f"CPU:{i}" for i in range(hosts)]
@@ -251,6 +251,16 @@ def there_are(known: Iterable[str], word: str) -> str:
     return f"there are {', '.join(sorted(known, key=similarity, reverse=True))}"
 
 
+def check_length(text: str) -> None:
+    """Check that a description is not too long to be matched.
+
+    Raises:
+        AdvisorError: it is.
+    """
+    if len(text) > MAX_TEXT_CHARS:
+        raise refused(text, f"longer than {MAX_TEXT_CHARS:,} characters")
+
+
 def _host_devices(text: str, inner: str) -> tuple[list[str], str | None]:
     """Return the presets of one host's devices and the word for the link between them."""
     known, words = hardware_figures()["devices"], _device_words()
@@ -258,7 +268,7 @@ def _host_devices(text: str, inner: str) -> tuple[list[str], str | None]:
     link = None
     for term in inner.split("+"):
         if link is not None:
-            raise _refused(text, f"more devices after the link {shown(link)}; it stands at the end")
+            raise refused(text, f"more devices after the link {shown(link)}; it stands at the end")
         digits, x, device = term.partition("x")
         if not (x and digits.isascii() and digits.isdigit()):
             digits, device = "1", term
@@ -267,7 +277,7 @@ def _host_devices(text: str, inner: str) -> tuple[list[str], str | None]:
         if preset is None:
             # Behind the first hyphen may be a link.
             card = device.partition("-")[0]
-            raise _refused(text, f"unknown device {shown(device)}; {there_are(known, card)}")
+            raise refused(text, f"unknown device {shown(device)}; {there_are(known, card)}")
         presets += [preset] * _count(text, digits)
     return presets, link
 
@@ -306,10 +316,10 @@ def _wiring(text: str, presets: list[str], link: str | None, network: str | None
         link = common[0]
     peer = next((name for name in common if _means(link, name)), None)
     if peer is None:
-        if _same_word(link, _networks()):
-            raise _refused(text, f"{link} joins hosts, not devices: 2x(1x{presets[0]})-{link}")
+        if _same_word(link, _networks((_ETHERNET, _INFINIBAND))):
+            raise refused(text, f"{link} joins hosts, not devices: 2x(1x{presets[0]})-{link}")
         names = " and ".join(dict.fromkeys(presets))
-        raise _refused(text, f"no link {shown(link)} joins {names}; {there_are(common, link)}")
+        raise refused(text, f"no link {shown(link)} joins {names}; {there_are(common, link)}")
     # The lanes to the host are those to the peers, without what staging or a card's switch costs.
     lanes = peer if _family(peer) == "PCIe" else next(x for x in common if _family(x) == "PCIe")
     is_bridge = "most_devices" in hardware_figures()["links"][peer]
@@ -322,16 +332,24 @@ def _wiring(text: str, presets: list[str], link: str | None, network: str | None
     )
 
 
-def _network(text: str, word: str) -> str:
-    network = _same_word(word, _networks())
+def network_named(text: str, word: str, *, rdma: bool = False) -> str:
+    """Return the link between hosts that a word of a description means.
+
+    With ``rdma`` it may be one that NCCL uses, and TensorFlow's own copies do not.
+
+    Raises:
+        AdvisorError: it means none.
+    """
+    networks = _networks((_ETHERNET, _INFINIBAND) if rdma else (_ETHERNET,))
+    network = _same_word(word, networks)
     if network is None:
-        known = there_are(_networks(), word)
-        raise _refused(text, f"a network joins hosts, not {shown(word)}; {known}")
+        known = there_are(networks, word)
+        raise refused(text, f"a network joins hosts, not {shown(word)}; {known}")
     return network
 
 
-def _networks() -> list[str]:
-    return [name for name in hardware_figures()["links"] if _family(name) == "Ethernet"]
+def _networks(families: tuple[str, ...]) -> list[str]:
+    return [name for name in hardware_figures()["links"] if _family(name) in families]
 
 
 def _notice_ns() -> int:
@@ -373,11 +391,12 @@ def _same_word(word: str, known: Iterable[str]) -> str | None:
 def _count(text: str, digits: str) -> int:
     count = int(digits)
     if not 1 <= count <= MAX_DEVICES:
-        raise _refused(text, f"a count of {shown(count)}; it may be 1 to {MAX_DEVICES}")
+        raise refused(text, f"a count of {shown(count)}; it may be 1 to {MAX_DEVICES}")
     return count
 
 
-def _refused(text: str, problem: str) -> AdvisorError:
+def refused(text: str, problem: str) -> AdvisorError:
+    """Return the error of a description that cannot be taken, with examples of others."""
     return AdvisorError(f"hardware {shown(text)}: {problem}", hint=_HINT)
 
 

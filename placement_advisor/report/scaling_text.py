@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.machine_scaling import Limit, Scaling
+from placement_advisor.analysis.machine_scaling import Scaling
+from placement_advisor.analysis.scaled_steps import Limit
 from placement_advisor.report.analysis.tables import one_line
 from placement_advisor.report.trace_summary import aligned
 from placement_advisor.units import format_ns

@@ -7,13 +7,11 @@ import pytest
 
 from placement_advisor.analysis.machine_scaling import (
     HardwareComparison,
-    Limit,
     MachineScaling,
     ScaledStep,
     Scaling,
-    device_counts,
-    slowest_of,
 )
+from placement_advisor.analysis.scaled_steps import Limit, slowest_of
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.pictures.scaling_plot import draw_scaling
 from placement_advisor.report.scaling_json import hardware_comparison_as_json
@@ -64,12 +62,6 @@ SLOWER = replace(MACHINE, label="2xT4", steps=(ONE, scaled(2, 0.6)), price_per_h
 COMPARED = HardwareComparison(
     model="net", mode="train", batch=64, ops=100, machines=(MACHINE, SLOWER)
 )
-
-
-def test_devices_are_doubled_until_all_are_in():
-    assert device_counts(1) == [1]
-    assert device_counts(8) == [1, 2, 4, 8]
-    assert device_counts(6) == [1, 2, 4, 6]
 
 
 def test_the_slowest_of_more_devices_is_slower():

@@ -31,7 +31,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.analysis.machine_scaling import simulated
+from placement_advisor.analysis.scaled_steps import simulated
 from placement_advisor.candidates.batch_split.data_parallel import (
     ON_HOST,
     ONE_BY_ONE,
@@ -40,7 +40,7 @@ from placement_advisor.candidates.batch_split.data_parallel import (
 )
 from placement_advisor.candidates.batch_split.joint import ALL_REDUCE
 from placement_advisor.candidates.batch_split.split_graph import SplitGraph
-from placement_advisor.cost.rings import ALL_DEVICES
+from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 from placement_advisor.graph.placement import Placement, placed_ops
@@ -231,13 +231,15 @@ def _efficiency(
     assert isinstance(split, DataParallel)
     if is_late or not is_first:
         split = _after_backward(split)
-    bandwidth = ring_in_order(several) if is_first else None
+    ring = ring_of_devices(several)
+    if is_first:
+        ring = replace(ring, bandwidth_bytes_per_s=ring_in_order(several))
     unsplit = _unsplit(traces.whole, one, is_on_host=is_on_host)
-    factor, one_ns = 1.0, simulated(unsplit, one, bandwidth=1.0).step_ns
+    factor, one_ns = 1.0, simulated(unsplit, one, ()).step_ns
     if one_gpu_ns is not None:
         factor = one_gpu_ns / one_ns
-        one_ns = simulated(unsplit, one, bandwidth=1.0, op_factor=factor).step_ns
-    step_ns = simulated(split, several, bandwidth=bandwidth, op_factor=factor).step_ns
+        one_ns = simulated(unsplit, one, (), op_factor=factor).step_ns
+    step_ns = simulated(split, several, (ring,), op_factor=factor).step_ns
     return one_ns / step_ns
 
 

@@ -60,7 +60,7 @@ def compiled(name: str) -> tuple[keras.Model, tf.data.Dataset]:
     return model, zeros
 
 
-def _bert() -> keras.Model:
+def _bert(blocks: int = _BLOCKS) -> keras.Model:
     layers = keras.layers
     words = keras.Input((_TOKENS,), BATCH, "int32", name="words")
     segments = keras.Input((_TOKENS,), BATCH, "int32", name="segments")
@@ -68,7 +68,7 @@ def _bert() -> keras.Model:
     flow = layers.Embedding(_WORDS, _WIDTH, name="word_embedding")(words)
     flow = flow + layers.Embedding(2, _WIDTH, name="segment_embedding")(segments) + places
     flow = layers.LayerNormalization()(flow)
-    for block in range(_BLOCKS):
+    for block in range(blocks):
         attended = layers.MultiHeadAttention(
             _HEADS, _WIDTH // _HEADS, name=f"block_{block}_attention"
         )(flow, flow)
@@ -95,4 +95,8 @@ def _dlrm() -> keras.Model:
     return keras.Model([dense, *ids], layers.Dense(2, "softmax")(top))
 
 
-_BUILDERS: dict[str, Callable[[], keras.Model]] = {"BERT": _bert, "DLRM": _dlrm}
+_BUILDERS: dict[str, Callable[[], keras.Model]] = {
+    "BERT": _bert,
+    "BERT24": lambda: _bert(24),
+    "DLRM": _dlrm,
+}

@@ -47,7 +47,7 @@ def test_each_machine_is_simulated_on_ever_more_of_its_devices(
     # A batch of 6 can be halved, but not be shared among 4 alike: collectives want it so.
     found = {(step["devices"], step["family"], step["scaling"]) for step in nvlink["steps"][1:]}
     both = ("weak", "strong")
-    joint = ("mirrored", "mirrored-one-by-one")
+    joint = ("mirrored", "mirrored-one-by-one", "mirrored-by-copies")
     apart = ("batch", "variables-on-host", "variables-spread")
     assert found == {
         *((2, family, scaling) for family in (*apart, *joint) for scaling in both),
@@ -79,3 +79,25 @@ def test_what_says_nothing_is_refused_before_the_model_is_loaded(
     ran = advisor("compare-hardware", model, *given, "-q")
     assert ran.code == 2
     assert said in ran.err
+
+
+def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(
+    advisor: Callable[..., Ran], model: str
+) -> None:
+    text = "2x(2x(2xV100-NVLink)-2xInfiniBand200)-Ethernet100"
+    ran = advisor("compare-hardware", model, text, "--json", "-q")
+    assert ran.code == 0, ran.err
+    content = json.loads(ran.out)
+    jsonschema.Draft202012Validator(load_schema("scaling")).validate(content)
+    (machine,) = content["machines"]
+    steps = [step for step in machine["steps"] if step["scaling"] == "weak"]
+    assert [step["devices"] for step in steps if step["family"] == "batch"] == [2, 4, 8]
+    step_ns = [step["step_ns"] for step in steps if step["family"] == "mirrored"]
+    assert step_ns == sorted(step_ns)
+    # Each level costs more than the one below.
+    assert step_ns[2] - step_ns[1] > step_ns[1] - step_ns[0] > 0
+    assert "8 devices: mirrored-by-copies is of one host" in machine["notes"]
+    assert (
+        "8 devices: a batch of 6 has less than one sample for each of 8 devices"
+        in (machine["notes"])
+    )

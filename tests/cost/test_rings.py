@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from placement_advisor.cost.rings import (
     ALL_DEVICES,
+    Ring,
     collective_costs,
     ring_bandwidth,
+    ring_of_devices,
     with_collectives,
 )
 from placement_advisor.graph.op_graph import Op
@@ -51,7 +55,7 @@ def test_a_switch_gives_each_device_all_that_it_has():
 def all_reduced(size_bytes: int, text: str) -> int:
     cluster = read_hardware(text)
     op = Op(name="sum", kind="NcclAllReduce", output_bytes=(size_bytes,))
-    return collective_costs([op], [], cluster, ring_bandwidth(cluster)).time_ns("sum")
+    return collective_costs([op], [], [ring_of_devices(cluster)]).time_ns("sum")
 
 
 def test_a_large_tensor_crosses_nearly_twice_and_a_small_one_takes_its_hops():
@@ -63,7 +67,7 @@ def test_a_large_tensor_crosses_nearly_twice_and_a_small_one_takes_its_hops():
 def test_an_all_gather_takes_half_of_the_way():
     cluster = read_hardware("4xV100-PCIe")
     op = Op(name="rows", kind="NcclAllGather", output_bytes=(452_000_000,))
-    table = collective_costs([], [op], cluster, ring_bandwidth(cluster))
+    table = collective_costs([], [op], [ring_of_devices(cluster)])
     assert table.time_ns("rows") == 30_000_000 + 8_400 + 3 * 5_700
 
 
@@ -79,3 +83,38 @@ def test_the_place_of_collectives_is_near_to_all_and_no_device():
     assert there.sender.time_ns(10**9) == cluster.devices[0].launch_overhead_ns
     assert there.transfer_ns(10**6) <= 1
     assert back.latency_ns == 10_000
+
+
+def exchanged(kind: str, size_bytes: int, *rings: Ring) -> int:
+    op = Op(name="op", kind=kind, output_bytes=(size_bytes,))
+    reduces, gathers = ([op], []) if kind == "NcclAllReduce" else ([], [op])
+    return collective_costs(reduces, gathers, rings).time_ns("op")
+
+
+DEVICES = Ring(members=4, bandwidth_bytes_per_s=100e9)
+
+
+def test_hosts_exchange_what_their_devices_have_added_up():
+    hosts = Ring(members=2, bandwidth_bytes_per_s=10e9, has_trees=True)
+    # 1.5 times the bytes within hosts, once between two: half of them each way.
+    expected = 15_000_000 + 100_000_000 + 8_400 + (6 + 2) * 5_700
+    assert exchanged("NcclAllReduce", 1_000_000_000, DEVICES, hosts) == expected
+    # Each gets a half of all rows, of which its devices have had a quarter each.
+    expected = 7_500_000 + 100_000_000 + 8_400 + (3 + 1) * 5_700
+    assert exchanged("NcclAllGather", 1_000_000_000, DEVICES, hosts) == expected
+
+
+def test_hosts_of_one_device_gather_what_all_hosts_have():
+    hosts = Ring(members=4, bandwidth_bytes_per_s=10e9)
+    one = ring_of_devices(read_hardware("V100"))
+    # Each sends the bytes of three others on.
+    expected = 300_000_000 + 8_400 + 3 * 5_700
+    assert exchanged("NcclAllGather", 1_000_000_000, one, hosts) == expected
+
+
+def test_small_tensors_go_through_trees_between_many_hosts():
+    many = Ring(members=128, bandwidth_bytes_per_s=10e9, message_ns=20_000, has_trees=True)
+    assert exchanged("NcclAllReduce", 0, many) == 3_600 + 2 * 7 * 20_000
+    # Large ones around the ring, which sends no byte twice.
+    rings = replace(many, has_trees=False)
+    assert exchanged("NcclAllReduce", 10**10, many) == exchanged("NcclAllReduce", 10**10, rings)

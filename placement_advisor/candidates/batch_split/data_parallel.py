@@ -27,6 +27,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from placement_advisor.candidates.batch_split.across_hosts import across_hosts
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.mirrored_graph import Way, mirrored_graph
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
@@ -67,6 +68,23 @@ class DataParallelSteps:
     def __init__(self, traces: SplitTraces) -> None:
         """Take the traces of the step at its batch and at the share of each replica."""
         self._traces = traces
+        self._mirrored_graphs: dict[Way, SplitGraph] = {}
+
+    def propose_on_hosts(
+        self, family: str, devices: Sequence[Device], collectives: str
+    ) -> DataParallel | NotApplicable:
+        """Return a family's step on each of many equal hosts, of which these are one's devices.
+
+        Mirrored families exchange among the devices of all hosts; the others within each host, and
+        merged gradients between hosts.
+        """
+        if family == BY_COPIES:
+            return NotApplicable(family=family, reason="is of one host")
+        proposed = self.propose(family, devices, collectives)
+        if isinstance(proposed, NotApplicable) or family in _WAYS:
+            return proposed
+        traces = self._traces
+        return DataParallel(*across_hosts(*proposed, traces.wiring, traces.whole, collectives))
 
     def propose(
         self, family: str, devices: Sequence[Device], collectives: str
@@ -110,9 +128,11 @@ class DataParallelSteps:
         return _with_own(self._batch)
 
     def _mirrored(self, way: Way) -> SplitGraph:
-        traces = self._traces
-        ends = traces.outputs, traces.targets
-        return mirrored_graph(traces.whole, traces.replicas, traces.wiring, *ends, way)
+        if way not in self._mirrored_graphs:
+            traces = self._traces
+            parts = traces.whole, traces.replicas, traces.wiring, traces.outputs, traces.targets
+            self._mirrored_graphs[way] = mirrored_graph(*parts, way)
+        return self._mirrored_graphs[way]
 
 
 def _with_own(split: SplitGraph) -> SplitGraph:

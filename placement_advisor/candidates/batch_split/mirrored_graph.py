@@ -42,7 +42,7 @@ _LENGTH_BYTES = 4
 _GATHERED = frozenset({Merge.CONCAT, Merge.WEIGHTED_CONCAT})
 # What TensorFlow adds gradients of rows up with, where a table is looked up several times.
 _JOINS_ROWS = "ConcatV2"
-_SUMMED = frozenset({Merge.MEAN, Merge.SUM})
+SUMMED = frozenset({Merge.MEAN, Merge.SUM})
 
 
 class Way(Enum):
@@ -84,7 +84,7 @@ def mirrored_graph(
     source: dict[str, tuple[int | None, str]] = {}
     replica_of: dict[str, int | None] = {}
     collective_of: dict[str, str] = {}
-    waves = _waves(whole, wiring)
+    waves = exchanged_gradients(whole, wiring)
     joined = _joined(whole, wiring, waves)
     exchange, received = _exchange(waves, shares, wiring, joined, way)
     device_kinds = frozenset[str]().union(*(op.device_kinds for op in whole.ops))
@@ -174,7 +174,7 @@ def _exchange(
     last: str | None = None
     joined_by = {tensor: (name, 0) for name, rows in joined.items() for tensor in rows}
     for number, wave in enumerate(waves):
-        summed = [tensor for tensor in wave if wiring.merges[tensor] in _SUMMED]
+        summed = [tensor for tensor in wave if wiring.merges[tensor] in SUMMED]
         name = f"all_reduce_{number}" if number else "all_reduce"
         parts = [[_part(r, share, t) for t in summed] for r, share in enumerate(shares)]
         if summed and way in (Way.ONE_BY_ONE, Way.COPIES):
@@ -216,13 +216,12 @@ def _exchange(
     return found, received
 
 
-def _waves(whole: OpGraph, wiring: Wiring) -> list[list[Tensor]]:
-    """Return the gradients that replicas exchange: none is computed from others of its wave."""
+def exchanged_gradients(whole: OpGraph, wiring: Wiring) -> list[list[Tensor]]:
+    """Return the gradients that replicas exchange, by wave: none is computed from its own."""
     exchanged = {
         tensor
         for tensor in wiring.plan.merged
-        if whole.op(tensor[0]).role is Role.BACKWARD
-        and wiring.merges[tensor] in _SUMMED | _GATHERED
+        if whole.op(tensor[0]).role is Role.BACKWARD and wiring.merges[tensor] in SUMMED | _GATHERED
     }
     # How many exchanges lie one after the other before an op.
     depth: dict[str, int] = {}

@@ -32,6 +32,10 @@ class SplitTraces:
         """The trace of each replica's share."""
         return tuple(self.shares[share] for share in self.wiring.shares)
 
+    def first(self, count: int) -> SplitTraces:
+        """Return them for the first replicas, as those of one of several hosts."""
+        return replace(self, wiring=replace(self.wiring, shares=self.wiring.shares[:count]))
+
     def weak(self, count: int) -> SplitTraces:
         """Return them for as many replicas with the whole batch each, of any size."""
         batch = sum(self.wiring.shares)

@@ -1,0 +1,103 @@
+"""One host stands for all of many equal ones: its step is that of a whole simulation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from split_steps import training, two_updates, wiring_of_training
+
+from placement_advisor.analysis.scaled_steps import simulated, slowest_of
+from placement_advisor.candidates.batch_split.data_parallel import (
+    FAMILIES,
+    ONE_BY_ONE,
+    DataParallel,
+    DataParallelSteps,
+)
+from placement_advisor.candidates.batch_split.plan import plan_split
+from placement_advisor.candidates.batch_split.split_traces import SplitTraces
+from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
+from placement_advisor.cost.rings import ALL_DEVICES, Ring, ring_of_devices
+from placement_advisor.machine.presets import read_hardware
+
+
+def test_the_slowest_of_more_devices_is_slower():
+    assert slowest_of(1) == 1
+    # Of two normal draws, the larger one is expected 0.56 standard deviations above the mean.
+    assert slowest_of(2) == pytest.approx(1 + 0.015 * 0.564, abs=1e-3)
+    assert slowest_of(8) == pytest.approx(1 + 0.015 * 1.424, abs=1e-3)
+
+
+def one_update() -> SplitTraces:
+    return SplitTraces(
+        whole=training(4),
+        shares={2: training(2)},
+        wiring=wiring_of_training(2, 2),
+        outputs=(("loss", 0),),
+        targets=("update",),
+    )
+
+
+def several_updates() -> SplitTraces:
+    whole, share = two_updates(4), two_updates(2)
+    plan = plan_split(whole, share, [("loss", 0)])
+    wiring = Wiring(
+        plan=plan,
+        shares=(2, 2),
+        merges=dict.fromkeys(plan.merged, Merge.MEAN),
+        axes=dict.fromkeys(plan.divided, 0),
+    )
+    ends = {"outputs": (("loss", 0),), "targets": ("update", "update 2")}
+    return SplitTraces(whole=whole, shares={2: share}, wiring=wiring, **ends)
+
+
+def step_of(traces, family, cluster, rings, *, on_hosts=False):
+    steps = DataParallelSteps(traces.weak(len(cluster.devices)))
+    propose = steps.propose_on_hosts if on_hosts else steps.propose
+    proposed = propose(family, cluster.devices, ALL_DEVICES)
+    assert isinstance(proposed, DataParallel)
+    return simulated(proposed, cluster, rings)
+
+
+NETWORK = Ring(members=2, bandwidth_bytes_per_s=3e9, message_ns=50_000, has_trees=True)
+
+
+@pytest.mark.parametrize("traces", [one_update(), several_updates()], ids=["one", "two"])
+@pytest.mark.parametrize("family", ["mirrored", ONE_BY_ONE])
+@pytest.mark.parametrize(
+    ("hosts", "host", "levels"),
+    [
+        (2, "2xV100-NVLink", [2]),
+        (2, "4xT4", [2]),
+        (4, "2xV100-NVLink", [4]),
+        (4, "2xA100", [2, 2]),
+        (3, "V100", [3]),
+    ],
+)
+def test_one_host_steps_as_all_of_them_do(traces, family, hosts, host, levels):
+    one = read_hardware(host)
+    rings = [ring_of_devices(one), *(replace(NETWORK, members=units) for units in levels)]
+    # Under `tf.distribute` each host starts its own steps.
+    whole = read_hardware(f"{hosts}x({host})-Ethernet100")
+    devices = tuple(replace(d, remote_start_ns=0, remote_end_ns=0) for d in whole.devices)
+    expected = step_of(traces, family, replace(whole, devices=devices), rings)
+    found = step_of(traces, family, one, rings, on_hosts=True)
+    assert found.step_ns == expected.step_ns
+
+
+@pytest.mark.parametrize("family", FAMILIES[:3])
+def test_variables_of_each_host_get_gradients_of_all(family):
+    host = read_hardware("2xV100-NVLink")
+    rings = (ring_of_devices(host), NETWORK)
+    alone = step_of(several_updates(), family, host, rings[:1])
+    found = step_of(several_updates(), family, host, rings, on_hosts=True)
+    collectives = [run for run in found.runs if run.device == ALL_DEVICES]
+    assert sorted(run.op for run in collectives) == [
+        "between_hosts/replicas/gradient 2/merged_0",
+        "between_hosts/replicas/gradient/merged_0",
+    ]
+    updates = {run.op: run.start_ns for run in found.runs if run.op.startswith("update")}
+    ends = [run.end_ns for run in collectives]
+    assert len(updates) == 2
+    assert max(updates.values()) >= max(ends)
+    assert found.step_ns > alone.step_ns
