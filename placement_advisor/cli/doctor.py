@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,13 +17,17 @@ from placement_advisor.cli.host_options import (
     Launch,
     Secret,
     hosts_asked,
+    refuse_beside_hosts,
 )
 from placement_advisor.cli.output_streams import print_json
+from placement_advisor.cli.source_options import OpenPorts  # noqa: TC001 - typer reads it
+from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.hosts import HostsAsked
 
 CHECK_FAILED = 1
+_BUNDLE = "advisor-acceptance"
 
 
 def doctor(
@@ -29,6 +36,23 @@ def doctor(
     launch: Launch = None,
     link: HostLink = None,
     secret: Secret = None,
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run",
+            help="Run a known step on the GPUs, the workers or the hosts, and hold what profiles "
+            "say against what must be (docs/acceptance.md). Untried on GPUs.",
+        ),
+    ] = False,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.zip",
+            help="Where --run leaves what to attach to an issue. Default: "
+            f"{_BUNDLE}.zip, or the next free name.",
+        ),
+    ] = None,
+    open_ports: OpenPorts = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print all facts and findings as JSON on stdout.")
     ] = False,
@@ -36,11 +60,19 @@ def doctor(
     """Check versions, GPUs, cores, memory and permissions here, and say what to type next.
 
     With --hosts, check these hosts and the ways between them. Exit code 1 if `advisor analyze`
-    cannot work.
+    cannot work. With --run, take a minute to see whether profiles tell the truth here; exit code 1
+    if something is off.
     """
     asked = hosts_asked(hosts, hostfile, launch, link, secret)
-    can_analyze = _this_machine(as_json=as_json) if asked is None else _hosts(asked, as_json)
-    if not can_analyze:
+    if run:
+        refuse_beside_hosts(asked, {"--open-ports": open_ports})
+        is_well = _known_step(asked, bundle or _free_name(), open_ports, as_json)
+    else:
+        for option, is_given in (("--bundle", bundle is not None), ("--open-ports", open_ports)):
+            if is_given:
+                raise AdvisorError(f"{option} needs --run")
+        is_well = _this_machine(as_json=as_json) if asked is None else _hosts(asked, as_json)
+    if not is_well:
         raise typer.Exit(CHECK_FAILED)
 
 
@@ -78,3 +110,39 @@ def _hosts(asked: HostsAsked, as_json: bool) -> bool:
 
         sys.stdout.write(render_hosts(found))
     return not any(check.blocks for check in all_checks(found))
+
+
+def _known_step(asked: HostsAsked | None, bundle: Path, open_ports: bool, as_json: bool) -> bool:
+    """Report what a known step shows, and leave a bundle; return whether to trust profiles."""
+    from placement_advisor.analysis.acceptance.accept import accept
+    from placement_advisor.analysis.acceptance.judge import is_trusted
+    from placement_advisor.cli.progress import progress
+    from placement_advisor.files.output_file import output_file
+    from placement_advisor.files.own_folders import scratch_folder
+    from placement_advisor.machine.doctor.examine_machine import examine
+    from placement_advisor.report.acceptance_bundle import write_bundle
+
+    if bundle.suffix != ".zip":
+        raise AdvisorError(f"--bundle {bundle}: not the name of a bundle", hint="end it in .zip")
+    with ExitStack() as stack:
+        watcher = stack.enter_context(progress(quiet=as_json))
+        put = stack.enter_context(output_file(bundle, option="--bundle"))
+        scratch = stack.enter_context(scratch_folder())
+        found = accept(asked, open_ports, scratch, watcher)
+        facts = examine()
+        put(lambda path: write_bundle(path, found, facts, bundle))
+    if as_json:
+        from placement_advisor.report.acceptance_json import acceptance_as_json
+
+        print_json(acceptance_as_json(found, bundle))
+    else:
+        from placement_advisor.report.acceptance_text import render_acceptance
+
+        sys.stdout.write(render_acceptance(found, bundle))
+    return is_trusted(found)
+
+
+def _free_name() -> Path:
+    """Return the default name of a bundle, with a number if that is taken."""
+    names = (Path(f"{_BUNDLE}{f'-{number}' if number > 1 else ''}.zip") for number in count(1))
+    return next(name for name in names if not name.exists())

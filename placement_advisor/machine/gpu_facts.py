@@ -5,11 +5,16 @@ Every figure comes from `hardware.toml`, table `gpus`, where its source stands.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import shown
 from placement_advisor.machine.presets import hardware_figures, there_are
+
+# What the driver writes before and behind the names that datasheets have.
+_BRANDS = frozenset({"NVIDIA", "Tesla", "GeForce", "Quadro"})
+_MEMORY = re.compile(r"HBM\d\w*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,24 @@ def gpu_facts(name: str) -> GpuFacts:
         raise AdvisorError(f"no datasheet of GPU {shown(name)}; {there_are(known, name)}")
     facts = {key: value for key, value in known[name].items() if key not in ("note", "sources")}
     return GpuFacts(**facts)
+
+
+def facts_of_card(name: str) -> GpuFacts | None:
+    """Return the facts of a card by what the driver calls it, None if no datasheet is known.
+
+    >>> facts_of_card("NVIDIA A100-SXM4-80GB").chip, facts_of_card("NVIDIA GeForce GT 710")
+    ('GA100', None)
+    """
+    words = [word for word in name.split() if word not in _BRANDS and not _MEMORY.fullmatch(word)]
+    for preset, table in hardware_figures()["devices"].items():
+        names = (preset, *table.get("aliases", ()))
+        if _letters("".join(words)) in map(_letters, names):
+            return gpu_facts(table["gpu"])
+    return None
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
 def gpus_with_facts() -> tuple[str, ...]:

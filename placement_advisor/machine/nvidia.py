@@ -2,9 +2,10 @@
 
 The parsers are functions of text, since they were written from NVIDIA's documentation and samples:
 **none of this has run on a machine with a GPU**. Left out: GPUs of other makers, parts of a GPU
-(MIG), and whether peers may really read each other's memory, which a driver can forbid.
+(MIG), and whether peers really read each other's memory, though the driver lets them.
 
-Source: nvidia-smi(1), `nvidia-smi topo -m`; NVIDIA, ERR_NVGPUCTRPERM, for who may profile.
+Source: nvidia-smi(1), `nvidia-smi topo -m` and `-p2p r`; NVIDIA, ERR_NVGPUCTRPERM, for who may
+profile.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 
 # Without its daemon the driver wakes each GPU first, about a second apiece.
 _LIMIT_S = 30.0
+# What it prints of two GPUs of which one reads the other's memory.
+PEER_ACCESS = "OK"
 # Enough for its one sentence on what failed.
 _SAID_CHARS = 200
 _QUERY = ("--query-gpu=index,name,driver_version,memory.total", "--format=csv,noheader,nounits")
@@ -91,6 +94,20 @@ def find_gpus() -> Gpus:
     except OSError:
         admins_profile = None
     return Gpus(devices=devices, driver=driver, pairs=pairs, admins_profile=admins_profile)
+
+
+def find_peer_access() -> tuple[GpuPair, ...] | None:
+    """Ask the driver which GPUs read each other's memory; None if it does not say.
+
+    The code of a pair is `PEER_ACCESS`, or why there is none.
+    """
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    try:
+        return parse_topology(_said(tool, "topo", "-p2p", "r"))
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
 
 
 def common_memory(gpus: Gpus) -> int | None:

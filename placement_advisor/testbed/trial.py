@@ -100,7 +100,7 @@ class Bench(Protocol):
 
 @dataclass(slots=True)
 class Entry:
-    """One candidate's way through the trial."""
+    """One candidate's way through the trial; ``profiled_steps`` is how many were profiled last."""
 
     placement: Placement
     bench: Bench
@@ -112,6 +112,7 @@ class Entry:
     verification: Verification | None = None
     profile: StepProfile | None = None
     files: ProfileFiles | None = None
+    profiled_steps: int = 0
     failure: Failure | None = None
 
     def measurement(self, profile_run: str | None) -> Measurement | None:
@@ -268,7 +269,7 @@ class Trial:
         if isinstance(answer, CallFailure):
             self._fail(entry, answer)
             return
-        entry.files = answer
+        entry.files, entry.profiled_steps = answer, steps
         entry.profile = self._read_profile(entry, answer)
 
     def profile_all(self) -> None:

@@ -52,6 +52,7 @@ SCHEMA_NAMES = (
     "profile",
     "calibration",
     "doctor",
+    "acceptance",
     "hosts",
     "hardware",
     "check",

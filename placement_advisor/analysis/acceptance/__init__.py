@@ -1,0 +1,1 @@
+"""`advisor doctor --run`: a known step on the devices that are here."""

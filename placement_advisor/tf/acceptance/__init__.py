@@ -1,0 +1,1 @@
+"""The step of `advisor doctor --run`."""

@@ -1,0 +1,223 @@
+"""The known step on two GPUs, as TensorFlow and CUPTI would record it: built by hand.
+
+No profile of TensorFlow with copies between GPUs is public, and none was recorded here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from placement_advisor.analysis.acceptance.expected_times import Cards, times_on_cards
+from placement_advisor.analysis.acceptance.observed import Acceptance, PairRun
+from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.graph.op_work.kernels import Kernel, KernelFamily
+from placement_advisor.machine.nvidia import Connection, GpuPair
+from placement_advisor.profile.gpu_steps import read_gpu_steps
+from placement_advisor.profile.timeline.worker_steps import Crossing
+from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
+from placement_advisor.testbed.testbed import ProfileFiles
+from placement_advisor.tf.acceptance.known_step import COPIES, LARGE_SIDE, OPS, End, end_of
+from placement_advisor.tf.answers import Prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+EPOCH_NS = 1_795_257_210_000_000_000
+STEPS = 3
+STEP_US, EVERY_US = 900, 1_000
+DEVICE_AT = {End.NEAR: "GPU:0", End.FAR: "GPU:1"}
+_NUMBER = {End.NEAR: 0, End.FAR: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuOp:
+    """An op on a GPU, in µs since the step began."""
+
+    op: str
+    gpu: int
+    start_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy that a GPU lists."""
+
+    producer: str
+    gpu: int
+    start_us: int
+    end_us: int
+    size_bytes: int
+    name: str = "MemcpyP2P"
+    dest: int | None = None
+
+
+# What reads a copy is launched 40 µs after it ended.
+KERNELS = (
+    GpuOp("near/product_1", 0, 20, 30),
+    GpuOp("near/product_2", 0, 30, 40),
+    GpuOp("near/product_3", 0, 40, 50),
+    GpuOp("near/row_sums", 0, 50, 55),
+    GpuOp("near/large_product", 0, 55, 235),
+    GpuOp("far/product_1", 1, 110, 120),
+    GpuOp("far/product_2", 1, 120, 130),
+    GpuOp("far/product_3", 1, 130, 140),
+    GpuOp("far/sums_added", 1, 140, 145),
+    GpuOp("far/large_sum", 1, 380, 400),
+    GpuOp("far/large_product", 1, 400, 580),
+    GpuOp("near/last_product", 0, 240, 250),
+    GpuOp("near/large_sum", 0, 730, 750),
+)
+COPIED = (
+    Copy("near/product_3", 0, 50, 70, 262_144, dest=1),
+    Copy("near/row_sums", 0, 55, 60, 1_024, dest=1),
+    Copy("near/large_product", 0, 235, 335, 4_194_304, dest=1),
+    Copy("far/product_3", 1, 140, 160, 262_144, dest=0),
+    Copy("far/large_product", 1, 580, 680, 4_194_304, dest=0),
+)
+# The input comes from the host, where a pipeline leaves it.
+INPUT = Copy("near_input", 0, 5, 15, 262_144, name="MemcpyH2D")
+CARDS = Cards(
+    name="Tesla V100-SXM2-16GB",
+    topology=(GpuPair(first=0, second=1, code="NV2", connection=Connection.NVLINK),),
+    peer_access=(GpuPair(first=0, second=1, code="OK", connection=None),),
+)
+NO_ACCESS = replace(
+    CARDS, peer_access=(GpuPair(first=0, second=1, code="CNS", connection=None),)
+)
+GRAPH = OpGraph(
+    (
+        Op(
+            name=name,
+            kind="MatMul",
+            kernel=Kernel(KernelFamily.LINEAR, (1, LARGE_SIDE, LARGE_SIDE, LARGE_SIDE)),
+        )
+        for name in OPS
+    ),
+    (),
+)
+
+
+def over_host(copies: Sequence[Copy]) -> tuple[Copy, ...]:
+    """Return each copy in two parts, as without access to a peer's memory."""
+    found: list[Copy] = []
+    for copy in copies:
+        assert copy.dest is not None
+        middle_us = (copy.start_us + copy.end_us) // 2
+        found += [
+            replace(copy, name="MemcpyD2H", dest=None, end_us=middle_us),
+            replace(copy, name="MemcpyH2D", dest=None, gpu=copy.dest, start_us=middle_us),
+        ]
+    return tuple(found)
+
+
+def run(
+    folder: Path,
+    *,
+    kernels: Sequence[GpuOp] = KERNELS,
+    copies: Sequence[Copy] = COPIED,
+    cards: Cards = CARDS,
+    step_us: int = STEP_US,
+    profiled_steps: int = STEPS,
+) -> PairRun:
+    """Return what would be seen of steps with these events."""
+    path = folder / "gpus.xplane.pb"
+    write_planes(path, _planes(kernels, (INPUT, *copies), step_us))
+    return PairRun(
+        device_at=DEVICE_AT,
+        device_of={name: DEVICE_AT[end_of(name)] for name in OPS},
+        prepared=Prepared(
+            moved_ops=(),
+            crossings=tuple(
+                Crossing(
+                    send_node=f"{copy.producer}/_1",
+                    recv_node=f"{copy.producer}/_2",
+                    producer=copy.producer,
+                    port=0,
+                    source=DEVICE_AT[copy.source],
+                    target=next(at for end, at in DEVICE_AT.items() if end is not copy.source),
+                    size_bytes=copy.size_bytes,
+                )
+                for copy in COPIES
+            ),
+        ),
+        wrong_outputs=(),
+        profiled_steps=profiled_steps,
+        step_ns=850_000,
+        profile=read_gpu_steps(path, _numbers()),
+        files=ProfileFiles(client=path, devices={}),
+        expected=times_on_cards(DEVICE_AT, cards, GRAPH),
+        gpus=cards.pair(0, 1),
+    )
+
+
+def acceptance(*pairs: PairRun) -> Acceptance:
+    """Return what would be found of these."""
+    return Acceptance(
+        testbed="gpus",
+        description="2 GPUs",
+        tensorflow_version="2.21.0",
+        graph=GRAPH,
+        pairs=pairs,
+        has_gpus=True,
+        private_names={"ann": "user", "gpu-box": "machine"},
+    )
+
+
+def _numbers() -> dict[str, int]:
+    return {device: _NUMBER[end] for end, device in DEVICE_AT.items()}
+
+
+def _planes(kernels: Sequence[GpuOp], copies: Sequence[Copy], step_us: int) -> list[Plane]:
+    starts = [EVERY_US * step for step in range(STEPS)]
+    marks = [_event("train", at, at + step_us, step_num=i) for i, at in enumerate(starts)]
+    gpus = [
+        Plane(
+            name=f"/device:GPU:{number}",
+            lines=(
+                Line(
+                    name="Stream #13(Compute)",
+                    id=13,
+                    events=tuple(
+                        _event(
+                            "some_kernel", at + k.start_us, at + k.end_us, tf_op=f"{k.op}:MatMul"
+                        )
+                        for at in starts
+                        for k in kernels
+                        if k.gpu == number
+                    ),
+                ),
+                Line(
+                    name="Stream #16(MemcpyP2P)",
+                    id=16,
+                    events=tuple(
+                        _event(
+                            copy.name,
+                            at + copy.start_us,
+                            at + copy.end_us,
+                            memcpy_details=f"size:{copy.size_bytes} dest:{copy.dest} async:1"
+                            if copy.dest is not None
+                            else f"kind:pinned size:{copy.size_bytes} async:1",
+                            edge_name=f"edge_7_{copy.producer}",
+                        )
+                        for at in starts
+                        for copy in copies
+                        if copy.gpu == number
+                    ),
+                ),
+            ),
+        )
+        for number in (0, 1)
+    ]
+    return [*gpus, Plane(name="/host:CPU", lines=(Line(name="python", events=tuple(marks)),))]
+
+
+def _event(name: str, start_us: int, end_us: int, **stats: str | int) -> Event:
+    return Event(
+        name=name,
+        start_ns=EPOCH_NS + 1_000 * start_us,
+        duration_ns=1_000 * (end_us - start_us),
+        stats=stats,
+    )

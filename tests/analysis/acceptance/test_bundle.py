@@ -1,0 +1,107 @@
+"""What is in the bundle, and what must not be."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+from gpu_runs import DEVICE_AT, acceptance, run
+
+from placement_advisor.machine.doctor.examine_machine import examine
+from placement_advisor.profile.gpu_steps import read_gpu_steps
+from placement_advisor.profile.xspace.xplane_schema import new_space
+from placement_advisor.report.acceptance_bundle import write_bundle
+from placement_advisor.report.analysis.analysis_json import load_schema
+
+if TYPE_CHECKING:
+    from placement_advisor.analysis.acceptance.observed import PairRun
+
+PROFILE = "profiles/GPU-0-and-GPU-1/client.xplane.pb"
+# What a profiler may write down of a machine.
+PRIVATE = (
+    *("ann", "gpu-box", "/home/ann/model.py", "10.1.2.3", "fe80::1ff:fe23:4567:890a"),
+    "/var/folders/x7/tmp",
+)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> PairRun:
+    """A run on GPUs whose profile holds private texts wherever there is room for one."""
+    found = run(tmp_path)
+    assert found.files is not None
+    path, space = found.files.client, new_space()
+    space.ParseFromString(path.read_bytes())
+    for field in (space.hostnames, space.errors, space.warnings):
+        field.extend(PRIVATE)
+    for plane in space.planes:
+        for text in PRIVATE:
+            number = max(plane.event_metadata, default=0) + 1
+            plane.event_metadata[number].name = f"open {text}"
+            plane.event_metadata[number].metadata = text.encode()
+            plane.event_metadata[number].display_name = text
+            plane.stat_metadata[900].name = text
+            plane.stats.add(metadata_id=900, str_value=f"at {text}")
+            plane.stats.add(metadata_id=900, bytes_value=text.encode())
+            plane.lines.add(name=text, display_name=text)
+    # A field of a later TensorFlow, which the schema here lacks: number 99, a text.
+    path.write_bytes(space.SerializeToString() + b"\x9a\x06\x07gpu-box")
+    return found
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as bundle:
+        return {name: bundle.read(name) for name in bundle.namelist()}
+
+
+def bundle_of(pair: PairRun, folder: Path) -> dict[str, bytes]:
+    path = folder / "it.zip"
+    write_bundle(path, acceptance(pair), examine(), folder / "gpu-box" / "it.zip")
+    return contents(path)
+
+
+def test_it_holds_what_it_says_and_nothing_else(pair: PairRun, tmp_path: Path) -> None:
+    found = bundle_of(pair, tmp_path)
+    assert set(found) == {
+        "README.txt",
+        "findings.json",
+        "machine.json",
+        "graph.json.gz",
+        PROFILE,
+    }
+    for name, schema in (("findings.json", "acceptance"), ("machine.json", "doctor")):
+        jsonschema.Draft202012Validator(load_schema(schema)).validate(json.loads(found[name]))
+
+
+def test_no_private_text_is_in_any_file_of_it(pair: PairRun, tmp_path: Path) -> None:
+    assert pair.files is not None
+    raw = pair.files.client.read_bytes()
+    assert all(text.encode() in raw for text in PRIVATE)
+    problem = f"{tmp_path}/p.xplane.pb of ann on gpu-box at 10.1.2.3 cannot be read"
+    found = bundle_of(replace(pair, problem=problem), tmp_path)
+    found["graph.json.gz"] = gzip.decompress(found["graph.json.gz"])
+    for name, content in found.items():
+        left = [text for text in (*PRIVATE, str(tmp_path)) if text.encode() in content]
+        # Three letters stand in other words too: only the names are private.
+        left = [text for text in left if text != "ann" or b" ann " in content]
+        assert left == [], name
+    findings = json.loads(found["findings.json"])["pairs"][0]["findings"]
+    assert findings[0]["finding"] == "PATH of user on machine at ADDRESS cannot be read"
+
+
+def test_its_profile_says_the_same_as_the_raw_one(pair: PairRun, tmp_path: Path) -> None:
+    path = tmp_path / "scrubbed.xplane.pb"
+    path.write_bytes(bundle_of(pair, tmp_path)[PROFILE])
+    assert read_gpu_steps(path, {device: int(device[-1]) for device in DEVICE_AT.values()}) == (
+        pair.profile
+    )
+
+
+def test_a_pair_that_did_not_run_has_no_profile(pair: PairRun, tmp_path: Path) -> None:
+    failed = replace(pair, files=None, profile=None, problem="GPU:1 ran out of memory")
+    assert PROFILE not in bundle_of(failed, tmp_path)

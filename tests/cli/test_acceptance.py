@@ -1,0 +1,161 @@
+"""`advisor doctor --run` on two workers, and what the command makes of what it found."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import signal
+import socket
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from command_runs import Command, children_left, run_here
+from real_runs import needs_workers
+
+from placement_advisor.errors import TestbedError
+from placement_advisor.analysis.acceptance import accept as accept_module
+from placement_advisor.analysis.acceptance.observed import Acceptance, PairRun
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.tf.acceptance.known_step import End
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEVICE_AT = {End.NEAR: "worker:0", End.FAR: "worker:1"}
+# What other work on the machine may lengthen.
+ABOUT_TIME = {"steps", "op times"}
+
+
+@pytest.fixture(scope="module")
+def real(
+    fork_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Any], Path]:
+    """What a run says, and its bundle."""
+    bundle = tmp_path_factory.mktemp("bundle") / "it.zip"
+    ran = run_here("doctor", "--run", "--json", "--bundle", str(bundle))
+    assert ran.err == ""
+    content: dict[str, Any] = json.loads(ran.out)
+    assert ran.code == (0 if content["trusted"] else 1)
+    assert children_left() == []
+    return content, bundle
+
+
+@needs_workers
+def test_workers_are_as_they_must_be(real: tuple[dict[str, Any], Path]) -> None:
+    content, _ = real
+    jsonschema.Draft202012Validator(load_schema("acceptance")).validate(content)
+    (pair,) = content["pairs"]
+    found = {each["name"]: (each["outcome"], each["finding"]) for each in pair["findings"]}
+    assert {name for name, (outcome, _) in found.items() if outcome == "unknown"} == {
+        "peer access",
+        "topology",
+    }
+    off = {name: what for name, what in found.items() if what[0] == "off"}
+    assert off.keys() <= ABOUT_TIME, off
+    assert pair["profiled_steps"] == 10
+    for each in pair["copies"]:
+        assert (each["count"], each["bytes"]) == (each["planned_count"], each["planned_bytes"])
+        assert each["bytes_basis"] == "shapes"
+    assert not content["untried_on_gpus"]
+
+
+@needs_workers
+def test_the_bundle_of_a_real_run_names_nobody(real: tuple[dict[str, Any], Path]) -> None:
+    _, path = real
+    with zipfile.ZipFile(path) as bundle:
+        found = {name: bundle.read(name) for name in bundle.namelist()}
+    folder = "profiles/worker-0-and-worker-1"
+    assert {name for name in found if name.startswith("profiles/")} == {
+        f"{folder}/{process}.xplane.pb" for process in ("client", "worker-0", "worker-1")
+    }
+    private = (socket.gethostname(), str(path.parent), f"/{getpass.getuser()}/", "127.0.0.1")
+    for name, content in found.items():
+        assert [text for text in private if text.encode() in content] == [], name
+
+
+@needs_workers
+def test_nothing_is_left_of_a_run_that_is_killed(tmp_path: Path) -> None:
+    folder, temp = tmp_path / "work", tmp_path / "temp"
+    folder.mkdir()
+    with Command("doctor", "--run", temp=temp, cwd=folder) as command:
+        command.wait_for_line("running the known step")
+        assert len(command.processes()) >= 5  # It, the fork server, the client, two workers.
+        command.process.send_signal(signal.SIGKILL)
+        command.wait()
+        assert command.processes_left() == []
+    assert list(folder.iterdir()) == []
+    assert list(temp.iterdir()) == []
+
+
+def found(problem: str | None) -> Acceptance:
+    return Acceptance(
+        testbed="workers",
+        description="2 CPU stand-ins (1 core each, gRPC)",
+        tensorflow_version="2.21.0",
+        graph=OpGraph((), ()),
+        pairs=(PairRun(device_at=DEVICE_AT, device_of={}, problem=problem),),
+        has_gpus=False,
+        private_names={},
+    )
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder; nothing is run, and all is well."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(accept_module, "accept", lambda *_: found(None))
+    return tmp_path
+
+
+def test_a_bundle_that_nobody_named_replaces_none(here: Path) -> None:
+    (here / "advisor-acceptance.zip").write_text("an older one")
+    ran = run_here("doctor", "--run")
+    assert (ran.code, ran.out.splitlines()[-2]) == (0, "bundle: advisor-acceptance-2.zip")
+    assert (here / "advisor-acceptance.zip").read_text() == "an older one"
+    assert zipfile.is_zipfile(here / "advisor-acceptance-2.zip")
+
+
+def test_a_bundle_goes_where_it_is_told(here: Path) -> None:
+    (here / "mine.zip").write_text("an older one")
+    ran = run_here("doctor", "--run", "--bundle", "mine.zip")
+    assert ran.out.splitlines()[-2] == "bundle: mine.zip"
+    assert zipfile.is_zipfile(here / "mine.zip")
+
+
+def test_what_is_off_is_a_failed_check(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accept_module, "accept", lambda *_: found("worker:1 was killed"))
+    ran = run_here("doctor", "--run")
+    assert ran.code == 1
+    assert ran.out.splitlines()[-2] == "off: run (worker:0 and worker:1)"
+
+
+def test_what_cannot_be_set_up_is_an_error_and_leaves_no_bundle(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Acceptance:
+        raise TestbedError("nothing to run on")
+
+    monkeypatch.setattr(accept_module, "accept", refuse)
+    ran = run_here("doctor", "--run")
+    assert (ran.code, ran.out) == (2, "")
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--bundle", "it.zip"), "--bundle needs --run"),
+        (("--open-ports",), "--open-ports needs --run"),
+        (("--run", "--bundle", "it.tar"), "--bundle it.tar: not the name of a bundle"),
+        (("--run", "--bundle", "no/it.zip"), "no/it.zip: cannot be written"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    here: Path, words: tuple[str, ...], message: str
+) -> None:
+    ran = run_here("doctor", *words)
+    assert ran.code == 2
+    assert message in ran.err
