@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 PATH, ADDRESS = "PATH", "ADDRESS"
 # Names that TensorFlow gives to devices begin as paths do.
-_PATH = re.compile(r"(?<![\w/.])(?:~|/(?!(?:job|host|device|replica|task):)[\w.+@-]+)(?:/[\w.+@-]+)+")
+_PATH = re.compile(
+    r"(?<![\w/.])(?:~|/(?!(?:job|host|device|replica|task):)[\w.+@-]+)(?:/[\w.+@-]+)+"
+)
 _IPV4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 # What may be one; names of C++ have double colons, too.
 _IPV6 = re.compile(r"(?<![\w:])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")

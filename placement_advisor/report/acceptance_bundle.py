@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.acceptance.observed import Acceptance, PairRun
     from placement_advisor.machine.doctor.facts import Facts
 
-_README = """What `advisor doctor --run` saw of a known step (docs/acceptance.md of placement-advisor).
+_README = """What `advisor doctor --run` saw of a known step; see docs/acceptance.md of the project.
 
 findings.json            versions, findings, and the figures that they rest on
 machine.json             what `advisor doctor --json` says of the machine of the command

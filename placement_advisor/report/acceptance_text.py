@@ -54,7 +54,7 @@ def _findings(pair: PairRun) -> Iterator[str]:
 
 
 def _verdict(acceptance: Acceptance, bundle: Path) -> list[str]:
-    off = {}
+    off: dict[str, list[str]] = {}
     unknown: dict[str, None] = {}
     for pair in acceptance.pairs:
         for each in findings_of(pair):

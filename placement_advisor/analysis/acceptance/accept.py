@@ -28,7 +28,12 @@ from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.errors import AdvisorError, TestbedError
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.doctor.finding import DEVICES
-from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed, with_load, with_network
+from placement_advisor.machine.testbed_plan import (
+    TestbedKind,
+    plan_testbed,
+    with_load,
+    with_network,
+)
 from placement_advisor.machine.this_machine import gpu_count
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload

@@ -100,4 +100,6 @@ def times_on_cards(
 
 
 def _between(pairs: tuple[GpuPair, ...] | None, first: int, second: int) -> GpuPair | None:
-    return next((pair for pair in pairs or () if (pair.first, pair.second) == (first, second)), None)
+    return next(
+        (pair for pair in pairs or () if (pair.first, pair.second) == (first, second)), None
+    )

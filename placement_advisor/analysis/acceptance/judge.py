@@ -18,7 +18,7 @@ from placement_advisor.analysis.acceptance.judge_copies import (
     topology,
 )
 from placement_advisor.graph.name_patterns import first_names
-from placement_advisor.tf.acceptance.known_step import COPIES, OPS, End, outputs
+from placement_advisor.tf.acceptance.known_step import COPIES, OPS, outputs
 from placement_advisor.units import format_ns, format_share
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from placement_advisor.tf.answers import Prepared
 
 # The least share of a timed step that a profiled one may last: a shared machine ran one loop in 54
-# or in 88 ms for seconds at a time, the profiler only lengthens steps; what is shorter lacks a part.
+# or in 88 ms for seconds at a time, the profiler only lengthens steps; a shorter one lacks a part.
 _LEAST_OF_STEP = 0.5
 # Device time of no op that is worth a word: the profiler's own rounding is far below.
 _TOLD_SHARE = 0.01
@@ -79,8 +79,7 @@ def _placed(pair: PairRun, prepared: Prepared) -> Finding:
         for device in pair.device_at.values()
     ]
     problems = [f"TensorFlow moved {first_names(moved, _NAMED)}"] if moved else []
-    for added in made - planned:
-        problems.append(f"{added[0]} leaves {added[1]} too")
+    problems += [f"{name} leaves {device} too" for name, device in made - planned]
     if planned - made:
         lacking = [name for name, _ in planned - made]
         problems.append(f"{first_names(lacking, _NAMED)} should cross")

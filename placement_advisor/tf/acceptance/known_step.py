@@ -55,8 +55,9 @@ class KnownCopy:
 
 OPS = (
     *("near/product_1", "near/product_2", "near/product_3", "near/row_sums", "near/large_product"),
-    *("far/product_1", "far/product_2", "far/product_3", "far/sums_added", "far/large_sum"),
-    *("far/large_product", "near/last_product", "near/large_sum"),
+    *("far/product_1", "far/product_2", "far/product_3", "far/sums_added"),
+    *("far/large_sum", "far/large_product", "far/large_total"),
+    *("near/last_product", "near/total", "near/large_sum"),
 )
 # Those of `SIDE` and of `LARGE_SIDE`, whose times are known.
 PRODUCTS = tuple(name for name in OPS if "/product_" in name)
@@ -77,12 +78,9 @@ COPIES = (
         readers=("far/large_sum", "far/large_product"),
         size_bytes=_LARGE_BYTES,
     ),
-    KnownCopy(
-        producer="far/product_3", readers=("near/last_product",), size_bytes=_MATRIX_BYTES
-    ),
-    KnownCopy(
-        producer="far/large_product", readers=("near/large_sum",), size_bytes=_LARGE_BYTES
-    ),
+    KnownCopy(producer="far/product_3", readers=("near/last_product",), size_bytes=_MATRIX_BYTES),
+    KnownCopy(producer="far/sums_added", readers=("near/total",), size_bytes=_MATRIX_BYTES),
+    KnownCopy(producer="far/large_total", readers=("near/large_sum",), size_bytes=_LARGE_BYTES),
 )
 
 
@@ -108,12 +106,13 @@ def shift(side: int) -> Any:
 
 
 def outputs() -> Mapping[str, Any]:
-    """Return what the step puts out, by the ops that make it, in order."""
+    """Return what the step puts out, by the ops that make it, in order.
+
+    They are near: what a step returns is brought to the first device.
+    """
     small, large = numbers(SIDE), numbers(LARGE_SIDE)
     row_sums = small.sum(axis=1, keepdims=True)
     return {
-        "near/last_product": np.roll(small, 7, axis=1),
-        "near/large_sum": 2 * np.roll(large, 2, axis=1),
-        "far/sums_added": np.roll(small, 6, axis=1) + row_sums,
-        "far/large_sum": 2 * np.roll(large, 1, axis=1),
+        "near/total": np.roll(small, 7, axis=1) + np.roll(small, 6, axis=1) + row_sums,
+        "near/large_sum": 2 * (2 * np.roll(large, 1, axis=1) + np.roll(large, 2, axis=1)),
     }

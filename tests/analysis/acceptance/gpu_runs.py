@@ -67,15 +67,18 @@ KERNELS = (
     GpuOp("far/sums_added", 1, 140, 145),
     GpuOp("far/large_sum", 1, 380, 400),
     GpuOp("far/large_product", 1, 400, 580),
+    GpuOp("far/large_total", 1, 580, 600),
     GpuOp("near/last_product", 0, 240, 250),
-    GpuOp("near/large_sum", 0, 730, 750),
+    GpuOp("near/total", 0, 250, 255),
+    GpuOp("near/large_sum", 0, 750, 770),
 )
 COPIED = (
     Copy("near/product_3", 0, 50, 70, 262_144, dest=1),
     Copy("near/row_sums", 0, 55, 60, 1_024, dest=1),
     Copy("near/large_product", 0, 235, 335, 4_194_304, dest=1),
     Copy("far/product_3", 1, 140, 160, 262_144, dest=0),
-    Copy("far/large_product", 1, 580, 680, 4_194_304, dest=0),
+    Copy("far/sums_added", 1, 160, 180, 262_144, dest=0),
+    Copy("far/large_total", 1, 600, 700, 4_194_304, dest=0),
 )
 # The input comes from the host, where a pipeline leaves it.
 INPUT = Copy("near_input", 0, 5, 15, 262_144, name="MemcpyH2D")
@@ -84,9 +87,7 @@ CARDS = Cards(
     topology=(GpuPair(first=0, second=1, code="NV2", connection=Connection.NVLINK),),
     peer_access=(GpuPair(first=0, second=1, code="OK", connection=None),),
 )
-NO_ACCESS = replace(
-    CARDS, peer_access=(GpuPair(first=0, second=1, code="CNS", connection=None),)
-)
+NO_ACCESS = replace(CARDS, peer_access=(GpuPair(first=0, second=1, code="CNS", connection=None),))
 GRAPH = OpGraph(
     (
         Op(

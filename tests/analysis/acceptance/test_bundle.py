@@ -6,7 +6,6 @@ import gzip
 import json
 import zipfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jsonschema
@@ -20,6 +19,8 @@ from placement_advisor.report.acceptance_bundle import write_bundle
 from placement_advisor.report.analysis.analysis_json import load_schema
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from placement_advisor.analysis.acceptance.observed import PairRun
 
 PROFILE = "profiles/GPU-0-and-GPU-1/client.xplane.pb"
