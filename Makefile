@@ -7,7 +7,9 @@ UV_VERSION := 0.13.8
 # Looks up known holes; pinned, so that a week's new finding is one in what is looked at.
 PIP_AUDIT_VERSION := 2.10.1
 
-VENV := .venv
+# Other releases than those of the lock, in an environment beside: make test TENSORFLOW=2.20.0
+RELEASES := $(addprefix tensorflow==,$(TENSORFLOW)) $(addprefix keras==,$(KERAS))
+VENV := .venv$(addprefix -tensorflow-,$(TENSORFLOW))$(addprefix -keras-,$(KERAS))
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 VERSION := $(or $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' \
@@ -110,11 +112,19 @@ check-python:
 		echo "placement-advisor needs Python 3.11 to 3.13; $(PYTHON) is $(VERSION)." >&2; \
 		echo "Name another one, for example: make demo PYTHON=python3.12" >&2; exit 1;; esac
 
+INSTALL_LOCKED = $(PIP) install --quiet --require-hashes --requirement requirements.lock
+define INSTALL_CHOSEN
+	printf '%s\n' $(RELEASES) > $(VENV)/releases.txt
+	$(PIP) install --quiet uv==$(UV_VERSION)
+	$(BIN)/uv --no-config pip install --quiet --python $(BIN)/python \
+		--constraint $(VENV)/releases.txt --requirement pyproject.toml --group dev
+endef
+
 $(LOCKED): requirements.lock | check-python
 	@echo "Installing TensorFlow and the rest into $(VENV); this takes some minutes the first time."
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --require-hashes --requirement requirements.lock
+	$(if $(strip $(RELEASES)),$(INSTALL_CHOSEN),$(INSTALL_LOCKED))
 	touch $@
 
 # The lock is resolved apart from pyproject.toml; `pip check` tells when it is out of date.

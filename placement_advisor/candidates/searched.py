@@ -14,6 +14,7 @@ from placement_advisor.candidates.families import propose as propose_by_rule
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.graph.layer_view import layer_view
+from placement_advisor.graph.placement import Placement
 from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.step.latency import FAMILY, least_step
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
-    from placement_advisor.graph.placement import Placement
     from placement_advisor.solvers.effort import Effort
 
 
@@ -44,16 +44,31 @@ def propose(
 
     A search makes the most of all costs, and so of what is wrong with them: what it finds where
     copies cost ``dearer`` times as much, the most that they may in truth, is as good as it looks or
-    better.
+    better. But for anomalies: copies that arrive sooner can change the order of ops, or what they
+    share, for the worse. What is no shorter than the first answer by the costs as they are is not
+    proposed.
+
+    Source: Graham, Bounds on multiprocessing timing anomalies (SIAM J. Appl. Math. 17, 1969).
     """
     dear = simulator.on(simulator.cluster.scaled(copies=dearer, launches=1))
     found = _fitting(answers, costs, dear, effort)
     if dearer == 1:
         return found
+    alone = next(iter(placements_of(answers).values()))
+    if isinstance(found, Placement) and _is_no_shorter(found, alone, simulator):
+        reason = f"what was found is no shorter than {alone.label} elsewhere"
+        found = NotApplicable(family=FAMILY, reason=reason, unbeaten=alone)
     where = f"where copies cost {dearer:g} times as much, "
     if isinstance(found, NotApplicable):
         return replace(found, reason=where + found.reason)
     return replace(found, rationale=where + found.rationale)
+
+
+def _is_no_shorter(found: Placement, alone: Placement, simulator: Simulator) -> bool:
+    """Return whether one device holds the step, and takes no longer."""
+    whole = simulator.schedule(alone)
+    fits = not shortages(whole.peak_memory, simulator.cluster.devices)
+    return fits and simulator.step_ns(found) >= whole.step_ns
 
 
 def _fitting(

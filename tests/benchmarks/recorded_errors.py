@@ -6,7 +6,9 @@ Recordings are those of `record_runs`. *Measured* costs are those that one devic
 split ran; *assumed* ones are those of ``--no-run``. Beside the errors of the ratio to ``single``
 stands how well that repeats: half of what the even rounds and the odd ones are apart. Regret is how
 much longer a step of the placement with the least predicted time takes than that with the least
-measured one, by the same rounds, one device included.
+measured one, by the same rounds, one device included. At the end stands where errors come from:
+the step of one device in rounds against the same step by the times that its ops took alone; and
+what is left of the errors of splits without what those of one model have in common, their median.
 """
 
 from __future__ import annotations
@@ -71,6 +73,21 @@ def outcomes(recording: Recording) -> list[Outcome]:
     ]
 
 
+def single_error(recording: Recording) -> float:
+    """Return how far the step of one device is off, by its own ops, from what it took in rounds."""
+    cluster = recording.costing.cluster
+    costs = recording.costing.costs.everywhere(cluster)
+    alone = recording.splits[BASELINE]
+    simulated_ns = Simulator(recording.traced.graph, costs, cluster).step_ns(alone.placement)
+    return float(simulated_ns / np.median([step for turn in alone.rounds for step in turn]) - 1)
+
+
+def left_of(of_one_model: Sequence[Outcome]) -> list[float]:
+    """Return the errors of a model's splits without their median."""
+    logs = np.log([each.by_measured.ratio / each.measured for each in of_one_model])
+    return [float(error) for error in np.expm1(logs - np.median(logs))]
+
+
 def regret(of_one_model: Sequence[Outcome]) -> float:
     """Return what trusting predictions costs, in proportion."""
     measured = [1.0, *(each.measured for each in of_one_model)]
@@ -102,7 +119,8 @@ def main() -> None:
     """Print what comes out for some recordings."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("recordings", type=Path, nargs="+")
-    found = [outcomes(Recording.load(path)) for path in parser.parse_args().recordings]
+    recordings = [Recording.load(path) for path in parser.parse_args().recordings]
+    found = [outcomes(recording) for recording in recordings]
     for of_one in found:
         splits = ", ".join(
             f"{each.family} {each.by_measured.ratio:.2f} / {each.measured:.2f}" for each in of_one
@@ -113,6 +131,13 @@ def main() -> None:
     _print(splits, "assumed")
     regrets = sorted(regret(of_one) for of_one in found)
     print(f"\nregret: {np.median(regrets):.1%} (median), {regrets[-1]:.1%} at most")
+    alone = [single_error(recording) for recording in recordings]
+    left = [error for of_one in found if of_one for error in left_of(of_one)]
+    print(
+        f"one device in rounds against its ops alone: {np.median(np.abs(alone)):.1%} off (median), "
+        f"{np.median(alone):+.1%} signed; splits without what those of their model have in common: "
+        f"{np.median(np.abs(left)):.1%}"
+    )
 
 
 if __name__ == "__main__":
