@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placement_advisor.candidates.batch_split.plan import plan_split
+from placement_advisor.candidates.batch_split.split_traces import SplitTraces
 from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 
@@ -84,4 +85,34 @@ def wiring_of_training(*shares: int) -> Wiring:
         shares=shares,
         merges=dict.fromkeys(plan.merged, Merge.MEAN),
         axes=dict.fromkeys(plan.divided, 0),
+    )
+
+
+def split_training() -> SplitTraces:
+    """Return the traces of `training` on four samples, shared by two."""
+    return SplitTraces(
+        whole=training(4),
+        shares={2: training(2)},
+        wiring=wiring_of_training(2, 2),
+        outputs=(("loss", 0),),
+        targets=("update",),
+    )
+
+
+def split_updates() -> SplitTraces:
+    """Return those of `two_updates`."""
+    whole, share = two_updates(4), two_updates(2)
+    plan = plan_split(whole, share, [("loss", 0)])
+    wiring = Wiring(
+        plan=plan,
+        shares=(2, 2),
+        merges=dict.fromkeys(plan.merged, Merge.MEAN),
+        axes=dict.fromkeys(plan.divided, 0),
+    )
+    return SplitTraces(
+        whole=whole,
+        shares={2: share},
+        wiring=wiring,
+        outputs=(("loss", 0),),
+        targets=("update", "update 2"),
     )

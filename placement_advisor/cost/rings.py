@@ -25,6 +25,8 @@ scan (Parallel Comput. 35, 2009); the times are those of NCCL's tuning, see `har
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import repeat
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -34,7 +36,7 @@ from placement_advisor.machine.presets import hardware_figures
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from placement_advisor.graph.op_graph import Op
     from placement_advisor.machine.devices import Cluster
@@ -75,8 +77,8 @@ def with_collectives(cluster: Cluster) -> Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """How NCCL exchanges: once ``start_ns``, ``hop_ns`` for each hop, and bytes ``sent`` times."""
+class NcclProtocol:
+    """How NCCL sends: once ``start_ns``, ``hop_ns`` for each hop, and bytes ``sent`` times."""
 
     start_ns: int
     hop_ns: int
@@ -96,22 +98,22 @@ class Ring:
     message_ns: int = 0
     has_trees: bool = False
 
-    def reduce_ns(self, size_bytes: int, way: Way) -> float:
+    def reduce_ns(self, size_bytes: int, protocol: NcclProtocol) -> float:
         """Return how long an all-reduce of a tensor takes, without its start."""
-        hop_ns = max(way.hop_ns, self.message_ns)
+        hop_ns = max(protocol.hop_ns, self.message_ns)
         further = self.members - 1
-        of_bytes_ns = size_bytes * way.sent / self.bandwidth_bytes_per_s * NS_PER_S
+        of_bytes_ns = size_bytes * protocol.sent / self.bandwidth_bytes_per_s * NS_PER_S
         ring_ns = 2 * further * hop_ns + of_bytes_ns * 2 * further / self.members
         if not self.has_trees:
             return ring_ns
         depth = further.bit_length()
         return min(ring_ns, 2 * depth * hop_ns + 2 * of_bytes_ns)
 
-    def gather_ns(self, all_bytes: int, way: Way) -> float:
+    def gather_ns(self, all_bytes: int, protocol: NcclProtocol) -> float:
         """Return how long it takes until each has what all have together, without the start."""
         further = self.members - 1
-        moved_bytes = all_bytes * way.sent * further / self.members
-        hops_ns = further * max(way.hop_ns, self.message_ns)
+        moved_bytes = all_bytes * protocol.sent * further / self.members
+        hops_ns = further * max(protocol.hop_ns, self.message_ns)
         return hops_ns + moved_bytes / self.bandwidth_bytes_per_s * NS_PER_S
 
 
@@ -124,33 +126,36 @@ def collective_costs(
     """
     costs = {}
     for op in reduces:
-        size_bytes = op.output_bytes[0] or 0
-        costs[op.name] = _least(
-            [sum(ring.reduce_ns(size_bytes, way) for ring in rings) for way in _ways()]
-        )
+        sizes = [op.output_bytes[0] or 0] * len(rings)
+        costs[op.name] = _cost(Ring.reduce_ns, rings, sizes)
     for op in gathers:
-        made_bytes = [op.output_bytes[0] or 0]
+        sizes = [op.output_bytes[0] or 0]
         for ring in rings[1:]:
-            made_bytes.append(made_bytes[-1] * ring.members)
-        sized = list(zip(rings, made_bytes, strict=True))
-        costs[op.name] = _least(
-            [sum(ring.gather_ns(size, way) for ring, size in sized) for way in _ways()]
-        )
+            sizes.append(sizes[-1] * ring.members)
+        costs[op.name] = _cost(Ring.gather_ns, rings, sizes)
     return CostTable(costs=costs)
 
 
-def _ways() -> list[Way]:
-    """Return the ways that NCCL has, of which it takes the fastest."""
-    return [
-        Way(start_ns=table["start_ns"], hop_ns=table["hop_ns"], sent=table["sent"])
-        for table in hardware_figures()["collectives"].values()
-    ]
-
-
-def _least(times_ns: Iterable[float]) -> OpCost:
-    """Return the cost of the way that takes least, which begins after its start."""
-    least_ns = min(time + way.start_ns for time, way in zip(times_ns, _ways(), strict=True))
+def _cost(
+    time_ns: Callable[[Ring, int, NcclProtocol], float],
+    rings: Sequence[Ring],
+    sizes_bytes: Sequence[int],
+) -> OpCost:
+    """Return the cost by the fastest protocol, level by level."""
+    least_ns = min(
+        protocol.start_ns + sum(map(time_ns, rings, sizes_bytes, repeat(protocol)))
+        for protocol in _protocols()
+    )
     return OpCost(time_ns=round(least_ns), basis=CostBasis.ROOFLINE)
+
+
+@cache
+def _protocols() -> tuple[NcclProtocol, ...]:
+    """Return those of NCCL, of which it takes the fastest."""
+    return tuple(
+        NcclProtocol(start_ns=table["start_ns"], hop_ns=table["hop_ns"], sent=table["sent"])
+        for table in hardware_figures()["collectives"].values()
+    )
 
 
 def ring_of_devices(cluster: Cluster) -> Ring:

@@ -19,6 +19,7 @@ from placement_advisor.machine.presets import (
     check_length,
     hardware_figures,
     network_named,
+    read_count,
     read_hardware,
     refused,
 )
@@ -103,11 +104,12 @@ def read_machine(text: str) -> Machine:
     while found := _LEVEL.fullmatch(inner):
         units, inner, rails, network = found.groups()
         table = hardware_figures()["links"][network_named(text, network, rdma=True)]
+        wires = read_count(text, rails or "1", MAX_DEVICES)
         levels.insert(
             0,
             Level(
-                units=_count(text, units),
-                bandwidth_bytes_per_s=table["bandwidth_bytes_per_s"] * _count(text, rails or "1"),
+                units=read_count(text, units, MAX_DEVICES),
+                bandwidth_bytes_per_s=table["bandwidth_bytes_per_s"] * wires,
                 message_ns=table["latency_ns"],
             ),
         )
@@ -117,10 +119,3 @@ def read_machine(text: str) -> Machine:
     if machine.hosts * len(machine.host.devices) > MAX_DEVICES:
         raise refused(text, f"more than {MAX_DEVICES:,} devices")
     return machine
-
-
-def _count(text: str, digits: str) -> int:
-    count = int(digits)
-    if not 1 <= count <= MAX_DEVICES:
-        raise refused(text, f"a count of {count:,}; it may be 1 to {MAX_DEVICES:,}")
-    return count

@@ -150,7 +150,7 @@ def read_hardware(text: str) -> Cluster:
     check_length(text)
     hosts, inner, network = 1, text, None
     if several := _SEVERAL_HOSTS.fullmatch(text):
-        hosts, inner = _count(text, several[1]), several[2]
+        hosts, inner = read_count(text, several[1]), several[2]
         network = network_named(text, several[3] or "")
     presets, peer_link = _host_devices(text, inner)
     if hosts * len(presets) > MAX_DEVICES:
@@ -278,7 +278,7 @@ def _host_devices(text: str, inner: str) -> tuple[list[str], str | None]:
             # Behind the first hyphen may be a link.
             card = device.partition("-")[0]
             raise refused(text, f"unknown device {shown(device)}; {there_are(known, card)}")
-        presets += [preset] * _count(text, digits)
+        presets += [preset] * read_count(text, digits)
     return presets, link
 
 
@@ -388,10 +388,15 @@ def _same_word(word: str, known: Iterable[str]) -> str | None:
     return next((name for name in known if name.casefold() == word.casefold()), None)
 
 
-def _count(text: str, digits: str) -> int:
+def read_count(text: str, digits: str, most: int = MAX_DEVICES) -> int:
+    """Return the number that stands in a description.
+
+    Raises:
+        AdvisorError: it is not from 1 to ``most``.
+    """
     count = int(digits)
-    if not 1 <= count <= MAX_DEVICES:
-        raise refused(text, f"a count of {shown(count)}; it may be 1 to {MAX_DEVICES}")
+    if not 1 <= count <= most:
+        raise refused(text, f"a count of {shown(count)}; it may be 1 to {most:,}")
     return count
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from split_steps import training, two_updates, wiring_of_training
+from split_steps import split_training, split_updates
 
 from placement_advisor.analysis.scaled_steps import simulated, slowest_of
 from placement_advisor.candidates.batch_split.data_parallel import (
@@ -14,9 +14,6 @@ from placement_advisor.candidates.batch_split.data_parallel import (
     DataParallel,
     DataParallelSteps,
 )
-from placement_advisor.candidates.batch_split.plan import plan_split
-from placement_advisor.candidates.batch_split.split_traces import SplitTraces
-from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
 from placement_advisor.cost.rings import ALL_DEVICES, Ring, ring_of_devices
 from placement_advisor.machine.presets import read_hardware
 
@@ -26,29 +23,6 @@ def test_the_slowest_of_more_devices_is_slower():
     # Of two normal draws, the larger one is expected 0.56 standard deviations above the mean.
     assert slowest_of(2) == pytest.approx(1 + 0.015 * 0.564, abs=1e-3)
     assert slowest_of(8) == pytest.approx(1 + 0.015 * 1.424, abs=1e-3)
-
-
-def one_update() -> SplitTraces:
-    return SplitTraces(
-        whole=training(4),
-        shares={2: training(2)},
-        wiring=wiring_of_training(2, 2),
-        outputs=(("loss", 0),),
-        targets=("update",),
-    )
-
-
-def several_updates() -> SplitTraces:
-    whole, share = two_updates(4), two_updates(2)
-    plan = plan_split(whole, share, [("loss", 0)])
-    wiring = Wiring(
-        plan=plan,
-        shares=(2, 2),
-        merges=dict.fromkeys(plan.merged, Merge.MEAN),
-        axes=dict.fromkeys(plan.divided, 0),
-    )
-    ends = {"outputs": (("loss", 0),), "targets": ("update", "update 2")}
-    return SplitTraces(whole=whole, shares={2: share}, wiring=wiring, **ends)
 
 
 def step_of(traces, family, cluster, rings, *, on_hosts=False):
@@ -62,7 +36,7 @@ def step_of(traces, family, cluster, rings, *, on_hosts=False):
 NETWORK = Ring(members=2, bandwidth_bytes_per_s=3e9, message_ns=50_000, has_trees=True)
 
 
-@pytest.mark.parametrize("traces", [one_update(), several_updates()], ids=["one", "two"])
+@pytest.mark.parametrize("traces", [split_training(), split_updates()], ids=["one", "two"])
 @pytest.mark.parametrize("family", ["mirrored", ONE_BY_ONE])
 @pytest.mark.parametrize(
     ("hosts", "host", "levels"),
@@ -89,8 +63,8 @@ def test_one_host_steps_as_all_of_them_do(traces, family, hosts, host, levels):
 def test_variables_of_each_host_get_gradients_of_all(family):
     host = read_hardware("2xV100-NVLink")
     rings = (ring_of_devices(host), NETWORK)
-    alone = step_of(several_updates(), family, host, rings[:1])
-    found = step_of(several_updates(), family, host, rings, on_hosts=True)
+    alone = step_of(split_updates(), family, host, rings[:1])
+    found = step_of(split_updates(), family, host, rings, on_hosts=True)
     collectives = [run for run in found.runs if run.device == ALL_DEVICES]
     assert sorted(run.op for run in collectives) == [
         "between_hosts/replicas/gradient 2/merged_0",

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from public_model_file import public_model_file
+
 from placement_advisor import defaults
 from placement_advisor.analysis.assemble import assemble, candidates_of
 from placement_advisor.analysis.batch_splits import split_batch
@@ -121,11 +123,7 @@ def traced(model: str, effort: float) -> Subject:
     if (SAMPLES / f"{model}.py").exists():
         return traced_file(SAMPLES / f"{model}.py", effort)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.py"
-        path.write_text(
-            f"from public_models import compiled\nmodel, dataset = compiled({model!r})\n"
-        )
-        return traced_file(path, effort)
+        return traced_file(public_model_file(model, Path(folder)), effort)
 
 
 def traced_file(path: Path, effort: float) -> Subject:

@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from public_model_file import public_model_file
+
 from placement_advisor import defaults
 from placement_advisor.analysis.machine_scaling import compare_hardware
 from placement_advisor.processes.children import preload
@@ -48,12 +50,8 @@ class Clock(SilentWatcher):
 def predicted(model: str, hardware: str) -> tuple[MachineScaling, float]:
     """Return a model on a machine, and the seconds after it was traced and split."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{model}.py"
-        path.write_text(
-            f"from public_models import compiled\nmodel, dataset = compiled({model!r})\n"
-        )
         source = ModelSource(
-            path=str(path),
+            path=str(public_model_file(model, Path(folder))),
             name=None,
             mode=None,
             batch_size=None,

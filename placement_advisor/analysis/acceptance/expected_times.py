@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.acceptance.observed import ExpectedTime, PairOfGpus
 from placement_advisor.cost.gpu.op_costs import kernel_cost
 from placement_advisor.machine.gpu_facts import facts_of_card
-from placement_advisor.machine.nvidia import find_gpus, find_peer_access
+from placement_advisor.machine.nvidia import common_name, find_gpus, find_peer_access
 from placement_advisor.machine.this_machine import gpu_count
 from placement_advisor.tf.acceptance.known_step import LARGE_PRODUCTS, PRODUCTS, end_of
 
@@ -48,13 +48,11 @@ class Cards:
 def cards_here() -> Cards:
     """Ask the driver about the GPUs that TensorFlow may see."""
     gpus = find_gpus()
-    names = {gpu.name for gpu in gpus.devices}
-    if len(names) != 1:
-        return Cards()
+    name = common_name(gpus)
     # Where some are hidden, the numbers of the others are not those of the driver.
-    if gpu_count() != len(gpus.devices):
-        return Cards(name=names.pop())
-    return Cards(name=names.pop(), topology=gpus.pairs, peer_access=find_peer_access())
+    if name is None or gpu_count() != len(gpus.devices):
+        return Cards(name=name)
+    return Cards(name=name, topology=gpus.pairs, peer_access=find_peer_access())
 
 
 def times_on_cores(

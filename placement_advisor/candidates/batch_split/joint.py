@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ALL_REDUCE = "NcclAllReduce"
 ALL_GATHER = "NcclAllGather"
+# What does the same in one place, of tensors that were copied there.
+ADD, JOIN = "AddN", "ConcatV2"
 
 
 def packed_all_reduce(name: str, parts: Sequence[Sequence[RingTensor]]) -> Iterator[RingOp]:
@@ -39,22 +41,12 @@ def packed_all_reduce(name: str, parts: Sequence[Sequence[RingTensor]]) -> Itera
         yield RingOp(replica, f"{name}/done", "SplitV", summed, sizes)
 
 
-def all_reduce(name: str, parts: Sequence[RingTensor]) -> RingOp:
-    """Return the op that adds up ``parts``, one of each replica."""
-    return RingOp(None, name, ALL_REDUCE, tuple(parts), (parts[0].size_bytes,))
+def summed(name: str, parts: Sequence[RingTensor], kind: str) -> RingOp:
+    """Return the op of a kind that adds up ``parts``, one of each replica."""
+    return RingOp(None, name, kind, tuple(parts), (parts[0].size_bytes,))
 
 
-def all_gather(name: str, parts: Sequence[RingTensor]) -> RingOp:
-    """Return the op that puts together ``parts``, one of each replica."""
+def gathered(name: str, parts: Sequence[RingTensor], kind: str) -> RingOp:
+    """Return the op of a kind that puts together ``parts``, one of each replica."""
     whole = sum(part.size_bytes for part in parts)
-    return RingOp(None, name, ALL_GATHER, tuple(parts), (whole,))
-
-
-def sum_in_one_place(name: str, parts: Sequence[RingTensor]) -> RingOp:
-    """Return the op that adds up ``parts``, one of each replica, where it stands."""
-    return RingOp(None, name, "AddN", tuple(parts), (parts[0].size_bytes,))
-
-
-def rows_in_one_place(name: str, parts: Sequence[RingTensor]) -> RingOp:
-    """Return the op that puts together ``parts``, one of each replica, where it stands."""
-    return RingOp(None, name, "ConcatV2", tuple(parts), (sum(part.size_bytes for part in parts),))
+    return RingOp(None, name, kind, tuple(parts), (whole,))

@@ -178,10 +178,10 @@ def _exchange(
         name = f"all_reduce_{number}" if number else "all_reduce"
         parts = [[_part(r, share, t) for t in summed] for r, share in enumerate(shares)]
         if summed and way in (Way.ONE_BY_ONE, Way.COPIES):
-            added_up = joint.all_reduce if way is Way.ONE_BY_ONE else joint.sum_in_one_place
+            kind = joint.ALL_REDUCE if way is Way.ONE_BY_ONE else joint.ADD
             for tensor, *own in zip(summed, *parts, strict=True):
                 of_tensor = f"{name}/{tensor[0]}_{tensor[1]}"
-                found.append(added_up(of_tensor, own))
+                found.append(joint.summed(of_tensor, own, kind))
                 received[tensor] = _Received(of_tensor, 0, is_joint=True)
         elif summed:
             if way is Way.RING:
@@ -195,7 +195,7 @@ def _exchange(
             for tensor in wave
             if wiring.merges[tensor] in _GATHERED
         }
-        gathered = joint.rows_in_one_place if way is Way.COPIES else joint.all_gather
+        kind = joint.JOIN if way is Way.COPIES else joint.ALL_GATHER
         for tensor, merge in merge_of.items():
             name = f"all_gather/{tensor[0]}"
             rows = [_part(replica, share, tensor) for replica, share in enumerate(shares)]
@@ -205,13 +205,13 @@ def _exchange(
                     found += all_gather(f"{name}/lengths", lengths, last)
                     last = f"{name}/lengths/done"
                 else:
-                    found.append(gathered(f"{name}/lengths", lengths))
+                    found.append(joint.gathered(f"{name}/lengths", lengths, kind))
             if way is Way.RING:
                 found += all_gather(name, rows, last)
                 last = f"{name}/done"
                 received[tensor] = _Received(last, 0)
             else:
-                found.append(gathered(f"{name}/rows", rows))
+                found.append(joint.gathered(f"{name}/rows", rows, kind))
                 received[tensor] = _Received(f"{name}/rows", 0, is_joint=True)
     return found, received
 

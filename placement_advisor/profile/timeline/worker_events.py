@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from placement_advisor.profile.timeline.step_windows import StepWindows
     from placement_advisor.profile.xspace.xplane import Event, Line
 
+    # With the name and the kind of its op.
+    _OpEvent = tuple[Event, str, str]
+
 COLLECTIVE_ROW = "[gRPC ring collective]"
 
 ARRIVAL = "ExecutorState::ProcessAsync::Done"
@@ -43,30 +46,38 @@ COLLECTIVE_KINDS = frozenset(
 )
 
 
-def gather_copies(
+def gather_events(
     device: str,
     lines: Sequence[Line],
     windows: StepWindows,
     devices: Sequence[str],
     exchanged_bytes: Mapping[str, int | None],
+    *,
+    on_core: bool,
 ) -> None:
-    """Put what a device sent, received and exchanged into the steps in which it did."""
+    """Put what a device sent, received and exchanged into the steps in which it did.
+
+    So is what it computed, if it is a core.
+    """
+    threads = [_ops_of(line) for line in lines]
+    for thread in threads:
+        _gather_sends(device, thread, windows)
+    if on_core:
+        _gather_work(device, threads, windows)
     for line in lines:
-        _gather_sends(device, line, windows)
         _gather_arrivals(device, line, windows)
     _gather_exchanges(device, lines, windows, devices, exchanged_bytes)
 
 
-def gather_work(device: str, lines: Sequence[Line], windows: StepWindows) -> None:
-    """Put what a core computed into the steps in which it did."""
-    threads = [
-        [
-            (event, match.group(1), match.group(2))
-            for event in line.events
-            if (match := OP_EVENT.fullmatch(event.name)) and match.group(2) not in COLLECTIVE_KINDS
-        ]
-        for line in lines
+def _ops_of(line: Line) -> list[_OpEvent]:
+    return [
+        (event, match.group(1), match.group(2))
+        for event in line.events
+        if (match := OP_EVENT.fullmatch(event.name)) and match.group(2) not in COLLECTIVE_KINDS
     ]
+
+
+def _gather_work(device: str, threads: Sequence[Sequence[_OpEvent]], windows: StepWindows) -> None:
     own = shared_core_ns([[event for event, _, _ in thread] for thread in threads])
     for thread, thread_own in zip(threads, own, strict=True):
         for (event, name, kind), own_ns in zip(thread, thread_own, strict=True):
@@ -115,14 +126,11 @@ def shared_core_ns(threads: Sequence[Sequence[Event]]) -> list[list[int]]:
     return [[round(time_ns) for time_ns in of_thread] for of_thread in own]
 
 
-def _gather_sends(device: str, line: Line, windows: StepWindows) -> None:
-    for event in line.events:
-        match = OP_EVENT.fullmatch(event.name)
-        if match is None or match.group(2) not in SEND_KINDS:
-            continue
-        step = windows.at(event.start_ns)
+def _gather_sends(device: str, thread: Iterable[_OpEvent], windows: StepWindows) -> None:
+    for event, name, kind in thread:
+        step = windows.at(event.start_ns) if kind in SEND_KINDS else None
         if step is not None:
-            step.sends[device, match.group(1)].append(event.start_ns)
+            step.sends[device, name].append(event.start_ns)
 
 
 def _gather_arrivals(device: str, line: Line, windows: StepWindows) -> None:

@@ -36,11 +36,7 @@ from placement_advisor.profile.timeline.clock_alignment import ONE_CLOCK, SeenCo
 from placement_advisor.profile.timeline.copy_kinds import CopyKind
 from placement_advisor.profile.timeline.gpu_events import gather_gpu_work, gpu_streams
 from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
-from placement_advisor.profile.timeline.worker_events import (
-    COLLECTIVE_ROW,
-    gather_copies,
-    gather_work,
-)
+from placement_advisor.profile.timeline.worker_events import COLLECTIVE_ROW, gather_events
 from placement_advisor.profile.xspace.xplane import read_planes, set_back, space_file
 
 if TYPE_CHECKING:
@@ -164,11 +160,16 @@ class _Files:
             covered = covered.shared_with(own)
             threads[device] = tuple(host_lines(planes))
             devices = tuple(self._workers)
-            gather_copies(device, threads[device], own, devices, self._exchanged_bytes)
+            gather_events(
+                device,
+                threads[device],
+                own,
+                devices,
+                self._exchanged_bytes,
+                on_core=not self._on_gpus,
+            )
             for _, stream in self._streams[device]:
                 gather_gpu_work(device, stream, own, ahead_ns=clocks.ahead_ns(device))
-            if not self._on_gpus:
-                gather_work(device, threads[device], own)
         steps = covered.with_work(self._client_file)
         if self._on_gpus:
             return steps, {}

@@ -22,6 +22,7 @@ from placement_advisor.errors import BatchSplitError, PlacementError
 from placement_advisor.tf.own_step.place import (
     as_users,
     check_is_step,
+    devices_here,
     fitting,
     left_as_it_was,
     live_step,
@@ -29,7 +30,7 @@ from placement_advisor.tf.own_step.place import (
     take_over,
     taking_over,
 )
-from placement_advisor.tf.own_step.real_devices import real_devices, short_name
+from placement_advisor.tf.own_step.real_devices import real_devices
 from placement_advisor.tf.split.split_step import split_step
 from placement_advisor.workload import Workload
 
@@ -60,8 +61,7 @@ def parallel_step(
     """
     check_is_step(step)
     _check_groups(groups, ratios, within)
-    here = [short_name(device.name) for device in tf.config.list_logical_devices()]
-    real = real_devices([device for group in groups for device in group], here, {})
+    real = real_devices([device for group in groups for device in group], devices_here(), {})
     split = partial(_split, groups=groups, ratios=ratios, within=within, real=real)
     if not inputs and not isinstance(step, Workload):
         return _when_called(step, split)

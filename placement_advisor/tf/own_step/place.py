@@ -91,11 +91,15 @@ def placed_step(
     """
     live = live_step(step, inputs)
     placement, names = fitting(placement, live.graph)
-    here = [short_name(device.name) for device in tf.config.list_logical_devices()]
-    real = real_devices(names, here, devices)
+    real = real_devices(names, devices_here(), devices)
     specs = dict(zip(live.flat.inputs, tf.nest.flatten(live.loaded.specs), strict=True))
     run = runner(live, live.flat, specs, placement.renamed(real))
     return taking_over(live, as_users(live, run))
+
+
+def devices_here() -> list[str]:
+    """Return the devices of this process by their short names."""
+    return [short_name(device.name) for device in tf.config.list_logical_devices()]
 
 
 def runner(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from split_steps import training, two_updates, wiring_of_training
+from split_steps import split_training, split_updates, training, wiring_of_training
 
 from placement_advisor.candidates.batch_split.data_parallel import (
     BY_COPIES,
@@ -21,13 +21,7 @@ from placement_advisor.graph.op_graph import Edge, OpGraph
 from placement_advisor.machine.devices import Device
 
 DEVICES = [Device(name=f"GPU:{i}", kind="GPU", host="CPU:0") for i in range(2)]
-EVEN = SplitTraces(
-    whole=training(4),
-    shares={2: training(2)},
-    wiring=wiring_of_training(2, 2),
-    outputs=(("loss", 0),),
-    targets=("update",),
-)
+EVEN = split_training()
 
 
 def found(family, traces=EVEN, devices=DEVICES):
@@ -125,17 +119,7 @@ def test_replicas_make_for_themselves_what_is_made_of_variables_alone():
 
 
 def test_layers_are_spread_over_devices_by_size():
-    whole, share = two_updates(4), two_updates(2)
-    plan = plan_split(whole, share, [("loss", 0)])
-    wiring = Wiring(
-        plan=plan,
-        shares=(2, 2),
-        merges=dict.fromkeys(plan.merged, Merge.MEAN),
-        axes=dict.fromkeys(plan.divided, 0),
-    )
-    ends = {"outputs": (("loss", 0),), "targets": ("update", "update 2")}
-    traces = SplitTraces(whole=whole, shares={2: share}, wiring=wiring, **ends)
-    _, placement = found(SPREAD, traces)
+    _, placement = found(SPREAD, split_updates())
     assert placement.device_of["weights"] == placement.device_of["update"] == "GPU:0"
     assert placement.device_of["weights 2"] == placement.device_of["update 2"] == "GPU:1"
     assert placement.device_of["replicas/gradient 2/merged"] == "GPU:1"

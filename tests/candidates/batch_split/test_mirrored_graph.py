@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from split_steps import op, training, two_updates, wired, wiring_of_training
+from split_steps import op, split_updates, training, wired, wiring_of_training
 
 from placement_advisor.candidates.batch_split.mirrored_graph import mirrored_graph
 from placement_advisor.candidates.batch_split.plan import plan_split
@@ -110,15 +110,9 @@ def test_rows_of_a_table_are_gathered_in_turn_after_their_number() -> None:
 
 def test_gradients_that_follow_from_an_update_are_exchanged_after_it() -> None:
     """As those of a generator, which learns from the discriminator that was just updated."""
-    whole, share = two_updates(4), two_updates(2)
-    plan = plan_split(whole, share, [("loss", 0)])
-    wiring = Wiring(
-        plan=plan,
-        shares=(2, 2),
-        merges=dict.fromkeys(plan.merged, Merge.MEAN),
-        axes=dict.fromkeys(plan.divided, 0),
-    )
-    found = mirrored_graph(whole, [share, share], wiring, [("loss", 0)], ["update", "update 2"])
+    traces = split_updates()
+    parts = traces.whole, traces.replicas, traces.wiring, traces.outputs, traces.targets
+    found = mirrored_graph(*parts)
     for replica in ("replica_0", "replica_1"):
         for name, exchange in (("update", "all_reduce"), ("update 2", "all_reduce_1")):
             read = {edge.producer for edge in found.graph.inputs_of(f"{replica}/{name}")}
