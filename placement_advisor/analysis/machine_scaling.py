@@ -16,19 +16,15 @@ Left out: placements that split layers and not the batch, uneven shares of unequ
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.folded_steps import FoldedStep, FoldedSteps
 from placement_advisor.analysis.prices_elsewhere import is_cluster_file, read_elsewhere
-from placement_advisor.analysis.scaled_steps import (
-    Limit,
-    limit_of,
-    peak_memory,
-    simulated,
-    surely_fits,
-)
+from placement_advisor.analysis.scaled_steps import Limit, limit_of, peak_memory, simulated
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates import single
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
@@ -188,10 +184,15 @@ def compare_hardware(
             watcher.working("splitting the batch", done, len(counts) - 1)
             splits[count] = _split(loader, batch, count, source.time_limit_s)
     scaled = []
-    for done, machine in enumerate(machines):
-        watcher.working("simulating", done, len(machines))
-        price = None if prices is None else prices[done]
-        scaled.append(_scaled(machine, traced.graph, batch, splits, price))
+    # Ops and edges by the hundred thousand: looking for cycles among them takes a fifth of the time.
+    gc.disable()
+    try:
+        for done, machine in enumerate(machines):
+            watcher.working("simulating", done, len(machines))
+            price = None if prices is None else prices[done]
+            scaled.append(_scaled(machine, traced.graph, batch, splits, price))
+    finally:
+        gc.enable()
     return HardwareComparison(
         model=traced.name,
         mode=traced.mode,
@@ -254,21 +255,20 @@ def _scaled(
     )
     steps, notes = [one], []
     traced = next((s for s in splits.values() if not isinstance(s, BatchSplitError)), None)
-    weak: dict[int, _Families] = {}
+    folded = FoldedSteps(machine.host)
     for part in _parts(machine):
         here, split = len(part.cluster.devices), splits[part.devices]
-        found: dict[Scaling, _Families] = {}
+        found: dict[Scaling, SplitTraces] = {}
         if traced is not None:
-            if here not in weak:
-                weak[here] = _Families(traced.weak(here))
-            found[Scaling.WEAK] = weak[here]
+            found[Scaling.WEAK] = traced.weak(here)
         if isinstance(split, BatchSplitError):
             notes.append(f"{part.devices} devices: {split.message}")
         else:
-            found[Scaling.STRONG] = _Families(split.first(here))
-        for scaling, families in found.items():
+            found[Scaling.STRONG] = split.first(here)
+        for scaling, traces in found.items():
+            of_batch = _Steps(traces, part, folded)
             for family in FAMILIES:
-                step = _step(families, family, part, scaling, one)
+                step = of_batch.step(family, scaling, one)
                 if isinstance(step, NotApplicable):
                     notes.append(f"{part.devices} devices: {family} {step.reason}")
                 else:
@@ -313,45 +313,53 @@ def _parts(machine: Machine) -> Iterator[_Part]:
         yield _Part(cluster=cluster, hosts=hosts, rings=tuple(rings))
 
 
-class _Families:
-    """The split steps of a batch on the devices of a host, put together once."""
+class _Steps:
+    """The split steps of a batch on a part of a machine."""
 
-    def __init__(self, traces: SplitTraces) -> None:
-        self.folded = DataParallelSteps(traces.folded())
-        self._traces = traces
+    def __init__(self, traces: SplitTraces, part: _Part, folded: FoldedSteps) -> None:
+        self._traces, self._part, self._folded = traces, part, folded
+
+    def step(self, family: str, scaling: Scaling, one: ScaledStep) -> ScaledStep | NotApplicable:
+        """Simulate a family's step, and hold it against ``one`` device."""
+        found = self._simulated(family)
+        if isinstance(found, NotApplicable):
+            return found
+        step, surely_fits = found
+        samples = one.samples * (self._part.devices if scaling is Scaling.WEAK else 1)
+        share = samples / one.samples / self._part.devices
+        limit = limit_of(step, self._part.cluster, one.step_ns * share, share)
+        if not surely_fits and not self._fits(family):
+            limit = Limit.MEMORY
+        return ScaledStep(
+            scaling=scaling,
+            family=family,
+            devices=self._part.devices,
+            samples=samples,
+            step_ns=step.step_ns,
+            efficiency=share * one.step_ns / step.step_ns,
+            limit=limit,
+        )
+
+    def _simulated(self, family: str) -> FoldedStep | NotApplicable:
+        cluster, rings = self._part.cluster, self._part.rings
+        if len(self._traces.shares) == 1:
+            return self._folded.simulated(family, self._traces.folded(), cluster, rings)
+        proposed = self._proposed(family)
+        if isinstance(proposed, NotApplicable):
+            return proposed
+        return FoldedStep(simulated(proposed, cluster, rings), surely_fits=False)
+
+    def _fits(self, family: str) -> bool:
+        proposed = self._proposed(family)
+        assert not isinstance(proposed, NotApplicable)
+        peaks = peak_memory(proposed, self._part.cluster, self._part.rings)
+        return not shortages(peaks, self._part.cluster.devices)
+
+    def _proposed(self, family: str) -> DataParallel | NotApplicable:
+        steps = self._whole
+        propose = steps.propose_on_hosts if self._part.hosts > 1 else steps.propose
+        return propose(family, self._part.cluster.devices, ALL_DEVICES)
 
     @cached_property
-    def whole(self) -> DataParallelSteps:
+    def _whole(self) -> DataParallelSteps:
         return DataParallelSteps(self._traces)
-
-
-def _step(
-    families: _Families, family: str, part: _Part, scaling: Scaling, one: ScaledStep
-) -> ScaledStep | NotApplicable:
-    """Simulate a step whose batch is split, and hold it against ``one`` device."""
-    proposed = _proposed(families.folded, family, part)
-    if isinstance(proposed, NotApplicable):
-        return proposed
-    step = simulated(proposed, part.cluster, part.rings)
-    samples = one.samples * (part.devices if scaling is Scaling.WEAK else 1)
-    share = samples / one.samples / part.devices
-    limit = limit_of(step, part.cluster, one.step_ns * share, share)
-    if not surely_fits(step, proposed.split.graph, part.cluster):
-        whole = _proposed(families.whole, family, part)
-        assert not isinstance(whole, NotApplicable)
-        if shortages(peak_memory(whole, part.cluster, part.rings), part.cluster.devices):
-            limit = Limit.MEMORY
-    return ScaledStep(
-        scaling=scaling,
-        family=family,
-        devices=part.devices,
-        samples=samples,
-        step_ns=step.step_ns,
-        efficiency=share * one.step_ns / step.step_ns,
-        limit=limit,
-    )
-
-
-def _proposed(steps: DataParallelSteps, family: str, part: _Part) -> DataParallel | NotApplicable:
-    propose = steps.propose_on_hosts if part.hosts > 1 else steps.propose
-    return propose(family, part.cluster.devices, ALL_DEVICES)

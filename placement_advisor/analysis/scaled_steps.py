@@ -1,8 +1,7 @@
 """The simulated step of a batch that is split among equal devices, and what limits it.
 
 Equal devices are not quite equal, and all wait for the slowest: the last one is slowed down as the
-slowest of so many is expected to be. Of many equal hosts one is simulated, and of a folded step
-(`SplitTraces.folded`) the ops of two devices are made; in the simulation each device has its own.
+slowest of so many is expected to be. Of many equal hosts one is simulated.
 """
 
 from __future__ import annotations
@@ -17,10 +16,8 @@ import numpy as np
 from placement_advisor.candidates.batch_split.joint import ALL_GATHER, ALL_REDUCE
 from placement_advisor.cost.rings import ALL_DEVICES, collective_costs, with_collectives
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.graph.op_graph import Role
 from placement_advisor.machine.presets import hardware_figures
 from placement_advisor.simulator.outline import union_ns
-from placement_advisor.simulator.repetition import Repetition
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -58,23 +55,13 @@ def simulated(
     long as their figures say.
     """
     split, placement = proposed
-    simulator = _simulator(split, cluster, rings, op_factor)
-    if split.like_last == 1:
-        return simulator.outline(placement)
-    last = split.last
-    repetition = Repetition(
-        times=split.like_last,
-        ops={name for name, replica in split.replica_of.items() if replica == last},
-        on_next={op.name for op in simulator.ops if split.place_replica(op) == last},
-        dealt=split.dealt,
-    )
-    return simulator.outline(placement, repetition)
+    return _simulator(split, cluster, rings, op_factor).outline(placement)
 
 
 def peak_memory(
     proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring]
 ) -> Mapping[str, PeakMemory]:
-    """Return what each device holds at most in a step that is not folded."""
+    """Return what each device holds at most in a step."""
     split, placement = proposed
     return _simulator(split, cluster, rings, 1.0).schedule(placement).peak_memory
 
@@ -141,27 +128,3 @@ def limit_of(step: Outline, cluster: Cluster, ideal_ns: float, share: float) -> 
         Limit.SHARED_WORK: others_ns,
     }
     return max(losses, key=lambda limit: losses[limit])
-
-
-def surely_fits(step: Outline, graph: OpGraph, cluster: Cluster) -> bool:
-    """Say whether each device has the memory for all that it makes or receives in a step at once.
-
-    Where the answer is no it may fit all the same, as tensors are freed: `peak_memory` tells.
-    """
-    parameter_bytes = {op.name: op.parameter_bytes for op in graph.ops}
-    constants = [op.output_bytes for op in graph.ops if op.role is Role.CONSTANT]
-    everywhere_bytes = sum(size or 0 for sizes in constants for size in sizes)
-    made_bytes = [
-        op.parameter_bytes + sum(size or 0 for size in op.output_bytes) for op in step.ops
-    ]
-    for number, op in enumerate(step.ops):
-        # An update may take a new buffer for its variable.
-        if op.role is Role.UPDATE and op.variable is not None:
-            made_bytes[number] += parameter_bytes.get(op.variable, 0)
-    places = len(step.places)
-    held_bytes = np.bincount(step.place, made_bytes, places)
-    held_bytes += np.bincount(step.target, np.maximum(step.copy_bytes, 0), places)
-    return all(
-        device.memory_bytes is None or held + everywhere_bytes <= device.memory_bytes
-        for device, held in zip(cluster.devices, held_bytes, strict=False)
-    )

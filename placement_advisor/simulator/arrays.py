@@ -14,12 +14,12 @@ import numpy as np
 
 from placement_advisor.files.limits import MAX_NS
 from placement_advisor.graph.host_ops import host_bound
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op_graph import CONTROL_PORT, OpGraph, Role
 from placement_advisor.graph.roles import COST_FREE_ROLES
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Set
+    from collections.abc import Callable, Mapping, Sequence, Set
 
     from numpy.typing import NDArray
 
@@ -61,6 +61,18 @@ class GraphArrays:
         """Return the arrays for other ops, and for edges between them by number."""
         other = copy(self)
         other._set_edges(ops, producer, consumer, port, size_bytes)
+        return other
+
+    def resized(self, ops: Sequence[Op]) -> GraphArrays:
+        """Return the arrays with the sizes of other ops, by number."""
+        made = zip(self.producer.tolist(), self.port.tolist(), strict=True)
+        sizes = [
+            0 if port == CONTROL_PORT else ops[producer].output_bytes[port]
+            for producer, port in made
+        ]
+        known = [UNKNOWN if size is None else size for size in sizes]
+        other = copy(self)
+        other._set_sizes(np.array(known, np.int64))
         return other
 
     def _set_edges(
@@ -154,6 +166,17 @@ class PlaceArrays:
         known = self._cost_ns != UNKNOWN
         other = copy(self)
         other._cost_ns = np.where(known & grows, _held_whole(self._cost_ns * factor), self._cost_ns)
+        other._set_durations()
+        return other
+
+    def resized(self, ops: Sequence[Op], cost_ns: Mapping[str, Ints]) -> PlaceArrays:
+        """Return the arrays for other ops, by number, with their cost at each place by its name."""
+        other = copy(self)
+        other._cost_ns = np.array([cost_ns[place.name] for place in self.places], np.int64)
+        other._bytes = np.array([op.bytes_accessed or 0 for op in ops], np.float64)
+        needs_cost = np.array([op.role not in COST_FREE_ROLES for op in ops], bool)
+        other._lacks_cost = (other._cost_ns == UNKNOWN) & needs_cost
+        other._may_lack_cost = other._lacks_cost.any()
         other._set_durations()
         return other
 

@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from placement_advisor.graph.op_graph import Op
-
     Ints = NDArray[np.int64]
 
 
@@ -19,14 +17,14 @@ if TYPE_CHECKING:
 class Outline:
     """One simulated step.
 
-    Op ``i`` of ``ops`` ran on the place number ``place[i]`` of ``places`` from ``run_ns[i, 0]`` to
-    ``run_ns[i, 1]``. A copy of ``copy_bytes`` (-1 if unknown) to the place ``target`` was under way
-    from ``copy_ns[:, 0]`` to ``copy_ns[:, 1]``.
+    Run ``i`` is of op number ``op[i]`` of the graph, constants not counted, on the place number
+    ``place[i]`` of ``places``, from ``run_ns[i, 0]`` to ``run_ns[i, 1]``. A copy of ``copy_bytes``
+    (-1 if unknown) to the place ``target`` was under way from ``copy_ns[:, 0]`` to ``[:, 1]``.
     """
 
     step_ns: int
     places: tuple[str, ...]
-    ops: tuple[Op, ...]
+    op: Ints
     place: Ints
     run_ns: Ints
     target: Ints

@@ -67,7 +67,7 @@ from placement_advisor.simulator.repetition import copies_of, devices_of, repeat
 from placement_advisor.simulator.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Set
+    from collections.abc import Callable, Mapping, Sequence, Set
 
     from numpy.typing import NDArray
 
@@ -122,6 +122,22 @@ class Simulator:
         other._places = self._places.on(cluster)
         other._links = LinkArrays(self._arrays, cluster, self._places.index)
         other._ends = EndArrays(cluster)
+        other._check_horizon()
+        return other
+
+    def resized(self, ops: Sequence[Op], cost_ns: Mapping[str, Ints]) -> Simulator:
+        """Return the same graph, whose ops have other sizes and costs, on the same cluster.
+
+        ``ops`` has one in place of each of `ops`; their names do not matter. ``cost_ns`` has what
+        each takes at each place, by its name, -1 for what has no cost there.
+
+        Raises:
+            AdvisorError: times add up to more than 64 bits hold.
+        """
+        other = copy(self)
+        other._arrays = self._arrays.resized(ops)
+        other._places = self._places.resized(ops, cost_ns)
+        other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
         other._check_horizon()
         return other
 
@@ -240,15 +256,15 @@ class Simulator:
             AdvisorError: as `schedule`; or times of all copies add up to more than 64 bits hold.
             ValueError: an op has no cost.
         """
-        simulator, place = self, self.places_of(placement)
+        simulator, op, place = self, np.arange(len(self.ops)), self.places_of(placement)
         if repetition is not None:
-            simulator, place = self._repeated(placement, repetition)
+            simulator, op, place = self._repeated(placement, repetition)
         _, result = simulator._run(place)
         tensor, _, target, _, start_ns, _, end_ns = result.crossings.T
         return Outline(
             step_ns=simulator._step_ns(result),
             places=tuple(each.name for each in self._places.places),
-            ops=simulator.ops,
+            op=op,
             place=place,
             run_ns=result.op_ns[:, 1:],
             target=target,
@@ -256,8 +272,10 @@ class Simulator:
             copy_bytes=simulator._arrays.size_bytes[tensor],
         )
 
-    def _repeated(self, placement: Placement, repetition: Repetition) -> tuple[Simulator, Ints]:
-        """Return the graph with all copies, and where each op runs."""
+    def _repeated(
+        self, placement: Placement, repetition: Repetition
+    ) -> tuple[Simulator, Ints, Ints]:
+        """Return the graph with all copies, the op that each is a copy of, and where it runs."""
         copies = copies_of(self._arrays, repetition)
         other = copy(self)
         other._arrays = repeated(self._arrays, repetition, copies)
@@ -265,7 +283,8 @@ class Simulator:
         other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
         other._check_horizon()
         device = self._places.devices(placement)
-        return other, other._places.of(devices_of(self._arrays, repetition, copies, device))
+        place = other._places.of(devices_of(self._arrays, repetition, copies, device))
+        return other, copies.source, place
 
     def _check_horizon(self) -> None:
         check_horizon(self._arrays, self._places, self._links, self._ends, self._cluster.dispatch)

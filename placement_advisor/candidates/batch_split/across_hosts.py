@@ -19,6 +19,8 @@ from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from placement_advisor.candidates.batch_split.plan import Tensor
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.candidates.batch_split.wiring import Wiring
@@ -30,13 +32,7 @@ def across_hosts(
 ) -> tuple[SplitGraph, Placement]:
     """Return a split step and its placement with exchanges of merged gradients on a ``place``."""
     graph = split.graph
-    exchange: dict[Tensor, Op] = {}
-    for wave in exchanged_gradients(whole, wiring):
-        for tensor in wave:
-            name, port = merged = wiring.tensor(tensor, None)
-            if name in graph:
-                is_summed = wiring.merges[tensor] in SUMMED
-                exchange[merged] = _exchange(graph.op(name), port, is_summed=is_summed)
+    exchange = exchanges(split.graph, wiring, exchanged_gradients(whole, wiring))
     edges = []
     for edge in graph.edges:
         of_all = exchange.get((edge.producer, edge.port))
@@ -53,6 +49,21 @@ def across_hosts(
         ),
         replace(placement, device_of={**placement.device_of, **added}),
     )
+
+
+def exchanges(
+    merged: OpGraph | Mapping[str, Op], wiring: Wiring, waves: Sequence[Sequence[Tensor]]
+) -> dict[Tensor, Op]:
+    """Return the op that exchanges each merged gradient; ``merged`` has the ops that merge."""
+    found: dict[Tensor, Op] = {}
+    for wave in waves:
+        for tensor in wave:
+            name, port = of_host = wiring.tensor(tensor, None)
+            if name in merged:
+                op = merged.op(name) if isinstance(merged, OpGraph) else merged[name]
+                is_summed = wiring.merges[tensor] in SUMMED
+                found[of_host] = _exchange(op, port, is_summed=is_summed)
+    return found
 
 
 def _exchange(merged: Op, port: int, *, is_summed: bool) -> Op:

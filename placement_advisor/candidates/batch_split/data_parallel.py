@@ -27,11 +27,16 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.candidates.batch_split.across_hosts import across_hosts
+from placement_advisor.candidates.batch_split.across_hosts import across_hosts, exchanges
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
-from placement_advisor.candidates.batch_split.mirrored_graph import Way, mirrored_graph
+from placement_advisor.candidates.batch_split.mirrored_graph import (
+    Way,
+    exchange_ops,
+    exchanged,
+    mirrored_graph,
+)
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
-from placement_advisor.candidates.batch_split.split_graph import split_graph
+from placement_advisor.candidates.batch_split.split_graph import merging_ops, split_graph
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import OpGraph
@@ -40,6 +45,7 @@ from placement_advisor.graph.roles import PASS_ROLES, STANDING_ROLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from placement_advisor.candidates.batch_split.mirrored_graph import Exchanged
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
     from placement_advisor.graph.op_graph import Edge, Op
@@ -69,6 +75,24 @@ class DataParallelSteps:
         """Take the traces of the step at its batch and at the share of each replica."""
         self._traces = traces
         self._mirrored_graphs: dict[Way, SplitGraph] = {}
+
+    def added(self, family: str, traces: SplitTraces, *, on_hosts: bool) -> dict[str, Op]:
+        """Return the ops of a family's step that are of none of its traces, by name.
+
+        ``traces`` are other ones of the same step, for which no graph is put together.
+        """
+        parts = traces.whole, traces.replicas, traces.wiring
+        if family in _WAYS:
+            return exchange_ops(*parts, _WAYS[family], self._exchanged)
+        found = merging_ops(*parts)
+        if on_hosts:
+            between = exchanges(found, traces.wiring, self._exchanged.waves)
+            found |= {op.name: op for op in between.values()}
+        return found
+
+    @cached_property
+    def _exchanged(self) -> Exchanged:
+        return exchanged(self._traces.whole, self._traces.wiring)
 
     def propose_on_hosts(
         self, family: str, devices: Sequence[Device], collectives: str
@@ -137,7 +161,7 @@ class DataParallelSteps:
 
 def _with_own(split: SplitGraph) -> SplitGraph:
     """Return the step in which each replica makes for itself what is made of variables alone."""
-    graph, replica_of = split.graph, dict(split.replica_of)
+    graph, replica_of, source = split.graph, dict(split.replica_of), dict(split.source)
     alone: set[str] = set()
     known = {op.name for op in graph.ops if op.role in STANDING_ROLES or op.kind in _READS}
     for op in graph.ops:
@@ -160,12 +184,14 @@ def _with_own(split: SplitGraph) -> SplitGraph:
             name = _own(op.name, replica) if op.name in alone else op.name
             ops.append(op._replace(name=name))
             replica_of[name] = replica
+            if op.name in split.source:
+                source[name] = split.source[op.name]
             for edge in graph.inputs_of(op.name):
                 producer = edge.producer
                 if producer in alone:
                     producer = _own(producer, replica)
                 edges.append(edge._replace(producer=producer, consumer=name))
-    return replace(split, graph=OpGraph(ops, edges), replica_of=replica_of)
+    return replace(split, graph=OpGraph(ops, edges), replica_of=replica_of, source=source)
 
 
 def _own(name: str, replica: int | None) -> str:

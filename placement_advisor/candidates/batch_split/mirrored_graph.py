@@ -66,6 +66,35 @@ class _Received(NamedTuple):
     is_joint: bool = False
 
 
+class Exchanged(NamedTuple):
+    """The gradients that replicas exchange, by wave, and ops that join rows first."""
+
+    waves: Sequence[Sequence[Tensor]]
+    joined: Mapping[str, tuple[Tensor, ...]]
+
+
+def exchanged(whole: OpGraph, wiring: Wiring) -> Exchanged:
+    """Return what is exchanged, whatever the shares are."""
+    waves = exchanged_gradients(whole, wiring)
+    return Exchanged(waves, _joined(whole, wiring, waves))
+
+
+def exchange_ops(
+    whole: OpGraph,
+    shares: Sequence[OpGraph],
+    wiring: Wiring,
+    way: Way,
+    what: Exchanged,
+) -> dict[str, Op]:
+    """Return the ops of no trace, which exchange gradients, by name."""
+    device_kinds = _device_kinds(whole)
+    found, _ = _exchange(what.waves, shares, wiring, what.joined, way)
+    names = [_named(ring_op.replica, ring_op.name) for ring_op in found]
+    return {
+        name: _op(ring_op, name, device_kinds) for name, ring_op in zip(names, found, strict=True)
+    }
+
+
 def mirrored_graph(
     whole: OpGraph,
     shares: Sequence[OpGraph],
@@ -84,10 +113,9 @@ def mirrored_graph(
     source: dict[str, tuple[int | None, str]] = {}
     replica_of: dict[str, int | None] = {}
     collective_of: dict[str, str] = {}
-    waves = exchanged_gradients(whole, wiring)
-    joined = _joined(whole, wiring, waves)
+    waves, joined = exchanged(whole, wiring)
     exchange, received = _exchange(waves, shares, wiring, joined, way)
-    device_kinds = frozenset[str]().union(*(op.device_kinds for op in whole.ops))
+    device_kinds = _device_kinds(whole)
     for ring_op in exchange:
         name = _named(ring_op.replica, ring_op.name)
         ops[name] = _op(ring_op, name, device_kinds)
@@ -264,6 +292,10 @@ def _op(ring_op: RingOp, name: str, device_kinds: frozenset[str]) -> Op:
         output_bytes=ring_op.made_bytes,
         device_kinds=device_kinds,
     )
+
+
+def _device_kinds(whole: OpGraph) -> frozenset[str]:
+    return frozenset[str]().union(*(op.device_kinds for op in whole.ops))
 
 
 def _named(replica: int | None, name: str) -> str:

@@ -148,8 +148,8 @@ def split_graph(
         for op in graph.ops:
             if wiring.plan.is_copied(op.name):
                 add(op, graph, replica)
+    ops |= merging_ops(whole, shares, wiring)
     for added in wiring.added():
-        ops[added.name] = _op(added, ops, whole, wiring.shares)
         replica_of[added.name] = added.replica
         reads += [Read(name, added.name, port) for name, port in dict.fromkeys(added.inputs)]
     ends = [wiring.tensor(tensor, None)[0] for tensor in outputs]
@@ -161,6 +161,18 @@ def split_graph(
         like_last=wiring.like_last,
         dealt=frozenset(wiring.tensor(tensor, 0)[0] for tensor in wiring.plan.divided),
     )
+
+
+def merging_ops(whole: OpGraph, shares: Sequence[OpGraph], wiring: Wiring) -> dict[str, Op]:
+    """Return the ops of no trace, which join and divide, by name."""
+    known = {name: whole.op(name) for name, _ in wiring.plan.divided}
+    for name, _ in (*wiring.plan.merged, *wiring.plan.keys):
+        for replica in wiring.made:
+            known[wiring.copy(name, replica)] = shares[replica].op(name)
+    found: dict[str, Op] = {}
+    for added in wiring.added():
+        known[added.name] = found[added.name] = _op(added, known, whole, wiring.shares)
+    return found
 
 
 def _op(added: Added, ops: Mapping[str, Op], whole: OpGraph, shares: Sequence[int]) -> Op:
