@@ -109,7 +109,7 @@ def test_the_recipes_are_yaml(recipe):
 
 def test_this_repository_runs_what_it_offers():
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
-    steps = [step for job in jobs.values() for step in job["steps"]]
+    steps = jobs["gate"]["steps"]
     assert {"uses": "./"}.items() <= steps[-1].items()
     assert any("bash .ci/run" in step.get("run", "") for step in steps)
     assert "make check" in (ROOT / ".ci" / "run").read_text().split("\n")
