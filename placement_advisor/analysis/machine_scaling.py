@@ -18,10 +18,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.prices_elsewhere import is_cluster_file, read_elsewhere
-from placement_advisor.analysis.scaled_steps import Limit, limit_of, simulated
+from placement_advisor.analysis.scaled_steps import (
+    Limit,
+    limit_of,
+    peak_memory,
+    simulated,
+    surely_fits,
+)
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates import single
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
@@ -247,25 +254,25 @@ def _scaled(
     )
     steps, notes = [one], []
     traced = next((s for s in splits.values() if not isinstance(s, BatchSplitError)), None)
-    weak: dict[int, DataParallelSteps] = {}
+    weak: dict[int, _Families] = {}
     for part in _parts(machine):
         here, split = len(part.cluster.devices), splits[part.devices]
-        found: dict[Scaling, DataParallelSteps] = {}
+        found: dict[Scaling, _Families] = {}
         if traced is not None:
-            found[Scaling.WEAK] = weak.setdefault(here, DataParallelSteps(traced.weak(here)))
+            if here not in weak:
+                weak[here] = _Families(traced.weak(here))
+            found[Scaling.WEAK] = weak[here]
         if isinstance(split, BatchSplitError):
             notes.append(f"{part.devices} devices: {split.message}")
         else:
-            found[Scaling.STRONG] = DataParallelSteps(split.first(here))
-        for scaling, of_scaling in found.items():
-            samples = batch * part.devices if scaling is Scaling.WEAK else batch
+            found[Scaling.STRONG] = _Families(split.first(here))
+        for scaling, families in found.items():
             for family in FAMILIES:
-                propose = of_scaling.propose_on_hosts if part.hosts > 1 else of_scaling.propose
-                proposed = propose(family, part.cluster.devices, ALL_DEVICES)
-                if isinstance(proposed, NotApplicable):
-                    notes.append(f"{part.devices} devices: {family} {proposed.reason}")
+                step = _step(families, family, part, scaling, one)
+                if isinstance(step, NotApplicable):
+                    notes.append(f"{part.devices} devices: {family} {step.reason}")
                 else:
-                    steps.append(_step(proposed, part, scaling, samples, one))
+                    steps.append(step)
     return MachineScaling(
         label=machine.label,
         steps=tuple(steps),
@@ -306,21 +313,45 @@ def _parts(machine: Machine) -> Iterator[_Part]:
         yield _Part(cluster=cluster, hosts=hosts, rings=tuple(rings))
 
 
+class _Families:
+    """The split steps of a batch on the devices of a host, put together once."""
+
+    def __init__(self, traces: SplitTraces) -> None:
+        self.folded = DataParallelSteps(traces.folded())
+        self._traces = traces
+
+    @cached_property
+    def whole(self) -> DataParallelSteps:
+        return DataParallelSteps(self._traces)
+
+
 def _step(
-    proposed: DataParallel, part: _Part, scaling: Scaling, samples: int, one: ScaledStep
-) -> ScaledStep:
+    families: _Families, family: str, part: _Part, scaling: Scaling, one: ScaledStep
+) -> ScaledStep | NotApplicable:
     """Simulate a step whose batch is split, and hold it against ``one`` device."""
-    schedule = simulated(proposed, part.cluster, part.rings)
+    proposed = _proposed(families.folded, family, part)
+    if isinstance(proposed, NotApplicable):
+        return proposed
+    step = simulated(proposed, part.cluster, part.rings)
+    samples = one.samples * (part.devices if scaling is Scaling.WEAK else 1)
     share = samples / one.samples / part.devices
-    limit = limit_of(proposed, part.cluster, schedule, one.step_ns * share, share)
-    if shortages(schedule.peak_memory, part.cluster.devices):
-        limit = Limit.MEMORY
+    limit = limit_of(step, part.cluster, one.step_ns * share, share)
+    if not surely_fits(step, proposed.split.graph, part.cluster):
+        whole = _proposed(families.whole, family, part)
+        assert not isinstance(whole, NotApplicable)
+        if shortages(peak_memory(whole, part.cluster, part.rings), part.cluster.devices):
+            limit = Limit.MEMORY
     return ScaledStep(
         scaling=scaling,
-        family=proposed.placement.label,
+        family=family,
         devices=part.devices,
         samples=samples,
-        step_ns=schedule.step_ns,
-        efficiency=share * one.step_ns / schedule.step_ns,
+        step_ns=step.step_ns,
+        efficiency=share * one.step_ns / step.step_ns,
         limit=limit,
     )
+
+
+def _proposed(steps: DataParallelSteps, family: str, part: _Part) -> DataParallel | NotApplicable:
+    propose = steps.propose_on_hosts if part.hosts > 1 else steps.propose
+    return propose(family, part.cluster.devices, ALL_DEVICES)

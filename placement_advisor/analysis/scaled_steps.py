@@ -1,7 +1,8 @@
 """The simulated step of a batch that is split among equal devices, and what limits it.
 
 Equal devices are not quite equal, and all wait for the slowest: the last one is slowed down as the
-slowest of so many is expected to be. Of many equal hosts one is simulated.
+slowest of so many is expected to be. Of many equal hosts one is simulated, and of a folded step
+(`SplitTraces.folded`) the ops of two devices are made; in the simulation each device has its own.
 """
 
 from __future__ import annotations
@@ -11,22 +12,28 @@ from math import prod
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from placement_advisor.candidates.batch_split.joint import ALL_GATHER, ALL_REDUCE
 from placement_advisor.cost.rings import ALL_DEVICES, collective_costs, with_collectives
 from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.graph.op_graph import Role
 from placement_advisor.machine.presets import hardware_figures
-from placement_advisor.simulator.exposure import SeenCopy, exposed_by_device
+from placement_advisor.simulator.outline import union_ns
+from placement_advisor.simulator.repetition import Repetition
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.rings import Ring
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.outline import Outline
+    from placement_advisor.simulator.peak import PeakMemory
 
 # Below this share of a step, what is lost is not worth a word.
 _LITTLE = 0.05
@@ -43,23 +50,51 @@ class Limit(StrEnum):
 
 def simulated(
     proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring], *, op_factor: float = 1.0
-) -> Schedule:
-    """Return the schedule of a step whose batch is split among the devices of a cluster.
+) -> Outline:
+    """Simulate a step whose batch is split among the devices of a cluster.
 
     The cluster is one of as many equal ones as ``rings`` say, by level: all do the same at once,
     and differ in what their collectives wait for alone. Ops of devices take ``op_factor`` times as
     long as their figures say.
     """
     split, placement = proposed
-    there = with_collectives(cluster)
+    simulator = _simulator(split, cluster, rings, op_factor)
+    if split.like_last == 1:
+        return simulator.outline(placement)
+    last = split.last
+    repetition = Repetition(
+        times=split.like_last,
+        ops={name for name, replica in split.replica_of.items() if replica == last},
+        on_next={op.name for op in simulator.ops if split.place_replica(op) == last},
+        dealt=split.dealt,
+    )
+    return simulator.outline(placement, repetition)
+
+
+def peak_memory(
+    proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring]
+) -> Mapping[str, PeakMemory]:
+    """Return what each device holds at most in a step that is not folded."""
+    split, placement = proposed
+    return _simulator(split, cluster, rings, 1.0).schedule(placement).peak_memory
+
+
+def _simulator(
+    split: SplitGraph, cluster: Cluster, rings: Sequence[Ring], op_factor: float
+) -> Simulator:
+    factor_of = dict.fromkeys(cluster.device_names(), op_factor)
+    factor_of[cluster.devices[-1].name] *= slowest_of(prod(ring.members for ring in rings))
     costs = roofline_by_place(split.graph, cluster)
-    for device in cluster.devices:
-        is_last = device == cluster.devices[-1]
-        slowest = slowest_of(prod(ring.members for ring in rings)) if is_last else 1.0
-        costs[device.name] = costs[device.name].scaled(op_factor * slowest)
+    scaled = {}
+    for name, factor in factor_of.items():
+        # Devices that are alike share a table.
+        alike = id(costs[name]), factor
+        if alike not in scaled:
+            scaled[alike] = costs[name].scaled(factor)
+        costs[name] = scaled[alike]
     costs[ALL_DEVICES] = _collectives(split.graph, rings)
-    simulator = Simulator(split.graph, costs, there, collective_of=split.collective_of)
-    return simulator.schedule(placement)
+    there = with_collectives(cluster)
+    return Simulator(split.graph, costs, there, collective_of=split.collective_of)
 
 
 def slowest_of(devices: int) -> float:
@@ -81,28 +116,24 @@ def _collectives(graph: OpGraph, rings: Sequence[Ring]) -> CostTable:
     return collective_costs(kinds[ALL_REDUCE], kinds[ALL_GATHER], rings)
 
 
-def limit_of(
-    proposed: DataParallel, cluster: Cluster, schedule: Schedule, ideal_ns: float, share: float
-) -> Limit | None:
+def limit_of(step: Outline, cluster: Cluster, ideal_ns: float, share: float) -> Limit | None:
     """Return what is lost most to, of a step that does a ``share`` of the work of one device."""
-    lost_ns = schedule.step_ns - ideal_ns
-    if lost_ns < _LITTLE * schedule.step_ns:
+    lost_ns = step.step_ns - ideal_ns
+    if lost_ns < _LITTLE * step.step_ns:
         return None
-    devices = cluster.device_names()
-    busiest = max(devices, key=lambda device: schedule.compute_ns[device])
-    launch_ns = {device.name: device.launch_overhead_ns for device in cluster.devices}
-    ops = sum(place == busiest for place in proposed.placement.device_of.values())
+    devices = range(len(cluster.devices))
+    run_ns = [step.run_ns[step.place == device] for device in devices]
+    busiest = max(devices, key=lambda device: np.diff(run_ns[device]).sum())
     # What does not shrink with the batch: launches of ops that are as many as before.
-    launches_ns = ops * launch_ns[busiest] * (1 - share)
+    launch_ns = cluster.devices[busiest].launch_overhead_ns
+    launches_ns = len(run_ns[busiest]) * launch_ns * (1 - share)
     # A collective is a copy to each device.
-    collectives = [
-        SeenCopy(ALL_DEVICES, device, (), run.start_ns, run.end_ns)
-        for run in schedule.runs
-        if run.device == ALL_DEVICES
-        for device in devices
-    ]
-    copies = [*schedule.copies, *collectives]
-    waiting_ns = max(exposed_by_device(schedule.runs, copies, devices).values())
+    collectives_ns = step.run_ns[step.place == step.places.index(ALL_DEVICES)]
+    waiting_ns = 0
+    for device in devices:
+        copied_ns = np.concatenate([step.copy_ns[step.target == device], collectives_ns])
+        covered_ns = union_ns(np.concatenate([copied_ns, run_ns[device]]))
+        waiting_ns = max(waiting_ns, covered_ns - union_ns(run_ns[device]))
     others_ns = lost_ns - launches_ns - waiting_ns
     losses = {
         Limit.EXCHANGE: waiting_ns,
@@ -110,3 +141,27 @@ def limit_of(
         Limit.SHARED_WORK: others_ns,
     }
     return max(losses, key=lambda limit: losses[limit])
+
+
+def surely_fits(step: Outline, graph: OpGraph, cluster: Cluster) -> bool:
+    """Say whether each device has the memory for all that it makes or receives in a step at once.
+
+    Where the answer is no it may fit all the same, as tensors are freed: `peak_memory` tells.
+    """
+    parameter_bytes = {op.name: op.parameter_bytes for op in graph.ops}
+    constants = [op.output_bytes for op in graph.ops if op.role is Role.CONSTANT]
+    everywhere_bytes = sum(size or 0 for sizes in constants for size in sizes)
+    made_bytes = [
+        op.parameter_bytes + sum(size or 0 for size in op.output_bytes) for op in step.ops
+    ]
+    for number, op in enumerate(step.ops):
+        # An update may take a new buffer for its variable.
+        if op.role is Role.UPDATE and op.variable is not None:
+            made_bytes[number] += parameter_bytes.get(op.variable, 0)
+    places = len(step.places)
+    held_bytes = np.bincount(step.place, made_bytes, places)
+    held_bytes += np.bincount(step.target, np.maximum(step.copy_bytes, 0), places)
+    return all(
+        device.memory_bytes is None or held + everywhere_bytes <= device.memory_bytes
+        for device, held in zip(cluster.devices, held_bytes, strict=False)
+    )

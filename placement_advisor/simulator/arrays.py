@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placement_advisor.cost.table import CostTable
+    from placement_advisor.graph.op_graph import Op
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device, Link
 
@@ -42,8 +43,8 @@ class GraphArrays:
 
     def __init__(self, graph: OpGraph) -> None:
         self.graph = graph
-        self.ops = tuple(op for op in graph.ops if op.role is not Role.CONSTANT)
-        number = {op.name: i for i, op in enumerate(self.ops)}
+        ops = tuple(op for op in graph.ops if op.role is not Role.CONSTANT)
+        number = {op.name: i for i, op in enumerate(ops)}
         edges = [e for e in graph.edges if e.producer in number and e.consumer in number]
         producer = np.array([number[edge.producer] for edge in edges], np.int64)
         consumer = np.array([number[edge.consumer] for edge in edges], np.int64)
@@ -52,19 +53,33 @@ class GraphArrays:
             0 if edge.is_control else UNKNOWN if edge.size_bytes is None else edge.size_bytes
             for edge in edges
         ]
+        self._set_edges(ops, producer, consumer, port, np.array(sizes, np.int64))
+
+    def with_edges(
+        self, *, ops: tuple[Op, ...], producer: Ints, consumer: Ints, port: Ints, size_bytes: Ints
+    ) -> GraphArrays:
+        """Return the arrays for other ops, and for edges between them by number."""
+        other = copy(self)
+        other._set_edges(ops, producer, consumer, port, size_bytes)
+        return other
+
+    def _set_edges(
+        self, ops: tuple[Op, ...], producer: Ints, consumer: Ints, port: Ints, size_bytes: Ints
+    ) -> None:
+        self.ops = ops
         order = np.lexsort((consumer, port, port < 0, producer))
         producer, consumer, port = producer[order], consumer[order], port[order]
-        is_first = np.ones(len(edges), bool)
+        is_first = np.ones(len(order), bool)
         is_first[1:] = (producer[1:] != producer[:-1]) | (port[1:] != port[:-1])
         first = np.flatnonzero(is_first)
         self.producer, self.port = producer[first], port[first]
-        self._set_sizes(np.array(sizes, np.int64)[order][first])
-        self.tensor_start = np.searchsorted(self.producer, np.arange(len(self.ops) + 1)).astype(
+        self._set_sizes(size_bytes[order][first])
+        self.tensor_start = np.searchsorted(self.producer, np.arange(len(ops) + 1)).astype(
             np.uint32
         )
-        self.reader_start = np.append(first, len(edges)).astype(np.uint32)
+        self.reader_start = np.append(first, len(order)).astype(np.uint32)
         self.reader = consumer.astype(np.uint32)
-        self.missing = np.bincount(consumer, minlength=len(self.ops)).astype(np.uint32)
+        self.missing = np.bincount(consumer, minlength=len(ops)).astype(np.uint32)
 
     def scaled(self, factor: float, tensors: Set[tuple[str, int]]) -> GraphArrays:
         """Return the arrays with the known sizes of these tensors (producer, port) multiplied."""
@@ -139,6 +154,18 @@ class PlaceArrays:
         known = self._cost_ns != UNKNOWN
         other = copy(self)
         other._cost_ns = np.where(known & grows, _held_whole(self._cost_ns * factor), self._cost_ns)
+        other._set_durations()
+        return other
+
+    def repeated(self, source: Ints) -> PlaceArrays:
+        """Return the arrays for copies of ops; ``source`` is the op that each is a copy of."""
+        other = copy(self)
+        other._ops = tuple(self._ops[source] for source in source.tolist())
+        other._number = np.arange(len(other._ops))
+        other._runs_at = self._runs_at[:, source]
+        other._cost_ns = self._cost_ns[:, source]
+        other._lacks_cost = self._lacks_cost[:, source]
+        other._bytes = self._bytes[source]
         other._set_durations()
         return other
 

@@ -62,6 +62,8 @@ from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.exposure import exposed_by_device, seen_copies
 from placement_advisor.simulator.horizon import check_horizon
 from placement_advisor.simulator.memory import peak_memory
+from placement_advisor.simulator.outline import Outline
+from placement_advisor.simulator.repetition import copies_of, devices_of, repeated
 from placement_advisor.simulator.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.event_loop import Result, Step
+    from placement_advisor.simulator.repetition import Repetition
 
     Ints = NDArray[np.int64]
 
@@ -227,6 +230,42 @@ class Simulator:
             exposed_by_device=exposed_by_device(runs, seen_copies(transfers), names),
             peak_memory=peak_memory(self._graph, runs, transfers, names),
         )
+
+    def outline(self, placement: Placement, repetition: Repetition | None = None) -> Outline:
+        """Return one step in numbers; with a ``repetition``, of the graph with all copies.
+
+        The placement is that of the graph.
+
+        Raises:
+            AdvisorError: as `schedule`; or times of all copies add up to more than 64 bits hold.
+            ValueError: an op has no cost.
+        """
+        simulator, place = self, self.places_of(placement)
+        if repetition is not None:
+            simulator, place = self._repeated(placement, repetition)
+        _, result = simulator._run(place)
+        tensor, _, target, _, start_ns, _, end_ns = result.crossings.T
+        return Outline(
+            step_ns=simulator._step_ns(result),
+            places=tuple(each.name for each in self._places.places),
+            ops=simulator.ops,
+            place=place,
+            run_ns=result.op_ns[:, 1:],
+            target=target,
+            copy_ns=np.column_stack([start_ns, end_ns]),
+            copy_bytes=simulator._arrays.size_bytes[tensor],
+        )
+
+    def _repeated(self, placement: Placement, repetition: Repetition) -> tuple[Simulator, Ints]:
+        """Return the graph with all copies, and where each op runs."""
+        copies = copies_of(self._arrays, repetition)
+        other = copy(self)
+        other._arrays = repeated(self._arrays, repetition, copies)
+        other._places = self._places.repeated(copies.source)
+        other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
+        other._check_horizon()
+        device = self._places.devices(placement)
+        return other, other._places.of(devices_of(self._arrays, repetition, copies, device))
 
     def _check_horizon(self) -> None:
         check_horizon(self._arrays, self._places, self._links, self._ends, self._cluster.dispatch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from split_steps import split_training, split_updates
 
@@ -26,7 +27,7 @@ def test_the_slowest_of_more_devices_is_slower():
 
 
 def step_of(traces, family, cluster, rings, *, on_hosts=False):
-    steps = DataParallelSteps(traces.weak(len(cluster.devices)))
+    steps = DataParallelSteps(traces)
     propose = steps.propose_on_hosts if on_hosts else steps.propose
     proposed = propose(family, cluster.devices, ALL_DEVICES)
     assert isinstance(proposed, DataParallel)
@@ -54,8 +55,8 @@ def test_one_host_steps_as_all_of_them_do(traces, family, hosts, host, levels):
     # Under `tf.distribute` each host starts its own steps.
     whole = read_hardware(f"{hosts}x({host})-Ethernet100")
     devices = tuple(replace(d, remote_start_ns=0, remote_end_ns=0) for d in whole.devices)
-    expected = step_of(traces, family, replace(whole, devices=devices), rings)
-    found = step_of(traces, family, one, rings, on_hosts=True)
+    expected = step_of(traces.weak(len(devices)), family, replace(whole, devices=devices), rings)
+    found = step_of(traces.weak(len(one.devices)), family, one, rings, on_hosts=True)
     assert found.step_ns == expected.step_ns
 
 
@@ -63,15 +64,34 @@ def test_one_host_steps_as_all_of_them_do(traces, family, hosts, host, levels):
 def test_variables_of_each_host_get_gradients_of_all(family):
     host = read_hardware("2xV100-NVLink")
     rings = (ring_of_devices(host), NETWORK)
-    alone = step_of(split_updates(), family, host, rings[:1])
-    found = step_of(split_updates(), family, host, rings, on_hosts=True)
-    collectives = [run for run in found.runs if run.device == ALL_DEVICES]
-    assert sorted(run.op for run in collectives) == [
+    traces = split_updates().weak(2)
+    alone = step_of(traces, family, host, rings[:1])
+    found = step_of(traces, family, host, rings, on_hosts=True)
+    collectives = found.place == found.places.index(ALL_DEVICES)
+    assert sorted(found.ops[number].name for number in np.flatnonzero(collectives)) == [
         "between_hosts/replicas/gradient 2/merged_0",
         "between_hosts/replicas/gradient/merged_0",
     ]
-    updates = {run.op: run.start_ns for run in found.runs if run.op.startswith("update")}
-    ends = [run.end_ns for run in collectives]
-    assert len(updates) == 2
-    assert max(updates.values()) >= max(ends)
+    updates = np.array([op.name.startswith("update") for op in found.ops])
+    assert updates.sum() == 2
+    assert found.run_ns[updates, 0].max() >= found.run_ns[collectives, 1].max()
     assert found.step_ns > alone.step_ns
+
+
+def rows(outline):
+    runs = np.column_stack([outline.place, outline.run_ns]).tolist()
+    copies = np.column_stack([outline.target, outline.copy_ns, outline.copy_bytes]).tolist()
+    return sorted(runs), sorted(copies)
+
+
+@pytest.mark.parametrize("traces", [split_training(), split_updates()], ids=["one", "two"])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("machine", ["2xV100-NVLink", "3xT4", "8xV100-NVLink", "8xRTX2080Ti"])
+def test_a_folded_step_is_simulated_as_one_of_which_all_ops_are_made(traces, family, machine):
+    cluster = read_hardware(machine)
+    rings = [ring_of_devices(cluster)]
+    everything = traces.weak(len(cluster.devices))
+    whole = step_of(everything, family, cluster, rings)
+    folded = step_of(everything.folded(), family, cluster, rings)
+    assert rows(folded) == rows(whole)
+    assert folded.step_ns == whole.step_ns

@@ -6,9 +6,10 @@ Recordings are those of `record_runs`. *Measured* costs are those that one devic
 split ran; *assumed* ones are those of ``--no-run``. Beside the errors of the ratio to ``single``
 stands how well that repeats: half of what the even rounds and the odd ones are apart. Regret is how
 much longer a step of the placement with the least predicted time takes than that with the least
-measured one, by the same rounds, one device included. At the end stands where errors come from:
-the step of one device in rounds against the same step by the times that its ops took alone; and
-what is left of the errors of splits without what those of one model have in common, their median.
+measured one, by the same rounds, one device included. At the end stands where errors come from, by
+model: how far the step of one device, by the times that its ops took alone, is off from what it
+took in rounds, and what the errors of its splits have in common, their median. Then for all: what
+is left of errors without that, and errors of splits against what one device took in rounds.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from placement_advisor.simulator.sensitivity import PredictedRatio
 
@@ -82,10 +85,9 @@ def single_error(recording: Recording) -> float:
     return float(simulated_ns / np.median([step for turn in alone.rounds for step in turn]) - 1)
 
 
-def left_of(of_one_model: Sequence[Outcome]) -> list[float]:
-    """Return the errors of a model's splits without their median."""
-    logs = np.log([each.by_measured.ratio / each.measured for each in of_one_model])
-    return [float(error) for error in np.expm1(logs - np.median(logs))]
+def errors(of_one_model: Sequence[Outcome]) -> NDArray[np.float64]:
+    """Return the errors of a model's splits, as logarithms."""
+    return np.log([each.by_measured.ratio / each.measured for each in of_one_model])
 
 
 def regret(of_one_model: Sequence[Outcome]) -> float:
@@ -132,11 +134,17 @@ def main() -> None:
     regrets = sorted(regret(of_one) for of_one in found)
     print(f"\nregret: {np.median(regrets):.1%} (median), {regrets[-1]:.1%} at most")
     alone = [single_error(recording) for recording in recordings]
-    left = [error for of_one in found if of_one for error in left_of(of_one)]
+    left, against_rounds = [], []
+    for recording, own, of_one in zip(recordings, alone, found, strict=True):
+        off = errors(of_one)
+        common = np.median(off)
+        left += list(abs(np.expm1(off - common)))
+        against_rounds += list(abs(np.expm1(off + np.log1p(own))))
+        print(f"{recording.name}: one device {own:+.1%}, splits {np.expm1(common):+.1%} in common")
     print(
-        f"one device in rounds against its ops alone: {np.median(np.abs(alone)):.1%} off (median), "
-        f"{np.median(alone):+.1%} signed; splits without what those of their model have in common: "
-        f"{np.median(np.abs(left)):.1%}"
+        f"one device {np.median(np.abs(alone)):.1%} off (median), {np.median(alone):+.1%} signed; "
+        f"splits without what they have in common {np.median(left):.1%}, "
+        f"against what one device took in rounds {np.median(against_rounds):.1%}"
     )
 
 

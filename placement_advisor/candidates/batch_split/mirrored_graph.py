@@ -74,7 +74,7 @@ def mirrored_graph(
     targets: Iterable[str],
     way: Way = Way.RING,
 ) -> SplitGraph:
-    """Put the graph of a mirrored step together from its traces, one for each replica's share.
+    """Put the graph of a mirrored step together from its traces, one for each replica that is made.
 
     ``outputs`` are the tensors that the unsplit step returns, ``targets`` ops that must run.
     Collectives of all replicas together are of none (`SplitGraph.replica_of`).
@@ -94,7 +94,8 @@ def mirrored_graph(
         replica_of[name] = ring_op.replica
         if way is not Way.COPIES:
             collective_of[name] = ring_op.collective
-        reads += [Read(_named(sent.replica, sent.op), name, sent.port) for sent in ring_op.inputs]
+        inputs = dict.fromkeys(ring_op.inputs)
+        reads += [Read(_named(sent.replica, sent.op), name, sent.port) for sent in inputs]
     for replica, share in enumerate(shares):
         for op in whole.ops:
             is_of_share = wiring.plan.is_copied(op.name) or op.name in joined
@@ -120,6 +121,7 @@ def mirrored_graph(
         source=source,
         collective_of=collective_of,
         family=FAMILY,
+        like_last=wiring.like_last,
     )
 
 
@@ -181,7 +183,8 @@ def _exchange(
             kind = joint.ALL_REDUCE if way is Way.ONE_BY_ONE else joint.ADD
             for tensor, *own in zip(summed, *parts, strict=True):
                 of_tensor = f"{name}/{tensor[0]}_{tensor[1]}"
-                found.append(joint.summed(of_tensor, own, kind))
+                everyones = [own[replica] for replica in wiring.representatives]
+                found.append(joint.summed(of_tensor, everyones, kind))
                 received[tensor] = _Received(of_tensor, 0, is_joint=True)
         elif summed:
             if way is Way.RING:
@@ -198,7 +201,7 @@ def _exchange(
         kind = joint.JOIN if way is Way.COPIES else joint.ALL_GATHER
         for tensor, merge in merge_of.items():
             name = f"all_gather/{tensor[0]}"
-            rows = [_part(replica, share, tensor) for replica, share in enumerate(shares)]
+            rows = [_part(replica, shares[replica], tensor) for replica in wiring.representatives]
             if merge is Merge.WEIGHTED_CONCAT:
                 lengths = [part._replace(size_bytes=_LENGTH_BYTES) for part in rows]
                 if way is Way.RING:

@@ -34,7 +34,9 @@ class SplitGraph:
 
     ``replica_of`` has the replica of each op, None for shared ones; ``source`` the trace and the op
     that it was copied from: the whole batch (None) or that of a replica's share. ``collective_of``
-    has the collective of each op that is part of one. ``family`` is that of its placements.
+    has the collective of each op that is part of one. ``family`` is that of its placements. The
+    last replica stands for ``like_last``, itself included; each of these reads the next port of
+    what is ``dealt`` out.
     """
 
     graph: OpGraph
@@ -42,6 +44,13 @@ class SplitGraph:
     source: Mapping[str, tuple[int | None, str]]
     collective_of: Mapping[str, str] = field(default_factory=dict)
     family: str = FAMILY
+    like_last: int = 1
+    dealt: frozenset[str] = frozenset()
+
+    @property
+    def last(self) -> int:
+        """The number of the last replica."""
+        return max(replica for replica in self.replica_of.values() if replica is not None)
 
     def placed(
         self,
@@ -58,11 +67,10 @@ class SplitGraph:
         """
 
         def place_of(op: Op) -> str:
-            name = self._home(op)
-            replica = self.replica_of[name]
+            replica = self.place_replica(op)
             if replica is not None:
                 return devices[replica]
-            return shared[name] if isinstance(shared, Mapping) else shared or devices[0]
+            return shared[self._home(op)] if isinstance(shared, Mapping) else shared or devices[0]
 
         device_of = {op.name: place_of(op) for op in placed_ops(self.graph)}
         return Placement(label=label, family=self.family, device_of=device_of, rationale=rationale)
@@ -88,6 +96,10 @@ class SplitGraph:
             device_of[op.name] = groups[self.replica_of[name] or 0][inner[op.name]]
         return Placement(label=label, family=self.family, device_of=device_of, rationale=rationale)
 
+    def place_replica(self, op: Op) -> int | None:
+        """Return the replica on whose device an op is placed, None if with what is shared."""
+        return self.replica_of[self._home(op)]
+
     def _home(self, op: Op) -> str:
         """Return the op or variable that an op stands with, itself if with no other."""
         if op.variable is None and op.kind in LOOKUP_KINDS:
@@ -105,7 +117,7 @@ def split_graph(
     outputs: Iterable[Tensor],
     targets: Iterable[str],
 ) -> SplitGraph:
-    """Put the graph of a split step together from its traces, one for each replica's share.
+    """Put the graph of a split step together from its traces, one for each replica that is made.
 
     ``outputs`` are the tensors that the unsplit step returns, ``targets`` ops that must run.
     """
@@ -142,8 +154,13 @@ def split_graph(
         reads += [Read(name, added.name, port) for name, port in dict.fromkeys(added.inputs)]
     ends = [wiring.tensor(tensor, None)[0] for tensor in outputs]
     ends += [name for target in targets for name in wiring.befores(target, None)]
-    graph = needed_graph(ops, reads, ends)
-    return SplitGraph(graph=graph, replica_of=replica_of, source=source)
+    return SplitGraph(
+        graph=needed_graph(ops, reads, ends),
+        replica_of=replica_of,
+        source=source,
+        like_last=wiring.like_last,
+        dealt=frozenset(wiring.tensor(tensor, 0)[0] for tensor in wiring.plan.divided),
+    )
 
 
 def _op(added: Added, ops: Mapping[str, Op], whole: OpGraph, shares: Sequence[int]) -> Op:

@@ -29,8 +29,8 @@ class SplitTraces:
 
     @property
     def replicas(self) -> tuple[OpGraph, ...]:
-        """The trace of each replica's share."""
-        return tuple(self.shares[share] for share in self.wiring.shares)
+        """The trace of the share of each replica that is made."""
+        return tuple(self.shares[self.wiring.shares[replica]] for replica in self.wiring.made)
 
     def first(self, count: int) -> SplitTraces:
         """Return them for the first replicas, as those of one of several hosts."""
@@ -44,3 +44,8 @@ class SplitTraces:
             shares={batch: self.whole},
             wiring=replace(self.wiring, shares=(batch,) * count),
         )
+
+    def folded(self) -> SplitTraces:
+        """Return them with one replica for all but the first, where all have the same share."""
+        is_even = len(set(self.wiring.shares)) == 1
+        return replace(self, wiring=replace(self.wiring, is_folded=is_even))

@@ -59,7 +59,8 @@ class Wiring:
     """How the ops of a split step are named and joined.
 
     ``shares`` are the samples of each replica; ``merges`` has an entry for each merged tensor of
-    the plan, ``axes`` the axis of the batch of each tensor that is divided or put together.
+    the plan, ``axes`` the axis of the batch of each tensor that is divided or put together. If it
+    ``is_folded``, which equal shares can be, the second replica stands for all further ones.
     """
 
     plan: SplitPlan
@@ -67,6 +68,22 @@ class Wiring:
     merges: Mapping[Tensor, Merge]
     axes: Mapping[Tensor, int]
     prefix: str = field(default=_PREFIX)
+    is_folded: bool = False
+
+    @property
+    def made(self) -> range:
+        """The replicas that the step is made of; the last one may stand for others."""
+        return range(min(len(self.shares), 2) if self.is_folded else len(self.shares))
+
+    @property
+    def representatives(self) -> list[int]:
+        """The replica that stands for each, itself where it is made."""
+        return [min(replica, self.made[-1]) for replica in range(len(self.shares))]
+
+    @property
+    def like_last(self) -> int:
+        """How many replicas the last one stands for, itself included."""
+        return 1 + len(self.shares) - len(self.made)
 
     def copy(self, name: str, replica: int | None) -> str:
         """Return the name of an op, or of a replica's copy of it."""
@@ -90,7 +107,7 @@ class Wiring:
     def befores(self, name: str, reader: int | None) -> tuple[str, ...]:
         """Return the ops that a replica, or a shared op, waits for in place of an op."""
         if reader is None and name in self.plan.replicated:
-            return tuple(self.copy(name, i) for i in range(len(self.shares)))
+            return tuple(self.copy(name, i) for i in self.made)
         return (self.copy(name, reader),)
 
     def added(self) -> Iterator[Added]:
@@ -100,29 +117,30 @@ class Wiring:
         for tensor in self.plan.divided:
             yield from self._divided(tensor)
         for tensor in self.plan.keys:
-            for replica in range(1, len(self.shares)):
+            for replica in self.made[1:]:
                 yield from self._own_key(tensor, replica)
 
     def _merged(self, tensor: Tensor) -> Iterator[Added]:
         merge, base = self.merges[tensor], self._base(tensor)
-        parts = [(self.copy(tensor[0], i), tensor[1]) for i in range(len(self.shares))]
+        own = [(self.copy(tensor[0], i), tensor[1]) for i in self.made]
         if merge is Merge.SAME:
             return
         if merge in (Merge.MEAN, Merge.WEIGHTED_CONCAT):
-            for i, share in enumerate(self.shares):
+            for i in self.made:
                 name = self._base(tensor, i)
-                weight = share / sum(self.shares)
+                weight = self.shares[i] / sum(self.shares)
                 yield Added(
                     name=f"{name}/weight", kind="Const", like=tensor, value=weight, replica=i
                 )
                 yield Added(
                     name=f"{name}/weighted",
                     kind="Mul",
-                    inputs=(parts[i], (f"{name}/weight", 0)),
+                    inputs=(own[i], (f"{name}/weight", 0)),
                     like=tensor,
                     replica=i,
                 )
-                parts[i] = (f"{name}/weighted", 0)
+                own[i] = (f"{name}/weighted", 0)
+        parts = [own[i] for i in self.representatives]
         if merge in (Merge.CONCAT, Merge.WEIGHTED_CONCAT):
             yield Added(name=f"{base}/axis", kind="Const", value=self.axes[tensor])
             inputs = (*parts, (f"{base}/axis", 0))
