@@ -20,7 +20,7 @@ LOCKED := $(VENV)/.locked-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-campaigns verdicts bench bench-fidelity bench-samples docs readme lint check lock audit build clean check-python
+.PHONY: help demo test versions test-slow test-campaigns verdicts bench bench-fidelity bench-samples docs readme lint check lock audit build clean check-python
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,10 +30,13 @@ demo: $(INSTALLED)  ## analyze the sample model: should it be split over two dev
 
 PYTEST := $(BIN)/python -m pytest
 # Two files at a time; what a file's tests share is made once, by one of the two processes.
-SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := -n2 --dist=loadfile --no-loadscope-reorder
 
 test: $(INSTALLED)  ## run the tests, except the slow ones
 	$(PYTEST) $(SIDE_BY_SIDE)
+
+versions: $(INSTALLED)  ## run the tests and write their row into docs/versions.md; TESTS names some
+	$(BIN)/python tests/tested_versions.py $(SIDE_BY_SIDE) $(TESTS)
 
 test-slow: $(INSTALLED)  ## run the slow tests only, without those of campaigns and verdicts
 	$(PYTEST) $(SIDE_BY_SIDE) -m slow

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,31 @@ ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 (STEP,) = ACTION["runs"]["steps"]
 RECIPES = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL)
+# A matrix on each device.
+MODEL = """\
+import placement_advisor
+import tensorflow as tf
+
+FIRST, SECOND = "GPU:0", "GPU:1"
+with tf.device(FIRST):
+    lower_kernel = tf.Variable(tf.zeros([512, 512]), name="lower/kernel")
+with tf.device(SECOND):
+    upper_kernel = tf.Variable(tf.zeros([512, 512]), name="upper/kernel")
+
+
+def step(rows, others):
+    with tf.device(FIRST), tf.name_scope("lower"):
+        lower = tf.reduce_sum(rows @ lower_kernel, axis=1)
+    with tf.device(SECOND), tf.name_scope("upper"):
+        upper = tf.reduce_max(others @ upper_kernel, axis=1)
+    with tf.device(FIRST), tf.name_scope("join"):
+        return tf.tanh(lower) * tf.tanh(upper)
+
+
+def workload():
+    inputs = (tf.TensorSpec([4_096, 512]), tf.TensorSpec([4_096, 512]))
+    return placement_advisor.Workload(step=step, inputs=inputs, mode="infer")
+"""
 # Says what it was asked, as JSON.
 FAKE = """#!/usr/bin/env python3
 import json, sys
@@ -49,20 +75,27 @@ def test_the_hook_runs_when_what_it_checks_may_have_changed(file, runs):
 
 
 def asked(tmp_path: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
-    """Run the action's step on GitHub's shell, with an `advisor` that says what it was asked."""
+    """Run the action's step with an `advisor` that says what it was asked."""
     (tmp_path / "advisor").write_text(FAKE)
     (tmp_path / "advisor").chmod(0o755)
+    return step(tmp_path, tmp_path, summary="a summary.md", workspace="/a space", **inputs)
+
+
+def step(
+    folder: Path, commands: Path, *, summary: str, workspace: str, **inputs: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the action's step on GitHub's shell, in a folder, with the `advisor` among commands."""
     given = {name: each["default"] for name, each in ACTION["inputs"].items()} | inputs
     env = {
         key: given[re.fullmatch(r"\$\{\{ inputs\.([\w-]+) \}\}", value)[1]]
         for key, value in STEP["env"].items()
     }
-    env |= {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    env |= {"GITHUB_STEP_SUMMARY": "a summary.md", "GITHUB_WORKSPACE": "/a space"}
+    env |= {"PATH": f"{commands}:{os.environ['PATH']}", "CI": "true", "GITHUB_ACTIONS": "true"}
+    env |= {"GITHUB_STEP_SUMMARY": summary, "GITHUB_WORKSPACE": workspace}
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEP["run"]],
-        cwd=tmp_path,
-        env=env,
+        cwd=folder,
+        env=os.environ | env,
         capture_output=True,
         text=True,
         check=False,
@@ -97,6 +130,49 @@ def test_the_action_refuses_what_is_neither_true_nor_false(tmp_path):
     assert ran.stdout == "::error::strict is neither true nor false\n"
 
 
+@pytest.mark.slow
+def test_the_action_passes_what_was_locked_and_tells_what_got_worse_where_github_shows_it(tmp_path):
+    workspace, summary = tmp_path / "a space", tmp_path / "summary.md"
+    workspace.mkdir()
+    model, commands = workspace / "m.py", Path(sys.executable).parent
+    model.write_text(MODEL)
+    (workspace / "pyproject.toml").write_text(
+        '[tool.advisor]\nhardware = "2xV100-NVLink"\nmodels = [{ path = "m.py" }]\n'
+    )
+    subprocess.run([commands / "advisor", "check", "--update"], cwd=workspace, check=True)
+
+    def ran():
+        summary.touch()  # As GitHub does, before each step.
+        return step(workspace, commands, summary=str(summary), workspace=str(workspace))
+
+    green = ran()
+    assert green.returncode == 0, green.stdout + green.stderr
+    assert "1 model: 1 passed" in green.stdout
+    assert "::error" not in green.stdout
+    assert "1 passed" in summary.read_text()
+    assert alerts(workspace) == []
+
+    model.write_text(MODEL.replace("with tf.device(SECOND), tf.name_scope", "with tf.name_scope"))
+    line = 1 + MODEL.split("\n").index(
+        "        upper = tf.reduce_max(others @ upper_kernel, axis=1)"
+    )
+    red = ran()
+    assert red.returncode == 1, red.stdout + red.stderr
+    assert f"::error file=m.py,line={line},title=m.py%3A scope-changed::" in red.stdout
+    assert "scope-changed" in summary.read_text()
+    assert alerts(workspace) == [("scope-changed", "m.py", line)]
+
+
+def alerts(workspace):
+    """Return rule, file and line of what code scanning would take."""
+    (run,) = json.loads((workspace / "advisor.sarif").read_text())["runs"]
+    places = [(each["ruleId"], each["locations"][0]["physicalLocation"]) for each in run["results"]]
+    return [
+        (rule, place["artifactLocation"]["uri"], place["region"]["startLine"])
+        for rule, place in places
+    ]
+
+
 def test_without_a_model_after_the_dashes_all_are_checked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "no pyproject.toml" in run_here("check", "--").err
@@ -109,7 +185,7 @@ def test_the_recipes_are_yaml(recipe):
 
 def test_this_repository_runs_what_it_offers():
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
-    steps = [step for job in jobs.values() for step in job["steps"]]
+    steps = jobs["gate"]["steps"]
     assert {"uses": "./"}.items() <= steps[-1].items()
     assert any("bash .ci/run" in step.get("run", "") for step in steps)
     assert "make check" in (ROOT / ".ci" / "run").read_text().split("\n")

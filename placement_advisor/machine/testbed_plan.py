@@ -218,6 +218,7 @@ def plan_hosts(
     shares = ", ".join(f"{host.name}: {_lent(host)}" for host in hosts)
     what = "GPUs" if on_gpus else "CPU stand-ins"
     each = "1 process each" if on_gpus else "1 core each"
+    number = "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
     network = "TLS" if link is HostLink.TLS else "no encryption"
     return TestbedPlan(
         kind=TestbedKind.HOSTS,
@@ -232,8 +233,7 @@ def plan_hosts(
         ),
         slots=slots,
         stand_in=not on_gpus,
-        description=f"{len(slots)} {what} on {len(hosts)} hosts ({shares}; {each}, gRPC, "
-        f"{network})",
+        description=f"{len(slots)} {what} on {number} ({shares}; {each}, gRPC, {network})",
         not_run=None,
         hosts=hosts,
         link=link,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
+from placement_advisor.machine.gpu_facts import facts_of_card, gpu_facts, gpus_with_facts
 from placement_advisor.machine.presets import device_preset, hardware_figures
 
 
@@ -40,3 +40,22 @@ def test_cards_of_one_chip_have_one_capability() -> None:
 def test_a_gpu_without_facts_is_refused_with_similar_names() -> None:
     with pytest.raises(AdvisorError, match="no datasheet of GPU 'V100'; there are V100-"):
         gpu_facts("V100")
+
+
+@pytest.mark.parametrize(
+    ("driver", "datasheet"),
+    [
+        ("Tesla V100-SXM2-16GB", "GV100"),
+        ("NVIDIA A100-SXM4-80GB", "GA100"),
+        ("NVIDIA GeForce RTX 3090", "GA102"),
+    ],
+)
+def test_a_card_is_known_by_what_the_driver_calls_it(driver: str, datasheet: str) -> None:
+    facts = facts_of_card(driver)
+    assert facts is not None
+    assert facts.chip == datasheet
+
+
+@pytest.mark.parametrize("driver", ["NVIDIA GeForce GT 710", "", "NVIDIA"])
+def test_no_datasheet_is_taken_for_that_of_another_card(driver: str) -> None:
+    assert facts_of_card(driver) is None

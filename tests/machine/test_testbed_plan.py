@@ -33,6 +33,11 @@ def test_devices_of_hosts_are_numbered_on_each() -> None:
     assert plan.warnings == ()
 
 
+def test_one_host_is_one() -> None:
+    description = plan_hosts((HERE,), HostLink.TLS).description
+    assert description == "2 CPU stand-ins on 1 host (localhost: 2; 1 core each, gRPC, TLS)"
+
+
 def test_open_servers_on_hosts_are_said() -> None:
     (warning,) = plan_hosts((HERE, AWAY), HostLink.DIRECT).warnings
     assert "without authentication" in warning

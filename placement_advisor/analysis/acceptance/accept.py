@@ -46,6 +46,7 @@ from placement_advisor.tf.calls import runner
 from placement_advisor.tf.load.model_source import ModelSource
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from placement_advisor.analysis.hosts import ConnectedHosts, HostsAsked
@@ -98,7 +99,7 @@ def accept(
             tensorflow_version=version("tensorflow"),
             graph=graph,
             pairs=_run_all(plan, graph, testbed, watcher),
-            has_gpus=any(device.kind == "GPU" for device in plan.devices),
+            has_gpus=plan.on_gpus,
             private_names=_private_names(connected),
         )
 
@@ -118,25 +119,38 @@ def _run_all(
     plan: TestbedPlan, graph: OpGraph, testbed: Testbed, watcher: Watcher
 ) -> tuple[PairRun, ...]:
     trial = Trial(testbed, steps=1, watcher=watcher)
-    on_cards = plan.kind is TestbedKind.GPUS
-    cards = cards_here() if on_cards else Cards()
+    cards = cards_here() if plan.kind is TestbedKind.GPUS else None
     watcher.working("timing products", 0, 1)
-    product_ns = {} if on_cards else trial.speed()
-    pairs = list(combinations(enumerate(plan.devices), DEVICES))
+    product_ns = {} if plan.on_gpus else trial.speed()
+    pairs = planned_pairs(plan, graph, cards, product_ns)
     found = []
-    for done, ((first, near), (second, far)) in enumerate(pairs):
+    for done, planned in enumerate(pairs):
+        watcher.working("running the known step", done, len(pairs), planned.title)
+        found.append(_run(planned, testbed, trial))
+    return tuple(found)
+
+
+def planned_pairs(
+    plan: TestbedPlan, graph: OpGraph, cards: Cards | None, product_ns: Mapping[str, int]
+) -> list[PairRun]:
+    """Return what is to run on each two devices, and what must come of it.
+
+    ``cards`` are GPUs of one process, None if there are none: of those of hosts, each in a process
+    of its own, nothing is known. ``product_ns`` is what a product takes on cores.
+    """
+    found = []
+    for (first, near), (second, far) in combinations(enumerate(plan.devices), DEVICES):
         device_at = {End.NEAR: near.name, End.FAR: far.name}
-        watcher.working("running the known step", done, len(pairs), f"{near.name} and {far.name}")
         planned = PairRun(
             device_at=device_at,
             device_of={op.name: device_at[end_of(op.name)] for op in placed_ops(graph)},
-            expected=times_on_cards(device_at, cards, graph)
-            if on_cards
-            else times_on_cores(device_at, product_ns),
-            gpus=cards.pair(first, second) if on_cards else None,
+            expected=times_on_cores(device_at, product_ns)
+            if cards is None
+            else times_on_cards(device_at, cards, graph),
+            gpus=None if cards is None else cards.pair(first, second),
         )
-        found.append(_run(planned, testbed, trial))
-    return tuple(found)
+        found.append(planned)
+    return found
 
 
 def _run(planned: PairRun, testbed: Testbed, trial: Trial) -> PairRun:

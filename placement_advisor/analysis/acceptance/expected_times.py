@@ -2,7 +2,7 @@
 
 On cores they must take what they take without the profiler, on GPUs whose name has a datasheet what
 the op model says. Left out: GPUs that are not alike, since TensorFlow numbers these in another
-order than the driver.
+order than the driver, and GPUs of hosts.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NAMED = 3
 _WORDS = {End.NEAR: "there", End.FAR: "back"}
-_NO_GPUS = "no GPUs here"
+_NO_PAIR = "no two GPUs of one process here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ def _runs(profile: StepProfile, names: tuple[str, ...]) -> list[Span]:
 def peer_access(pair: PairRun, profile: StepProfile) -> Finding:
     """Judge the way that copies between GPUs take against what the driver says."""
     if pair.gpus is None:
-        return Finding(name="peer access", outcome=Outcome.UNKNOWN, finding=_NO_GPUS)
+        return Finding(name="peer access", outcome=Outcome.UNKNOWN, finding=_NO_PAIR)
     seen = [seen_copies(pair, profile, source) for source in End]
     ways = {each.over_host for each in seen if each.count}
     words = {True: "over the host", False: "from GPU to GPU"}
@@ -155,7 +155,7 @@ def peer_access(pair: PairRun, profile: StepProfile) -> Finding:
 def topology(pair: PairRun) -> Finding:
     """Say what lies between two GPUs."""
     if pair.gpus is None:
-        return Finding(name="topology", outcome=Outcome.UNKNOWN, finding=_NO_GPUS)
+        return Finding(name="topology", outcome=Outcome.UNKNOWN, finding=_NO_PAIR)
     found = pair.gpus.topology
     if found is None or found.connection is None:
         code = "" if found is None else f": {found.code}"

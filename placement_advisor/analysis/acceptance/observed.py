@@ -49,7 +49,7 @@ class PairRun:
     or its profile cannot be read; then what comes after is None. ``wrong_outputs`` are those that
     are not what they must be. ``profiled_steps`` were run under the profiler; ``step_ns`` is the
     median of those without it. ``expected`` is empty where nothing is known of the times of ops,
-    ``gpus`` None where the devices are none.
+    ``gpus`` None where the devices are no GPUs, or GPUs of several processes.
     """
 
     device_at: Mapping[End, str]

@@ -9,11 +9,13 @@ import pytest
 
 from placement_advisor.machine import nvidia
 from placement_advisor.machine.nvidia import (
+    PEER_ACCESS,
     Connection,
     Gpu,
     Gpus,
     common_memory,
     find_gpus,
+    find_peer_access,
     parse_gpus,
     parse_params,
     parse_topology,
@@ -212,3 +214,35 @@ def test_memory_is_that_of_each_card_only_where_all_have_as_much() -> None:
     assert common_memory(Gpus(devices=two)) == 16384 << 20
     assert common_memory(Gpus(devices=uneven)) is None
     assert common_memory(Gpus()) is None
+
+
+PEERS = """ \tGPU0\tGPU1\t
+ GPU0\tX\tOK\t
+ GPU1\tOK\tX\t
+
+Legend:
+
+  X    = Self
+  OK   = Status Ok
+"""
+
+
+def test_who_reads_whose_memory_is_asked_of_the_tool(tool: Path, tmp_path: Path) -> None:
+    (tmp_path / "peers").write_text(PEERS)
+    written(tool, f'[ "$*" = "topo -p2p r" ] && cat {tmp_path}/peers')
+    found = find_peer_access()
+    assert found is not None
+    assert [(pair.first, pair.second, pair.code) for pair in found] == [(0, 1, PEER_ACCESS)]
+
+
+@pytest.mark.parametrize("script", ["exit 9", "echo no such option"])
+def test_a_tool_that_does_not_say_who_reads_whose_memory(tool: Path, script: str) -> None:
+    written(tool, script)
+    assert find_peer_access() is None
+
+
+def test_without_the_tool_nobody_says_who_reads_whose_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_peer_access() is None
