@@ -83,6 +83,7 @@ def check_step(
         scopes = read_scopes(graph, requested_device_of, cluster)
     setting = Setting(
         limits=model.limits,
+        devices=cluster.device_names(),
         # Where all runs on one device as written, none can have traded places with another.
         alike=() if scopes is not None and not scopes.is_split else groups,
         freedom=layout.freedom,

@@ -1,27 +1,24 @@
 """What differs between two records of a step, name by name, with names that changed found again.
 
-Layers are taken for the same if they have the same name and are made of the same ops; else if they
-are made of the same ops, under whatever name; else by name. Among layers that are alike, those on
-the same devices belong together: identical layers that trade places are no difference here (what
-crosses for it is). Devices that are alike may trade places as a whole.
+Identical layers that trade places are no difference here (what crosses for it is). Devices that are
+alike may trade places as a whole.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
+from placement_advisor.check.device_pairs import device_votes, one_to_one, with_devices
+from placement_advisor.check.layer_pairs import layer_pairs
 from placement_advisor.check.record import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.check.record import Cut, LayerRecord, Record
-
-_NUMBER = re.compile(r"_\d+$")
+    from placement_advisor.check.record import Cut, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +62,8 @@ class Difference:
 
 def difference(before: Record, after: Record, alike: Iterable[Sequence[str]]) -> Difference:
     """Compare two records; ``alike`` are groups of devices that may trade places."""
-    pairs = _pairs(before.layers, after.layers)
-    before = _with_devices(before, _traded(before, after, pairs, alike))
-    pairs = _pairs(before.layers, after.layers)
+    before = with_devices(before, _traded(before, after, alike))
+    pairs = layer_pairs(before.layers, after.layers)
     renamed = {old: new for old, new in pairs if old != new}
     matched_before, matched_after = {old for old, _ in pairs}, {new for _, new in pairs}
     growths = [
@@ -97,75 +93,13 @@ def difference(before: Record, after: Record, alike: Iterable[Sequence[str]]) ->
     )
 
 
-def _pairs(
-    before: Mapping[str, LayerRecord], after: Mapping[str, LayerRecord]
-) -> list[tuple[str, str]]:
-    """Return which layer is which."""
-    pairs: list[tuple[str, str]] = []
-    left, right = dict(before), dict(after)
-    for alike in _WAYS_TO_MATCH:
-        there: defaultdict[Hashable, list[str]] = defaultdict(list)
-        for name, layer in right.items():
-            there[alike(name, layer)].append(name)
-        for name, layer in list(left.items()):
-            if found := there[alike(name, layer)]:
-                pairs.append((name, found.pop(0)))
-                del left[name], right[pairs[-1][1]]
-    unnumbered = {_NUMBER.sub("", name): name for name in reversed(right)}
-    return [*pairs, *((name, unnumbered[name]) for name in left if name in unnumbered)]
-
-
-def _devices(layer: LayerRecord) -> Hashable:
-    return tuple(sorted(layer.devices.items()))
-
-
-_WAYS_TO_MATCH: tuple[Callable[[str, LayerRecord], Hashable], ...] = (
-    lambda name, layer: (name, layer.fingerprint, _devices(layer)),
-    lambda _, layer: (layer.fingerprint, _devices(layer)),
-    lambda name, layer: (name, layer.fingerprint),
-    lambda _, layer: layer.fingerprint,
-    lambda name, _: name,
-)
-
-
-def _traded(
-    before: Record, after: Record, pairs: Iterable[tuple[str, str]], alike: Iterable[Sequence[str]]
-) -> dict[str, str]:
+def _traded(before: Record, after: Record, alike: Iterable[Sequence[str]]) -> dict[str, str]:
     """Return the new device for each old one that traded places with another."""
-    votes: Counter[tuple[str, str]] = Counter()
-    for old, new in pairs:
-        ours, theirs = before.layers[old].devices, after.layers[new].devices
-        for part in ours.keys() & theirs.keys():
-            votes[ours[part][0], theirs[part][0]] += 1
+    votes = device_votes(before, after)
     traded: dict[str, str] = {}
     for group in alike:
-        # Most votes first; what has none stays, if it can.
-        for old, new in sorted(
-            product(group, group), key=lambda pair: (-votes[pair], pair[0] != pair[1], pair)
-        ):
-            if old not in traded and new not in traded.values():
-                traded[old] = new
+        traded |= one_to_one(product(group, group), votes)
     return traded
-
-
-def _with_devices(record: Record, called: Mapping[str, str]) -> Record:
-    def name(device: str) -> str:
-        return called.get(device, device)
-
-    return replace(
-        record,
-        layers={
-            key: replace(
-                layer,
-                devices={part: tuple(map(name, found)) for part, found in layer.devices.items()},
-            )
-            for key, layer in record.layers.items()
-        },
-        cuts=tuple(
-            replace(cut, source=name(cut.source), target=name(cut.target)) for cut in record.cuts
-        ),
-        memory_bytes={name(device): held for device, held in record.memory_bytes.items()},
-    )
 
 
 def _moves(before: Record, after: Record, pairs: Iterable[tuple[str, str]]) -> Iterator[Move]:

@@ -18,6 +18,7 @@ from placement_advisor.check.changed_layers import (
     cause_in_layers,
     crossings,
 )
+from placement_advisor.check.device_pairs import renamed_devices, with_devices
 from placement_advisor.check.difference import Difference, difference
 from placement_advisor.check.effects import (
     broken_limits,
@@ -30,7 +31,7 @@ from placement_advisor.check.placements import Freedom
 from placement_advisor.check.problem import MAX_CULPRITS, Code, Problem, alone, called
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.check.causes import Cause, Scopes
     from placement_advisor.check.code_lines import CodeLines
@@ -48,13 +49,14 @@ _OF_WAITS = frozenset({Code.SLOWER, Code.STANDING})
 class Setting:
     """What a step is judged by, and what explains it.
 
-    ``alike`` are groups of devices that may trade places; ``freedom`` is that of what laid the
-    placement out, ``scopes`` what today's `tf.device` scopes ask for, if they did. ``put_back``
-    simulates the step with some moves undone. ``configured_at`` is the line of the settings,
-    ``placed_at`` that of a layer in a placement file, if there is one.
+    ``devices`` are those of today, ``alike`` groups of them, and of hosts, that may trade places;
+    ``freedom`` is that of what laid the placement out, ``scopes`` what today's `tf.device` scopes
+    ask for, if they did. ``put_back`` simulates the step with some moves undone. ``configured_at``
+    is the line of the settings, ``placed_at`` that of a layer in a placement file, if there is one.
     """
 
     limits: Limits
+    devices: Sequence[str]
     alike: Sequence[Sequence[str]]
     freedom: Freedom
     scopes: Scopes | None
@@ -83,6 +85,10 @@ def judge(before: Record | None, today: Predicted, setting: Setting) -> Judgemen
         )
     same_versions = before.versions == after.versions
     notes = [] if same_versions else [_not_comparable(before, after)]
+    new_names = renamed_devices(before, after, setting.devices)
+    if new_names:
+        notes.append(_renamed("devices of other names", new_names))
+        before = with_devices(before, new_names)
     is_same = before.placed == after.placed or (
         freedom is not Freedom.NONE and same_versions and before.graph == after.graph
     )
@@ -180,13 +186,16 @@ def _notes(found: Difference, setting: Setting, *, has_failed: bool) -> list[str
     before, after = found.before, found.after
     notes = []
     if found.renamed:
-        names = list(found.renamed.items())[:MAX_CULPRITS]
-        few = [f"{called(old)} is {called(new)} now" for old, new in names]
-        notes.append(f"renamed, which is no change: {', '.join(few)}")
+        notes.append(_renamed("renamed", found.renamed))
     if found.moves and not has_failed:
         moved = list(said_moves(found.moves, setting.lines))[:MAX_CULPRITS]
         notes.append(f"moved: {'; '.join(moved)}")
     return [*notes, *improvements(before, after, setting.limits, setting.freedom)]
+
+
+def _renamed(what: str, new_names: Mapping[str, str]) -> str:
+    few = [f"{called(old)} is {called(new)} now" for old, new in new_names.items()][:MAX_CULPRITS]
+    return f"{what}, which is no change: {', '.join(few)}"
 
 
 def _not_locked() -> Problem:

@@ -12,6 +12,7 @@ from record_cases import ALIKE, ONE, TWO, VERSIONS, cut, layer, record, records
 
 from placement_advisor.check.causes import Scopes
 from placement_advisor.check.code_lines import from_stacks
+from placement_advisor.check.device_pairs import with_devices
 from placement_advisor.check.effects import Limits
 from placement_advisor.check.judge import Judgement, Setting, judge
 from placement_advisor.check.placements import Freedom
@@ -76,6 +77,7 @@ def judged(
 
     setting = Setting(
         limits=Limits(**limits),
+        devices=[ONE, TWO],
         alike=ALIKE,
         freedom=freedom,
         scopes=scopes,
@@ -125,6 +127,22 @@ def test_a_model_that_is_not_locked_says_how_to_lock_it() -> None:
 def test_a_model_that_is_not_locked_is_held_to_its_budgets() -> None:
     found = judged(record(), None, max_transfer_bytes=999_999, shortages={ONE: "GPU:0 is full"})
     assert codes(found) == [Code.OUT_OF_MEMORY, Code.OVER_BUDGET, Code.NOT_LOCKED]
+
+
+def test_layers_on_devices_of_other_names_have_not_moved_and_one_of_them_has() -> None:
+    names = {ONE: "CPU:0", TWO: "CPU:1"}
+    before = with_devices(record(), names)
+    stayed = judged(changed(), before)
+    assert (stayed.problems, stayed.difference and stayed.difference.moves) == ((), ())
+    (note,) = stayed.notes
+    assert (
+        note == "devices of other names, which is no change: CPU:0 is GPU:0 now, CPU:1 is GPU:1 now"
+    )
+    moved = judged(MOVED, before)
+    assert [note] == list(moved.notes)
+    assert [problem.culprits[0] for problem in moved.problems] == [
+        "backward pass of upper: GPU:1 -> GPU:0 (m.py:9)"
+    ]
 
 
 def test_a_backward_pass_that_lost_its_device_is_the_finding_with_its_line() -> None:
