@@ -70,7 +70,11 @@ def two_updates(samples: int) -> OpGraph:
 def wired(
     ops: list[Op], reads: dict[str, list[str]], controls: tuple[tuple[str, str], ...] = ()
 ) -> OpGraph:
-    """Return a graph of ops that each read the first tensor of others, or only wait for them."""
+    """Return a graph of ops that each read the first tensor of others, or only wait for them.
+
+    All have kernels for GPUs.
+    """
+    ops = [each._replace(device_kinds=frozenset({"CPU", "GPU"})) for each in ops]
     size = {each.name: each.output_bytes[0] if each.output_bytes else 0 for each in ops}
     edges = [Edge(first, then, 0, size[first]) for then in reads for first in reads[then]]
     edges += [Edge(first, then, CONTROL_PORT, 0) for first, then in controls]

@@ -23,6 +23,7 @@ from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.simulator.arrays import UNKNOWN
+from placement_advisor.simulator.outline import most_at_once
 from placement_advisor.simulator.repetition import Repetition
 from placement_advisor.simulator.simulator import Simulator
 
@@ -169,9 +170,9 @@ class _Structure:
 
 
 class FoldedStep(NamedTuple):
-    """A simulated step, and whether its devices have the memory for all that they make in it.
+    """A simulated step, and whether it fits even if no op hands its buffers on.
 
-    Where they have not, it may fit all the same, as tensors are freed: `peak_memory` tells.
+    If not, it may fit all the same: `peak_memory` tells.
     """
 
     outline: Outline
@@ -185,19 +186,28 @@ def _row(ops: Iterable[Op], cost_ns: Mapping[int, int]) -> Ints:
 def _surely_fits(
     step: Outline, ops: Sequence[Op], pools: Sequence[_PricedOps], cluster: Cluster
 ) -> bool:
+    """Say whether tensors fit, each with a buffer of its own as long as someone wants it."""
     known = [op for pool in pools for op in pool.ops.values()]
     constants = [op.output_bytes for op in known if op.role is Role.CONSTANT]
     everywhere_bytes = sum(size or 0 for sizes in constants for size in sizes)
     parameter_bytes = {op.name: op.parameter_bytes for op in known if op.parameter_bytes}
-    made_bytes = [op.parameter_bytes + sum(size or 0 for size in op.output_bytes) for op in ops]
+    # Variables stay, and so does the batch; an update may take a new buffer for its variable.
+    stays, makes = np.zeros((2, len(ops)), np.int64)
     for number, op in enumerate(ops):
-        # An update may take a new buffer for its variable.
+        stays[number] = op.parameter_bytes
         if op.role is Role.UPDATE and op.variable is not None:
-            made_bytes[number] += parameter_bytes.get(op.variable, 0)
-    places = len(step.places)
-    held_bytes = np.bincount(step.place, np.array(made_bytes)[step.op], places)
-    held_bytes += np.bincount(step.target, np.maximum(step.copy_bytes, 0), places)
-    return all(
-        device.memory_bytes is None or held + everywhere_bytes <= device.memory_bytes
-        for device, held in zip(cluster.devices, held_bytes, strict=False)
-    )
+            stays[number] += parameter_bytes.get(op.variable, 0)
+        made_bytes = sum(size or 0 for size in op.output_bytes)
+        (stays if op.role is Role.INPUT else makes)[number] += made_bytes
+    for number, device in enumerate(cluster.devices):
+        if device.memory_bytes is None:
+            continue
+        runs, tensors = step.place == number, step.held_place == number
+        free_bytes = device.memory_bytes - everywhere_bytes - stays[step.op[runs]].sum()
+        # While an op runs it has all that it makes, also what nobody reads.
+        sizes = np.concatenate([makes[step.op[runs]], step.held_bytes[tensors]])
+        if sizes.sum() > free_bytes:
+            spans_ns = np.concatenate([step.run_ns[runs], step.held_ns[tensors]])
+            if most_at_once(spans_ns, sizes) > free_bytes:
+                return False
+    return True

@@ -184,7 +184,7 @@ def compare_hardware(
             watcher.working("splitting the batch", done, len(counts) - 1)
             splits[count] = _split(loader, batch, count, source.time_limit_s)
     scaled = []
-    # Ops and edges by the hundred thousand: looking for cycles among them takes a fifth of the time.
+    # Ops by the hundred thousand: looking for cycles among them takes a fifth of the time.
     gc.disable()
     try:
         for done, machine in enumerate(machines):

@@ -93,6 +93,12 @@ class GraphArrays:
         self.reader = consumer.astype(np.uint32)
         self.missing = np.bincount(consumer, minlength=len(ops)).astype(np.uint32)
 
+    @property
+    def readers(self) -> Ints:
+        """How many ops read each tensor."""
+        counts: Ints = self.reader_start[1:].astype(np.int64) - self.reader_start[:-1]
+        return counts
+
     def scaled(self, factor: float, tensors: Set[tuple[str, int]]) -> GraphArrays:
         """Return the arrays with the known sizes of these tensors (producer, port) multiplied."""
         names = [self.ops[i].name for i in self.producer.tolist()]

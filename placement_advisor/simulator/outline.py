@@ -20,6 +20,8 @@ class Outline:
     Run ``i`` is of op number ``op[i]`` of the graph, constants not counted, on the place number
     ``place[i]`` of ``places``, from ``run_ns[i, 0]`` to ``run_ns[i, 1]``. A copy of ``copy_bytes``
     (-1 if unknown) to the place ``target`` was under way from ``copy_ns[:, 0]`` to ``[:, 1]``.
+    Someone wanted ``held_bytes`` of a tensor on ``held_place`` from ``held_ns[:, 0]``, when it was
+    made or began to arrive, to ``[:, 1]``.
     """
 
     step_ns: int
@@ -30,6 +32,9 @@ class Outline:
     target: Ints
     copy_ns: Ints
     copy_bytes: Ints
+    held_place: Ints
+    held_ns: Ints
+    held_bytes: Ints
 
 
 def union_ns(spans_ns: Ints) -> int:
@@ -41,3 +46,11 @@ def union_ns(spans_ns: Ints) -> int:
     begun_ns = np.maximum(start_ns[1:], until_ns[:-1])
     further_ns: int = np.maximum(end_ns[1:] - begun_ns, 0).sum().item()
     return int(end_ns[0] - start_ns[0]) + further_ns
+
+
+def most_at_once(spans_ns: Ints, sizes: Ints) -> int:
+    """Return the sum of most ``sizes`` whose spans have a moment in common, their ends included."""
+    steps = np.concatenate([sizes, -sizes])
+    # At one moment, what begins comes before what ends.
+    order = np.lexsort((steps < 0, np.concatenate([spans_ns[:, 0], spans_ns[:, 1]])))
+    return int(np.cumsum(steps[order]).max(initial=0))

@@ -64,7 +64,7 @@ def repeated(arrays: GraphArrays, repetition: Repetition, copies: Copies) -> Gra
     is_repeated = _flags(arrays, repetition.ops)
     is_dealt = _flags(arrays, repetition.dealt)
     first = np.flatnonzero(copies.number == 0)
-    tensor = np.repeat(np.arange(len(arrays.producer)), np.diff(arrays.reader_start.astype(int)))
+    tensor = np.repeat(np.arange(len(arrays.producer)), arrays.readers)
     producer, consumer = arrays.producer[tensor], arrays.reader.astype(np.int64)
     times = np.where(is_repeated[producer] | is_repeated[consumer], repetition.times, 1)
     edge = np.repeat(np.arange(len(tensor)), times)

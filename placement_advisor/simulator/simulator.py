@@ -261,6 +261,7 @@ class Simulator:
             simulator, op, place = self._repeated(placement, repetition)
         _, result = simulator._run(place)
         tensor, _, target, _, start_ns, _, end_ns = result.crossings.T
+        held_place, held_ns, held_bytes = simulator._held(result, place)
         return Outline(
             step_ns=simulator._step_ns(result),
             places=tuple(each.name for each in self._places.places),
@@ -270,7 +271,32 @@ class Simulator:
             target=target,
             copy_ns=np.column_stack([start_ns, end_ns]),
             copy_bytes=simulator._arrays.size_bytes[tensor],
+            held_place=held_place,
+            held_ns=held_ns,
+            held_bytes=held_bytes,
         )
+
+    def _held(self, result: Result, place: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return where, from when to when, and with how many bytes each tensor is wanted."""
+        arrays, places = self._arrays, len(self._places.places)
+        tensors = np.arange(len(arrays.producer))
+        op_end_ns = result.op_ns[:, 2]
+        made_ns = op_end_ns[arrays.producer]
+        crossing, _, target, _, start_ns, _, end_ns = result.crossings.T
+        where = np.concatenate(
+            [tensors * places + place[arrays.producer], crossing * places + target]
+        )
+        until_ns = np.concatenate([made_ns, end_ns])
+        np.maximum.at(until_ns, crossing, end_ns)
+        order = np.argsort(where)
+        read = np.repeat(tensors, arrays.readers)
+        wanted = read * places + place[arrays.reader]
+        np.maximum.at(
+            until_ns, order[np.searchsorted(where, wanted, sorter=order)], op_end_ns[arrays.reader]
+        )
+        held_ns = np.column_stack([np.concatenate([made_ns, start_ns]), until_ns])
+        size_bytes = np.maximum(arrays.size_bytes, 0)
+        return where % places, held_ns, size_bytes[where // places]
 
     def _repeated(
         self, placement: Placement, repetition: Repetition

@@ -9,7 +9,7 @@ import pytest
 from split_steps import split_training, split_updates, training, two_updates
 
 from placement_advisor.analysis.folded_steps import FoldedSteps
-from placement_advisor.analysis.scaled_steps import simulated
+from placement_advisor.analysis.scaled_steps import peak_memory, simulated
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.rings import ALL_DEVICES, Ring, ring_of_devices
@@ -57,3 +57,21 @@ def test_each_share_is_simulated_as_if_all_ops_were_made(
             expected = simulated(proposed, cluster, rings)
             assert rows(found.outline) == rows(expected)
             assert found.outline.step_ns == expected.step_ns
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_step_that_does_not_fit_is_never_said_to_fit(family):
+    cluster = read_hardware("8xRTX2080Ti")
+    rings = [ring_of_devices(cluster)]
+    traces = split_updates().weak(8)
+    proposed = DataParallelSteps(traces).propose(family, cluster.devices, ALL_DEVICES)
+    peaks = peak_memory(proposed, cluster, rings)
+    most = max(peaks[device.name].size_bytes for device in cluster.devices)
+
+    def fits(memory_bytes):
+        devices = tuple(replace(d, memory_bytes=memory_bytes) for d in cluster.devices)
+        there = replace(cluster, devices=devices)
+        return FoldedSteps(there).simulated(family, traces.folded(), there, rings).surely_fits
+
+    assert not fits(most - 1)
+    assert fits(3 * most)

@@ -4,9 +4,9 @@
 
 Models are those of `public_models.py`, trained: ResNet-50, and a BERT of 24 layers. Each is
 predicted on eight GPUs of one host, then on hosts of eight in three levels, up to 1,024 GPUs, all
-families in one call. Printed are the seconds, and the most memory that this process has held; the
-steps that the table has; and how much longer twice as many devices take, as a mean over the last
-two doublings.
+families in one call. Printed are the seconds of processor time, and the most memory that this
+process has held; the steps that the table has; and how much longer twice as many devices take, as a
+mean over the last two doublings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import resource
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from public_model_file import public_model_file
 
@@ -26,11 +25,9 @@ from placement_advisor.processes.children import preload
 from placement_advisor.testbed.trial import SilentWatcher
 from placement_advisor.tf.load.model_source import ModelSource
 
-if TYPE_CHECKING:
-    from placement_advisor.analysis.machine_scaling import MachineScaling
-
 ONE_HOST = "8xH100-NVLink4"
-HOSTS = {
+HARDWARE = {
+    8: ONE_HOST,
     256: f"2x(16x({ONE_HOST})-8xInfiniBand400)-8xInfiniBand200",
     512: f"4x(16x({ONE_HOST})-8xInfiniBand400)-8xInfiniBand200",
     1024: f"8x(16x({ONE_HOST})-8xInfiniBand400)-8xInfiniBand200",
@@ -38,29 +35,20 @@ HOSTS = {
 
 
 class Clock(SilentWatcher):
-    """Says when simulation began."""
+    """Says when the simulation of each machine began, and how much memory was held by then."""
 
-    began_s = 0.0
+    def __init__(self) -> None:
+        self.began: list[tuple[float, float]] = []
 
     def working(self, what: str, done: int, total: int, candidate: str = "") -> None:
         if what == "simulating":
-            self.began_s = time.monotonic()
+            self.began.append(now())
 
 
-def predicted(model: str, hardware: str) -> tuple[MachineScaling, float]:
-    """Return a model on a machine, and the seconds after it was traced and split."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = ModelSource(
-            path=str(public_model_file(model, Path(folder))),
-            name=None,
-            mode=None,
-            batch_size=None,
-            outputs=(),
-            time_limit_s=defaults.TIME_LIMIT_S,
-        )
-        clock = Clock()
-        (machine,) = compare_hardware(source, [hardware], None, clock).machines
-        return machine, time.monotonic() - clock.began_s
+def now() -> tuple[float, float]:
+    """Return the processor time of this process in seconds, and the most GB that it has held."""
+    held_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    return time.process_time(), held_gb
 
 
 def main() -> None:
@@ -69,10 +57,23 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=["ResNet50", "BERT24"])
     preload()
     for model in parser.parse_args().models:
+        with tempfile.TemporaryDirectory() as folder:
+            source = ModelSource(
+                path=str(public_model_file(model, Path(folder))),
+                name=None,
+                mode=None,
+                batch_size=None,
+                outputs=(),
+                time_limit_s=defaults.TIME_LIMIT_S,
+            )
+            clock = Clock()
+            compared = compare_hardware(source, list(HARDWARE.values()), None, clock)
+        moments = [*clock.began, now()]
         taken_s = {}
-        for devices, hardware in {8: ONE_HOST, **HOSTS}.items():
-            machine, taken_s[devices] = predicted(model, hardware)
-            held_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+        for devices, machine, (began_s, _), (ended_s, held_gb) in zip(
+            HARDWARE, compared.machines, moments, moments[1:], strict=False
+        ):
+            taken_s[devices] = ended_s - began_s
             print(
                 f"{model} on {devices} devices: {len(machine.steps)} steps in "
                 f"{taken_s[devices]:.1f} s, {held_gb:.2f} GB",
