@@ -107,12 +107,13 @@ class _Structure:
     """A family's folded step on so many devices, without sizes and costs."""
 
     def __init__(self, proposed: DataParallel, cluster: Cluster) -> None:
-        self._split, self._placement = proposed
+        self._split, placement = proposed
         self._cluster = cluster
         there = with_collectives(cluster)
         unpriced = CostTable(costs={}).everywhere(there)
         graph, together = self._split.graph, self._split.collective_of
         self._simulator = Simulator(graph, unpriced, there, collective_of=together)
+        self._device = self._simulator.devices_of(placement)
         source = self._split.source
         self._origin = [
             (_ADDED, op.name)
@@ -127,7 +128,7 @@ class _Structure:
         ops = [pools[pool].ops[name] for pool, name in self._origin]
         simulator = self._simulator.resized(ops, self._cost_ns(ops, pools, rings))
         repetition = self._repetition(like_last) if like_last > 1 else None
-        outline = simulator.outline(self._placement, repetition)
+        outline = simulator.outline(self._device, repetition)
         fits = _surely_fits(outline, ops, pools, self._cluster)
         return FoldedStep(outline, fits)
 

@@ -55,7 +55,8 @@ def simulated(
     long as their figures say.
     """
     split, placement = proposed
-    return _simulator(split, cluster, rings, op_factor).outline(placement)
+    simulator = _simulator(split, cluster, rings, op_factor)
+    return simulator.outline(simulator.devices_of(placement))
 
 
 def peak_memory(

@@ -183,8 +183,16 @@ class Simulator:
         Raises:
             PlacementError: the placement does not fit the graph and the devices.
         """
+        return self._places.of(self.devices_of(placement))
+
+    def devices_of(self, placement: Placement) -> Ints:
+        """Return the number of the device that each op is placed on, wherever it runs.
+
+        Raises:
+            PlacementError: the placement does not fit the graph and the devices.
+        """
         placement.check(self._graph, self._cluster.place_names())
-        return self._places.of(self._places.devices(placement))
+        return self._places.devices(placement)
 
     def step_ns_at(self, device: Ints) -> int:
         """Return how long the step takes, given the number of each op's device.
@@ -247,18 +255,19 @@ class Simulator:
             peak_memory=peak_memory(self._graph, runs, transfers, names),
         )
 
-    def outline(self, placement: Placement, repetition: Repetition | None = None) -> Outline:
+    def outline(self, device: Ints, repetition: Repetition | None = None) -> Outline:
         """Return one step in numbers; with a ``repetition``, of the graph with all copies.
 
-        The placement is that of the graph.
+        ``device`` is that of each op of the graph, as `devices_of` has it.
 
         Raises:
-            AdvisorError: as `schedule`; or times of all copies add up to more than 64 bits hold.
+            PlacementError: a tensor crosses between devices without a link.
+            AdvisorError: times of all copies add up to more than 64 bits hold.
             ValueError: an op has no cost.
         """
-        simulator, op, place = self, np.arange(len(self.ops)), self.places_of(placement)
+        simulator, op, place = self, np.arange(len(self.ops)), self._places.of(device)
         if repetition is not None:
-            simulator, op, place = self._repeated(placement, repetition)
+            simulator, op, place = self._repeated(device, repetition)
         _, result = simulator._run(place)
         tensor, _, target, _, start_ns, _, end_ns = result.crossings.T
         held_place, held_ns, held_bytes = simulator._held(result, place)
@@ -298,9 +307,7 @@ class Simulator:
         size_bytes = np.maximum(arrays.size_bytes, 0)
         return where % places, held_ns, size_bytes[where // places]
 
-    def _repeated(
-        self, placement: Placement, repetition: Repetition
-    ) -> tuple[Simulator, Ints, Ints]:
+    def _repeated(self, device: Ints, repetition: Repetition) -> tuple[Simulator, Ints, Ints]:
         """Return the graph with all copies, the op that each is a copy of, and where it runs."""
         copies = copies_of(self._arrays, repetition)
         other = copy(self)
@@ -308,7 +315,6 @@ class Simulator:
         other._places = self._places.repeated(copies.source)
         other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
         other._check_horizon()
-        device = self._places.devices(placement)
         place = other._places.of(devices_of(self._arrays, repetition, copies, device))
         return other, copies.source, place
 
