@@ -19,7 +19,9 @@ from placement_advisor import defaults
 from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates import single
-from placement_advisor.check.check_measured import measure, with_measured
+from placement_advisor.candidates.families import PER_DEVICE
+from placement_advisor.check.batch_splits import split_step
+from placement_advisor.check.check_measured import Measured, measure, with_measured
 from placement_advisor.check.check_result import CheckResult, ModelResult, Status
 from placement_advisor.check.check_step import check_step
 from placement_advisor.check.code_lines import CodeLines, code_lines
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
     from placement_advisor.analysis.prices_elsewhere import Elsewhere
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.check.config import CheckConfig, ModelConfig
     from placement_advisor.check.record import Record
     from placement_advisor.graph.placement import Placement
@@ -171,19 +174,19 @@ class _Checking:
         try:
             if model.graph is not None and self._options.graphs_only:
                 graph, asked = load_graph(Path(_from_here(self._config.root / model.graph)))
-                return self._checked(found, model, graph, asked, CodeLines())[0]
+                return self._checked(found, model, graph, asked, CodeLines(), None)[0]
             if self._options.graphs_only:
                 raise AdvisorError(
                     "no graph file is configured, and --graphs-only runs no model code",
                     hint="write one with advisor trace, and name it: graph = "
                     '"ranker.graph.json.gz"',
                 )
-            traced, bundle = self._traced(model)
+            traced, split, bundle = self._traced(model)
             lines = code_lines(traced.graph, traced.stack_of, traced.created_at, self._config.root)
             result, placement = self._checked(
-                found, model, traced.graph, traced.requested_device_of, lines
+                found, model, traced.graph, traced.requested_device_of, lines, split
             )
-            if placement is not None:
+            if placement is not None and split is None:
                 self._placed[model.path] = _Placed(traced.graph, placement, bundle)
             return result
         except AdvisorError as error:
@@ -191,6 +194,9 @@ class _Checking:
 
     def measured(self, model: ModelConfig, found: ModelResult, plan: TestbedPlan) -> ModelResult:
         """Run what was checked beside the locked placement, where there is one."""
+        if model.placement in PER_DEVICE and found.after is not None:
+            why = "advisor analyze runs splits of the batch, a check does not"
+            return with_measured(found, Measured(devices="", unknown=why))
         placed = self._placed.get(model.path)
         if placed is None or found.before is None:
             return found
@@ -212,8 +218,11 @@ class _Checking:
         )
         return with_measured(found, told)
 
-    def _traced(self, model: ModelConfig) -> tuple[Traced, Path]:
-        """Trace a model; what is needed to run it goes into a folder, if it is to run."""
+    def _traced(self, model: ModelConfig) -> tuple[Traced, SplitGraph | None, Path]:
+        """Trace a model, and split its batch if its placement does.
+
+        What is needed to run it goes into a folder, if it is to run.
+        """
         path, name = split_name(_from_here(self._config.root / model.path))
         source_kind(Path(path))
         source = ModelSource(
@@ -234,7 +243,12 @@ class _Checking:
         bundle.mkdir()
         folder = bundle if self._options.measure else None
         with child:
-            return traced_model(source, folder, child, self._watcher), bundle
+            traced, split = traced_model(source, folder, child, self._watcher), None
+            if model.placement in PER_DEVICE:
+                devices = len(self._hardware.cluster.devices)
+                time_limit_s = self._options.time_limit_s
+                split = split_step(model.placement, traced, devices, child, time_limit_s)
+            return traced, split, bundle
 
     def _checked(
         self,
@@ -243,6 +257,7 @@ class _Checking:
         graph: OpGraph,
         requested_device_of: Mapping[str, str] | None,
         lines: CodeLines,
+        split: SplitGraph | None,
     ) -> tuple[ModelResult, Placement | None]:
         return check_step(
             found,
@@ -250,6 +265,7 @@ class _Checking:
             graph,
             requested_device_of,
             lines,
+            split=split,
             root=Path(_from_here(self._config.root)),
             hardware=self._config.hardware,
             cluster=self._hardware.cluster,

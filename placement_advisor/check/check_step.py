@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
 from placement_advisor.candidates.busy_time import alike
+from placement_advisor.check.batch_splits import lines_of_split
 from placement_advisor.check.causes import read_scopes
 from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.code_lines import with_placement
 from placement_advisor.check.judge import Setting, judge
-from placement_advisor.check.placements import AS_WRITTEN, DoesNotFitError, lay_out, moved_back
+from placement_advisor.check.placements import (
+    AS_WRITTEN,
+    DoesNotFitError,
+    Freedom,
+    Layout,
+    lay_out,
+    moved_back,
+)
 from placement_advisor.check.predicted import Predictor
 from placement_advisor.check.problem import Code, Problem, after_update
 from placement_advisor.check.record import Versions, devices_fingerprint
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.check.code_lines import CodeLines
     from placement_advisor.check.config import ModelConfig
     from placement_advisor.check.difference import Move
@@ -42,6 +51,7 @@ def check_step(
     requested_device_of: Mapping[str, str] | None,
     lines: CodeLines,
     *,
+    split: SplitGraph | None,
     root: Path,
     hardware: str,
     cluster: Cluster,
@@ -49,6 +59,7 @@ def check_step(
 ) -> tuple[ModelResult, Placement | None]:
     """Return what the check of a step comes to, and its placement if there is one.
 
+    ``split`` is the step with its batch split, if that is what is to be checked.
     ``found`` has what is known of the model so far. With ``update`` only what a new lock file does
     not accept stays a problem.
 
@@ -59,7 +70,15 @@ def check_step(
     costs = roofline_by_place(graph, cluster)
     locked = {} if found.before is None else found.before.layers
     try:
-        layout = lay_out(model.placement, root, graph, requested_device_of, costs, cluster, locked)
+        if split is None:
+            layout = lay_out(
+                model.placement, root, graph, requested_device_of, costs, cluster, locked
+            )
+        else:
+            names, label = cluster.device_names(), model.placement
+            placed = split.placed(names, label=label, rationale="the batch is shared evenly")
+            layout = Layout(placement=placed, freedom=Freedom.RULE)
+            lines = lines_of_split(lines, graph, split)
     except DoesNotFitError as error:
         return _with_problems(found, [_does_not_fit(error, model, lines)], files), None
     predictor = Predictor(
@@ -69,13 +88,15 @@ def check_step(
         versions=_versions(hardware, cluster),
         configured=model.placement,
         alike=groups,
+        split=split,
     )
+    step = graph if split is None else split.graph
     placement = layout.placement
     schedule = predictor.schedule(placement)
     today = predictor.predict(placement, schedule)
 
     def put_back(moves: Sequence[Move]) -> Predicted:
-        back = moved_back(graph, placement, moves, cluster.place_names())
+        back = moved_back(step, placement, moves, cluster.place_names())
         return predictor.predict(back, predictor.schedule(back))
 
     scopes = None
@@ -88,7 +109,7 @@ def check_step(
         alike=() if scopes is not None and not scopes.is_split else groups,
         freedom=layout.freedom,
         scopes=scopes,
-        lines=with_placement(lines, graph, placement.device_of, schedule),
+        lines=with_placement(lines, step, placement.device_of, schedule),
         put_back=put_back,
         configured_at=model.place,
         placed_at=partial(_placed_at, files, model.placement),

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import searched, single
 from placement_advisor.candidates.as_written import as_written, devices_asked_for
-from placement_advisor.candidates.families import BAD_ON_PURPOSE, FAMILIES, NAMES, SPLITS, propose
+from placement_advisor.candidates.families import (
+    BAD_ON_PURPOSE,
+    FAMILIES,
+    NAMES,
+    PER_DEVICE,
+    PER_PAIR,
+    SPLITS,
+    propose,
+)
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.check.problem import MAX_CULPRITS, some
 from placement_advisor.check.record import PART_OF
@@ -103,17 +111,23 @@ def lay_out(
         placement = _from_file(root / configured, graph, cluster, locked)
         placement.check(graph, cluster.place_names())
         return Layout(placement=placement, freedom=Freedom.NONE)
+    if configured in PER_DEVICE:
+        raise AdvisorError(
+            f"placement {configured!r} splits the batch, which is another graph than that of the "
+            "file: it takes the model's code to check it",
+            hint="check it without --graphs-only",
+        )
     if configured in SPLITS:
         raise AdvisorError(
-            f"placement {configured!r} splits the batch, which is another graph: it cannot be "
+            f"placement {configured!r} splits the batch over pairs of devices: it cannot be "
             "checked yet",
-            hint="check the step itself, as-written or under a placement",
+            hint=f"there are {', '.join(PER_DEVICE)} for splits over devices",
         )
     if configured in (AUTO, SEARCHED):
         placement = _searched(graph, costs, cluster)
         return Layout(placement=placement, freedom=Freedom.SEARCH)
     if configured not in FAMILIES:
-        known = [AS_WRITTEN, AUTO, *(name for name in NAMES if name not in SPLITS)]
+        known = [AS_WRITTEN, AUTO, *(name for name in NAMES if name not in PER_PAIR)]
         raise AdvisorError(
             f"unknown placement {configured!r}",
             hint=f"give a file (*{FILE_SUFFIX}) or one of {', '.join(known)}",
