@@ -8,6 +8,7 @@ step is to the nanosecond that of `simulated`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -82,7 +83,7 @@ class FoldedSteps:
         if isinstance(structure, NotApplicable):
             return structure
         added = steps.added(family, traces, on_hosts=on_hosts)
-        (share,) = set(traces.replicas)
+        share = traces.replicas[0]
         pools = self._of_trace(traces.whole), self._of_trace(share), self._price(added.values())
         return structure.simulated(pools, traces.wiring.like_last, rings)
 
@@ -127,7 +128,7 @@ class _Structure:
     ) -> FoldedStep:
         ops = [pools[pool].ops[name] for pool, name in self._origin]
         simulator = self._simulator.resized(ops, self._cost_ns(ops, pools, rings))
-        repetition = self._repetition(like_last) if like_last > 1 else None
+        repetition = replace(self._repetition, times=like_last) if like_last > 1 else None
         outline = simulator.outline(self._device, repetition)
         fits = _surely_fits(outline, ops, pools, self._cluster)
         return FoldedStep(outline, fits)
@@ -155,19 +156,15 @@ class _Structure:
         found[ALL_DEVICES] = _row(ops, {id(added[name]): c.time_ns for name, c in costs.items()})
         return found
 
-    def _repetition(self, like_last: int) -> Repetition:
-        return Repetition(times=like_last, **self._repeated)
-
     @cached_property
-    def _repeated(self) -> dict[str, frozenset[str]]:
+    def _repetition(self) -> Repetition:
         split, last = self._split, self._split.last
-        return {
-            "ops": frozenset(n for n, replica in split.replica_of.items() if replica == last),
-            "on_next": frozenset(
-                op.name for op in self._simulator.ops if split.place_replica(op) == last
-            ),
-            "dealt": split.dealt,
-        }
+        return Repetition(
+            times=split.like_last,
+            ops={name for name, replica in split.replica_of.items() if replica == last},
+            on_next={op.name for op in self._simulator.ops if split.place_replica(op) == last},
+            dealt=split.dealt,
+        )
 
 
 class FoldedStep(NamedTuple):
