@@ -11,37 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 from command_runs import run_here
+from two_matrices import TWO_MATRICES
 
 ROOT = Path(__file__).parents[1]
 (HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 (STEP,) = ACTION["runs"]["steps"]
 RECIPES = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL)
-# A matrix on each device.
-MODEL = """\
-import placement_advisor
-import tensorflow as tf
-
-FIRST, SECOND = "GPU:0", "GPU:1"
-with tf.device(FIRST):
-    lower_kernel = tf.Variable(tf.zeros([512, 512]), name="lower/kernel")
-with tf.device(SECOND):
-    upper_kernel = tf.Variable(tf.zeros([512, 512]), name="upper/kernel")
-
-
-def step(rows, others):
-    with tf.device(FIRST), tf.name_scope("lower"):
-        lower = tf.reduce_sum(rows @ lower_kernel, axis=1)
-    with tf.device(SECOND), tf.name_scope("upper"):
-        upper = tf.reduce_max(others @ upper_kernel, axis=1)
-    with tf.device(FIRST), tf.name_scope("join"):
-        return tf.tanh(lower) * tf.tanh(upper)
-
-
-def workload():
-    inputs = (tf.TensorSpec([4_096, 512]), tf.TensorSpec([4_096, 512]))
-    return placement_advisor.Workload(step=step, inputs=inputs, mode="infer")
-"""
 # Says what it was asked, as JSON.
 FAKE = """#!/usr/bin/env python3
 import json, sys
@@ -135,7 +111,7 @@ def test_the_action_passes_what_was_locked_and_tells_what_got_worse_where_github
     workspace, summary = tmp_path / "a space", tmp_path / "summary.md"
     workspace.mkdir()
     model, commands = workspace / "m.py", Path(sys.executable).parent
-    model.write_text(MODEL)
+    model.write_text(TWO_MATRICES)
     (workspace / "pyproject.toml").write_text(
         '[tool.advisor]\nhardware = "2xV100-NVLink"\nmodels = [{ path = "m.py" }]\n'
     )
@@ -152,8 +128,10 @@ def test_the_action_passes_what_was_locked_and_tells_what_got_worse_where_github
     assert "1 passed" in summary.read_text()
     assert alerts(workspace) == []
 
-    model.write_text(MODEL.replace("with tf.device(SECOND), tf.name_scope", "with tf.name_scope"))
-    line = 1 + MODEL.split("\n").index(
+    model.write_text(
+        TWO_MATRICES.replace("with tf.device(SECOND), tf.name_scope", "with tf.name_scope")
+    )
+    line = 1 + TWO_MATRICES.split("\n").index(
         "        upper = tf.reduce_max(others @ upper_kernel, axis=1)"
     )
     red = ran()

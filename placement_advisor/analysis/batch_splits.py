@@ -89,18 +89,22 @@ def _split(
 ) -> TracedSplit | BatchSplitError:
     if folder is not None:
         folder.mkdir()
-    answer = loader.call(
-        splitter.split_workload,
-        samples,
-        None if folder is None else str(folder),
-        time_limit_s=time_limit_s,
-    )
-    if isinstance(answer, CallFailure):
-        return BatchSplitError(f"splitting it failed: {answer.message}")
+    answer = split_among(loader, samples, folder, time_limit_s)
     if families == PER_PAIR and isinstance(answer, TracedSplit):
         graphs, weak = (
             {batch_towers.FAMILY: replace(of[BATCH], family=batch_towers.FAMILY)}
             for of in (answer.graphs, answer.weak)
         )
         return replace(answer, graphs=graphs, weak=weak)
+    return answer
+
+
+def split_among(
+    loader: Child, samples: tuple[int, ...], folder: Path | None, time_limit_s: float
+) -> TracedSplit | BatchSplitError:
+    """Return the traced step with so many samples for each replica, or why there is none."""
+    where = None if folder is None else str(folder)
+    answer = loader.call(splitter.split_workload, samples, where, time_limit_s=time_limit_s)
+    if isinstance(answer, CallFailure):
+        return BatchSplitError(f"splitting it failed: {answer.message}")
     return answer

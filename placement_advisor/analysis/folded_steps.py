@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from placement_advisor.analysis.scaled_steps import slowest_of
+from placement_advisor.analysis.scaled_steps import costs_of_collectives, slowest_of
 from placement_advisor.candidates.batch_split.data_parallel import DataParallelSteps
-from placement_advisor.candidates.batch_split.joint import ALL_GATHER, ALL_REDUCE
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.cost.rings import ALL_DEVICES, collective_costs, with_collectives
+from placement_advisor.cost.rings import ALL_DEVICES, with_collectives
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.op_graph import OpGraph, Role
@@ -149,10 +148,7 @@ class _Structure:
         slower = np.rint(found[last] * slowest).astype(np.int64)
         found[last] = np.where(found[last] == UNKNOWN, UNKNOWN, slower)
         added = pools[_ADDED].ops
-        reduces, gathers = (
-            [op for op in added.values() if op.kind == kind] for kind in (ALL_REDUCE, ALL_GATHER)
-        )
-        costs = collective_costs(reduces, gathers, rings).costs
+        costs = costs_of_collectives(added.values(), rings).costs
         found[ALL_DEVICES] = _row(ops, {id(added[name]): c.time_ns for name, c in costs.items()})
         return found
 

@@ -21,13 +21,13 @@ from placement_advisor.simulator.outline import union_ns
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.rings import Ring
     from placement_advisor.cost.table import CostTable
-    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.op_graph import Op
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.outline import Outline
     from placement_advisor.simulator.peak import PeakMemory
@@ -80,7 +80,7 @@ def _simulator(
         if alike not in scaled:
             scaled[alike] = costs[name].scaled(factor)
         costs[name] = scaled[alike]
-    costs[ALL_DEVICES] = _collectives(split.graph, rings)
+    costs[ALL_DEVICES] = costs_of_collectives(split.graph.ops, rings)
     there = with_collectives(cluster)
     return Simulator(split.graph, costs, there, collective_of=split.collective_of)
 
@@ -99,8 +99,12 @@ def slowest_of(devices: int) -> float:
     return 1 + spread * quantile
 
 
-def _collectives(graph: OpGraph, rings: Sequence[Ring]) -> CostTable:
-    kinds = {kind: [op for op in graph.ops if op.kind == kind] for kind in (ALL_REDUCE, ALL_GATHER)}
+def costs_of_collectives(ops: Iterable[Op], rings: Sequence[Ring]) -> CostTable:
+    """Return what those among the ops take that are collectives of all devices."""
+    kinds: dict[str, list[Op]] = {ALL_REDUCE: [], ALL_GATHER: []}
+    for op in ops:
+        if op.kind in kinds:
+            kinds[op.kind].append(op)
     return collective_costs(kinds[ALL_REDUCE], kinds[ALL_GATHER], rings)
 
 

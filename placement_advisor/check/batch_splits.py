@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from placement_advisor.analysis.batch_splits import split_among
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.check.record import Part
 from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.graph.placement import NO_LAYER
-from placement_advisor.processes.call_failure import CallFailure
-from placement_advisor.tf.calls import splitter
 
 if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
@@ -40,12 +39,10 @@ def split_step(
     if traced.batch_size is None:
         raise BatchSplitError("its inputs hold no batch that could be split")
     samples = shares_of(traced.batch_size, [1.0] * devices)
-    answer = loader.call(splitter.split_workload, samples, None, time_limit_s=time_limit_s)
-    if isinstance(answer, CallFailure):
-        raise BatchSplitError(f"splitting the batch failed: {answer.message}")
+    answer = split_among(loader, samples, None, time_limit_s)
     if isinstance(answer, BatchSplitError):
         raise answer
-    split: SplitGraph | None = answer.graphs.get(family)
+    split = answer.graphs.get(family)
     if split is None:
         raise BatchSplitError(
             f"{family} wants the same samples on each device, and a batch of {traced.batch_size} "

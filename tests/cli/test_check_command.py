@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from command_runs import ENDS_WITHIN_S, Command, Ran, run_here, wait_until
+from two_matrices import TWO_MATRICES
 
 from placement_advisor.graph.op_graph import OpGraph
 
@@ -18,29 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-MODEL = """\
-import tensorflow as tf
-
-FIRST, SECOND = "GPU:0", "GPU:1"
-WIDTH, BATCH = 512, 4_096
-with tf.device(FIRST):
-    lower_kernel = tf.Variable(tf.zeros([WIDTH, WIDTH]), name="lower/kernel")
-with tf.device(SECOND):
-    upper_kernel = tf.Variable(tf.zeros([WIDTH, WIDTH]), name="upper/kernel")
-
-
-def step(rows, others):
-    with tf.device(FIRST), tf.name_scope("lower"):
-        lower = tf.reduce_sum(rows @ lower_kernel, axis=1)
-    with tf.device(SECOND), tf.name_scope("upper"):
-        upper = tf.reduce_max(others @ upper_kernel, axis=1)
-    with tf.device(FIRST), tf.name_scope("join"):
-        return tf.tanh(lower) * tf.tanh(upper)
-
-
-inputs = (tf.TensorSpec([BATCH, WIDTH]), tf.TensorSpec([BATCH, WIDTH]))
-"""
-TRACED = 'import placement_advisor\n\n\ndef workload():\n    return placement_advisor.Workload(step=step, inputs=inputs, mode="infer")\n'  # noqa: E501
 LOCK = "placements.lock.json"
 PLACED = {"lower": "GPU:0", "upper": "GPU:1", "join": "GPU:0"}
 
@@ -52,7 +30,7 @@ class Project:
     root: Path
 
     def model(self, name: str = "m.py", *edits: tuple[str, str]) -> None:
-        text = f"{MODEL}\n\n{TRACED}"
+        text = TWO_MATRICES
         for old, new in edits:
             assert old in text
             text = text.replace(old, new)

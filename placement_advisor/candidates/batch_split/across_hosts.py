@@ -32,7 +32,8 @@ def across_hosts(
 ) -> tuple[SplitGraph, Placement]:
     """Return a split step and its placement with exchanges of merged gradients on a ``place``."""
     graph = split.graph
-    exchange = exchanges(split.graph, wiring, exchanged_gradients(whole, wiring))
+    merged = {op.name: op for op in graph.ops}
+    exchange = exchanges(merged, wiring, exchanged_gradients(whole, wiring))
     edges = []
     for edge in graph.edges:
         of_all = exchange.get((edge.producer, edge.port))
@@ -52,7 +53,7 @@ def across_hosts(
 
 
 def exchanges(
-    merged: OpGraph | Mapping[str, Op], wiring: Wiring, waves: Sequence[Sequence[Tensor]]
+    merged: Mapping[str, Op], wiring: Wiring, waves: Sequence[Sequence[Tensor]]
 ) -> dict[Tensor, Op]:
     """Return the op that exchanges each merged gradient; ``merged`` has the ops that merge."""
     found: dict[Tensor, Op] = {}
@@ -60,9 +61,8 @@ def exchanges(
         for tensor in wave:
             name, port = of_host = wiring.tensor(tensor, None)
             if name in merged:
-                op = merged.op(name) if isinstance(merged, OpGraph) else merged[name]
                 is_summed = wiring.merges[tensor] in SUMMED
-                found[of_host] = _exchange(op, port, is_summed=is_summed)
+                found[of_host] = _exchange(merged[name], port, is_summed=is_summed)
     return found
 
 
