@@ -66,13 +66,15 @@ def make_parallel(
     *,
     inputs: Any = (),
     placement: Placement | str | Path | None = None,
+    variables: str = "first",
 ) -> Any:
     """Return the user's own step as a function that computes shares of the batch side by side.
 
     ``fn`` is a function or `tf.function`, a Keras model, or a `Workload`; ``devices`` are devices
     of this process (``["GPU:0", "GPU:1"]``). Each device computes its share of the samples, in
     proportion to ``ratios`` (even without any), gradients included; the first device holds the
-    variables, merges what the others computed, weighted by samples, and makes the one update.
+    variables, merges what the others computed, weighted by samples, and makes the one update. With
+    ``variables="spread"`` each device does that for those of some layers, with ``"host"`` the CPU.
 
     ``inputs`` are the step's arguments as for `place`: values or `tf.TensorSpec`s, the batch
     first. Without any, they are those of the first call, in which the step is split then: for a
@@ -109,7 +111,7 @@ def make_parallel(
     given = [1.0] * len(groups) if ratios is None else list(ratios)
     if isinstance(placement, str):
         placement = Path(placement)
-    return parallel_step(fn, tuple(inputs), groups, given, placement)
+    return parallel_step(fn, tuple(inputs), groups, given, placement, variables)
 
 
 def record_steps(log_dir: str | Path, steps: tuple[int, int] = (10, 20)) -> StepsRecorded:

@@ -28,7 +28,6 @@ from placement_advisor.analysis.findings.rules import find_all
 from placement_advisor.analysis.recorder import Review
 from placement_advisor.analysis.run import Results
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
-from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.batch_towers import FAMILY as BATCH_TOWERS
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.candidates.not_applicable import NotApplicable
@@ -53,10 +52,6 @@ if TYPE_CHECKING:
 
 # What Keras calls a model that was given no name: its class, and a number from the second on.
 _MADE_UP = re.compile(r"(functional|sequential|model)(_\d+)?")
-_HOW_TO_SPLIT_BATCH = {
-    BATCH: how_to_split_batch,
-    MIRRORED: how_to_mirror,
-}
 
 
 def review_so_far(
@@ -275,7 +270,9 @@ def _how(forecast: Forecast, recommendation: Recommendation, folder: Path) -> Ho
     cluster = proposals.prices.cluster
     if placement.family == BATCH_TOWERS:
         return how_to_split_over_pairs(placement.label, split.samples, cluster, folder)
-    return _HOW_TO_SPLIT_BATCH[placement.family](placement.label, split.samples, cluster)
+    if placement.family == MIRRORED:
+        return how_to_mirror(placement.label, split.samples, cluster)
+    return how_to_split_batch(placement.label, placement.family, split.samples, cluster)
 
 
 def _failures_in_words(candidates: Sequence[Candidate]) -> list[str]:

@@ -10,7 +10,7 @@ from placement_advisor import defaults
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.choose import to_run
-from placement_advisor.candidates.families import SPLITS
+from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.testbed.added_rounds import may_join, time_in_rounds
 from placement_advisor.testbed.batch_sizes import batch_points
@@ -158,8 +158,10 @@ def _enter(apparatus: Apparatus, placement: Placement) -> None:
     trial, family = apparatus.trial, placement.family
     if family == MIRRORED:
         trial.enter(placement, bench=apparatus.mirrored, if_wrong=_ADDS_UP)
-    elif family in SPLITS:
-        trial.enter(placement, family)
+    elif family in PER_DEVICE:
+        trial.enter(placement, PER_DEVICE[0])
+    elif family in PER_PAIR:
+        trial.enter(placement, PER_PAIR[0])
     else:
         trial.enter(placement)
 

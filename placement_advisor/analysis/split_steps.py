@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates import batch_towers
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.batch_split.variable_places import (
+    ON_HOST,
+    SPREAD,
+    graph_of,
+    placed_on_devices,
+)
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.simulator.simulator import Simulator
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
+    from placement_advisor.machine.devices import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +62,8 @@ def split_steps(
 def _split_step(
     graph: OpGraph, prices: Prices, family: str, split: PricedSplit
 ) -> SplitStep | NotApplicable:
-    traced, cluster = split.traced, prices.cluster
-    if family not in traced.graphs:
+    traced, cluster, graph_key = split.traced, prices.cluster, graph_of(family)
+    if graph_key not in traced.graphs:
         uneven = (
             "MirroredStrategy gives all devices the same number of samples, not "
             f"{_sum(traced.samples)}"
@@ -69,17 +76,21 @@ def _split_step(
         return within
     if family == MIRRORED and split.collectives is not None:
         cluster = split.collectives.on(cluster)
-    devices = cluster.device_names()
-    step, weak = traced.graphs[family], traced.weak[family]
-    alike = Simulator(weak.graph, split.weak_costs[family], cluster)
+    step, weak = traced.graphs[graph_key], traced.weak[graph_key]
+    placed = _placed(step, family, traced.samples, cluster, within)
+    weakly = _placed(weak, family, traced.samples, cluster, within)
+    if isinstance(placed, NotApplicable):
+        return placed
+    assert not isinstance(weakly, NotApplicable)
+    alike = Simulator(weak.graph, split.weak_costs[graph_key], cluster)
     return SplitStep(
-        placement=_placed(step, family, traced.samples, devices, within),
+        placement=placed,
         samples=traced.samples,
         own=traced.own,
         simulator=Simulator(
-            step.graph, split.costs[family], cluster, collective_of=step.collective_of
+            step.graph, split.costs[graph_key], cluster, collective_of=step.collective_of
         ),
-        weak_step_ns=alike.step_ns(_placed(weak, family, traced.samples, devices, within)),
+        weak_step_ns=alike.step_ns(weakly),
         within=within,
     )
 
@@ -88,18 +99,21 @@ def _placed(
     step: SplitGraph,
     family: str,
     samples: tuple[int, ...],
-    devices: Sequence[str],
+    cluster: Cluster,
     within: Placement | None,
-) -> Placement:
+) -> Placement | NotApplicable:
     """Return the placement of a step whose batch is split."""
+    devices, host = cluster.device_names()[: len(samples)], cluster.devices[0].host
     if within is not None:
-        return batch_towers.on_pairs(step, within, devices, samples)
+        return batch_towers.on_pairs(step, within, cluster.device_names(), samples)
     rationales = {
         BATCH: f"one update of the variables on {devices[0]}",
+        ON_HOST: f"one update of the variables on {host}",
+        SPREAD: f"one update of each variable, spread by size over {', '.join(devices)}",
         MIRRORED: "variables and updates on every device",
     }
     rationale = f"{_sum(samples)} samples side by side, {rationales[family]}"
-    return step.placed(devices[: len(samples)], label=family, rationale=rationale)
+    return placed_on_devices(family, step, devices, host, rationale)
 
 
 def _sum(samples: tuple[int, ...]) -> str:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import alternating, single, towers
-from placement_advisor.candidates.families import BAD_ON_PURPOSE, PER_DEVICE
+from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.families import BAD_ON_PURPOSE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ALWAYS_RUN = frozenset({single.FAMILY, towers.FAMILY, alternating.FAMILY, *PER_DEVICE})
+ALWAYS_RUN = frozenset({single.FAMILY, towers.FAMILY, alternating.FAMILY, BATCH, MIRRORED})
 # Predictions are off by a tenth and more (docs/cost-model.md), so the best by prediction alone is
 # not enough; and every candidate lengthens each round of the trial by its own steps.
 BEST_BY_PREDICTION = 3

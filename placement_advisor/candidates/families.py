@@ -16,7 +16,7 @@ from placement_advisor.candidates import (
     towers_forward_only,
 )
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
-from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.batch_split.variable_places import BY_VARIABLES
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.errors import AdvisorError
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
@@ -55,7 +55,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 )
 # Splits of the batch, which are of other graphs than the step's: a replica on each device, or on
 # each pair of them.
-PER_DEVICE = (BATCH, MIRRORED)
+PER_DEVICE = (*BY_VARIABLES, MIRRORED)
 PER_PAIR = (batch_towers.FAMILY,)
 SPLITS = (*PER_DEVICE, *PER_PAIR)
 # Families are laid out by rule; a search goes on from all of these.

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.batch_splits import split_among
 from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.variable_places import graph_of, placed_on_devices
+from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.check.placements import Freedom, Layout
 from placement_advisor.check.record import Part
 from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.graph.placement import NO_LAYER
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.check.code_lines import CodeLines
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.machine.devices import Cluster
     from placement_advisor.processes.children import Child
     from placement_advisor.tf.answers import Traced
 
@@ -42,7 +46,7 @@ def split_step(
     answer = split_among(loader, samples, None, time_limit_s)
     if isinstance(answer, BatchSplitError):
         raise answer
-    split = answer.graphs.get(family)
+    split = answer.graphs.get(graph_of(family))
     if split is None:
         raise BatchSplitError(
             f"{family} wants the same samples on each device, and a batch of {traced.batch_size} "
@@ -50,6 +54,22 @@ def split_step(
             hint="take a batch that can, or placement = 'batch'",
         )
     return split
+
+
+def lay_out_split(split: SplitGraph, family: str, cluster: Cluster) -> Layout:
+    """Return the placement of a step whose batch is shared evenly.
+
+    Raises:
+        AdvisorError: the devices have no place for its variables.
+    """
+    names, host = cluster.device_names(), cluster.devices[0].host
+    placed = placed_on_devices(family, split, names, host, "the batch is shared evenly")
+    if isinstance(placed, NotApplicable):
+        raise AdvisorError(
+            f"placement {family!r} {placed.reason}",
+            hint="name hardware whose devices have one, such as 2xT4, or another placement",
+        )
+    return Layout(placement=placed, freedom=Freedom.RULE)
 
 
 def lines_of_split(lines: CodeLines, graph: OpGraph, split: SplitGraph) -> CodeLines:

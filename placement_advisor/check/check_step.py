@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import __version__
 from placement_advisor.candidates.busy_time import alike
-from placement_advisor.check.batch_splits import lines_of_split
+from placement_advisor.check.batch_splits import lay_out_split, lines_of_split
 from placement_advisor.check.causes import read_scopes
 from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.code_lines import with_placement
@@ -18,8 +18,6 @@ from placement_advisor.check.judge import Setting, judge
 from placement_advisor.check.placements import (
     AS_WRITTEN,
     DoesNotFitError,
-    Freedom,
-    Layout,
     lay_out,
     moved_back,
 )
@@ -75,9 +73,7 @@ def check_step(
                 model.placement, root, graph, requested_device_of, costs, cluster, locked
             )
         else:
-            names, label = cluster.device_names(), model.placement
-            placed = split.placed(names, label=label, rationale="the batch is shared evenly")
-            layout = Layout(placement=placed, freedom=Freedom.RULE)
+            layout = lay_out_split(split, model.placement, cluster)
             lines = lines_of_split(lines, graph, split)
     except DoesNotFitError as error:
         return _with_problems(found, [_does_not_fit(error, model, lines)], files), None

@@ -90,8 +90,8 @@ def test_of_two_equal_placements_the_later_names_the_earlier():
 
 
 def test_an_unknown_family_names_the_known_ones():
-    known = r"'tower'; there are single, towers, .*searched, batch, mirrored, batch-towers$"
-    with pytest.raises(AdvisorError, match=known):
+    splits = "batch, variables-on-host, variables-spread, mirrored, batch-towers"
+    with pytest.raises(AdvisorError, match=rf"'tower'; there are single, .*searched, {splits}$"):
         check_names(["single", "tower"])
     check_names(list(FAMILIES))
 

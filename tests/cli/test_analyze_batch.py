@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -43,22 +44,27 @@ inputs = (tf.reshape(tf.range(24.0), (8, 3)),)
 
 @pytest.fixture(scope="module")
 def run(fork_server: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
-    """One complete run of a step alone and with its batch split."""
+    """One complete run of a step alone and with its batch split, in two ways."""
     folder = tmp_path_factory.mktemp("batch")
     model = folder / "model.py"
     model.write_text(MODEL.format(layer=DENSE))
     output = folder / "out"
-    ran = run_here("analyze", str(model), "-o", str(output), "--candidates", "batch", *FEW)
+    families = "batch,variables-spread,variables-on-host"
+    ran = run_here("analyze", str(model), "-o", str(output), "--candidates", families, *FEW)
     return ran, output
 
 
 @pytest.fixture(scope="module")
-def batch(run: tuple[Ran, Path]) -> dict[str, Any]:
+def candidates(run: tuple[Ran, Path]) -> dict[str, dict[str, Any]]:
     assert run[0].code == 0, run[0].err
     analysis = json.loads((run[1] / "analysis.json").read_text())
     jsonschema.validate(analysis, load_schema("analysis"))
-    candidate: dict[str, Any] = next(c for c in analysis["candidates"] if c["name"] == "batch")
-    return candidate
+    return {candidate["name"]: candidate for candidate in analysis["candidates"]}
+
+
+@pytest.fixture(scope="module")
+def batch(candidates: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return candidates["batch"]
 
 
 @needs_workers
@@ -95,9 +101,36 @@ class TestASplitBatch:
         assert "\nbatch " in ran.out
         report = (output / "report.md").read_text()
         assert "of the 30 samples of a batch 15 on worker:0, 15 on worker:1" in report
-        assert 'make_parallel(step, ["/GPU:0", "/GPU:1"], ratios=[15, 15], inputs=inputs)' in report
+        best = re.search("best split is ([a-z-]+)", report)
+        assert best is not None
+        variables = {"batch": "", "variables-spread": ', variables="spread"'}[best[1]]
+        devices = '["/GPU:0", "/GPU:1"]'
+        call = f"make_parallel(step, {devices}, ratios=[15, 15]{variables}, inputs=inputs)"
+        assert call in report
         assert batch["placement_file"] is None
         assert not (output / "placements" / "batch.json").exists()
+
+    def test_has_variables_on_both_devices_where_they_are_spread(
+        self, candidates: dict[str, dict[str, Any]]
+    ) -> None:
+        spread = candidates["variables-spread"]
+        assert spread["failure"] is None
+        assert spread["measured"]["verification"]["unverified"] == []
+        predicted, measured = spread["predicted"], spread["measured"]
+        assert predicted["transfer_count"] == measured["transfer_count"]
+        assert predicted["transfer_bytes"] == measured["transfer_bytes"]
+        held, all_on_first = (
+            each["predicted"]["peak_memory_bytes"] for each in (spread, candidates["batch"])
+        )
+        assert held["worker:0"] < all_on_first["worker:0"]
+        assert held["worker:1"] > all_on_first["worker:1"]
+
+    def test_needs_a_host_to_have_variables_there(
+        self, candidates: dict[str, dict[str, Any]]
+    ) -> None:
+        failure = candidates["variables-on-host"]["failure"]
+        assert failure["kind"] == "not-applicable"
+        assert failure["message"] == "wants a host, which worker:0 has not"
 
 
 @pytest.mark.parametrize(
@@ -125,10 +158,13 @@ def test_a_batch_that_cannot_be_split_is_said_with_its_reason_and_nothing_else_i
 def test_elsewhere_a_split_batch_is_simulated(advisor: Callable[..., Ran], tmp_path: Path) -> None:
     model = tmp_path / "model.py"
     model.write_text(MODEL.format(layer=DENSE))
-    words = ("--candidates", "batch", "--hardware", "4xV100-NVLink", *FEW, "-q", "--json")
+    families = "batch,variables-on-host"
+    words = ("--candidates", families, "--hardware", "4xV100-NVLink", *FEW, "-q", "--json")
     ran = advisor("analyze", str(model), "-o", str(tmp_path / "out"), *words)
     assert ran.code == 0, ran.err
-    single, batch = json.loads(ran.out)["candidates"]
+    single, batch, on_host = json.loads(ran.out)["candidates"]
+    assert on_host["samples"] == [8, 8, 7, 7]
+    assert on_host["predicted"]["compute_ns"]["CPU:0"] > 0
     assert batch["samples"] == [8, 8, 7, 7]
     # At least the variables to each of three devices, and their gradients back.
     assert batch["predicted"]["transfer_count"] > 3 * 8

@@ -203,7 +203,9 @@ LIVE: dict[str, Callable[[], Live]] = {
 }
 
 
-def run_both_ways(name: str, ratios: list[float], seed: int | None = None) -> dict[str, Any]:
+def run_both_ways(
+    name: str, ratios: list[float], seed: int | None = None, variables: str = "first"
+) -> dict[str, Any]:
     """Run the same steps as they are and parallel; with a seed, each share at random on a pair."""
     groups = [f"CPU:{i}" for i in range(len(ratios))]
     if seed is not None:
@@ -216,7 +218,12 @@ def run_both_ways(name: str, ratios: list[float], seed: int | None = None) -> di
     if seed is not None:
         layout = random_placement(live_step(live.step, live.batches[0]).graph, seed)
     step = placement_advisor.make_parallel(
-        live.step, groups, ratios, inputs=live.batches[0], placement=layout
+        live.step,
+        groups,
+        ratios,
+        inputs=live.batches[0],
+        placement=layout,
+        variables=variables,
     )
     first, ran_on, _ = watched(lambda: step(*arguments(live, live.batches[0])))
     rest = [step(*arguments(live, batch)) for batch in live.batches[1:STEPS]]
@@ -234,6 +241,7 @@ def run_both_ways(name: str, ratios: list[float], seed: int | None = None) -> di
         "ran on": sorted(
             {(name.split("/")[0], device) for name, device in ran_on.items() if "replica_" in name}
         ),
+        "merged on": sorted({ran_on[name] for name in ran_on if "/merged" in name}),
     }
 
 
@@ -364,6 +372,8 @@ def refused(what: str) -> str:
         "groups alone": {"devices": (TWO, ("CPU:2", "CPU:3"))},
         "one in a group": {"devices": (TWO, ("CPU:2",)), "placement": layout},
         "another's placement": {"devices": (TWO, ("CPU:2", "CPU:3")), "placement": other},
+        "variables nowhere": {"variables": "second"},
+        "variables twice": {"variables": "spread", "placement": layout},
         "tiny batch": {"inputs": (x[:1],)},
         "no batch": {"fn": lambda: tf.ones(3), "inputs": ()},
         "no step": {"fn": 3},

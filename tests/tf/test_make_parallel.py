@@ -76,6 +76,26 @@ def test_each_share_is_laid_out_on_a_group_as_the_placement_says(
     assert own <= set(found["ran on"]) <= own | looked_up
 
 
+@pytest.mark.parametrize(
+    ("name", "variables"),
+    [("gan", "spread"), ("keras_step", "spread"), ("keras_step", "host"), ("looked_up", "host")],
+)
+def test_variables_may_stand_elsewhere_than_on_the_first_device(
+    child: Child, name: str, variables: str
+) -> None:
+    ratios = [1, 1]
+    found: Any = child.call(
+        parallel_live.run_both_ways, name, ratios, None, variables, time_limit_s=_LIMIT_S
+    )
+    assert isinstance(found, dict), found
+    for ours, theirs in zip(found["found"], found["expected"], strict=True):
+        assert ours == pytest.approx(theirs, rel=TOLERANCE, abs=TOLERANCE)
+    assert max(found["differences"]) <= TOLERANCE
+    assert found["moved"] > 100 * TOLERANCE
+    both = ["CPU:0", "CPU:1"]
+    assert found["merged on"] == (both if variables == "spread" else ["CPU:0"])
+
+
 def test_a_function_without_training_has_its_outputs_put_together(child: Child) -> None:
     assert child.call(parallel_live.predictions, [2, 1, 1], time_limit_s=_LIMIT_S) <= 1e-6
 
@@ -138,6 +158,8 @@ def test_the_parabola_is_fitted_as_by_one_device(child: Child) -> None:
         ("one in a group", "CPU:2: the placement is for worker:0, worker:1"),
         ("another's placement", "made for another graph"),
         ("no step", "a int is no step"),
+        ("variables nowhere", "variables='second': there are 'first', 'host', 'spread'"),
+        ("variables twice", "variables='spread' goes with no placement"),
         ("tiny batch", "a batch of 1 has less than one sample for each of 2 devices"),
     ],
 )

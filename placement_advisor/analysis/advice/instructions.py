@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.advice.listing import code_listing, tf_device
 from placement_advisor.analysis.advice.words import MOST_IN_ONE_LINE, placement_in_words
 from placement_advisor.analysis.analysis_result import HowToSplit
+from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.batch_split.variable_places import (
+    ON_HOST,
+    SPREAD,
+    VARIABLES,
+)
 from placement_advisor.candidates.batch_towers import GROUP
 
 if TYPE_CHECKING:
@@ -31,9 +37,8 @@ _PLACE = (
 """
 )
 _PARALLEL = (
-    _FILL_IN
-    + """step = placement_advisor.make_parallel(step, {devices}, ratios={ratios}, inputs=inputs)
-"""
+    _FILL_IN + "step = placement_advisor.make_parallel("
+    "step, {devices}, ratios={ratios}{variables}, inputs=inputs)\n"
 )
 _OVER_PAIRS = (
     _FILL_IN
@@ -63,17 +68,28 @@ def how_to_split(graph: OpGraph, placement: Placement, folder: Path) -> HowToSpl
     )
 
 
-def how_to_split_batch(label: str, samples: Sequence[int], cluster: Cluster) -> HowToSplit:
-    """Return how to carry out a split of the batch, with so many samples on each device."""
+def how_to_split_batch(
+    label: str, family: str, samples: Sequence[int], cluster: Cluster
+) -> HowToSplit:
+    """Return how to carry out a split of the batch, with so many samples on each device.
+
+    ``family`` says where variables stand.
+    """
     devices = cluster.devices[: len(samples)]
     each = ", ".join(f"{n} on {d.name}" for n, d in zip(samples, devices, strict=True))
+    where = {
+        BATCH: f"on {devices[0].name}",
+        ON_HOST: f"on {devices[0].host}",
+        SPREAD: "spread over these, by size",
+    }
     words = (
         f"of the {sum(samples)} samples of a batch {each}, gradients with them; variables and "
-        f"their update on {devices[0].name}"
+        f"their update {where[family]}"
     )
     call = _PARALLEL.format(
         devices=json.dumps([tf_device(device.name, i) for i, device in enumerate(devices)]),
         ratios=list(samples),
+        variables="" if family == BATCH else f', variables="{VARIABLES[family]}"',
     )
     return HowToSplit(candidate=label, words=words, words_in_short=words, call=call, listing=None)
 

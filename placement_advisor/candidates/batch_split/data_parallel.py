@@ -15,14 +15,10 @@ once with `batch`; where variables stand on the host or spread, each replica mak
 `tf.distribute` runs the whole step in each. `MirroredStrategy` packs unless it is given
 ``NcclAllReduce(num_packs=0)``, and copies where it has no NCCL or is given
 `ReductionToOneDevice`.
-
-Layers are spread by size, each to the device that has least so far, as TensorFlow's
-`GreedyLoadBalancingStrategy` does.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,8 +33,12 @@ from placement_advisor.candidates.batch_split.mirrored_graph import (
 )
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.batch_split.split_graph import merging_ops, split_graph
+from placement_advisor.candidates.batch_split.variable_places import (
+    ON_HOST,
+    SPREAD,
+    placed_on_devices,
+)
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.roles import PASS_ROLES, STANDING_ROLES
 
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Device
 
-ON_HOST = "variables-on-host"
-SPREAD = "variables-spread"
 ONE_BY_ONE = "mirrored-one-by-one"
 BY_COPIES = "mirrored-by-copies"
 FAMILIES = (BATCH, ON_HOST, SPREAD, MIRRORED, ONE_BY_ONE, BY_COPIES)
@@ -127,19 +125,9 @@ class DataParallelSteps:
             place = names[0] if way is Way.COPIES else collectives
             placement = split.placed(names, label=family, rationale="", shared=place)
             return DataParallel(split, placement)
-        shared: dict[str, str] | str = names[0]
         split = self._batch if family == BATCH else self._batch_with_own
-        if family == ON_HOST:
-            host = devices[0].host
-            if host is None:
-                return NotApplicable(
-                    family=family, reason=f"wants a host, which {names[0]} has not"
-                )
-            shared = host
-        elif family == SPREAD:
-            shared = _spread(split, names)
-        placement = split.placed(names, label=family, rationale="", shared=shared)
-        return DataParallel(split, placement)
+        placed = placed_on_devices(family, split, names, devices[0].host, "")
+        return placed if isinstance(placed, NotApplicable) else DataParallel(split, placed)
 
     @cached_property
     def _batch(self) -> SplitGraph:
@@ -196,41 +184,3 @@ def _with_own(split: SplitGraph) -> SplitGraph:
 
 def _own(name: str, replica: int | None) -> str:
     return name if replica is None else f"replica_{replica}/{name}"
-
-
-def _spread(split: SplitGraph, devices: Sequence[str]) -> dict[str, str]:
-    """Return a device for each shared op: that of its layer's variables, or of its first reader."""
-    graph = split.graph
-    layers: Counter[str] = Counter()
-    for op in graph.ops:
-        if split.replica_of[op.name] is None and variable_of(op) is not None:
-            layers[_layer(op)] += op.parameter_bytes
-    held = dict.fromkeys(devices, 0)
-    device_of_layer = {}
-    for layer, size_bytes in sorted(layers.items(), key=lambda each: (-each[1], each[0])):
-        device = min(devices, key=lambda name: held[name])
-        held[device] += size_bytes
-        device_of_layer[layer] = device
-    return _beside_readers(graph, split, device_of_layer, devices[0])
-
-
-def _layer(op: Op) -> str:
-    return op.layer or variable_of(op) or op.name
-
-
-def _beside_readers(
-    graph: OpGraph, split: SplitGraph, device_of_layer: dict[str, str], default: str
-) -> dict[str, str]:
-    found: dict[str, str] = {}
-    first_reader: dict[str, str] = {}
-    for edge in graph.edges:
-        if split.replica_of[edge.consumer] is None:
-            first_reader.setdefault(edge.producer, edge.consumer)
-    for op in reversed(graph.ops):
-        if split.replica_of[op.name] is not None:
-            continue
-        own = device_of_layer.get(_layer(op))
-        if own is None and op.name in first_reader:
-            own = found[first_reader[op.name]]
-        found[op.name] = own or default
-    return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,11 @@ import tensorflow as tf
 
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.batch_split.variable_places import (
+    VARIABLES,
+    placed_on_devices,
+)
+from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.errors import BatchSplitError, PlacementError
 from placement_advisor.tf.own_step.place import (
     as_users,
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
     Groups = Sequence[Sequence[str]]
 
 _LABEL = "make_parallel"
+_HOST = "CPU:0"
 
 
 def parallel_step(
@@ -52,6 +59,7 @@ def parallel_step(
     groups: Groups,
     ratios: Sequence[float],
     within: Placement | Path | None,
+    variables: str,
 ) -> Any:
     """Return the step of replicas; see `placement_advisor.make_parallel`.
 
@@ -61,8 +69,9 @@ def parallel_step(
     """
     check_is_step(step)
     _check_groups(groups, ratios, within)
+    family = _family(variables, within)
     real = real_devices([device for group in groups for device in group], devices_here(), {})
-    split = partial(_split, groups=groups, ratios=ratios, within=within, real=real)
+    split = partial(_split, groups=groups, ratios=ratios, within=within, family=family, real=real)
     if not inputs and not isinstance(step, Workload):
         return _when_called(step, split)
     live = live_step(step, inputs)
@@ -124,6 +133,7 @@ def _split(
     groups: Groups,
     ratios: Sequence[float],
     within: Placement | Path | None,
+    family: str,
     real: Mapping[str, str],
 ) -> Any:
     """Return the `tf.function` of replicas, a share of the batch for each group of devices.
@@ -143,14 +153,29 @@ def _split(
     graph = split.graphs[BATCH]
     if within is None:
         devices = [real[device] for (device,) in groups]
-        placement = graph.placed(devices, label=_LABEL, rationale="")
+        placed = placed_on_devices(family, graph, devices, _HOST, "")
+        assert not isinstance(placed, NotApplicable)
+        placement = replace(placed, label=_LABEL)
     else:
         layout, names = fitting(within, live.graph)
         _check_layout(groups, names)
-        placed = [dict(zip(names, (real[d] for d in group), strict=True)) for group in groups]
-        placement = graph.laid_out(layout, placed, label=_LABEL, rationale="")
+        layouts = [dict(zip(names, (real[d] for d in group), strict=True)) for group in groups]
+        placement = graph.laid_out(layout, layouts, label=_LABEL, rationale="")
     run = runner(live, split, split.specs, placement)
     return as_users(live, lambda given: run(split.divided(given)))
+
+
+def _family(variables: str, within: Placement | Path | None) -> str:
+    family = next((name for name, place in VARIABLES.items() if place == variables), None)
+    if family is None:
+        known = ", ".join(map(repr, VARIABLES.values()))
+        raise PlacementError(f"{_LABEL}: variables={variables!r}: there are {known}")
+    if within is not None and family != BATCH:
+        raise PlacementError(
+            f"{_LABEL}: variables={variables!r} goes with no placement, which says where each is",
+            hint="leave one of them out",
+        )
+    return family
 
 
 def _check_groups(groups: Groups, ratios: Sequence[float], within: Placement | Path | None) -> None:
