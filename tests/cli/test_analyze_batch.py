@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -101,9 +100,9 @@ class TestASplitBatch:
         assert "\nbatch " in ran.out
         report = (output / "report.md").read_text()
         assert "of the 30 samples of a batch 15 on worker:0, 15 on worker:1" in report
-        best = re.search("best split is ([a-z-]+)", report)
-        assert best is not None
-        variables = {"batch": "", "variables-spread": ', variables="spread"'}[best[1]]
+        analysis = json.loads((output / "analysis.json").read_text())
+        best = analysis["recommendation"]["candidate"]
+        variables = {"batch": "", "variables-spread": ', variables="spread"'}[best]
         devices = '["/GPU:0", "/GPU:1"]'
         call = f"make_parallel(step, {devices}, ratios=[15, 15]{variables}, inputs=inputs)"
         assert call in report
