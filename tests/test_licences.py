@@ -28,10 +28,12 @@ def licence(package: Distribution) -> str:
         for each in told.get_all("Classifier") or ()
         if each.startswith("License ::")
     ]
+    # From Python 3.12 on, asking for what is not there is a warning.
+    expression, words = (told.get_all(key, [""])[0] for key in ("License-Expression", "License"))
     return (
-        told["License-Expression"]
+        expression
         or " AND ".join(classifiers)
-        or (told["License"] or "").partition("\n")[0]
+        or words.partition("\n")[0]
         or ELSEWHERE.get(told["Name"], "")
     )
 
