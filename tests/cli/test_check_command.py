@@ -190,6 +190,29 @@ def test_a_harmful_edit_fails_with_culprit_and_line(
         assert reports[form].read_text().count("effect: slower-step: ") == 1
 
 
+@pytest.mark.parametrize("checkout", [".git", "GITHUB_WORKSPACE"])
+def test_places_are_those_of_the_repository_where_the_project_is_a_folder_of_it(
+    project: Project,
+    check: Callable[..., Ran],
+    monkeypatch: pytest.MonkeyPatch,
+    checkout: str,
+) -> None:
+    repository = project.root.parent
+    if checkout == ".git":
+        (repository / ".git").mkdir()
+    else:  # As a checkout by an archive leaves it.
+        monkeypatch.setenv("GITHUB_WORKSPACE", str(repository))
+    (project.root / "deeper").mkdir()
+    monkeypatch.chdir(project.root / "deeper")
+    ran = check("--graphs-only", "--format", "github", "--format", "sarif=report.sarif")
+    assert ran.code == 2
+    assert ran.out.startswith("::error file=project/pyproject.toml,line=3,title=m.py%3A could-not")
+    report = json.loads((project.root / "deeper" / "report.sarif").read_text())
+    (found,) = report["runs"][0]["results"]
+    place = found["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "project/pyproject.toml"
+
+
 def test_all_that_changed_is_there_on_demand(locked: Project, check: Callable[..., Ran]) -> None:
     locked.model("m.py", ("with tf.device(SECOND), ", "with "))
     short, long = check().out, check("--verbose").out
