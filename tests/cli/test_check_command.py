@@ -14,6 +14,8 @@ from command_runs import ENDS_WITHIN_S, Command, Ran, run_here, wait_until
 from two_matrices import TWO_MATRICES
 
 from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.cluster_file import cluster_as_toml
+from placement_advisor.machine.presets import read_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -348,6 +350,26 @@ def test_times_of_other_versions_do_not_count_and_all_else_does(
     assert "scope-changed" in ran.out
     assert "slower-step" not in ran.out
     assert "not comparable" in ran.out
+
+
+def test_times_compare_where_devices_have_other_names_alone(
+    project: Project, check: Callable[..., Ran]
+) -> None:
+    desk = cluster_as_toml(read_hardware("2xV100-NVLink"))
+    (project.root / "desk.toml").write_text(desk)
+    project.settings('path = "m.py"', hardware="desk.toml")
+    assert check("--update").code == 0
+    for old, new in (("GPU:0", "left"), ("GPU:1", "right"), ("CPU:0", "board")):
+        desk = desk.replace(f'= "{old}"', f'= "{new}"')
+    (project.root / "desk.toml").write_text(desk)
+    ran = check()
+    assert ran.code == 0
+    assert "devices of other names, which is no change: " in ran.out
+    assert "GPU:1 is right now" in ran.out
+    assert "not comparable" not in ran.out
+    project.relock(step_us=1)
+    project.model("m.py", ("with tf.device(SECOND), ", "with "))
+    assert "slower-step" in check().out
 
 
 # Bad input.
