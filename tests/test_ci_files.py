@@ -109,17 +109,18 @@ def test_the_action_refuses_what_is_neither_true_nor_false(tmp_path):
 @pytest.mark.slow
 def test_the_action_passes_what_was_locked_and_tells_what_got_worse_where_github_shows_it(tmp_path):
     workspace, summary = tmp_path / "a space", tmp_path / "summary.md"
-    workspace.mkdir()
-    model, commands = workspace / "m.py", Path(sys.executable).parent
+    folder = workspace / "folder"
+    folder.mkdir(parents=True)
+    model, commands = folder / "m.py", Path(sys.executable).parent
     model.write_text(TWO_MATRICES)
-    (workspace / "pyproject.toml").write_text(
+    (folder / "pyproject.toml").write_text(
         '[tool.advisor]\nhardware = "2xV100-NVLink"\nmodels = [{ path = "m.py" }]\n'
     )
-    subprocess.run([commands / "advisor", "check", "--update"], cwd=workspace, check=True)
+    subprocess.run([commands / "advisor", "check", "--update"], cwd=folder, check=True)
 
     def ran():
         summary.touch()  # As GitHub does, before each step.
-        return step(workspace, commands, summary=str(summary), workspace=str(workspace))
+        return step(folder, commands, summary=str(summary), workspace=str(workspace))
 
     green = ran()
     assert green.returncode == 0, green.stdout + green.stderr
@@ -136,9 +137,9 @@ def test_the_action_passes_what_was_locked_and_tells_what_got_worse_where_github
     )
     red = ran()
     assert red.returncode == 1, red.stdout + red.stderr
-    assert f"::error file=m.py,line={line},title=m.py%3A scope-changed::" in red.stdout
+    assert f"::error file=folder/m.py,line={line},title=m.py%3A scope-changed::" in red.stdout
     assert "scope-changed" in summary.read_text()
-    assert alerts(workspace) == [("scope-changed", "m.py", line)]
+    assert alerts(workspace) == [("scope-changed", "folder/m.py", line)]
 
 
 def alerts(workspace):

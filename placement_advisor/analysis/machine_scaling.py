@@ -20,10 +20,11 @@ import gc
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.folded_steps import FoldedStep, FoldedSteps
-from placement_advisor.analysis.prices_elsewhere import is_cluster_file, read_elsewhere
+from placement_advisor.analysis.prices_elsewhere import check_priced, is_cluster_file
 from placement_advisor.analysis.scaled_steps import Limit, limit_of, peak_memory, simulated
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates import single
@@ -31,10 +32,11 @@ from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, Dat
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
-from placement_advisor.cost.rings import ALL_DEVICES, Ring, ring_of_devices
+from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError, ModelError
-from placement_advisor.machine.hierarchy import Machine, read_machine
+from placement_advisor.machine.cluster_file import load_machine
+from placement_advisor.machine.hierarchy import read_machine
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload
 from placement_advisor.simulator.peak import shortages
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
+    from placement_advisor.machine.hierarchy import Machine
+    from placement_advisor.machine.nccl_rings import Ring
     from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.load.model_source import ModelSource
 
@@ -208,9 +212,9 @@ def _machine(text: str) -> Machine:
     Raises:
         AdvisorError: it describes none.
     """
-    if is_cluster_file(text):
-        return Machine(label=text, host=read_elsewhere(text, None).cluster)
-    return read_machine(text)
+    machine = load_machine(Path(text)) if is_cluster_file(text) else read_machine(text)
+    check_priced(text, machine.host)
+    return machine
 
 
 def _split(
@@ -300,17 +304,8 @@ def _parts(machine: Machine) -> Iterator[_Part]:
     for count in machine.device_counts()[1:]:
         cluster = machine.host.with_devices(names[:count])
         hosts = count // len(cluster.devices)
-        rings = [ring_of_devices(cluster)]
-        rings += [
-            Ring(
-                members=level.units,
-                bandwidth_bytes_per_s=level.bandwidth_bytes_per_s,
-                message_ns=level.message_ns,
-                has_trees=True,
-            )
-            for level in machine.first_levels(hosts)
-        ]
-        yield _Part(cluster=cluster, hosts=hosts, rings=tuple(rings))
+        rings = (ring_of_devices(cluster), *machine.first_levels(hosts))
+        yield _Part(cluster=cluster, hosts=hosts, rings=rings)
 
 
 class _Steps:

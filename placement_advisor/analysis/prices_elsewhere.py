@@ -124,6 +124,20 @@ def read_elsewhere(hardware: str, costs: Path | None) -> Elsewhere:
     """
     is_file = is_cluster_file(hardware)
     cluster = load_cluster(Path(hardware)) if is_file else read_hardware(hardware)
+    check_priced(hardware, cluster)
+    return Elsewhere(
+        label=hardware,
+        cluster=cluster,
+        recorded=None if costs is None else read_recorded(costs),
+    )
+
+
+def check_priced(hardware: str, cluster: Cluster) -> None:
+    """Check that every device and host has what the price of an op follows from.
+
+    Raises:
+        AdvisorError: one has not.
+    """
     for place in cluster.places():
         for field in ("peak_flops_per_s", "memory_bandwidth_bytes_per_s"):
             if getattr(place, field) is None:
@@ -131,11 +145,6 @@ def read_elsewhere(hardware: str, costs: Path | None) -> Elsewhere:
                     f"{hardware}: device {place.name!r} has no {field}",
                     hint="ops are priced by it: give it, or name a preset",
                 )
-    return Elsewhere(
-        label=hardware,
-        cluster=cluster,
-        recorded=None if costs is None else read_recorded(costs),
-    )
 
 
 def is_cluster_file(hardware: str) -> bool:

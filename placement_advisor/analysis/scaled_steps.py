@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
-    from placement_advisor.cost.rings import Ring
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import Op
     from placement_advisor.machine.devices import Cluster
+    from placement_advisor.machine.nccl_rings import Ring
     from placement_advisor.simulator.outline import Outline
     from placement_advisor.simulator.peak import PeakMemory
 

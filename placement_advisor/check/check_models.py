@@ -19,7 +19,7 @@ from placement_advisor import defaults
 from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates import single
-from placement_advisor.candidates.families import PER_DEVICE
+from placement_advisor.candidates.families import SPLITS
 from placement_advisor.check.batch_splits import split_step
 from placement_advisor.check.check_measured import Measured, measure, with_measured
 from placement_advisor.check.check_result import CheckResult, ModelResult, Status
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
     from placement_advisor.analysis.prices_elsewhere import Elsewhere
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.check.batch_splits import BatchSplit
     from placement_advisor.check.config import CheckConfig, ModelConfig
     from placement_advisor.check.record import Record
     from placement_advisor.graph.placement import Placement
@@ -194,7 +194,7 @@ class _Checking:
 
     def measured(self, model: ModelConfig, found: ModelResult, plan: TestbedPlan) -> ModelResult:
         """Run what was checked beside the locked placement, where there is one."""
-        if model.placement in PER_DEVICE and found.after is not None:
+        if model.placement in SPLITS and found.after is not None:
             why = "advisor analyze runs splits of the batch, a check does not"
             return with_measured(found, Measured(devices="", unknown=why))
         placed = self._placed.get(model.path)
@@ -218,7 +218,7 @@ class _Checking:
         )
         return with_measured(found, told)
 
-    def _traced(self, model: ModelConfig) -> tuple[Traced, SplitGraph | None, Path]:
+    def _traced(self, model: ModelConfig) -> tuple[Traced, BatchSplit | None, Path]:
         """Trace a model, and split its batch if its placement does.
 
         What is needed to run it goes into a folder, if it is to run.
@@ -244,7 +244,7 @@ class _Checking:
         folder = bundle if self._options.measure else None
         with child:
             traced, split = traced_model(source, folder, child, self._watcher), None
-            if model.placement in PER_DEVICE:
+            if model.placement in SPLITS:
                 devices = len(self._hardware.cluster.devices)
                 time_limit_s = self._options.time_limit_s
                 split = split_step(model.placement, traced, devices, child, time_limit_s)
@@ -257,7 +257,7 @@ class _Checking:
         graph: OpGraph,
         requested_device_of: Mapping[str, str] | None,
         lines: CodeLines,
-        split: SplitGraph | None,
+        split: BatchSplit | None,
     ) -> tuple[ModelResult, Placement | None]:
         return check_step(
             found,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -71,7 +72,7 @@ class CheckResult:
         """Return the result with places as they are seen from outside of ``folder``."""
 
         def seen(place: Place) -> Place:
-            return place._replace(file=(folder / place.file).as_posix())
+            return place._replace(file=posixpath.normpath(folder / place.file))
 
         return replace(
             self,

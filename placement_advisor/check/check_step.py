@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
+    from placement_advisor.check.batch_splits import BatchSplit
     from placement_advisor.check.code_lines import CodeLines
     from placement_advisor.check.config import ModelConfig
     from placement_advisor.check.difference import Move
@@ -49,7 +49,7 @@ def check_step(
     requested_device_of: Mapping[str, str] | None,
     lines: CodeLines,
     *,
-    split: SplitGraph | None,
+    split: BatchSplit | None,
     root: Path,
     hardware: str,
     cluster: Cluster,
@@ -73,8 +73,8 @@ def check_step(
                 model.placement, root, graph, requested_device_of, costs, cluster, locked
             )
         else:
-            layout = lay_out_split(split, model.placement, cluster)
-            lines = lines_of_split(lines, graph, split)
+            lines = lines_of_split(lines, graph, split.step)
+            layout = lay_out_split(model.placement, graph, split, costs, cluster, locked)
     except DoesNotFitError as error:
         return _with_problems(found, [_does_not_fit(error, model, lines)], files), None
     predictor = Predictor(
@@ -84,9 +84,9 @@ def check_step(
         versions=_versions(hardware, cluster),
         configured=model.placement,
         alike=groups,
-        split=split,
+        split=None if split is None else split.step,
     )
-    step = graph if split is None else split.graph
+    step = graph if split is None else split.step.graph
     placement = layout.placement
     schedule = predictor.schedule(placement)
     today = predictor.predict(placement, schedule)

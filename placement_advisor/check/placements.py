@@ -19,8 +19,6 @@ from placement_advisor.candidates.families import (
     BAD_ON_PURPOSE,
     FAMILIES,
     NAMES,
-    PER_DEVICE,
-    PER_PAIR,
     SPLITS,
     propose,
 )
@@ -111,34 +109,28 @@ def lay_out(
         placement = _from_file(root / configured, graph, cluster, locked)
         placement.check(graph, cluster.place_names())
         return Layout(placement=placement, freedom=Freedom.NONE)
-    if configured in PER_DEVICE:
+    if configured in SPLITS:
         raise AdvisorError(
             f"placement {configured!r} splits the batch, which is another graph than that of the "
             "file: it takes the model's code to check it",
             hint="check it without --graphs-only",
         )
-    if configured in SPLITS:
-        raise AdvisorError(
-            f"placement {configured!r} splits the batch over pairs of devices: it cannot be "
-            "checked yet",
-            hint=f"there are {', '.join(PER_DEVICE)} for splits over devices",
-        )
     if configured in (AUTO, SEARCHED):
         placement = _searched(graph, costs, cluster)
         return Layout(placement=placement, freedom=Freedom.SEARCH)
     if configured not in FAMILIES:
-        known = [AS_WRITTEN, AUTO, *(name for name in NAMES if name not in PER_PAIR)]
+        known = [AS_WRITTEN, AUTO, *NAMES]
         raise AdvisorError(
             f"unknown placement {configured!r}",
             hint=f"give a file (*{FILE_SUFFIX}) or one of {', '.join(known)}",
         )
     found = FAMILIES[configured](graph, costs, cluster)
     if isinstance(found, NotApplicable):
-        raise _no_longer_applies(configured, found.reason, graph, locked)
+        raise no_longer_applies(configured, found.reason, graph, locked)
     return Layout(placement=found, freedom=Freedom.RULE)
 
 
-def _no_longer_applies(
+def no_longer_applies(
     rule: str, reason: str, graph: OpGraph, locked: Mapping[str, LayerRecord]
 ) -> DoesNotFitError:
     """Return that a rule does not apply, with what became of the layers that it went by."""

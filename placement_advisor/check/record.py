@@ -10,7 +10,7 @@ beyond the largest that cross, of which there are only numbers.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.simulator.events import Transfer
     from placement_advisor.simulator.peak import PeakMemory
     from placement_advisor.simulator.schedule import Schedule
@@ -160,11 +160,30 @@ def record(
 
 
 def devices_fingerprint(cluster: Cluster) -> str:
-    """Return a hash of all figures of devices and links.
+    """Return a hash of all figures of devices and links, whatever devices are called.
 
     A figure that has its default counts as one that is not there, as in versions that had none.
     """
-    return blake2b(repr(_told(cluster)).encode(), digest_size=4).hexdigest()
+    return blake2b(repr(_told(_in_order(cluster))).encode(), digest_size=4).hexdigest()
+
+
+def _in_order(cluster: Cluster) -> Cluster:
+    """Return the cluster with the names that devices and hosts have in machines by name."""
+    names = {device.name: f"GPU:{i}" for i, device in enumerate(cluster.devices)}
+    names |= {host.name: f"CPU:{i}" for i, host in enumerate(cluster.hosts)}
+
+    def called(place: Device) -> Device:
+        return replace(place, name=names[place.name], host=place.host and names[place.host])
+
+    return replace(
+        cluster,
+        devices=tuple(map(called, cluster.devices)),
+        hosts=tuple(map(called, cluster.hosts)),
+        links=tuple(
+            replace(link, source=names[link.source], target=names[link.target])
+            for link in cluster.links
+        ),
+    )
 
 
 def _told(value: Any) -> Any:

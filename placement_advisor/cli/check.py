@@ -205,7 +205,13 @@ def _json(content: object) -> str:
 
 
 def _in_repository(result: CheckResult, root: Path) -> CheckResult:
-    """Return the result with places as the repository around the project has them."""
+    """Return the result with places as the repository around the project has them.
+
+    GitHub's workspace is one where a checkout left no `.git`.
+    """
     folder = root.resolve()
-    repository = next((p for p in (folder, *folder.parents) if (p / ".git").exists()), folder)
+    around = (folder, *folder.parents)
+    workspace = Path(os.environ.get("GITHUB_WORKSPACE", folder)).resolve()
+    checkout = workspace if workspace in around else folder
+    repository = next((p for p in around if (p / ".git").exists()), checkout)
     return result.within(folder.relative_to(repository))

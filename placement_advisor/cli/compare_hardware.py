@@ -29,7 +29,7 @@ def compare_hardware(
         typer.Argument(
             metavar="SPEC|FILE...",
             help="Machines like 8xV100-NVLink, hosts like 16x(8xH100-NVLink4)-8xInfiniBand400, "
-            "also in levels, or cluster files (.toml).",
+            "also in levels, or cluster files (.toml), which may have levels.",
         ),
     ],
     mode: ModeChoice = None,

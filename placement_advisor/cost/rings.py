@@ -1,14 +1,11 @@
 """What collectives of all devices cost on a machine, as NCCL runs them; all of it is assumed.
 
 Model: NCCL lays rings through the devices, as many as the links carry, and each carries a part of
-the tensor. An all-reduce among k devices moves 2 (k - 1) / k of its bytes over the rings, in
-2 (k - 1) hops; an all-gather half of both. Rings carry together what leaves the group of devices
-that is cut off worst: a device, neighbours behind one switch, a socket, a host. Links of one
-channel carry together what the fastest of them does. Between hosts, a hop takes at least what a
-message does. In a hierarchy each level has a ring of its own: within a host parts are added up,
-hosts exchange these over what leads out of each, then groups of hosts, and what they have goes
-back down. Between hosts a pair of trees takes 2 log k hops instead of 2 (k - 1), and moves the
-bytes k / (k - 1) as often; the faster one is taken, as NCCL does.
+the tensor. Rings carry together what leaves the group of devices that is cut off worst: a device,
+neighbours behind one switch, a socket, a host. Links of one channel carry together what the fastest
+of them does. Between hosts, a hop takes at least what a message does. In a hierarchy each level has
+a ring of its own (`Ring` has what it takes): within a host parts are added up, hosts exchange these
+over what leads out of each, then groups of hosts, and what they have goes back down.
 
 The place `ALL_DEVICES` runs the collectives, one at a time, beside what the devices compute. A
 tensor is there as soon as its producer has ended and the collective is launched; readers know of
@@ -17,14 +14,12 @@ the result as late as of any copy.
 Left out: that NCCL may find no rings as good; collectives beside copies over one wire; that levels
 work side by side on the chunks of a large tensor.
 
-Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms (J. Parallel Distrib. Comput.
-69, 2009); Sanders, Speck and Träff, Two-tree algorithms for full bandwidth broadcast, reduction and
-scan (Parallel Comput. 35, 2009); the times are those of NCCL's tuning, see `hardware.toml`.
+Source: `machine/nccl_rings.py`; the times are those of NCCL's tuning, see `hardware.toml`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import repeat
 from math import inf
@@ -32,8 +27,8 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.machine.devices import Basis, CopyWork, Device, Link
+from placement_advisor.machine.nccl_rings import NcclProtocol, Ring
 from placement_advisor.machine.presets import hardware_figures
-from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -74,47 +69,6 @@ def with_collectives(cluster: Cluster) -> Cluster:
         )
         links += [there, back]
     return replace(cluster, hosts=(*cluster.hosts, place), links=(*cluster.links, *links))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NcclProtocol:
-    """How NCCL sends: once ``start_ns``, ``hop_ns`` for each hop, and bytes ``sent`` times."""
-
-    start_ns: int
-    hop_ns: int
-    sent: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ring:
-    """``members`` that exchange: devices of a cluster, hosts of a group, or groups.
-
-    What leads out of each carries ``bandwidth_bytes_per_s`` one way, and a hop takes a message at
-    least. ``has_trees`` where NCCL may lay trees through them instead: between hosts.
-    """
-
-    members: int
-    bandwidth_bytes_per_s: float
-    message_ns: int = 0
-    has_trees: bool = False
-
-    def reduce_ns(self, size_bytes: int, protocol: NcclProtocol) -> float:
-        """Return how long an all-reduce of a tensor takes, without its start."""
-        hop_ns = max(protocol.hop_ns, self.message_ns)
-        further = self.members - 1
-        of_bytes_ns = size_bytes * protocol.sent / self.bandwidth_bytes_per_s * NS_PER_S
-        ring_ns = 2 * further * hop_ns + of_bytes_ns * 2 * further / self.members
-        if not self.has_trees:
-            return ring_ns
-        depth = further.bit_length()
-        return min(ring_ns, 2 * depth * hop_ns + 2 * of_bytes_ns)
-
-    def gather_ns(self, all_bytes: int, protocol: NcclProtocol) -> float:
-        """Return how long it takes until each has what all have together, without the start."""
-        further = self.members - 1
-        moved_bytes = all_bytes * protocol.sent * further / self.members
-        hops_ns = further * max(protocol.hop_ns, self.message_ns)
-        return hops_ns + moved_bytes / self.bandwidth_bytes_per_s * NS_PER_S
 
 
 def collective_costs(

@@ -1,4 +1,4 @@
-"""Clusters in TOML, written by hand or by a calibration.
+"""Clusters in TOML, written by hand or by a calibration, and levels of many of one, by hand.
 
 A file is data that may come from anywhere. Whatever it holds, reading it ends in a cluster in which
 every device can send to every other, or in one error that names the line. The bounds on figures are
@@ -10,25 +10,33 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from functools import partial
-from itertools import pairwise, permutations
+from itertools import permutations
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import (
     MisfitError,
     as_list,
-    as_object,
-    boolean,
     check_version,
     content,
     integer,
     list_of,
     shown,
-    text,
     within,
 )
 from placement_advisor.files.foreign_toml import line_of, parse
-from placement_advisor.files.limits import MAX_BYTES
+from placement_advisor.machine.cluster_tables import (
+    LINK,
+    columns,
+    needed,
+    one_of,
+    read_device,
+    read_dispatch,
+    read_host,
+    read_level,
+    read_sharing,
+)
 from placement_advisor.machine.devices import (
     Basis,
     Cluster,
@@ -38,60 +46,72 @@ from placement_advisor.machine.devices import (
     Link,
     Sharing,
 )
-from placement_advisor.machine.gpu_facts import gpus_with_facts
-from placement_advisor.machine.presets import MAX_DEVICES, device_preset, link_preset, there_are
-from placement_advisor.units import NS_PER_S
+from placement_advisor.machine.hierarchy import MAX_IN_LEVELS, Machine
+from placement_advisor.machine.presets import LEVELS_ARE_COMPARED, MAX_DEVICES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    Readers = Mapping[str, Callable[[object], Any]]
+    from placement_advisor.machine.cluster_tables import Readers
+    from placement_advisor.machine.nccl_rings import Ring
 
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
-# Names stand in tables and plots.
-MAX_NAME_CHARS = 100
-# Of which a curve has a slope.
-_MIN_COPIES = 2
-# Whoever gives such a figure of a device means another one than its preset's datasheet describes.
-_OF_DATASHEET = frozenset(
-    {"kind", "peak_flops_per_s", "matrix_flops_per_s", "memory_bandwidth_bytes_per_s"}
-)
-
+# Of two units each they hold as many devices as there may be.
+_MAX_LEVELS = 20
 _HINT = (
     "a cluster file holds [[devices]] (name; preset, or kind and figures), [[hosts]] alike, and "
-    "[[links]] (between, or source and target; preset, or latency_ns and bandwidth_bytes_per_s)"
+    "[[links]] (between, or source and target; preset, or latency_ns and bandwidth_bytes_per_s); "
+    "above these, for compare-hardware, [[levels]] (units; preset, or figures as of links)"
 )
 
 
 def load_cluster(path: Path) -> Cluster:
-    """Return the cluster of a file.
+    """Return the cluster of a file, every device of which is simulated.
+
+    Raises:
+        AdvisorError: it cannot be read, describes no cluster, or has levels above one.
+    """
+    return read_cluster(_content(path), str(path))
+
+
+def load_machine(path: Path) -> Machine:
+    """Return the cluster of a file with the levels above it.
 
     Raises:
         AdvisorError: it cannot be read, or describes no cluster.
     """
-    try:
-        data = content(path)
-    except MisfitError as misfit:
-        raise AdvisorError(f"{path}: {misfit}") from None
-    return read_cluster(data, str(path))
+    cluster, levels = _read(_content(path), str(path), _cluster_and_levels)
+    return Machine(label=str(path), host=cluster, levels=levels)
 
 
 def read_cluster(data: bytes, where: str) -> Cluster:
     """Return the cluster that the bytes of a file describe; ``where`` names it in errors.
 
     Raises:
-        AdvisorError: they describe none.
+        AdvisorError: they describe none, or one with levels above it.
     """
+    return _read(data, where, _cluster_alone)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return content(path)
+    except MisfitError as misfit:
+        raise AdvisorError(f"{path}: {misfit}") from None
+
+
+def _read(data: bytes, where: str, meaning: Callable[[dict[str, Any]], T]) -> T:
+    """Return what is meant by the document that bytes hold."""
     try:
         document = parse(data)
     except MisfitError as misfit:
         at = ", " if misfit.place else ": "
         raise AdvisorError(f"{where}{at}{misfit}", hint=_HINT) from None
     try:
-        return _cluster(document)
+        return meaning(document)
     except MisfitError as misfit:
         line = line_of(data, misfit.place)
         at = ": " if line is None else f", line {line}: "
@@ -138,10 +158,17 @@ def _written(value: object) -> str:
     return repr(float(value)) if isinstance(value, float) else str(value)
 
 
-def _cluster(document: dict[str, Any]) -> Cluster:
+def _cluster_alone(document: dict[str, Any]) -> Cluster:
+    cluster, levels = _cluster_and_levels(document)
+    if levels:
+        raise MisfitError(LEVELS_ARE_COMPARED, "levels[0]")
+    return cluster
+
+
+def _cluster_and_levels(document: dict[str, Any]) -> tuple[Cluster, tuple[Ring, ...]]:
     if "schema_version" in document:
         check_version(document, SCHEMA_VERSION)
-    tables = _fields(_FILE, document)
+    tables = columns(_FILE, document)
     devices, hosts = tables.get("devices", ()), tables.get("hosts", ())
     if not 1 <= len(devices) <= MAX_DEVICES:
         raise MisfitError(f"{len(devices)} devices; there may be 1 to {MAX_DEVICES}", "devices")
@@ -150,40 +177,19 @@ def _cluster(document: dict[str, Any]) -> Cluster:
     places = _places(devices, hosts)
     links = within("links", partial(_links, places), tables.get("links", []))
     _check_pairs(places, links)
-    return Cluster(
+    levels = tables.get("levels", ())
+    if len(levels) > _MAX_LEVELS:
+        raise MisfitError(f"{len(levels)} levels; there may be up to {_MAX_LEVELS}", "levels")
+    if len(devices) * prod(level.members for level in levels) > MAX_IN_LEVELS:
+        raise MisfitError(f"more than {MAX_IN_LEVELS:,} devices", "levels")
+    cluster = Cluster(
         devices=devices,
         hosts=hosts,
         links=links,
         dispatch=tables.get("dispatch", Dispatch()),
         sharing=tables.get("sharing", Sharing()),
     )
-
-
-def _fields(readers: Readers, value: object) -> dict[str, Any]:
-    """Return what the readers make of the keys of a table, which has no others."""
-    table = as_object(value)
-    for key in table:
-        if key not in readers:
-            raise MisfitError(f"unknown key; {there_are(readers, key)}", shown(key)[1:-1])
-    return {key: within(key, readers[key], item) for key, item in table.items()}
-
-
-def _needed(table: dict[str, Any], *keys: str) -> None:
-    for key in keys:
-        if key not in table:
-            raise MisfitError(f"no {key}")
-
-
-def _device(readers: Readers, value: object) -> Device:
-    table = _fields(readers, value)
-    _needed(table, "name")
-    preset: Device | None = table.pop("preset", None)
-    if preset is not None:
-        if not _OF_DATASHEET.isdisjoint(table):
-            preset = replace(preset, gpu=None)
-        return replace(preset, **table)
-    _needed(table, "kind")
-    return Device(**table)
+    return cluster, levels
 
 
 def _places(devices: tuple[Device, ...], hosts: tuple[Device, ...]) -> dict[str, str]:
@@ -198,7 +204,7 @@ def _places(devices: tuple[Device, ...], hosts: tuple[Device, ...]) -> dict[str,
     for i, device in enumerate(devices):
         if device.host is not None:
             others = [name for name in cpus if name != device.name]
-            within(f"devices[{i}].host", partial(_one_of, "CPU of this file", others), device.host)
+            within(f"devices[{i}].host", partial(one_of, "CPU of this file", others), device.host)
     return places
 
 
@@ -227,11 +233,11 @@ def _check_pairs(places: Mapping[str, str], links: tuple[Link, ...]) -> None:
 
 
 def _links_of_table(places: Mapping[str, str], value: object) -> list[Link]:
-    end = partial(_one_of, "device or host of this file", places)
-    readers: Readers = {"between": partial(list_of, end), "source": end, "target": end, **_LINK}
-    table = _fields(readers, value)
+    end = partial(one_of, "device or host of this file", places)
+    readers: Readers = {"between": partial(list_of, end), "source": end, "target": end, **LINK}
+    table = columns(readers, value)
     if "between" not in table:
-        _needed(table, "source", "target")
+        needed(table, "source", "target")
         ends = (table.pop("source"), table.pop("target"))
         pairs = [ends]
     elif {"source", "target"} & set(table):
@@ -243,7 +249,7 @@ def _links_of_table(places: Mapping[str, str], value: object) -> list[Link]:
         raise MisfitError("a link needs ends that differ")
     preset: Link | None = table.pop("preset", None)
     if preset is None:
-        _needed(table, "latency_ns", "bandwidth_bytes_per_s")
+        needed(table, "latency_ns", "bandwidth_bytes_per_s")
         preset = Link(source="", target="", **{"basis": Basis.ASSUMED, **table})
     return [replace(preset, source=source, target=target, **table) for source, target in pairs]
 
@@ -252,107 +258,12 @@ def _arrow(source: str, target: str) -> str:
     return f"from {shown(source)} to {shown(target)}"
 
 
-def _one_of(what: str, known: Collection[str], value: object) -> str:
-    word = text(value)
-    if word not in known:
-        raise MisfitError(f"{shown(word)} is not a {what}; {there_are(known, word)}")
-    return word
-
-
-def _name(value: object) -> str:
-    name = text(value)
-    if not name.isprintable() or not 1 <= len(name) <= MAX_NAME_CHARS:
-        raise MisfitError(
-            f"{shown(name)} is not a name of 1 to {MAX_NAME_CHARS} printable characters"
-        )
-    return name
-
-
-def _number(what: str, low: float, high: float, value: object) -> float:
-    """Return the value as a number within bounds, which NaN and infinity are not."""
-    if type(value) not in (int, float) or not low <= value <= high:  # type: ignore[operator]
-        raise MisfitError(f"{shown(value)} is not a number of {what} from {low:g} to {high:g}")
-    return float(value)  # type: ignore[arg-type]
-
-
-def _curve(value: object) -> tuple[tuple[int, int], ...]:
-    points = list_of(_point, value)
-    if len(points) < _MIN_COPIES:
-        raise MisfitError(f"{len(points)} copies; a curve needs {_MIN_COPIES}")
-    for i, (before, point) in enumerate(pairwise(points), start=1):
-        if point[0] <= before[0] or point[1] < before[1]:
-            raise MisfitError("needs more bytes than the copy before, and no fewer ns", f"[{i}]")
-    return points
-
-
-def _point(value: object) -> tuple[int, int]:
-    point = as_list(value)
-    if len(point) != len(_POINT):
-        raise MisfitError(f"{shown(value)} is not a pair of bytes and ns")
-    size_bytes, time_ns = (read(number) for read, number in zip(_POINT, point, strict=True))
-    return size_bytes, time_ns
-
-
-def _device_preset(value: object) -> Device:
-    try:
-        return device_preset(text(value), name="")
-    except AdvisorError as error:
-        raise MisfitError(error.message) from None
-
-
-def _link_preset(value: object) -> Link:
-    try:
-        return link_preset(text(value), source="", target="")
-    except AdvisorError as error:
-        raise MisfitError(error.message) from None
-
-
-_ns = partial(integer, what="a whole number of ns from 0 to 10^11", high=100 * NS_PER_S)
-_bytes = partial(integer, what="a number of bytes from 10^6 to 10^15", low=10**6, high=MAX_BYTES)
-_POINT = (partial(integer, what="a number of bytes from 0 to 10^15", high=MAX_BYTES), _ns)
-_flops = partial(_number, "flop/s", 1e6, 1e18)
-
-_HOST: Readers = {
-    "name": _name,
-    "preset": _device_preset,
-    "kind": partial(_one_of, "kind", ("GPU", "CPU")),
-    "peak_flops_per_s": _flops,
-    "matrix_flops_per_s": _flops,
-    "memory_bandwidth_bytes_per_s": partial(_number, "bytes/s", 1e6, 1e15),
-    "memory_bytes": _bytes,
-    "launch_overhead_ns": _ns,
-    "launches_ahead": boolean,
-    "gpu": lambda value: _one_of("GPU with a datasheet", gpus_with_facts(), value),
-}
-_DEVICE: Readers = {"host": _name, "remote_start_ns": _ns, "remote_end_ns": _ns, **_HOST}
-_COPY_WORK: Readers = {
-    "per_copy_ns": _ns,
-    "ns_per_byte": partial(_number, "ns", 0, 1e3),
-}
-_LINK: Readers = {
-    "preset": _link_preset,
-    "latency_ns": _ns,
-    "bandwidth_bytes_per_s": partial(_number, "bytes/s", 1e6, 1e15),
-    "basis": lambda value: Basis(_one_of("basis", list(Basis), value)),
-    "channel": _name,
-    "curve": _curve,
-    "sender": lambda value: CopyWork(**_fields(_COPY_WORK, value)),
-    "receiver": lambda value: CopyWork(**_fields(_COPY_WORK, value)),
-    "request_ns": _ns,
-    "wake_ns": _ns,
-    "stream_bytes_per_s": partial(_number, "bytes/s", 1e6, 1e15),
-}
-_DISPATCH: Readers = {field.name: _ns for field in fields(Dispatch)}
-_SHARING: Readers = {
-    "split_ratio": partial(_number, "times", 1, 100),
-    "memory_bytes_per_s": partial(_number, "bytes/s", 1e6, 1e15),
-    "memory_ratio": partial(_number, "times", 1, 100),
-}
 _FILE: Readers = {
     "schema_version": partial(integer, what="a version", low=1),
-    "devices": partial(list_of, partial(_device, _DEVICE)),
-    "hosts": partial(list_of, partial(_device, _HOST)),
+    "devices": partial(list_of, read_device),
+    "hosts": partial(list_of, read_host),
     "links": as_list,
-    "dispatch": lambda value: Dispatch(**_fields(_DISPATCH, value)),
-    "sharing": lambda value: Sharing(**_fields(_SHARING, value)),
+    "levels": partial(list_of, read_level),
+    "dispatch": read_dispatch,
+    "sharing": read_sharing,
 }

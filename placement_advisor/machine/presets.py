@@ -39,6 +39,10 @@ MAX_DEVICES = 64
 # Far above every description that makes sense, far below what slows the matching of names.
 MAX_TEXT_CHARS = 1_000
 ASSUMED_HOST = "Xeon8280"
+LEVELS_ARE_COMPARED = (
+    "levels of hosts are for `advisor compare-hardware`; here every device is simulated, so give "
+    "a single host, or hosts of one level as text"
+)
 
 _HINT = (
     "write for example 2xV100-NVLink, 4xA100, GTX1080Ti+GTX1080-PCIe3 or "
@@ -151,6 +155,8 @@ def read_hardware(text: str) -> Cluster:
     hosts, inner, network = 1, text, None
     if several := _SEVERAL_HOSTS.fullmatch(text):
         hosts, inner = read_count(text, several[1]), several[2]
+        if "(" in inner and several[3]:
+            raise refused(text, LEVELS_ARE_COMPARED)
         network = network_named(text, several[3] or "")
     presets, peer_link = _host_devices(text, inner)
     if hosts * len(presets) > MAX_DEVICES:
@@ -316,7 +322,7 @@ def _wiring(text: str, presets: list[str], link: str | None, network: str | None
         link = common[0]
     peer = next((name for name in common if _means(link, name)), None)
     if peer is None:
-        if _same_word(link, _networks((_ETHERNET, _INFINIBAND))):
+        if _same_word(link, networks(rdma=True)):
             raise refused(text, f"{link} joins hosts, not devices: 2x(1x{presets[0]})-{link}")
         names = " and ".join(dict.fromkeys(presets))
         raise refused(text, f"no link {shown(link)} joins {names}; {there_are(common, link)}")
@@ -340,15 +346,16 @@ def network_named(text: str, word: str, *, rdma: bool = False) -> str:
     Raises:
         AdvisorError: it means none.
     """
-    networks = _networks((_ETHERNET, _INFINIBAND) if rdma else (_ETHERNET,))
-    network = _same_word(word, networks)
+    network = _same_word(word, networks(rdma=rdma))
     if network is None:
-        known = there_are(networks, word)
+        known = there_are(networks(rdma=rdma), word)
         raise refused(text, f"a network joins hosts, not {shown(word)}; {known}")
     return network
 
 
-def _networks(families: tuple[str, ...]) -> list[str]:
+def networks(*, rdma: bool) -> list[str]:
+    """Return the links between hosts; with ``rdma`` those as well that NCCL alone uses."""
+    families = (_ETHERNET, _INFINIBAND) if rdma else (_ETHERNET,)
     return [name for name in hardware_figures()["links"] if _family(name) in families]
 
 

@@ -12,7 +12,8 @@ from placement_advisor.analysis.folded_steps import FoldedSteps
 from placement_advisor.analysis.scaled_steps import peak_memory, simulated
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.cost.rings import ALL_DEVICES, Ring, ring_of_devices
+from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
+from placement_advisor.machine.nccl_rings import Ring
 from placement_advisor.machine.presets import read_hardware
 
 NETWORK = Ring(members=4, bandwidth_bytes_per_s=3e9, message_ns=50_000, has_trees=True)

@@ -10,6 +10,7 @@ from placement_advisor.check.check_models import CheckOptions, check_models
 from placement_advisor.check.check_result import ModelResult, Status
 from placement_advisor.check.config import read_config
 from placement_advisor.check.problem import Code
+from placement_advisor.check.record import Part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,20 @@ model = tf.keras.Sequential(
 )
 model.compile(optimizer="sgd", loss="mse")
 dataset = tf.data.Dataset.from_tensors((tf.zeros([BATCH, 32]), tf.zeros([BATCH, 1])))
+"""
+
+TOWERS = """\
+import tensorflow as tf
+
+tf.keras.utils.set_random_seed(1)
+layers = tf.keras.layers
+inputs = [layers.Input([512], 64), layers.Input([512], 64)]
+halves = [layers.Dense(1_024, "relu", name=name)(x) for name, x in zip(["left", "right"], inputs)]
+score = layers.Dense(1, name="score")(layers.Concatenate(name="both")(halves))
+model = tf.keras.Model(inputs, score)
+model.compile(optimizer="sgd", loss="mse")
+x, y = tf.zeros([64, 512]), tf.zeros([64, 1])
+dataset = tf.data.Dataset.from_tensors(((x, x), y))
 """
 
 
@@ -72,6 +87,7 @@ def test_a_split_of_the_batch_is_locked_and_checked(tmp_path: Path, placement: s
     [
         ("mirrored", "3xT4", "cannot be shared evenly by 3"),
         ("batch", "T4", "the hardware has one"),
+        ("batch-towers", "3xT4", "over pairs of devices, and the hardware has one"),
     ],
 )
 def test_a_batch_that_cannot_be_split_so_is_an_error(
@@ -81,3 +97,25 @@ def test_a_batch_that_cannot_be_split_so_is_an_error(
     assert result.status is Status.COULD_NOT_RUN
     assert error in (result.error or "")
     assert result.hint
+
+
+def test_a_split_among_pairs_has_the_towers_of_each_replica_on_its_pair(tmp_path: Path) -> None:
+    locked = checked(tmp_path, "batch-towers", "4xT4", TOWERS, update=True)
+    assert locked.after is not None, locked.error
+    where = {name: layer.devices[Part.FORWARD] for name, layer in locked.after.layers.items()}
+    towers = [
+        {where[f"replica_{replica}/{tower}"] for tower in ("left", "right")} for replica in (0, 1)
+    ]
+    assert towers == [{("GPU:0",), ("GPU:1",)}, {("GPU:2",), ("GPU:3",)}]
+    same = checked(tmp_path, "batch-towers", "4xT4", TOWERS)
+    assert (same.status, same.notes) == (Status.PASSED, ())
+
+
+def test_where_there_are_no_towers_any_more_a_split_among_pairs_does_not_fit(
+    tmp_path: Path,
+) -> None:
+    checked(tmp_path, "batch-towers", "4xT4", TOWERS, update=True)
+    (problem,) = checked(tmp_path, "batch-towers", "4xT4", MODEL).problems
+    assert problem.code is Code.DOES_NOT_FIT
+    assert problem.what.startswith("batch-towers does not apply to this model: ")
+    assert "replica_0/left" in problem.what

@@ -10,7 +10,7 @@ import pytest
 from layer_models import model
 from record_cases import layer
 
-from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
+from placement_advisor.candidates.families import SPLITS
 from placement_advisor.check.placements import AS_WRITTEN, DoesNotFitError, Freedom, Layout, lay_out
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
@@ -266,18 +266,12 @@ def test_an_unknown_placement_says_which_there_are(project: Project) -> None:
         project.lay_out(configured="tower")
     assert "one of as-written, auto, " in (caught.value.hint or "")
     assert "towers" in (caught.value.hint or "")
-    assert not any(f" {name}," in f"{caught.value.hint}," for name in PER_PAIR)
+    assert "batch-towers" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("split", PER_DEVICE)
+@pytest.mark.parametrize("split", SPLITS)
 def test_a_split_of_the_batch_takes_the_code_of_the_model(project: Project, split: str) -> None:
     with pytest.raises(AdvisorError, match="takes the model's code"):
-        project.lay_out(configured=split)
-
-
-@pytest.mark.parametrize("split", PER_PAIR)
-def test_a_split_of_the_batch_over_pairs_is_refused(project: Project, split: str) -> None:
-    with pytest.raises(AdvisorError, match="splits the batch over pairs"):
         project.lay_out(configured=split)
 
 

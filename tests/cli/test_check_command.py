@@ -14,6 +14,8 @@ from command_runs import ENDS_WITHIN_S, Command, Ran, run_here, wait_until
 from two_matrices import TWO_MATRICES
 
 from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.machine.cluster_file import cluster_as_toml
+from placement_advisor.machine.presets import read_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -190,6 +192,29 @@ def test_a_harmful_edit_fails_with_culprit_and_line(
         assert reports[form].read_text().count("effect: slower-step: ") == 1
 
 
+@pytest.mark.parametrize("checkout", [".git", "GITHUB_WORKSPACE"])
+def test_places_are_those_of_the_repository_where_the_project_is_a_folder_of_it(
+    project: Project,
+    check: Callable[..., Ran],
+    monkeypatch: pytest.MonkeyPatch,
+    checkout: str,
+) -> None:
+    repository = project.root.parent
+    if checkout == ".git":
+        (repository / ".git").mkdir()
+    else:  # As a checkout by an archive leaves it.
+        monkeypatch.setenv("GITHUB_WORKSPACE", str(repository))
+    (project.root / "deeper").mkdir()
+    monkeypatch.chdir(project.root / "deeper")
+    ran = check("--graphs-only", "--format", "github", "--format", "sarif=report.sarif")
+    assert ran.code == 2
+    assert ran.out.startswith("::error file=project/pyproject.toml,line=3,title=m.py%3A could-not")
+    report = json.loads((project.root / "deeper" / "report.sarif").read_text())
+    (found,) = report["runs"][0]["results"]
+    place = found["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "project/pyproject.toml"
+
+
 def test_all_that_changed_is_there_on_demand(locked: Project, check: Callable[..., Ran]) -> None:
     locked.model("m.py", ("with tf.device(SECOND), ", "with "))
     short, long = check().out, check("--verbose").out
@@ -325,6 +350,26 @@ def test_times_of_other_versions_do_not_count_and_all_else_does(
     assert "scope-changed" in ran.out
     assert "slower-step" not in ran.out
     assert "not comparable" in ran.out
+
+
+def test_times_compare_where_devices_have_other_names_alone(
+    project: Project, check: Callable[..., Ran]
+) -> None:
+    desk = cluster_as_toml(read_hardware("2xV100-NVLink"))
+    (project.root / "desk.toml").write_text(desk)
+    project.settings('path = "m.py"', hardware="desk.toml")
+    assert check("--update").code == 0
+    for old, new in (("GPU:0", "left"), ("GPU:1", "right"), ("CPU:0", "board")):
+        desk = desk.replace(f'= "{old}"', f'= "{new}"')
+    (project.root / "desk.toml").write_text(desk)
+    ran = check()
+    assert ran.code == 0
+    assert "devices of other names, which is no change: " in ran.out
+    assert "GPU:1 is right now" in ran.out
+    assert "not comparable" not in ran.out
+    project.relock(step_us=1)
+    project.model("m.py", ("with tf.device(SECOND), ", "with "))
+    assert "slower-step" in check().out
 
 
 # Bad input.

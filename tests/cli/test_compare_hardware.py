@@ -101,3 +101,77 @@ def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(
         "8 devices: a batch of 6 has less than one sample for each of 8 devices"
         in (machine["notes"])
     )
+
+
+HOST = """
+[[devices]]
+name = "GPU:0"
+preset = "V100"
+host = "CPU:0"
+
+[[devices]]
+name = "GPU:1"
+preset = "V100"
+host = "CPU:0"
+
+[[hosts]]
+name = "CPU:0"
+preset = "Xeon8280"
+
+[[links]]
+between = ["GPU:0", "GPU:1", "CPU:0"]
+preset = "NVLink2"
+"""
+LEVELS = """
+[[levels]]
+units = 2
+preset = "InfiniBand200"
+
+[[levels]]
+units = 4
+latency_ns = 10_000
+bandwidth_bytes_per_s = 3e9
+"""
+
+
+def test_what_joins_the_uplinks_of_a_level_slows_those_who_share_it(
+    advisor: Callable[..., Ran], model: str, tmp_path: Path
+) -> None:
+    files = {
+        "roomy": f"{HOST}{LEVELS}core_bandwidth_bytes_per_s = 12e9",
+        "narrow": f"{HOST}{LEVELS}core_bandwidth_bytes_per_s = 6e9",
+        "alone": HOST,
+    }
+    for name, toml in files.items():
+        (tmp_path / f"{name}.toml").write_text(toml)
+    paths = [str(tmp_path / f"{name}.toml") for name in files]
+    ran = advisor("compare-hardware", model, *paths, "--json", "-q")
+    assert ran.code == 0, ran.err
+    machines = json.loads(ran.out)["machines"]
+    assert [machine["hardware"] for machine in machines] == paths
+    roomy, narrow, alone = (
+        {
+            step["devices"]: step["step_ns"]
+            for step in machine["steps"]
+            if (step["scaling"], step["family"]) == ("weak", "mirrored")
+        }
+        for machine in machines
+    )
+    assert list(roomy) == list(narrow) == [2, 4, 8, 16]
+    # Two groups have the core to themselves: there is as much as their uplinks carry.
+    assert [roomy[devices] for devices in (2, 4, 8)] == [narrow[devices] for devices in (2, 4, 8)]
+    # 2 x 3 times the gradients, in numbers of 4 bytes, over 6 instead of 12 GB/s. Where the core is
+    # narrow trees take as long as the ring for it, and two hops less of 10 µs.
+    moved_bytes = 2 * 3 * 4 * (64 * 512 + 512 + 512 * 8 + 8)
+    assert narrow[16] - roomy[16] == moved_bytes / 6 - moved_bytes / 12 - 2 * 10_000
+    assert alone == {2: roomy[2]}
+
+
+def test_a_device_without_figures_is_refused(
+    advisor: Callable[..., Ran], model: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text('[[devices]]\nname = "GPU:0"\nkind = "GPU"\n')
+    ran = advisor("compare-hardware", model, str(path), "-q")
+    assert ran.code == 2
+    assert "one.toml: device 'GPU:0' has no peak_flops_per_s" in ran.err

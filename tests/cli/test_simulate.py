@@ -154,6 +154,26 @@ bandwidth_bytes_per_s = 1e9
     assert content["step_ns"] == (1_000 + 8) + 10**8 + (1_000 + 8) + 10**6
 
 
+@pytest.mark.parametrize("hardware", ["mine.toml", "2x(2x(V100)-Ethernet100)-Ethernet10"])
+def test_levels_are_refused_where_every_device_is_simulated(
+    advisor: Callable[..., Ran], here: Path, hardware: str
+) -> None:
+    (here / "mine.toml").write_text(
+        """
+[[devices]]
+name = "GPU:0"
+preset = "V100"
+
+[[levels]]
+units = 2
+preset = "Ethernet100"
+"""
+    )
+    ran = advisor("simulate", *WORDS, "--hardware", hardware)
+    assert ran.code == 2
+    assert "levels of hosts are for `advisor compare-hardware`; here every device is" in ran.err
+
+
 def test_equal_runs_give_equal_text_and_equal_traces(
     advisor: Callable[..., Ran], here: Path
 ) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placement_advisor.cost.rings import (
     ALL_DEVICES,
-    Ring,
     collective_costs,
     ring_bandwidth,
     ring_of_devices,
     with_collectives,
 )
 from placement_advisor.graph.op_graph import Op
+from placement_advisor.machine.nccl_rings import Ring
 from placement_advisor.machine.presets import hardware_figures, read_hardware
 
 LINKS = hardware_figures()["links"]
@@ -118,3 +120,45 @@ def test_small_tensors_go_through_trees_between_many_hosts():
     # Large ones around the ring, which sends no byte twice.
     rings = replace(many, has_trees=False)
     assert exchanged("NcclAllReduce", 10**10, many) == exchanged("NcclAllReduce", 10**10, rings)
+
+
+HOSTS = Ring(members=8, bandwidth_bytes_per_s=10e9, has_trees=True)
+
+
+def test_a_core_with_room_for_all_uplinks_takes_nothing() -> None:
+    roomy = replace(HOSTS, core_bandwidth_bytes_per_s=80e9)
+    for kind in ("NcclAllReduce", "NcclAllGather"):
+        assert exchanged(kind, 10**9, roomy) == exchanged(kind, 10**9, HOSTS)
+
+
+def test_an_oversubscribed_core_carries_all_that_hosts_send() -> None:
+    half = replace(HOSTS, core_bandwidth_bytes_per_s=40e9)
+    # 2 x 7 x 1 GB over 40 GB/s, whichever way; trees take 2 x 3 hops, the ring 14.
+    assert exchanged("NcclAllReduce", 10**9, half) == 350_000_000 + 8_400 + 6 * 5_700
+    ring = replace(half, has_trees=False)
+    assert exchanged("NcclAllReduce", 10**9, ring) == 350_000_000 + 8_400 + 14 * 5_700
+    # 7 x 1 GB: each of eight sends an eighth seven times.
+    assert exchanged("NcclAllGather", 10**9, half) == 175_000_000 + 8_400 + 7 * 5_700
+
+
+def test_few_hosts_have_the_whole_core_to_themselves() -> None:
+    half = replace(HOSTS, members=4, core_bandwidth_bytes_per_s=40e9)
+    assert exchanged("NcclAllReduce", 10**9, half) == exchanged(
+        "NcclAllReduce", 10**9, replace(HOSTS, members=4)
+    )
+
+
+@given(st.integers(2, 300), st.integers(0, 10**12), st.floats(1e6, 1e13), st.floats(1.0, 64.0))
+def test_around_a_ring_a_core_is_an_uplink_that_carries_a_fair_share(
+    members: int, size_bytes: int, core_bandwidth_bytes_per_s: float, oversubscription: float
+) -> None:
+    uplink_bytes_per_s = core_bandwidth_bytes_per_s * oversubscription / members
+    shared = Ring(
+        members=members,
+        bandwidth_bytes_per_s=uplink_bytes_per_s,
+        core_bandwidth_bytes_per_s=core_bandwidth_bytes_per_s,
+    )
+    fair = Ring(members=members, bandwidth_bytes_per_s=core_bandwidth_bytes_per_s / members)
+    for kind in ("NcclAllReduce", "NcclAllGather"):
+        expected = exchanged(kind, size_bytes, fair)
+        assert exchanged(kind, size_bytes, shared) == pytest.approx(expected, rel=1e-12, abs=1)

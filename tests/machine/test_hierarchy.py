@@ -24,7 +24,7 @@ def test_each_bracket_is_a_level_and_wires_of_one_kind_add_up():
     machine = read_machine("8x(16x(8xH100-NVLink4)-8xInfiniBand400)-Ethernet100")
     assert machine.host == read_hardware("8xH100-NVLink4")
     inner, outer = machine.levels
-    assert (inner.units, outer.units) == (16, 8)
+    assert (inner.members, outer.members) == (16, 8)
     assert inner.bandwidth_bytes_per_s == 8 * LINKS["InfiniBand400"]["bandwidth_bytes_per_s"]
     assert outer.bandwidth_bytes_per_s == LINKS["Ethernet100"]["bandwidth_bytes_per_s"]
     assert outer.message_ns == LINKS["Ethernet100"]["latency_ns"]
@@ -41,10 +41,10 @@ def test_devices_are_doubled_until_all_are_in():
 
 def test_first_hosts_fill_one_group_after_the_other():
     machine = read_machine("2x(4x(V100)-Ethernet100)-Ethernet10")
-    units = {
-        hosts: [level.units for level in machine.first_levels(hosts)] for hosts in (1, 2, 4, 8)
+    members = {
+        hosts: [level.members for level in machine.first_levels(hosts)] for hosts in (1, 2, 4, 8)
     }
-    assert units == {1: [], 2: [2], 4: [4], 8: [4, 2]}
+    assert members == {1: [], 2: [2], 4: [4], 8: [4, 2]}
     with pytest.raises(ValueError, match="no whole groups"):
         machine.first_levels(6)
 
@@ -58,7 +58,7 @@ def test_every_number_of_devices_is_one_of_whole_groups(units):
     for devices in machine.device_counts():
         product = 1
         for level in machine.first_levels(devices):
-            product *= level.units
+            product *= level.members
         assert product == devices
 
 
@@ -86,3 +86,8 @@ def test_what_a_text_may_not_say_is_told(text, message):
 def test_copies_of_tensorflow_take_no_infiniband():
     with pytest.raises(AdvisorError, match="a network joins hosts, not 'InfiniBand400'"):
         read_hardware("2x(V100)-InfiniBand400")
+
+
+def test_where_every_device_is_simulated_levels_are_refused_as_such():
+    with pytest.raises(AdvisorError, match=r"levels of hosts are for `advisor compare-hardware`"):
+        read_hardware("2x(2x(V100)-8xInfiniBand400)-Ethernet100")

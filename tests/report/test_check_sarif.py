@@ -128,6 +128,15 @@ def test_a_path_with_blanks_is_a_uri() -> None:
     assert location["uri"] == "my%20models/%C3%A4.py"
 
 
+def test_places_of_a_folder_of_the_repository_are_named_from_its_root() -> None:
+    placed = replace(COPIES, place=Place("../placements/p.json", 1))
+    result = check(failed(problems=(LEFT, placed))).within(Path("models/here"))
+    assert [
+        found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        for found in run(result)["results"]
+    ] == ["models/here/models/ranker.py", "models/placements/p.json"]
+
+
 @given(sample_check.hostile_names)
 def test_no_name_breaks_the_log_or_makes_a_link(name: str) -> None:
     content = run(sample_check.hostile(name))
