@@ -18,7 +18,7 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
-from placement_advisor.profile.recorded.recorded import read_recorded
+from placement_advisor.profile.recorded.recorded import GRAPH, read_recorded
 from placement_advisor.profile.recorded.recorded_costs import recorded_costs, recorded_links
 from placement_advisor.units import format_share
 
@@ -101,12 +101,14 @@ class Elsewhere:
                 for link in self.cluster.links
             ),
         )
+        another = self.recorded.step not in (None, traced.graph.fingerprint)
         return Prices(
             cluster=cluster,
             costs=costs | {device.name: table for device in cluster.devices},
             source=CostSource.RECORDED,
             doubt=RECORDED_DOUBT,
             notes=(
+                *([_another_step(self.recorded.path, traced)] if another else ()),
                 f"--costs: {format_share(coverage.time_share)} of the time in "
                 f"{self.recorded.path} was found in this model; it prices "
                 f"{format_share(coverage.op_share)} of the ops, figures of the devices the "
@@ -114,6 +116,14 @@ class Elsewhere:
                 "others assumed",
             ),
         )
+
+
+def _another_step(recorded: str, traced: Traced) -> str:
+    batch = "" if traced.batch_size is None else f" at a batch of {traced.batch_size}"
+    return (
+        f"--costs: {GRAPH} in {recorded} is the graph of another step than this one{batch}: times "
+        "are those of that step; --batch-size gives this one the batch that was recorded"
+    )
 
 
 def read_elsewhere(hardware: str, costs: Path | None) -> Elsewhere:

@@ -22,6 +22,7 @@ from placement_advisor.report.analysis.tables import (
     speedup,
     times_text,
 )
+from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Report:
 
         Times are in ns; what is not known is None. A speed-up is single over candidate, above 1 is
         faster: measured with its 95 % interval, else simulated, with what it is if costs are wrong.
+        That of single itself is 1, by definition.
         """
         return [_row(self.analysis, candidate) for candidate in self.analysis.candidates]
 
@@ -113,7 +115,7 @@ class Report:
     def __repr__(self) -> str:
         """Return the answer in a few lines."""
         rows = [f"  {row['candidate']}: {_speedup_text(row)}" for row in self._best(3)]
-        return "\n".join([f"{self.verdict}: {self.answer}", *rows, f"  files: {self.folder}"])
+        return "\n".join([self.answer, *rows, f"  files: {self.folder}"])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: answer, table, timeline."""
@@ -126,7 +128,7 @@ class Report:
             f"<li>{escape(f'{found.code}: {found.finding}')}</li>" for found in self.findings
         )
         return (
-            f"<p><b>{escape(self.verdict)}</b>: {escape(self.answer)}</p>"
+            f"<p><b>{escape(self.answer)}</b></p>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
             f"{f'<ul>{findings}</ul>' if findings else ''}"
             f'<img alt="one step over time" style="max-width: 100%" src="{self._timeline()}">'
@@ -154,6 +156,7 @@ def _row(analysis: Analysis, candidate: Candidate) -> dict[str, Any]:
     predicted, ran = candidate_figures(candidate)
     factor = speedup(candidate)
     foreseen = predicted_range(candidate)
+    simulated = "baseline" if candidate.name == BASELINE else "simulated"
     figures = ran or predicted
     best = factor.median if factor else predicted_speedup(analysis, candidate)
     ends = factor or foreseen
@@ -168,7 +171,7 @@ def _row(analysis: Analysis, candidate: Candidate) -> dict[str, Any]:
         "speedup": best,
         "speedup_low": ends.low if ends else None,
         "speedup_high": ends.high if ends else None,
-        "speedup_basis": ("measured" if factor else "simulated") if best is not None else None,
+        "speedup_basis": ("measured" if factor else simulated) if best is not None else None,
         "verdict": str(candidate.comparison.verdict) if candidate.comparison else None,
         "exposed_ns": figures.exposed_ns if figures else None,
         "transfers": figures.transfer_count if figures else None,

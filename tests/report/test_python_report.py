@@ -19,7 +19,7 @@ def report() -> Report:
 
 def test_the_answer_takes_a_few_lines(report: Report) -> None:
     text = repr(report)
-    assert text.startswith(f"{report.analysis.recommendation.verdict}: ")
+    assert text.startswith(f"{report.analysis.recommendation.headline}\n")
     assert len(text.splitlines()) <= 5
     assert len(repr(report.analysis)) < 1_000
     assert report.verdict == report.analysis.recommendation.verdict
@@ -33,12 +33,13 @@ def test_candidates_are_rows_of_plain_values_with_the_same_columns(report: Repor
     assert all(type(value) in plain for row in rows for value in row.values())
     ran = next(row for row in rows if row["speedup_basis"] == "measured")
     assert ran["speedup_low"] <= ran["speedup"] <= ran["speedup_high"]
+    assert (rows[0]["speedup"], rows[0]["speedup_basis"]) == (1, "baseline")
 
 
 def test_what_was_not_measured_says_so() -> None:
     rows = Report(sample_analysis.unmeasured(), Path("out")).candidates
     assert {row["measured_step_ns"] for row in rows} == {None}
-    assert {row["speedup_basis"] for row in rows} <= {"simulated", None}
+    assert {row["speedup_basis"] for row in rows} <= {"baseline", "simulated", None}
 
 
 def test_a_notebook_shows_answer_table_and_picture_and_no_markup_of_models() -> None:

@@ -35,7 +35,7 @@ def test_the_callback_records_a_fit_on_one_device(child: Child, tmp_path: Path) 
     assert copies == "copies   none seen: CPUs of one process hand tensors on as pointers"
     graph = tmp_path / "graph.json.gz"
     assert following.startswith(f"next     advisor profile {tmp_path} --graph {graph}; for a ver")
-    assert following.endswith(f"--hardware devices.toml --costs {tmp_path}")
+    assert following.endswith(f"--hardware devices.toml --costs {tmp_path} --batch-size 32")
     # Four steps, the first left out; the last batch of the epoch is smaller, so its size is open.
     assert found["steps"] == {3}
     assert found["first product bytes"] == (32 * 256 * 4,)

@@ -17,6 +17,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.profile.recorded.recorded_events import Process, Run, copies, runs
 from placement_advisor.profile.recorded.recorded_steps import recorded_steps
 from placement_advisor.profile.timeline.gpu_streams import gpu_planes
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
     from placement_advisor.profile.recorded.recorded_events import Sample
     from placement_advisor.profile.xspace.space_file import SpaceFile
+
+# The graph of a logdir that a training of the user's own left, beside its profile.
+GRAPH = "graph.json.gz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +60,23 @@ class Recorded:
     Devices are ``GPU:0``, ``GPU:1`` and so on over all files, or the ``CPU:n`` of a file without
     GPUs. ``copies`` are those of the whole profile as (bytes, ns), by source and target, the host
     of a file being its ``CPU:n``. ``anonymous_ns`` is what kernels that belong to no op took in
-    all steps but those of warm-up.
+    all steps but those of warm-up. ``step`` is the fingerprint of the graph that was recorded, None
+    where none lies beside the profile.
     """
 
     path: str
     ops: tuple[RecordedOp, ...]
     anonymous_ns: int
     copies: Mapping[tuple[str, str], tuple[Sample, ...]]
+    step: str | None = None
 
 
 def read_recorded(path: Path) -> Recorded:
     """Read a profile: an ``.xplane.pb`` file, a run folder, or a logdir, of which the newest run.
 
     Raises:
-        AdvisorError: there is no profile, a file is corrupt, or no op is seen within a step.
+        AdvisorError: there is no profile, a file is corrupt (the graph of a logdir among them), or
+            no op is seen within a step.
     """
     run = recorded_run(path)
     files = run.files
@@ -91,6 +98,7 @@ def read_recorded(path: Path) -> Recorded:
         ops=tuple(_ops(seen)),
         anonymous_ns=sum(run.time_ns for run in seen if run.op is None),
         copies={ends: tuple(found) for ends, found in sorted(samples.items())},
+        step=OpGraph.load(path / GRAPH).fingerprint if (path / GRAPH).is_file() else None,
     )
 
 

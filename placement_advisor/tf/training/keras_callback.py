@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.tf.training.step_graph import StepGraph
 
 _GIVE_BATCH = "give the callback a batch: PlacementProfiler(log_dir, batch=(x, y))"
 
@@ -110,7 +110,7 @@ class PlacementProfiler(keras.callbacks.Callback):  # type: ignore[misc]
         if self._batch_seen is None:
             self._batch_seen = tf.nest.map_structure(_spec, batch)
 
-    def _graph(self) -> OpGraph:
+    def _graph(self) -> StepGraph:
         """Return the graph of the model's step.
 
         Raises:

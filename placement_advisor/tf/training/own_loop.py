@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.tf.training.step_graph import StepGraph
 
 
 class StepsRecorded:
@@ -50,7 +50,7 @@ class StepsRecorded:
         if error is None:
             print(*finish(self._recorder, self._graph), sep="\n", flush=True)
 
-    def _graph(self) -> OpGraph:
+    def _graph(self) -> StepGraph:
         assert self._called is not None, "a step was recorded"
         step, inputs, has_named = self._called
         if has_named or not all(

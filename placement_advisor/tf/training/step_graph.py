@@ -8,7 +8,7 @@ configuration, with weights of its own.
 from __future__ import annotations
 
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
@@ -17,15 +17,23 @@ from placement_advisor.tf.own_step.place import live_model_step, live_step
 
 if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.tf.trace.tracer import TracedStep
 
 
-def step_graph(step: Any, inputs: tuple[Any, ...]) -> OpGraph:
+class StepGraph(NamedTuple):
+    """The graph of a step, and the samples in its batch, None where its inputs hold none."""
+
+    graph: OpGraph
+    batch_size: int | None
+
+
+def step_graph(step: Any, inputs: tuple[Any, ...]) -> StepGraph:
     """Return the graph of a function or a Keras model for inputs of these specs.
 
     Raises:
         ModelError: it cannot be traced, or a model not be made without its strategy.
     """
-    found: list[OpGraph] = []
+    found: list[TracedStep] = []
     failed: list[Exception] = []
 
     def trace() -> None:
@@ -39,15 +47,15 @@ def step_graph(step: Any, inputs: tuple[Any, ...]) -> OpGraph:
     thread.join()
     if failed:
         raise failed[0]
-    return found[0]
+    return StepGraph(found[0].graph, found[0].loaded.batch_size)
 
 
-def _traced(step: Any, inputs: tuple[Any, ...]) -> OpGraph:
+def _traced(step: Any, inputs: tuple[Any, ...]) -> TracedStep:
     if not hasattr(step, "jit_compile"):
-        return live_step(step, inputs).graph
+        return live_step(step, inputs)
     if getattr(step, "_distribute_strategy", None) not in (None, tf.distribute.get_strategy()):
         step = _without_strategy(step)
-    return live_model_step(step, inputs).graph
+    return live_model_step(step, inputs)
 
 
 def _without_strategy(model: Any) -> Any:

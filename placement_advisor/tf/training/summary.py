@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.profile.formats import read_profile
+from placement_advisor.profile.recorded.recorded import GRAPH
 from placement_advisor.profile.timeline.device_trace import Use
 from placement_advisor.units import format_bytes, format_ns, format_share
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from placement_advisor.profile.totals import DeviceTotals, ProfileTotals, RouteTotals
     from placement_advisor.tf.training.recorder import Recorder
+    from placement_advisor.tf.training.step_graph import StepGraph
 
-GRAPH = "graph.json.gz"
 _MOST_ROUTES = 3
 
 
-def finish(recorder: Recorder, graph: Callable[[], OpGraph]) -> Iterator[str]:
+def finish(recorder: Recorder, graph: Callable[[], StepGraph]) -> Iterator[str]:
     """Write the graph of what was recorded, and yield the lines to print.
 
     A training that took days must not end here, whatever fails: it is told instead.
@@ -37,13 +37,14 @@ def finish(recorder: Recorder, graph: Callable[[], OpGraph]) -> Iterator[str]:
         )
         yield f"placement-advisor recorded nothing: {why}"
         return
-    note = None
+    step, note = None, None
     try:
-        graph().save(recorder.log_dir / GRAPH)
+        step = graph()
+        step.graph.save(recorder.log_dir / GRAPH)
     except Exception as error:
-        note = f"no {GRAPH}: {_first_line(error)}"
+        step, note = None, f"no {GRAPH}: {_first_line(error)}"
     try:
-        yield from _lines(recorder, has_graph=note is None)
+        yield from _lines(recorder, step)
     except Exception as error:
         yield f"recorded in {recorder.log_dir}, and not read: {_first_line(error)}"
     if note is not None:
@@ -57,15 +58,14 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
 
 
-def _lines(recorder: Recorder, *, has_graph: bool) -> Iterator[str]:
-    path = recorder.log_dir / GRAPH
-    ops = OpGraph.load(path) if has_graph else None
+def _lines(recorder: Recorder, step: StepGraph | None) -> Iterator[str]:
+    ops = None if step is None else step.graph
     read = read_profile(
         recorder.log_dir, graph=ops, ask_xprof=False, working=lambda what, done, total: None
     )
     yield f"compute  {_compute(read.totals, recorder)}"
     yield f"copies   {_copies(read.totals)}"
-    yield f"next     {_next(recorder.log_dir, path if has_graph else None)}"
+    yield f"next     {_next(recorder.log_dir, step)}"
 
 
 def _compute(totals: ProfileTotals, recorder: Recorder) -> str:
@@ -103,16 +103,19 @@ def _route(route: RouteTotals) -> str:
     )
 
 
-def _next(log_dir: Path, graph: Path | None) -> str:
+def _next(log_dir: Path, step: StepGraph | None) -> str:
     logs = shlex.quote(str(log_dir))
     profile = f"advisor profile {logs}"
-    if graph is not None:
-        profile += f" --graph {shlex.quote(str(graph))}"
+    if step is not None:
+        profile += f" --graph {shlex.quote(str(log_dir / GRAPH))}"
     script = getattr(sys.modules["__main__"], "__file__", None)
     model = shlex.quote(script) if script and script.endswith(".py") else "model.py"
     hardware = _hardware()
     first = "" if hardware else "advisor calibrate -o devices.toml && "
     analyze = f"advisor analyze {model} --hardware {hardware or 'devices.toml'} --costs {logs}"
+    if step is not None and step.batch_size is not None:
+        # Without it the file's own batch counts, whose ops take other times.
+        analyze += f" --batch-size {step.batch_size}"
     return f"{profile}; for a verdict: {first}{analyze}"
 
 
