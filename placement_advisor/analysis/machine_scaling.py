@@ -3,15 +3,17 @@
 Model: of a machine its first 1, 2, 4, … devices and all of them, with the links and hosts that they
 have. On so many devices each family that splits the batch (`data_parallel`) is simulated twice:
 with the whole batch on every device (*weak scaling*, more samples a step), and with the batch
-shared among them (*strong scaling*, the same training). All hosts of a hierarchy do the same, so
-one is simulated (`scaled_steps`), whose devices exchange within it and with those of the others.
-Every figure is assumed; nothing runs.
+shared among them (*strong scaling*, the same training). Families that split layers are simulated
+with the batch shared among hosts: each is laid out within a host as for the whole batch. All hosts
+of a hierarchy do the same, so one is simulated (`scaled_steps`), whose devices exchange within it
+and with those of the others. Every figure is assumed; nothing runs.
 
 What a further device does not bring is lost to what the step then waits for longest. The *knee* is
 the last number of devices at which doubling them brings at least half of what it could: speed-ups
 are of the best family on each.
 
-Left out: placements that split layers and not the batch, uneven shares of unequal devices.
+Left out: weak scaling of families that split layers, for which the step would have to be traced at
+larger batches than its own; uneven shares of unequal devices.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ from placement_advisor.analysis.folded_steps import FoldedStep, FoldedSteps
 from placement_advisor.analysis.prices_elsewhere import is_cluster_file, read_elsewhere
 from placement_advisor.analysis.scaled_steps import Limit, limit_of, peak_memory, simulated
 from placement_advisor.analysis.traced_model import traced_model
-from placement_advisor.candidates import single
+from placement_advisor.candidates import families, pipeline, single, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.split_traces import unsplit
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.cost.rings import ALL_DEVICES, Ring, ring_of_devices
@@ -48,10 +51,13 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.load.model_source import ModelSource
 
+# Families that split the layers among the devices of a host.
+LAYER_FAMILIES = (towers.FAMILY, pipeline.FAMILY)
 # A doubling that brings less than half of what it could.
 _KNEE = 1.5
 _SECONDS_PER_HOUR = 3_600
@@ -171,7 +177,10 @@ def compare_hardware(
             hint="give --price once for each machine, in their order",
         )
     machines = [_machine(text) for text in hardware]
-    counts = sorted({count for each in machines for count in each.device_counts()})
+    shared_by = {count for each in machines for count in each.device_counts()}
+    # Where layers are split within hosts, each host has a share.
+    shared_by |= {hosts for each in machines for hosts in each.host_counts()}
+    counts = sorted(shared_by)
     watcher.working("importing TensorFlow", 0, 1)
     preload()
     with Child("loader") as loader:
@@ -256,6 +265,7 @@ def _scaled(
     steps, notes = [one], []
     traced = next((s for s in splits.values() if not isinstance(s, BatchSplitError)), None)
     folded = FoldedSteps(machine.host)
+    layouts: dict[int, Mapping[str, Placement | NotApplicable]] = {}
     for part in _parts(machine):
         here, split = len(part.cluster.devices), splits[part.devices]
         found: dict[Scaling, SplitTraces] = {}
@@ -273,6 +283,19 @@ def _scaled(
                     notes.append(f"{part.devices} devices: {family} {step.reason}")
                 else:
                     steps.append(step)
+        if here > 1 and here not in layouts:
+            layouts[here] = families.propose(LAYER_FAMILIES, graph, costs, part.cluster)
+        of_hosts = unsplit(graph, batch) if part.hosts == 1 else splits[part.hosts]
+        for family, within in layouts.get(here, {}).items():
+            if isinstance(within, NotApplicable):
+                notes.append(f"{family}: {within.reason}")
+            elif isinstance(of_hosts, BatchSplitError):
+                notes.append(f"{part.hosts} hosts: {of_hosts.message}")
+            else:
+                laid_out = _LaidOutSteps(of_hosts.first(1), part, folded, within)
+                step = laid_out.step(family, Scaling.STRONG, one)
+                assert not isinstance(step, NotApplicable)
+                steps.append(step)
     return MachineScaling(
         label=machine.label,
         steps=tuple(steps),
@@ -327,7 +350,8 @@ class _Steps:
         step, surely_fits = found
         samples = one.samples * (self._part.devices if scaling is Scaling.WEAK else 1)
         share = samples / one.samples / self._part.devices
-        limit = limit_of(step, self._part.cluster, one.step_ns * share, share)
+        ideal_ns, of_op = one.step_ns * share, share * self._part.devices / self._replicas
+        limit = limit_of(step, self._part.cluster, ideal_ns, of_op)
         if not surely_fits and not self._fits(family):
             limit = Limit.MEMORY
         return ScaledStep(
@@ -339,6 +363,11 @@ class _Steps:
             efficiency=share * one.step_ns / step.step_ns,
             limit=limit,
         )
+
+    @property
+    def _replicas(self) -> int:
+        """How many there are, each of which does all ops on its share of the samples."""
+        return self._part.devices
 
     def _simulated(self, family: str) -> FoldedStep | NotApplicable:
         cluster, rings = self._part.cluster, self._part.rings
@@ -363,3 +392,25 @@ class _Steps:
     @cached_property
     def _whole(self) -> DataParallelSteps:
         return DataParallelSteps(self._traces)
+
+
+class _LaidOutSteps(_Steps):
+    """The steps of a batch that hosts share, whose layers the devices of each split."""
+
+    def __init__(
+        self, traces: SplitTraces, part: _Part, folded: FoldedSteps, within: Placement
+    ) -> None:
+        super().__init__(traces, part, folded)
+        self._within = within
+
+    @property
+    def _replicas(self) -> int:
+        return self._part.hosts
+
+    def _simulated(self, family: str) -> FoldedStep:
+        part = self._part
+        return self._folded.laid_out(self._within, self._traces, part.cluster, part.rings)
+
+    def _proposed(self, family: str) -> DataParallel:
+        host = {name: name for name in self._part.cluster.place_names()}
+        return self._whole.laid_out(self._within, [host], ALL_DEVICES)

@@ -54,7 +54,10 @@ def test_each_machine_is_simulated_on_ever_more_of_its_devices(
         *((4, family, scaling) for family in apart for scaling in both),
         *((4, family, "weak") for family in joint),
     }
-    assert nvlink["notes"] == [
+    of_towers, *others = nvlink["notes"]
+    assert of_towers == "towers: no layer joins two independent towers: every layer feeds the next"
+    assert others[0].startswith("pipeline: any cut costs more in copies")
+    assert [note for note in others if "devices" in note] == [
         f"4 devices: {family} wants the same samples on each device" for family in joint
     ]
     for step in nvlink["steps"][1:]:
@@ -101,3 +104,43 @@ def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(
         "8 devices: a batch of 6 has less than one sample for each of 8 devices"
         in (machine["notes"])
     )
+
+
+# Two matrices of 16 MB, far more to exchange than to compute with.
+TOWERS = """
+import keras
+import tensorflow as tf
+
+inputs = [keras.Input((2048,), 64, name=side) for side in ("left", "right")]
+ends = [
+    keras.layers.Dense(16, name=f"{x.name}_end")(keras.layers.Dense(2048, name=f"{x.name}_in")(x))
+    for x in inputs
+]
+model = keras.Model(inputs, keras.layers.Dense(1, name="head")(keras.layers.concatenate(ends)))
+model.compile("sgd", "mse")
+x = tf.zeros((64, 2048))
+dataset = tf.data.Dataset.from_tensors(((x, x), tf.zeros((64, 1))))
+"""
+
+
+def test_towers_within_hosts_win_where_variables_are_large(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    path = tmp_path / "towers.py"
+    path.write_text(TOWERS)
+    machines = ("2xT4", "4x(2xT4)-Ethernet10")
+    ran = advisor("compare-hardware", str(path), *machines, "--json", "-q")
+    assert ran.code == 0, ran.err
+    host, hosts = json.loads(ran.out)["machines"]
+    step_ns = {s["family"]: s["step_ns"] for s in host["steps"] if s["scaling"] != "weak"}
+    for family in ("single", "batch", "variables-on-host", "variables-spread", "mirrored"):
+        assert step_ns["towers"] < 0.8 * step_ns[family]
+    assert host["knee"]["strong"] == 2
+    assert host["notes"] == []
+    towers = [step for step in hosts["steps"] if step["family"] == "towers"]
+    assert [(step["devices"], step["samples"]) for step in towers] == [(2, 64), (4, 64), (8, 64)]
+    assert towers[0]["step_ns"] == step_ns["towers"]
+    # The gradients of both matrices leave each host.
+    assert towers[1]["step_ns"] > 2 * 2048**2 * 4 / 1.25e9 * 1e9
+    assert towers[1]["limit"] == "exchange"
+    assert hosts["knee"]["strong"] == 2
