@@ -106,16 +106,20 @@ def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(
     )
 
 
-# Two matrices of 16 MB, far more to exchange than to compute with.
+# Four matrices of 16 MB: far more to exchange than to compute with.
 TOWERS = """
 import keras
 import tensorflow as tf
 
-inputs = [keras.Input((2048,), 64, name=side) for side in ("left", "right")]
-ends = [
-    keras.layers.Dense(16, name=f"{x.name}_end")(keras.layers.Dense(2048, name=f"{x.name}_in")(x))
-    for x in inputs
-]
+
+def tower(side):
+    x = keras.Input((2048,), 64, name=side)
+    hidden = keras.layers.Dense(2048, name=f"{side}_1")(x)
+    hidden = keras.layers.Dense(2048, name=f"{side}_2")(hidden)
+    return x, keras.layers.Dense(16, name=f"{side}_3")(hidden)
+
+
+inputs, ends = zip(tower("left"), tower("right"))
 model = keras.Model(inputs, keras.layers.Dense(1, name="head")(keras.layers.concatenate(ends)))
 model.compile("sgd", "mse")
 x = tf.zeros((64, 2048))
@@ -134,13 +138,13 @@ def test_towers_within_hosts_win_where_variables_are_large(
     host, hosts = json.loads(ran.out)["machines"]
     step_ns = {s["family"]: s["step_ns"] for s in host["steps"] if s["scaling"] != "weak"}
     for family in ("single", "batch", "variables-on-host", "variables-spread", "mirrored"):
-        assert step_ns["towers"] < 0.8 * step_ns[family]
+        assert step_ns["towers"] < 0.7 * step_ns[family], family
     assert host["knee"]["strong"] == 2
     assert host["notes"] == []
     towers = [step for step in hosts["steps"] if step["family"] == "towers"]
     assert [(step["devices"], step["samples"]) for step in towers] == [(2, 64), (4, 64), (8, 64)]
     assert towers[0]["step_ns"] == step_ns["towers"]
-    # The gradients of both matrices leave each host.
-    assert towers[1]["step_ns"] > 2 * 2048**2 * 4 / 1.25e9 * 1e9
+    # The gradients of all four leave each host.
+    assert towers[1]["step_ns"] > 4 * 2048**2 * 4 / 1.25e9 * 1e9
     assert towers[1]["limit"] == "exchange"
     assert hosts["knee"]["strong"] == 2
