@@ -3,8 +3,8 @@
 Model: of a machine its first 1, 2, 4, … devices and all of them, with the links and hosts that they
 have. On so many devices each family that splits the batch (`data_parallel`) is simulated twice:
 with the whole batch on every device (*weak scaling*, more samples a step), and with the batch
-shared among them (*strong scaling*, the same training). Families that split layers are simulated
-with the batch shared among hosts: each is laid out within a host as for the whole batch. All hosts
+shared among them (*strong scaling*, the same training). Families that split layers do so within a
+host, laid out as for the model's batch, and a host has the samples of all of its devices. All hosts
 of a hierarchy do the same, so one is simulated (`scaled_steps`), whose devices exchange within it
 and with those of the others. Every figure is assumed; nothing runs.
 
@@ -12,8 +12,7 @@ What a further device does not bring is lost to what the step then waits for lon
 the last number of devices at which doubling them brings at least half of what it could: speed-ups
 are of the best family on each.
 
-Left out: weak scaling of families that split layers, for which the step would have to be traced at
-larger batches than its own; uneven shares of unequal devices.
+Left out: layers split among hosts, uneven shares of unequal devices.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import gc
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.folded_steps import FoldedStep, FoldedSteps
 from placement_advisor.analysis.prices_elsewhere import is_cluster_file, read_elsewhere
@@ -177,10 +176,13 @@ def compare_hardware(
             hint="give --price once for each machine, in their order",
         )
     machines = [_machine(text) for text in hardware]
-    shared_by = {count for each in machines for count in each.device_counts()}
-    # Where layers are split within hosts, each host has a share.
-    shared_by |= {hosts for each in machines for hosts in each.host_counts()}
-    counts = sorted(shared_by)
+    shared_by: set[int] = set()
+    within: set[int] = set()
+    for machine in machines:
+        counts, of_host = machine.device_counts(), len(machine.host.devices)
+        # Where layers are split within hosts, each host has a share.
+        shared_by.update(counts, (count // of_host for count in counts))
+        within.update(min(count, of_host) for count in counts)
     watcher.working("importing TensorFlow", 0, 1)
     preload()
     with Child("loader") as loader:
@@ -189,9 +191,13 @@ def compare_hardware(
         if batch is None:
             raise ModelError(f"{source.path}: {traced.name}: its inputs hold no batch")
         splits: dict[int, SplitTraces | BatchSplitError] = {}
-        for done, count in enumerate(counts[1:]):
-            watcher.working("splitting the batch", done, len(counts) - 1)
+        for done, count in enumerate(sorted(shared_by - {0, 1})):
+            watcher.working("splitting the batch", done, len(shared_by - {0, 1}))
             splits[count] = _split(loader, batch, count, source.time_limit_s)
+        larger: dict[int, OpGraph | BatchSplitError] = {}
+        for done, times in enumerate(sorted(within - {1})):
+            watcher.working("tracing larger batches", done, len(within - {1}))
+            larger[times] = _larger(loader, times, source.time_limit_s)
     scaled = []
     # Ops by the hundred thousand: looking for cycles among them takes a fifth of the time.
     gc.disable()
@@ -199,7 +205,7 @@ def compare_hardware(
         for done, machine in enumerate(machines):
             watcher.working("simulating", done, len(machines))
             price = None if prices is None else prices[done]
-            scaled.append(_scaled(machine, traced.graph, batch, splits, price))
+            scaled.append(_scaled(machine, traced.graph, batch, splits, larger, price))
     finally:
         gc.enable()
     return HardwareComparison(
@@ -235,11 +241,19 @@ def _split(
     return answer
 
 
+def _larger(loader: Child, times: int, time_limit_s: float) -> OpGraph | BatchSplitError:
+    answer = loader.call(splitter.trace_repeated, times, time_limit_s=time_limit_s)
+    if isinstance(answer, CallFailure):
+        return BatchSplitError(f"tracing {times} times its batch failed: {answer.message}")
+    return answer
+
+
 def _scaled(
     machine: Machine,
     graph: OpGraph,
     batch: int,
     splits: Mapping[int, SplitTraces | BatchSplitError],
+    larger: Mapping[int, OpGraph | BatchSplitError],
     price: float | None,
 ) -> MachineScaling:
     """Simulate one machine.
@@ -263,8 +277,9 @@ def _scaled(
         limit=None if fits_alone else Limit.MEMORY,
     )
     steps, notes = [one], []
-    traced = next((s for s in splits.values() if not isinstance(s, BatchSplitError)), None)
+    traced = _any_traced(splits)
     folded = FoldedSteps(machine.host)
+    of_hosts = _HostTraces(unsplit(graph, batch), splits, larger)
     layouts: dict[int, Mapping[str, Placement | NotApplicable]] = {}
     for part in _parts(machine):
         here, split = len(part.cluster.devices), splits[part.devices]
@@ -285,23 +300,53 @@ def _scaled(
                     steps.append(step)
         if here > 1 and here not in layouts:
             layouts[here] = families.propose(LAYER_FAMILIES, graph, costs, part.cluster)
-        of_hosts = unsplit(graph, batch) if part.hosts == 1 else splits[part.hosts]
         for family, within in layouts.get(here, {}).items():
             if isinstance(within, NotApplicable):
                 notes.append(f"{family}: {within.reason}")
-            elif isinstance(of_hosts, BatchSplitError):
-                notes.append(f"{part.hosts} hosts: {of_hosts.message}")
-            else:
-                laid_out = _LaidOutSteps(of_hosts.first(1), part, folded, within)
-                step = laid_out.step(family, Scaling.STRONG, one)
-                assert not isinstance(step, NotApplicable)
-                steps.append(step)
+                continue
+            for scaling in Scaling:
+                of_host = of_hosts.of(part, scaling)
+                if isinstance(of_host, BatchSplitError):
+                    notes.append(f"{counted(part.hosts, 'host')}: {of_host.message}")
+                else:
+                    laid_out = _LaidOutSteps(of_host, part, folded, within)
+                    step = laid_out.step(family, scaling, one)
+                    assert not isinstance(step, NotApplicable)
+                    steps.append(step)
     return MachineScaling(
         label=machine.label,
         steps=tuple(steps),
         price_per_hour=price,
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _any_traced(splits: Mapping[int, SplitTraces | BatchSplitError]) -> SplitTraces | None:
+    return next((s for s in splits.values() if not isinstance(s, BatchSplitError)), None)
+
+
+class _HostTraces(NamedTuple):
+    """What hosts whose devices split the layers are simulated by.
+
+    ``whole`` is the unsplit step, ``larger`` has it at so many times its batch.
+    """
+
+    whole: SplitTraces
+    splits: Mapping[int, SplitTraces | BatchSplitError]
+    larger: Mapping[int, OpGraph | BatchSplitError]
+
+    def of(self, part: _Part, scaling: Scaling) -> SplitTraces | BatchSplitError:
+        """Return the traces of a host with the samples of all of its devices, or why not."""
+        known = self.whole if part.hosts == 1 else self.splits[part.hosts]
+        if scaling is Scaling.WEAK and isinstance(known, BatchSplitError):
+            known = _any_traced(self.splits) or known
+        if isinstance(known, BatchSplitError):
+            return known
+        if scaling is Scaling.STRONG:
+            return known.first(1)
+        times = len(part.cluster.devices)
+        graph = self.larger[times]
+        return graph if isinstance(graph, BatchSplitError) else known.repeated(graph, times)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +395,8 @@ class _Steps:
         step, surely_fits = found
         samples = one.samples * (self._part.devices if scaling is Scaling.WEAK else 1)
         share = samples / one.samples / self._part.devices
-        ideal_ns, of_op = one.step_ns * share, share * self._part.devices / self._replicas
+        ideal_ns = one.step_ns * share
+        of_op = min(1.0, share * self._part.devices / self._replicas)
         limit = limit_of(step, self._part.cluster, ideal_ns, of_op)
         if not surely_fits and not self._fits(family):
             limit = Limit.MEMORY

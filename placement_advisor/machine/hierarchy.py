@@ -72,11 +72,6 @@ class Machine:
             found.append(replace(level, units=units))
         return tuple(level for level in found if level.units > 1)
 
-    def host_counts(self) -> list[int]:
-        """Return of how many hosts each of `device_counts` is, where that is one at least."""
-        devices = len(self.host.devices)
-        return [count // devices for count in self.device_counts() if count >= devices]
-
     def device_counts(self) -> list[int]:
         """Return 1, 2, 4, … devices of a host and all of them, then so many hosts, doubled.
 

@@ -12,7 +12,13 @@ from placement_advisor.analysis.scaled_steps import simulated
 from placement_advisor.candidates import pipeline, towers
 from placement_advisor.candidates.batch_split.data_parallel import DataParallelSteps
 from placement_advisor.candidates.batch_split.split_traces import unsplit
-from placement_advisor.cost.rings import ALL_DEVICES, Ring, ring_of_devices
+from placement_advisor.cost.rings import (
+    ALL_DEVICES,
+    NcclProtocol,
+    Ring,
+    between_hosts,
+    ring_of_devices,
+)
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
@@ -60,3 +66,28 @@ def test_on_one_host_the_step_is_the_placed_one(family):
     alike = replace(ring_of_devices(host), members=1)
     found = FoldedSteps(host).laid_out(placement, unsplit(graph, 4), host, [alike])
     assert found.outline.step_ns == Simulator(graph, costs, host).step_ns(placement)
+
+
+def test_a_device_without_layers_slows_nothing_down():
+    graph = two_towers(4)
+    pair, host = read_hardware("2xA100"), read_hardware("4xA100")
+    placement = within(towers, graph, pair)
+    found = [
+        FoldedSteps(each).laid_out(placement, unsplit(graph, 4), each, [ring_of_devices(each)])
+        for each in (pair, host)
+    ]
+    assert found[0].outline.step_ns == found[1].outline.step_ns
+    assert found[0].outline.step_ns > Simulator(
+        graph, roofline_by_place(graph, pair), pair
+    ).step_ns(placement)
+
+
+def test_what_one_device_of_each_host_exchanges_goes_between_hosts_alone():
+    host = read_hardware("4xT4")
+    here, above = rings = [ring_of_devices(host), NETWORK]
+    alone, *others = between_hosts(rings)
+    assert others == [above]
+    protocol = NcclProtocol(start_ns=0, hop_ns=1_000, sent=1.0)
+    assert here.reduce_ns(1_000_000, protocol) > 0
+    assert alone.reduce_ns(1_000_000, protocol) == 0
+    assert alone.gather_ns(1_000_000, protocol) == 0

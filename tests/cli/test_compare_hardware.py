@@ -141,8 +141,14 @@ def test_towers_within_hosts_win_where_variables_are_large(
         assert step_ns["towers"] < 0.7 * step_ns[family], family
     assert host["knee"]["strong"] == 2
     assert host["notes"] == []
-    towers = [step for step in hosts["steps"] if step["family"] == "towers"]
+    weak, towers = (
+        [s for s in hosts["steps"] if (s["family"], s["scaling"]) == ("towers", scaling)]
+        for scaling in ("weak", "strong")
+    )
     assert [(step["devices"], step["samples"]) for step in towers] == [(2, 64), (4, 64), (8, 64)]
+    assert [(step["devices"], step["samples"]) for step in weak] == [(2, 128), (4, 256), (8, 512)]
+    # Twice the samples take more, but not twice as long: matrices are read once.
+    assert towers[0]["step_ns"] < weak[0]["step_ns"] < 2 * towers[0]["step_ns"]
     assert towers[0]["step_ns"] == step_ns["towers"]
     # The gradients of all four leave each host.
     assert towers[1]["step_ns"] > 4 * 2048**2 * 4 / 1.25e9 * 1e9

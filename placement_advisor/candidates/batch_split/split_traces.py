@@ -47,6 +47,16 @@ class SplitTraces:
             wiring=replace(self.wiring, shares=(batch,) * count),
         )
 
+    def repeated(self, graph: OpGraph, times: int) -> SplitTraces:
+        """Return them for one replica with so many batches; ``graph`` is the trace of these."""
+        samples = sum(self.wiring.shares) * times
+        return replace(
+            self,
+            whole=graph,
+            shares={samples: graph},
+            wiring=replace(self.wiring, shares=(samples,)),
+        )
+
     def folded(self) -> SplitTraces:
         """Return them with one replica for all but the first, where all have the same share."""
         is_even = len(set(self.wiring.shares)) == 1
