@@ -21,9 +21,10 @@ import gc
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.folded_steps import FoldedStep, FoldedSteps
+from placement_advisor.analysis.host_traces import HostTraces, any_traced
 from placement_advisor.analysis.prices_elsewhere import is_cluster_file, read_elsewhere
 from placement_advisor.analysis.scaled_steps import Limit, limit_of, peak_memory, simulated
 from placement_advisor.analysis.traced_model import traced_model
@@ -277,9 +278,9 @@ def _scaled(
         limit=None if fits_alone else Limit.MEMORY,
     )
     steps, notes = [one], []
-    traced = _any_traced(splits)
+    traced = any_traced(splits)
     folded = FoldedSteps(machine.host)
-    of_hosts = _HostTraces(unsplit(graph, batch), splits, larger)
+    of_hosts = HostTraces(unsplit(graph, batch), splits, larger)
     layouts: dict[int, Mapping[str, Placement | NotApplicable]] = {}
     for part in _parts(machine):
         here, split = len(part.cluster.devices), splits[part.devices]
@@ -298,55 +299,31 @@ def _scaled(
                     notes.append(f"{part.devices} devices: {family} {step.reason}")
                 else:
                     steps.append(step)
-        if here > 1 and here not in layouts:
+        if here == 1:
+            continue
+        if here not in layouts:
             layouts[here] = families.propose(LAYER_FAMILIES, graph, costs, part.cluster)
-        for family, within in layouts.get(here, {}).items():
+        of_host = {
+            Scaling.WEAK: of_hosts.weak(part.hosts, here),
+            Scaling.STRONG: of_hosts.strong(part.hosts),
+        }
+        for family, within in layouts[here].items():
             if isinstance(within, NotApplicable):
                 notes.append(f"{family}: {within.reason}")
                 continue
-            for scaling in Scaling:
-                of_host = of_hosts.of(part, scaling)
-                if isinstance(of_host, BatchSplitError):
-                    notes.append(f"{counted(part.hosts, 'host')}: {of_host.message}")
-                else:
-                    laid_out = _LaidOutSteps(of_host, part, folded, within)
-                    step = laid_out.step(family, scaling, one)
-                    assert not isinstance(step, NotApplicable)
-                    steps.append(step)
+            for scaling, answer in of_host.items():
+                if isinstance(answer, BatchSplitError):
+                    notes.append(f"{counted(part.hosts, 'host')}: {answer.message}")
+                    continue
+                step = _LaidOutSteps(answer, part, folded, within).step(family, scaling, one)
+                assert not isinstance(step, NotApplicable)
+                steps.append(step)
     return MachineScaling(
         label=machine.label,
         steps=tuple(steps),
         price_per_hour=price,
         notes=tuple(dict.fromkeys(notes)),
     )
-
-
-def _any_traced(splits: Mapping[int, SplitTraces | BatchSplitError]) -> SplitTraces | None:
-    return next((s for s in splits.values() if not isinstance(s, BatchSplitError)), None)
-
-
-class _HostTraces(NamedTuple):
-    """What hosts whose devices split the layers are simulated by.
-
-    ``whole`` is the unsplit step, ``larger`` has it at so many times its batch.
-    """
-
-    whole: SplitTraces
-    splits: Mapping[int, SplitTraces | BatchSplitError]
-    larger: Mapping[int, OpGraph | BatchSplitError]
-
-    def of(self, part: _Part, scaling: Scaling) -> SplitTraces | BatchSplitError:
-        """Return the traces of a host with the samples of all of its devices, or why not."""
-        known = self.whole if part.hosts == 1 else self.splits[part.hosts]
-        if scaling is Scaling.WEAK and isinstance(known, BatchSplitError):
-            known = _any_traced(self.splits) or known
-        if isinstance(known, BatchSplitError):
-            return known
-        if scaling is Scaling.STRONG:
-            return known.first(1)
-        times = len(part.cluster.devices)
-        graph = self.larger[times]
-        return graph if isinstance(graph, BatchSplitError) else known.repeated(graph, times)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
