@@ -8,7 +8,7 @@ import pytest
 from split_steps import split_towers, two_towers
 
 from placement_advisor.analysis.folded_steps import FoldedSteps
-from placement_advisor.analysis.scaled_steps import simulated
+from placement_advisor.analysis.scaled_steps import peak_memory, simulated
 from placement_advisor.candidates import pipeline, towers
 from placement_advisor.candidates.batch_split.data_parallel import DataParallelSteps
 from placement_advisor.candidates.batch_split.split_traces import unsplit
@@ -91,3 +91,29 @@ def test_what_one_device_of_each_host_exchanges_goes_between_hosts_alone():
     assert here.reduce_ns(1_000_000, protocol) > 0
     assert alone.reduce_ns(1_000_000, protocol) == 0
     assert alone.gather_ns(1_000_000, protocol) == 0
+
+
+def test_layers_on_two_devices_fit_where_one_would_hold_too_much():
+    host, graph = read_hardware("2xA100"), two_towers(4)
+    placement, rings = within(towers, graph, host), [ring_of_devices(host)]
+    traces = unsplit(graph, 4)
+    itself = {name: name for name in host.place_names()}
+    proposed = DataParallelSteps(traces).laid_out(placement, [itself], ALL_DEVICES)
+    peaks = peak_memory(proposed, host, rings)
+    most = max(peaks[name].size_bytes for name in host.device_names())
+
+    def fits(memory_bytes):
+        devices = tuple(replace(each, memory_bytes=memory_bytes) for each in host.devices)
+        there = replace(host, devices=devices)
+        return FoldedSteps(there).laid_out(placement, traces, there, rings).surely_fits
+
+    assert not fits(most - 1)
+    assert fits(2 * most)
+    alone = Placement(
+        label="",
+        family="",
+        device_of=dict.fromkeys(placement.device_of, host.devices[0].name),
+        rationale="",
+    )
+    schedule = Simulator(graph, roofline_by_place(graph, host), host).schedule(alone)
+    assert most < schedule.peak_memory[host.devices[0].name].size_bytes
