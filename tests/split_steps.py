@@ -6,6 +6,7 @@ from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.split_traces import SplitTraces
 from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
 from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
+from placement_advisor.graph.op_work.signature import WorkBasis
 
 
 def op(name: str, size: int | None, *, kind: str = "MatMul", role: Role = Role.FORWARD) -> Op:
@@ -119,4 +120,68 @@ def split_updates() -> SplitTraces:
         wiring=wiring,
         outputs=(("loss", 0),),
         targets=("update", "update 2"),
+    )
+
+
+def two_towers(samples: int, work: int = 10**9) -> OpGraph:
+    """Return a step of two layers that a third joins, with ``work`` flops a sample in each."""
+    whole: dict[str, Op] = {}
+    reads: dict[str, list[str]] = {}
+
+    def add(each: Op, *producers: str) -> None:
+        basis = WorkBasis.FORMULA if each.flops else None
+        whole[each.name], reads[each.name] = each._replace(work_basis=basis), list(producers)
+
+    def matrix(layer: str, size: int, *inputs: str) -> str:
+        name = f"{layer}/weights"
+        variable = op(name, 0, kind="VarHandleOp", role=Role.VARIABLE)
+        add(variable._replace(variable=name, parameter_bytes=size, layer=layer))
+        read = op(f"{layer}/read", size, kind="ReadVariableOp")
+        add(read._replace(variable=name, layer=layer), name)
+        product = op(f"{layer}/product", 64 * samples)._replace(layer=layer, flops=work * samples)
+        add(product, *inputs, f"{layer}/read")
+        return product.name
+
+    def update(layer: str, size: int, *inputs: str) -> None:
+        name = f"{layer}/weights"
+        gradient = op(f"{layer}/gradient", size, role=Role.BACKWARD)
+        add(gradient._replace(layer=layer, flops=2 * work * samples), *inputs)
+        last = op(f"{layer}/update", None, kind="ResourceApplyGradientDescent", role=Role.UPDATE)
+        last = last._replace(variable=name, layer=layer, output_bytes=())
+        add(last, name, "rate", gradient.name)
+
+    add(op("rate", 4, kind="Const", role=Role.CONSTANT))
+    sizes = {"left": 4_000_000, "right": 2_000_000}
+    for side in sizes:
+        add(op(f"{side}/x", 64 * samples, kind="Placeholder", role=Role.INPUT))
+    ends = [matrix(side, size, f"{side}/x") for side, size in sizes.items()]
+    add(op("join", 128 * samples, kind="ConcatV2")._replace(layer="join"), *ends)
+    matrix("head", 1_000, "join")
+    add(op("loss", 4, kind="Mean")._replace(layer="loss"), "head/product")
+    back = op("loss/back", 64 * samples, role=Role.BACKWARD)._replace(layer="loss")
+    add(back, "loss", "head/product")
+    update("head", 1_000, "join", "loss/back")
+    joined = op("join/back", 64 * samples, role=Role.BACKWARD)._replace(layer="join")
+    add(joined, "loss/back", "head/read")
+    for side, size in sizes.items():
+        update(side, size, f"{side}/x", "join/back")
+    return wired(list(whole.values()), reads)
+
+
+def split_towers(hosts: int = 2, samples: int = 4) -> SplitTraces:
+    """Return the traces of `two_towers`, with so many samples for each of some hosts."""
+    whole, share = two_towers(samples * hosts), two_towers(samples)
+    plan = plan_split(whole, share, [("loss", 0)])
+    wiring = Wiring(
+        plan=plan,
+        shares=(samples,) * hosts,
+        merges=dict.fromkeys(plan.merged, Merge.MEAN),
+        axes=dict.fromkeys(plan.divided, 0),
+    )
+    return SplitTraces(
+        whole=whole,
+        shares={samples: share},
+        wiring=wiring,
+        outputs=(("loss", 0),),
+        targets=("left/update", "right/update", "head/update"),
     )

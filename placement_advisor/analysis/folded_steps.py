@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from placement_advisor.analysis.scaled_steps import costs_of_collectives, slowest_of
-from placement_advisor.candidates.batch_split.data_parallel import DataParallelSteps
+from placement_advisor.analysis.scaled_steps import costs_of_collectives, slowest_of_used
+from placement_advisor.candidates.batch_split.data_parallel import ONE_BY_ONE, DataParallelSteps
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.rings import ALL_DEVICES, with_collectives
 from placement_advisor.cost.roofline import roofline_by_place
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
     from placement_advisor.graph.op_graph import Op
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.nccl_rings import Ring
     from placement_advisor.simulator.outline import Outline
@@ -59,6 +59,7 @@ class FoldedSteps:
         """Take the host with all of its devices."""
         self._host = host
         self._steps: dict[int, DataParallelSteps] = {}
+        self._of_hosts: dict[bool, DataParallelSteps] = {}
         self._structures: dict[tuple[str, bool, int, int], _Structure | NotApplicable] = {}
         self._priced: dict[int, tuple[OpGraph, _PricedOps]] = {}
 
@@ -82,9 +83,29 @@ class FoldedSteps:
         if isinstance(structure, NotApplicable):
             return structure
         added = steps.added(family, traces, on_hosts=on_hosts)
+        return structure.simulated(self._pools(traces, added), traces.wiring.like_last, rings)
+
+    def laid_out(
+        self, within: Placement, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
+    ) -> FoldedStep:
+        """Simulate the step of one replica, which ``within`` lays out on the devices of the host.
+
+        ``rings`` say of how many hosts with a replica each that is one, by level.
+        """
+        on_hosts = len(rings) > 1
+        steps = self._of_hosts.setdefault(on_hosts, DataParallelSteps(traces))
+        key = within.family, on_hosts, 1, len(cluster.devices)
+        if key not in self._structures:
+            host = {name: name for name in cluster.place_names()}
+            self._structures[key] = _Structure(steps.laid_out(within, [host], ALL_DEVICES), cluster)
+        structure = self._structures[key]
+        assert not isinstance(structure, NotApplicable)
+        added = steps.added(ONE_BY_ONE, traces, on_hosts=on_hosts)
+        return structure.simulated(self._pools(traces, added), 1, rings)
+
+    def _pools(self, traces: SplitTraces, added: Mapping[str, Op]) -> Sequence[_PricedOps]:
         share = traces.replicas[0]
-        pools = self._of_trace(traces.whole), self._of_trace(share), self._price(added.values())
-        return structure.simulated(pools, traces.wiring.like_last, rings)
+        return self._of_trace(traces.whole), self._of_trace(share), self._price(added.values())
 
     def _of_trace(self, graph: OpGraph) -> _PricedOps:
         # The graph is kept, so that no other one gets its identity.
@@ -107,13 +128,13 @@ class _Structure:
     """A family's folded step on so many devices, without sizes and costs."""
 
     def __init__(self, proposed: DataParallel, cluster: Cluster) -> None:
-        self._split, placement = proposed
+        self._split, self._placement = proposed
         self._cluster = cluster
         there = with_collectives(cluster)
         unpriced = CostTable(costs={}).everywhere(there)
         graph, together = self._split.graph, self._split.collective_of
         self._simulator = Simulator(graph, unpriced, there, collective_of=together)
-        self._device = self._simulator.devices_of(placement)
+        self._device = self._simulator.devices_of(self._placement)
         source = self._split.source
         self._origin = [
             (_ADDED, op.name)
@@ -143,12 +164,11 @@ class _Structure:
                 merged = tables[_WHOLE] | tables[_SHARE] | tables[_ADDED]
                 rows[id(tables[0])] = _row(ops, merged)
             found[place] = rows[id(tables[0])]
-        last = self._cluster.devices[-1].name
-        slowest = slowest_of(prod(ring.members for ring in rings))
+        last, slowest = slowest_of_used(self._placement, self._cluster, rings)
         slower = np.rint(found[last] * slowest).astype(np.int64)
         found[last] = np.where(found[last] == UNKNOWN, UNKNOWN, slower)
         added = pools[_ADDED].ops
-        costs = costs_of_collectives(added.values(), rings).costs
+        costs = costs_of_collectives(added.values(), self._split, rings).costs
         found[ALL_DEVICES] = _row(ops, {id(added[name]): c.time_ns for name, c in costs.items()})
         return found
 

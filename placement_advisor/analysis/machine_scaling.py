@@ -3,15 +3,16 @@
 Model: of a machine its first 1, 2, 4, … devices and all of them, with the links and hosts that they
 have. On so many devices each family that splits the batch (`data_parallel`) is simulated twice:
 with the whole batch on every device (*weak scaling*, more samples a step), and with the batch
-shared among them (*strong scaling*, the same training). All hosts of a hierarchy do the same, so
-one is simulated (`scaled_steps`), whose devices exchange within it and with those of the others.
-Every figure is assumed; nothing runs.
+shared among them (*strong scaling*, the same training). Families that split layers do so within a
+host, laid out as for the model's batch, and a host has the samples of all of its devices. All hosts
+of a hierarchy do the same, so one is simulated (`scaled_steps`), whose devices exchange within it
+and with those of the others. Every figure is assumed; nothing runs.
 
 What a further device does not bring is lost to what the step then waits for longest. The *knee* is
 the last number of devices at which doubling them brings at least half of what it could: speed-ups
 are of the best family on each.
 
-Left out: placements that split layers and not the batch, uneven shares of unequal devices.
+Left out: layers split among hosts, uneven shares of unequal devices.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.folded_steps import FoldedStep, FoldedSteps
+from placement_advisor.analysis.host_traces import HostTraces, any_traced
 from placement_advisor.analysis.prices_elsewhere import check_priced, is_cluster_file
 from placement_advisor.analysis.scaled_steps import Limit, limit_of, peak_memory, simulated
 from placement_advisor.analysis.traced_model import traced_model
-from placement_advisor.candidates import single
+from placement_advisor.candidates import families, pipeline, single, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.batch_split.shares import shares_of
+from placement_advisor.candidates.batch_split.split_traces import unsplit
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
@@ -50,12 +53,15 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.hierarchy import Machine
     from placement_advisor.machine.nccl_rings import Ring
     from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.load.model_source import ModelSource
 
+# Families that split the layers among the devices of a host.
+LAYER_FAMILIES = (towers.FAMILY, pipeline.FAMILY)
 # A doubling that brings less than half of what it could.
 _KNEE = 1.5
 _SECONDS_PER_HOUR = 3_600
@@ -175,7 +181,13 @@ def compare_hardware(
             hint="give --price once for each machine, in their order",
         )
     machines = [_machine(text) for text in hardware]
-    counts = sorted({count for each in machines for count in each.device_counts()})
+    shared_by: set[int] = set()
+    within: set[int] = set()
+    for machine in machines:
+        counts, of_host = machine.device_counts(), len(machine.host.devices)
+        # Where layers are split within hosts, each host has a share.
+        shared_by.update(counts, (count // of_host for count in counts))
+        within.update(min(count, of_host) for count in counts)
     watcher.working("importing TensorFlow", 0, 1)
     preload()
     with Child("loader") as loader:
@@ -184,9 +196,13 @@ def compare_hardware(
         if batch is None:
             raise ModelError(f"{source.path}: {traced.name}: its inputs hold no batch")
         splits: dict[int, SplitTraces | BatchSplitError] = {}
-        for done, count in enumerate(counts[1:]):
-            watcher.working("splitting the batch", done, len(counts) - 1)
+        for done, count in enumerate(sorted(shared_by - {0, 1})):
+            watcher.working("splitting the batch", done, len(shared_by - {0, 1}))
             splits[count] = _split(loader, batch, count, source.time_limit_s)
+        larger: dict[int, OpGraph | BatchSplitError] = {}
+        for done, times in enumerate(sorted(within - {1})):
+            watcher.working("tracing larger batches", done, len(within - {1}))
+            larger[times] = _larger(loader, times, source.time_limit_s)
     scaled = []
     # Ops by the hundred thousand: looking for cycles among them takes a fifth of the time.
     gc.disable()
@@ -194,7 +210,7 @@ def compare_hardware(
         for done, machine in enumerate(machines):
             watcher.working("simulating", done, len(machines))
             price = None if prices is None else prices[done]
-            scaled.append(_scaled(machine, traced.graph, batch, splits, price))
+            scaled.append(_scaled(machine, traced.graph, batch, splits, larger, price))
     finally:
         gc.enable()
     return HardwareComparison(
@@ -230,11 +246,19 @@ def _split(
     return answer
 
 
+def _larger(loader: Child, times: int, time_limit_s: float) -> OpGraph | BatchSplitError:
+    answer = loader.call(splitter.trace_repeated, times, time_limit_s=time_limit_s)
+    if isinstance(answer, CallFailure):
+        return BatchSplitError(f"tracing {times} times its batch failed: {answer.message}")
+    return answer
+
+
 def _scaled(
     machine: Machine,
     graph: OpGraph,
     batch: int,
     splits: Mapping[int, SplitTraces | BatchSplitError],
+    larger: Mapping[int, OpGraph | BatchSplitError],
     price: float | None,
 ) -> MachineScaling:
     """Simulate one machine.
@@ -258,8 +282,10 @@ def _scaled(
         limit=None if fits_alone else Limit.MEMORY,
     )
     steps, notes = [one], []
-    traced = next((s for s in splits.values() if not isinstance(s, BatchSplitError)), None)
+    traced = any_traced(splits)
     folded = FoldedSteps(machine.host)
+    of_hosts = HostTraces(unsplit(graph, batch), splits, larger)
+    layouts: dict[int, Mapping[str, Placement | NotApplicable]] = {}
     for part in _parts(machine):
         here, split = len(part.cluster.devices), splits[part.devices]
         found: dict[Scaling, SplitTraces] = {}
@@ -277,6 +303,25 @@ def _scaled(
                     notes.append(f"{part.devices} devices: {family} {step.reason}")
                 else:
                     steps.append(step)
+        if here == 1:
+            continue
+        if here not in layouts:
+            layouts[here] = families.propose(LAYER_FAMILIES, graph, costs, part.cluster)
+        of_host = {
+            Scaling.WEAK: of_hosts.weak(part.hosts, here),
+            Scaling.STRONG: of_hosts.strong(part.hosts),
+        }
+        for family, within in layouts[here].items():
+            if isinstance(within, NotApplicable):
+                notes.append(f"{family}: {within.reason}")
+                continue
+            for scaling, answer in of_host.items():
+                if isinstance(answer, BatchSplitError):
+                    notes.append(f"{counted(part.hosts, 'host')}: {answer.message}")
+                    continue
+                step = _LaidOutSteps(answer, part, folded, within).step(family, scaling, one)
+                assert not isinstance(step, NotApplicable)
+                steps.append(step)
     return MachineScaling(
         label=machine.label,
         steps=tuple(steps),
@@ -322,7 +367,9 @@ class _Steps:
         step, surely_fits = found
         samples = one.samples * (self._part.devices if scaling is Scaling.WEAK else 1)
         share = samples / one.samples / self._part.devices
-        limit = limit_of(step, self._part.cluster, one.step_ns * share, share)
+        ideal_ns = one.step_ns * share
+        of_op = min(1.0, share * self._part.devices / self._replicas)
+        limit = limit_of(step, self._part.cluster, ideal_ns, of_op)
         if not surely_fits and not self._fits(family):
             limit = Limit.MEMORY
         return ScaledStep(
@@ -334,6 +381,11 @@ class _Steps:
             efficiency=share * one.step_ns / step.step_ns,
             limit=limit,
         )
+
+    @property
+    def _replicas(self) -> int:
+        """How many there are, each of which does all ops on its share of the samples."""
+        return self._part.devices
 
     def _simulated(self, family: str) -> FoldedStep | NotApplicable:
         cluster, rings = self._part.cluster, self._part.rings
@@ -358,3 +410,25 @@ class _Steps:
     @cached_property
     def _whole(self) -> DataParallelSteps:
         return DataParallelSteps(self._traces)
+
+
+class _LaidOutSteps(_Steps):
+    """The steps of a batch that hosts share, whose layers the devices of each split."""
+
+    def __init__(
+        self, traces: SplitTraces, part: _Part, folded: FoldedSteps, within: Placement
+    ) -> None:
+        super().__init__(traces, part, folded)
+        self._within = within
+
+    @property
+    def _replicas(self) -> int:
+        return self._part.hosts
+
+    def _simulated(self, family: str) -> FoldedStep:
+        part = self._part
+        return self._folded.laid_out(self._within, self._traces, part.cluster, part.rings)
+
+    def _proposed(self, family: str) -> DataParallel:
+        host = {name: name for name in self._part.cluster.place_names()}
+        return self._whole.laid_out(self._within, [host], ALL_DEVICES)

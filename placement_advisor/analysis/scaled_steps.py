@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.candidates.batch_split.joint import ALL_GATHER, ALL_REDUCE
-from placement_advisor.cost.rings import ALL_DEVICES, collective_costs, with_collectives
+from placement_advisor.cost.rings import (
+    ALL_DEVICES,
+    between_hosts,
+    collective_costs,
+    with_collectives,
+)
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.machine.presets import hardware_figures
 from placement_advisor.simulator.outline import union_ns
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import Op
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.nccl_rings import Ring
     from placement_advisor.simulator.outline import Outline
@@ -54,24 +60,24 @@ def simulated(
     and differ in what their collectives wait for alone. Ops of devices take ``op_factor`` times as
     long as their figures say.
     """
-    split, placement = proposed
-    simulator = _simulator(split, cluster, rings, op_factor)
-    return simulator.outline(simulator.devices_of(placement))
+    simulator = _simulator(proposed, cluster, rings, op_factor)
+    return simulator.outline(simulator.devices_of(proposed.placement))
 
 
 def peak_memory(
     proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring]
 ) -> Mapping[str, PeakMemory]:
     """Return what each device holds at most in a step."""
-    split, placement = proposed
-    return _simulator(split, cluster, rings, 1.0).schedule(placement).peak_memory
+    return _simulator(proposed, cluster, rings, 1.0).schedule(proposed.placement).peak_memory
 
 
 def _simulator(
-    split: SplitGraph, cluster: Cluster, rings: Sequence[Ring], op_factor: float
+    proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring], op_factor: float
 ) -> Simulator:
+    split, placement = proposed
     factor_of = dict.fromkeys(cluster.device_names(), op_factor)
-    factor_of[cluster.devices[-1].name] *= slowest_of(prod(ring.members for ring in rings))
+    last, slower = slowest_of_used(placement, cluster, rings)
+    factor_of[last] *= slower
     costs = roofline_by_place(split.graph, cluster)
     scaled = {}
     for name, factor in factor_of.items():
@@ -80,9 +86,22 @@ def _simulator(
         if alike not in scaled:
             scaled[alike] = costs[name].scaled(factor)
         costs[name] = scaled[alike]
-    costs[ALL_DEVICES] = costs_of_collectives(split.graph.ops, rings)
+    costs[ALL_DEVICES] = costs_of_collectives(split.graph.ops, split, rings)
     there = with_collectives(cluster)
     return Simulator(split.graph, costs, there, collective_of=split.collective_of)
+
+
+def slowest_of_used(
+    placement: Placement, cluster: Cluster, rings: Sequence[Ring]
+) -> tuple[str, float]:
+    """Return the last device that computes, and how many times as long as usual it takes.
+
+    It is the slowest of all that do, of as many clusters as ``rings`` say.
+    """
+    places = set(placement.device_of.values())
+    used = [name for name in cluster.device_names() if name in places]
+    devices = prod(ring.members for ring in rings)
+    return used[-1], slowest_of(devices * len(used) // len(cluster.devices))
 
 
 def slowest_of(devices: int) -> float:
@@ -99,13 +118,14 @@ def slowest_of(devices: int) -> float:
     return 1 + spread * quantile
 
 
-def costs_of_collectives(ops: Iterable[Op], rings: Sequence[Ring]) -> CostTable:
-    """Return what those among the ops take that are collectives of all devices."""
+def costs_of_collectives(ops: Iterable[Op], split: SplitGraph, rings: Sequence[Ring]) -> CostTable:
+    """Return what those among the ops of a split step take that are its collectives."""
     kinds: dict[str, list[Op]] = {ALL_REDUCE: [], ALL_GATHER: []}
     for op in ops:
         if op.kind in kinds:
             kinds[op.kind].append(op)
-    return collective_costs(kinds[ALL_REDUCE], kinds[ALL_GATHER], rings)
+    taking_part = between_hosts(rings) if split.is_of_hosts else rings
+    return collective_costs(kinds[ALL_REDUCE], kinds[ALL_GATHER], taking_part)
 
 
 def limit_of(step: Outline, cluster: Cluster, ideal_ns: float, share: float) -> Limit | None:

@@ -122,6 +122,12 @@ def ring_of_devices(cluster: Cluster) -> Ring:
     )
 
 
+def between_hosts(rings: Sequence[Ring]) -> tuple[Ring, ...]:
+    """Return the rings of one device of each host, by those of all devices."""
+    alone = replace(rings[0], members=1, bandwidth_bytes_per_s=inf)
+    return alone, *rings[1:]
+
+
 def ring_bandwidth(cluster: Cluster) -> float:
     """Return what rings through all devices carry together, in bytes per second.
 

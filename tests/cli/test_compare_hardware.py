@@ -54,7 +54,10 @@ def test_each_machine_is_simulated_on_ever_more_of_its_devices(
         *((4, family, scaling) for family in apart for scaling in both),
         *((4, family, "weak") for family in joint),
     }
-    assert nvlink["notes"] == [
+    of_towers, *others = nvlink["notes"]
+    assert of_towers == "towers: no layer joins two independent towers: every layer feeds the next"
+    assert others[0].startswith("pipeline: any cut costs more in copies")
+    assert [note for note in others if "devices" in note] == [
         f"4 devices: {family} wants the same samples on each device" for family in joint
     ]
     for step in nvlink["steps"][1:]:
@@ -175,3 +178,53 @@ def test_a_device_without_figures_is_refused(
     ran = advisor("compare-hardware", model, str(path), "-q")
     assert ran.code == 2
     assert "one.toml: device 'GPU:0' has no peak_flops_per_s" in ran.err
+
+
+# Four matrices of 16 MB: far more to exchange than to compute with.
+TOWERS = """
+import keras
+import tensorflow as tf
+
+
+def tower(side):
+    x = keras.Input((2048,), 64, name=side)
+    hidden = keras.layers.Dense(2048, name=f"{side}_1")(x)
+    hidden = keras.layers.Dense(2048, name=f"{side}_2")(hidden)
+    return x, keras.layers.Dense(16, name=f"{side}_3")(hidden)
+
+
+inputs, ends = zip(tower("left"), tower("right"))
+model = keras.Model(inputs, keras.layers.Dense(1, name="head")(keras.layers.concatenate(ends)))
+model.compile("sgd", "mse")
+x = tf.zeros((64, 2048))
+dataset = tf.data.Dataset.from_tensors(((x, x), tf.zeros((64, 1))))
+"""
+
+
+def test_towers_within_hosts_win_where_variables_are_large(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    path = tmp_path / "towers.py"
+    path.write_text(TOWERS)
+    machines = ("2xT4", "4x(2xT4)-Ethernet10")
+    ran = advisor("compare-hardware", str(path), *machines, "--json", "-q")
+    assert ran.code == 0, ran.err
+    host, hosts = json.loads(ran.out)["machines"]
+    step_ns = {s["family"]: s["step_ns"] for s in host["steps"] if s["scaling"] != "weak"}
+    for family in ("single", "batch", "variables-on-host", "variables-spread", "mirrored"):
+        assert step_ns["towers"] < 0.7 * step_ns[family], family
+    assert host["knee"]["strong"] == 2
+    assert host["notes"] == []
+    weak, towers = (
+        [s for s in hosts["steps"] if (s["family"], s["scaling"]) == ("towers", scaling)]
+        for scaling in ("weak", "strong")
+    )
+    assert [(step["devices"], step["samples"]) for step in towers] == [(2, 64), (4, 64), (8, 64)]
+    assert [(step["devices"], step["samples"]) for step in weak] == [(2, 128), (4, 256), (8, 512)]
+    # Twice the samples take more, but not twice as long: matrices are read once.
+    assert towers[0]["step_ns"] < weak[0]["step_ns"] < 2 * towers[0]["step_ns"]
+    assert towers[0]["step_ns"] == step_ns["towers"]
+    # The gradients of all four leave each host.
+    assert towers[1]["step_ns"] > 4 * 2048**2 * 4 / 1.25e9 * 1e9
+    assert towers[1]["limit"] == "exchange"
+    assert hosts["knee"]["strong"] == 2

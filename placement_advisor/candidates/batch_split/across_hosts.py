@@ -47,6 +47,7 @@ def across_hosts(
             split,
             graph=OpGraph([*graph.ops, *exchange.values()], edges),
             replica_of={**split.replica_of, **dict.fromkeys(added)},
+            is_of_hosts=True,
         ),
         replace(placement, device_of={**placement.device_of, **added}),
     )

@@ -43,7 +43,7 @@ from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.graph.roles import PASS_ROLES, STANDING_ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.mirrored_graph import Exchanged
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
@@ -128,6 +128,21 @@ class DataParallelSteps:
         split = self._batch if family == BATCH else self._batch_with_own
         placed = placed_on_devices(family, split, names, devices[0].host, "")
         return placed if isinstance(placed, NotApplicable) else DataParallel(split, placed)
+
+    def laid_out(
+        self, within: Placement, hosts: Sequence[Mapping[str, str]], collectives: str
+    ) -> DataParallel:
+        """Return the step with a replica on each host, laid out there as ``within`` says.
+
+        ``within`` places the unsplit step; each of ``hosts`` has a place of its own for each place
+        of that. Every host has all variables. Gradients are all-reduced between hosts as each is
+        ready, on the device where it stands.
+        """
+        split = replace(self._mirrored(Way.ONE_BY_ONE), family=within.family, is_of_hosts=True)
+        placed = split.laid_out(within, hosts, label=within.label, rationale=within.rationale)
+        exchanged = dict.fromkeys(split.collective_of, collectives)
+        placement = replace(placed, device_of={**placed.device_of, **exchanged})
+        return DataParallel(split, placement)
 
     @cached_property
     def _batch(self) -> SplitGraph:

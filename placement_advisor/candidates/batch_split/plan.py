@@ -77,7 +77,7 @@ def plan_split(whole: OpGraph, share: OpGraph, outputs: Collection[Tensor]) -> S
     Raises:
         BatchSplitError: the graphs differ in more than sizes, or nothing grows with the batch.
     """
-    _check_alike(whole, share)
+    check_alike(whole, share)
     growing = _growing(whole, share)
     _check_loops(whole, growing)
     replicated = _replicated(whole, growing)
@@ -212,7 +212,12 @@ def _is_kept(graph: OpGraph, name: str) -> bool:
     return False
 
 
-def _check_alike(whole: OpGraph, share: OpGraph) -> None:
+def check_alike(whole: OpGraph, share: OpGraph) -> None:
+    """Check that two traces of a step differ in nothing but sizes.
+
+    Raises:
+        BatchSplitError: they differ in ops or edges.
+    """
     here = {op.name: op.kind for op in whole.ops}
     there = {op.name: op.kind for op in share.ops}
     differing = next((name for name in (*here, *there) if here.get(name) != there.get(name)), None)

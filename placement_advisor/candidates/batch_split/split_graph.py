@@ -36,7 +36,8 @@ class SplitGraph:
     that it was copied from: the whole batch (None) or that of a replica's share. ``collective_of``
     has the collective of each op that is part of one. ``family`` is that of its placements. The
     last replica stands for ``like_last``, itself included; each of these reads the next port of
-    what is ``dealt`` out.
+    what is ``dealt`` out. Where it ``is_of_hosts``, one device of each host takes part in a
+    collective, else all do.
     """
 
     graph: OpGraph
@@ -46,6 +47,7 @@ class SplitGraph:
     family: str = FAMILY
     like_last: int = 1
     dealt: frozenset[str] = frozenset()
+    is_of_hosts: bool = False
 
     @property
     def last(self) -> int:

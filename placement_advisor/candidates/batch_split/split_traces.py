@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from placement_advisor.candidates.batch_split.plan import SplitPlan
+from placement_advisor.candidates.batch_split.wiring import Wiring
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.candidates.batch_split.plan import Tensor
-    from placement_advisor.candidates.batch_split.wiring import Wiring
     from placement_advisor.graph.op_graph import OpGraph
 
 
@@ -45,7 +47,30 @@ class SplitTraces:
             wiring=replace(self.wiring, shares=(batch,) * count),
         )
 
+    def repeated(self, graph: OpGraph, times: int) -> SplitTraces:
+        """Return them for one replica with so many batches; ``graph`` is the trace of these."""
+        samples = sum(self.wiring.shares) * times
+        return replace(
+            self,
+            whole=graph,
+            shares={samples: graph},
+            wiring=replace(self.wiring, shares=(samples,)),
+        )
+
     def folded(self) -> SplitTraces:
         """Return them with one replica for all but the first, where all have the same share."""
         is_even = len(set(self.wiring.shares)) == 1
         return replace(self, wiring=replace(self.wiring, is_folded=is_even))
+
+
+def unsplit(graph: OpGraph, batch: int) -> SplitTraces:
+    """Return a step that is not split as one whose only replica has all of it to itself."""
+    names = [op.name for op in graph.ops]
+    plan = SplitPlan(replicated=frozenset(names), local=frozenset(), merged=(), divided=())
+    return SplitTraces(
+        whole=graph,
+        shares={batch: graph},
+        wiring=Wiring(plan=plan, shares=(batch,), merges={}, axes={}),
+        outputs=(),
+        targets=tuple(names),
+    )

@@ -41,21 +41,30 @@ class LoadedStep:
 
         Tensors whose first size is not that of the batch stay whole.
         """
-        size = self.batch_size
+        return self._resized(stop - start, lambda tensor: tensor[start:stop])
+
+    def repeated(self, times: int) -> LoadedStep:
+        """Return the step on each of its batches several times over; see `part`."""
+        size = (self.batch_size or 0) * times
+        return self._resized(size, lambda tensor: tf.concat([tensor] * times, axis=0))
+
+    def _resized(self, size: int, resize: Callable[[Any], Any]) -> LoadedStep:
+        def holds_samples(one: Any) -> bool:
+            return bool(one.shape.rank) and one.shape[0] == self.batch_size
 
         def of_tensor(tensor: Any) -> Any:
-            return tensor[start:stop] if tensor.shape.rank and tensor.shape[0] == size else tensor
+            return resize(tensor) if holds_samples(tensor) else tensor
 
         def of_spec(spec: Any) -> Any:
-            if not spec.shape.rank or spec.shape[0] != size:
+            if not holds_samples(spec):
                 return spec
-            return tf.TensorSpec([stop - start, *spec.shape[1:]], spec.dtype, name=spec.name)
+            return tf.TensorSpec([size, *spec.shape[1:]], spec.dtype, name=spec.name)
 
         return replace(
             self,
             specs=tf.nest.map_structure(of_spec, self.specs),
             batches=tuple(tf.nest.map_structure(of_tensor, batch) for batch in self.batches),
-            batch_size=stop - start,
+            batch_size=size,
         )
 
 

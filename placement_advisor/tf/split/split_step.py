@@ -11,6 +11,7 @@ import tensorflow as tf
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.mirrored_graph import mirrored_graph
 from placement_advisor.candidates.batch_split.plan import (
+    check_alike,
     finished,
     goes_on,
     kept_statistics,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.plan import Tensor
+    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.trace.bundle import Bundle
     from placement_advisor.tf.trace.captures import State
     from placement_advisor.tf.trace.tracer import TracedStep
@@ -204,13 +207,28 @@ def trace_share(whole: TracedStep, start: int, stop: int) -> TracedStep:
     Raises:
         BatchSplitError: it takes no such batch.
     """
+    return _traced(whole, whole.loaded.part(start, stop))
+
+
+def trace_batch_repeated(whole: TracedStep, times: int) -> OpGraph:
+    """Trace a step on its batch several times over; the graph differs from its own in sizes alone.
+
+    Raises:
+        BatchSplitError: it takes no such batch, or the graph differs in more.
+    """
+    graph = _traced(whole, whole.loaded.repeated(times)).graph
+    check_alike(graph, whole.graph)
+    return graph
+
+
+def _traced(whole: TracedStep, loaded: LoadedStep) -> TracedStep:
     try:
-        return trace_step(whole.path, whole.loaded.part(start, stop), like=whole)
+        return trace_step(whole.path, loaded, like=whole)
     except ModelError as error:
         # The message of an error ends where the user's lines begin; that of one within a traced
         # function is itself such a stack, and has the reason last.
         reasons = _REASON.findall(error.message) or error.message.strip().splitlines()
-        raise BatchSplitError(f"it takes no batch of {stop - start}: {reasons[-1]}") from None
+        raise BatchSplitError(f"it takes no batch of {loaded.batch_size}: {reasons[-1]}") from None
 
 
 def split_step(whole: TracedStep, shares: Sequence[int], *, run: bool = True) -> SplitStep:

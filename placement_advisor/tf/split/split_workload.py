@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
 from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.tf.answers import TracedShare, TracedSplit
-from placement_advisor.tf.split.split_step import split_step, split_traces, trace_share
+from placement_advisor.tf.split.split_step import (
+    split_step,
+    split_traces,
+    trace_batch_repeated,
+    trace_share,
+)
 from placement_advisor.tf.trace.tracer import traced_step
 
 if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.tf.trace.bundle import Bundle
 
 
@@ -51,6 +57,16 @@ def trace_split(samples: tuple[int, ...]) -> SplitTraces | BatchSplitError:
     """Trace the workload of this process at shares of its batch, or say why that cannot be done."""
     try:
         return split_traces(traced_step(), samples)
+    except BatchSplitError as error:
+        return error
+    except AdvisorError as error:
+        return BatchSplitError(error.message)
+
+
+def trace_repeated(times: int) -> OpGraph | BatchSplitError:
+    """Trace the workload of this process on its batch several times over, or say why it cannot."""
+    try:
+        return trace_batch_repeated(traced_step(), times)
     except BatchSplitError as error:
         return error
     except AdvisorError as error:

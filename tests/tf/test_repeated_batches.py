@@ -1,0 +1,57 @@
+"""A step traced on its batch several times over: the same graph in other sizes, or why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.tf.calls import splitter, tracer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.processes.children import Child
+
+_LIMIT_S = 600.0
+_STEP = """
+import tensorflow as tf
+@tf.function
+def step(x, scale, words):
+    {more}
+    return tf.reduce_sum(x * scale, axis=1, name="total"), tf.strings.length(words)
+inputs = tf.ones((8, 6)), tf.ones((6,)), tf.constant(["word"] * 8)
+"""
+
+
+def _repeated(child: Child, folder: Path, more: str = "") -> object:
+    path = folder / "step.py"
+    path.write_text(_STEP.format(more=more))
+    child.call(
+        tracer.load_workload,
+        str(path), None, None, None, time_limit_s=_LIMIT_S,
+    )  # fmt: skip
+    child.call(tracer.trace_workload, str(path), None, time_limit_s=_LIMIT_S)
+    return child.call(splitter.trace_repeated, 4, time_limit_s=_LIMIT_S)
+
+
+def test_samples_are_more_and_all_else_is_as_before(child: Child, tmp_path: Path) -> None:
+    graph = _repeated(child, tmp_path)
+    assert isinstance(graph, OpGraph)
+    sizes = {op.layer or op.name: op.output_bytes for op in graph.ops}
+    assert sizes["x"] == (4 * 8 * 6 * 4,)
+    assert sizes["scale"] == (6 * 4,)
+    assert sizes["words"] == (4 * 8 * 4,)
+    assert graph.op("total").output_bytes == (4 * 8 * 4,)
+
+
+def test_a_step_that_takes_its_own_batch_alone_is_not_traced(child: Child, tmp_path: Path) -> None:
+    answer = _repeated(child, tmp_path, "x = tf.ensure_shape(x, (8, 6))")
+    assert isinstance(answer, BatchSplitError)
+    assert answer.message.startswith("it takes no batch of 32: ")
+
+
+def test_a_step_with_other_ops_at_another_batch_is_refused(child: Child, tmp_path: Path) -> None:
+    answer = _repeated(child, tmp_path, "x = x + 1 if x.shape[0] > 8 else x")
+    assert isinstance(answer, BatchSplitError)
+    assert "the step is a different graph" in answer.message
