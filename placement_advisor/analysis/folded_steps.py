@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from placement_advisor.analysis.scaled_steps import costs_of_collectives, slowest_of
+from placement_advisor.analysis.step_memory import SizedOps, StepMemory, bytes_of_ops
 from placement_advisor.candidates.batch_split.data_parallel import DataParallelSteps
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.rings import ALL_DEVICES, with_collectives
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.simulator.arrays import UNKNOWN
-from placement_advisor.simulator.outline import most_at_once
+from placement_advisor.simulator.device_flow import constants_read
 from placement_advisor.simulator.repetition import Repetition
 from placement_advisor.simulator.simulator import Simulator
 
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from placement_advisor.analysis.step_memory import OpBytes
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
     from placement_advisor.cost.rings import Ring
     from placement_advisor.graph.op_graph import Op
     from placement_advisor.machine.devices import Cluster
+    from placement_advisor.simulator.device_flow import ReadConstant
     from placement_advisor.simulator.outline import Outline
 
     Ints = NDArray[np.int64]
@@ -46,10 +49,11 @@ _WHOLE, _SHARE, _ADDED = range(3)
 
 
 class _PricedOps(NamedTuple):
-    """Ops by name, and what each takes on each place of a host, by its identity."""
+    """Ops by name, what each takes on each place of a host by its identity, what each holds."""
 
     ops: Mapping[str, Op]
     cost_ns: Mapping[str, dict[int, int]]
+    op_bytes: Mapping[str, OpBytes]
 
 
 class FoldedSteps:
@@ -69,6 +73,30 @@ class FoldedSteps:
 
         ``rings`` say of how many hosts that is one, by level.
         """
+        structure = self._structure(family, traces, cluster, rings)
+        if isinstance(structure, NotApplicable):
+            return structure
+        pools = self._pools(family, traces, rings)
+        outline = structure.simulated(pools, traces.wiring.like_last, rings)
+        return FoldedStep(outline, structure.memory(outline, pools, traces.wiring.shares[0]))
+
+    def resized(
+        self, family: str, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
+    ) -> SizedOps:
+        """Return the ops of a family's step as these traces have them, by number.
+
+        Raises:
+            ValueError: there is no such step.
+        """
+        structure = self._structure(family, traces, cluster, rings)
+        if isinstance(structure, NotApplicable):
+            raise ValueError(f"{family} {structure.reason}")
+        ops = structure.ops(self._pools(family, traces, rings))
+        return SizedOps(traces.wiring.shares[0], ops)
+
+    def _structure(
+        self, family: str, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
+    ) -> _Structure | NotApplicable:
         on_hosts, replicas = len(rings) > 1, len(traces.wiring.made)
         steps = self._steps.setdefault(replicas, DataParallelSteps(traces))
         key = family, on_hosts, replicas, len(cluster.devices)
@@ -78,13 +106,15 @@ class FoldedSteps:
             self._structures[key] = (
                 answer if isinstance(answer, NotApplicable) else _Structure(answer, cluster)
             )
-        structure = self._structures[key]
-        if isinstance(structure, NotApplicable):
-            return structure
-        added = steps.added(family, traces, on_hosts=on_hosts)
+        return self._structures[key]
+
+    def _pools(
+        self, family: str, traces: SplitTraces, rings: Sequence[Ring]
+    ) -> Sequence[_PricedOps]:
+        steps = self._steps[len(traces.wiring.made)]
+        added = steps.added(family, traces, on_hosts=len(rings) > 1)
         share = traces.replicas[0]
-        pools = self._of_trace(traces.whole), self._of_trace(share), self._price(added.values())
-        return structure.simulated(pools, traces.wiring.like_last, rings)
+        return self._of_trace(traces.whole), self._of_trace(share), self._price(added.values())
 
     def _of_trace(self, graph: OpGraph) -> _PricedOps:
         # The graph is kept, so that no other one gets its identity.
@@ -100,7 +130,8 @@ class FoldedSteps:
             if id(table) not in of_table:
                 costs = table.costs.items()
                 of_table[id(table)] = {id(by_name[name]): cost.time_ns for name, cost in costs}
-        return _PricedOps(by_name, {place: of_table[id(table)] for place, table in tables.items()})
+        cost_ns = {place: of_table[id(table)] for place, table in tables.items()}
+        return _PricedOps(by_name, cost_ns, bytes_of_ops(by_name))
 
 
 class _Structure:
@@ -124,13 +155,23 @@ class _Structure:
 
     def simulated(
         self, pools: Sequence[_PricedOps], like_last: int, rings: Sequence[Ring]
-    ) -> FoldedStep:
-        ops = [pools[pool].ops[name] for pool, name in self._origin]
+    ) -> Outline:
+        ops = self.ops(pools)
         simulator = self._simulator.resized(ops, self._cost_ns(ops, pools, rings))
         repetition = replace(self._repetition, times=like_last) if like_last > 1 else None
-        outline = simulator.outline(self._device, repetition)
-        fits = _surely_fits(outline, ops, pools, self._cluster)
-        return FoldedStep(outline, fits)
+        return simulator.outline(self._device, repetition)
+
+    def memory(self, step: Outline, pools: Sequence[_PricedOps], batch: int) -> StepMemory:
+        op_bytes = [pools[pool].op_bytes[name] for pool, name in self._origin]
+        ops = SizedOps(batch, self.ops(pools))
+        return StepMemory(step, ops, op_bytes, self._constants, self._cluster.devices)
+
+    def ops(self, pools: Sequence[_PricedOps]) -> list[Op]:
+        return [pools[pool].ops[name] for pool, name in self._origin]
+
+    @cached_property
+    def _constants(self) -> Sequence[ReadConstant]:
+        return constants_read(self._split.graph)
 
     def _cost_ns(
         self, ops: Sequence[Op], pools: Sequence[_PricedOps], rings: Sequence[Ring]
@@ -154,54 +195,21 @@ class _Structure:
 
     @cached_property
     def _repetition(self) -> Repetition:
-        split, last = self._split, self._split.last
+        split, last, ops = self._split, self._split.last, self._simulator.ops
         return Repetition(
             times=split.like_last,
-            ops={name for name, replica in split.replica_of.items() if replica == last},
-            on_next={op.name for op in self._simulator.ops if split.place_replica(op) == last},
-            dealt=split.dealt,
+            ops=np.array([split.replica_of[op.name] == last for op in ops], bool),
+            on_next=np.array([split.place_replica(op) == last for op in ops], bool),
+            dealt=np.array([op.name in split.dealt for op in ops], bool),
         )
 
 
 class FoldedStep(NamedTuple):
-    """A simulated step, and whether it fits even if no op hands its buffers on.
-
-    If not, it may fit all the same: `peak_memory` tells.
-    """
+    """A simulated step, and what its devices hold."""
 
     outline: Outline
-    surely_fits: bool
+    memory: StepMemory
 
 
 def _row(ops: Iterable[Op], cost_ns: Mapping[int, int]) -> Ints:
     return np.array([cost_ns.get(id(op), UNKNOWN) for op in ops], np.int64)
-
-
-def _surely_fits(
-    step: Outline, ops: Sequence[Op], pools: Sequence[_PricedOps], cluster: Cluster
-) -> bool:
-    """Say whether tensors fit, each with a buffer of its own as long as someone wants it."""
-    known = [op for pool in pools for op in pool.ops.values()]
-    constants = [op.output_bytes for op in known if op.role is Role.CONSTANT]
-    everywhere_bytes = sum(size or 0 for sizes in constants for size in sizes)
-    parameter_bytes = {op.name: op.parameter_bytes for op in known if op.parameter_bytes}
-    # Variables stay, and so does the batch; an update may take a new buffer for its variable.
-    stays, makes = np.zeros((2, len(ops)), np.int64)
-    for number, op in enumerate(ops):
-        stays[number] = op.parameter_bytes
-        if op.role is Role.UPDATE and op.variable is not None:
-            stays[number] += parameter_bytes.get(op.variable, 0)
-        made_bytes = sum(size or 0 for size in op.output_bytes)
-        (stays if op.role is Role.INPUT else makes)[number] += made_bytes
-    for number, device in enumerate(cluster.devices):
-        if device.memory_bytes is None:
-            continue
-        runs, tensors = step.place == number, step.held_place == number
-        free_bytes = device.memory_bytes - everywhere_bytes - stays[step.op[runs]].sum()
-        # While an op runs it has all that it makes, also what nobody reads.
-        sizes = np.concatenate([makes[step.op[runs]], step.held_bytes[tensors]])
-        if sizes.sum() > free_bytes:
-            spans_ns = np.concatenate([step.run_ns[runs], step.held_ns[tensors]])
-            if most_at_once(spans_ns, sizes) > free_bytes:
-                return False
-    return True

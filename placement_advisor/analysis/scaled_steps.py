@@ -21,7 +21,7 @@ from placement_advisor.simulator.outline import union_ns
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import Op
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.simulator.outline import Outline
-    from placement_advisor.simulator.peak import PeakMemory
 
 # Below this share of a step, what is lost is not worth a word.
 _LITTLE = 0.05
@@ -55,21 +54,14 @@ def simulated(
     long as their figures say.
     """
     split, placement = proposed
-    simulator = _simulator(split, cluster, rings, op_factor)
+    simulator = simulator_of(split, cluster, rings, op_factor)
     return simulator.outline(simulator.devices_of(placement))
 
 
-def peak_memory(
-    proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring]
-) -> Mapping[str, PeakMemory]:
-    """Return what each device holds at most in a step."""
-    split, placement = proposed
-    return _simulator(split, cluster, rings, 1.0).schedule(placement).peak_memory
-
-
-def _simulator(
+def simulator_of(
     split: SplitGraph, cluster: Cluster, rings: Sequence[Ring], op_factor: float
 ) -> Simulator:
+    """Return what simulates a split step; arguments are those of `simulated`."""
     factor_of = dict.fromkeys(cluster.device_names(), op_factor)
     factor_of[cluster.devices[-1].name] *= slowest_of(prod(ring.members for ring in rings))
     costs = roofline_by_place(split.graph, cluster)
