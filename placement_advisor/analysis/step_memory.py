@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Device
     from placement_advisor.simulator.device_flow import ReadConstant
     from placement_advisor.simulator.outline import Outline
+    from placement_advisor.simulator.peak import PeakMemory
 
     Ints = NDArray[np.int64]
 
@@ -108,6 +109,10 @@ class StepMemory:
             for number, device in enumerate(self._devices)
         )
 
+    def peak(self, number: int) -> PeakMemory:
+        """Return the peak of one of the devices."""
+        return self._flow(number).peak()
+
     def busiest(self, other: SizedOps) -> BusiestDevice:
         """Return what the device holds that holds most, as far as bounds tell.
 
@@ -138,7 +143,7 @@ class StepMemory:
         return (
             most <= memory_bytes
             or self._bound_bytes(number) <= memory_bytes
-            or self._flow(number).peak().size_bytes <= memory_bytes
+            or self.peak(number).size_bytes <= memory_bytes
         )
 
     def _flow(self, number: int) -> DeviceFlow:
