@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from machine_facts import machine_facts
 from random_models import random_model
-from silent import Silent
-from traced_models import called
+from traced_models import answered, called
 
 from placement_advisor.analysis.batch_splits import split_among
 from placement_advisor.analysis.folded_steps import FoldedSteps
-from placement_advisor.candidates import single
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
 from placement_advisor.candidates.batch_split.programs import SPLIT
 from placement_advisor.candidates.batch_split.shares import shares_of
@@ -35,9 +33,9 @@ from placement_advisor.cost.rings import ring_of_devices
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import Child, preload
+from placement_advisor.profile.timeline.worker_steps import read_worker_steps
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
 from placement_advisor.testbed.testbed import STEP, Testbed
-from placement_advisor.testbed.trial import Trial
 from placement_advisor.tf.calls import splitter, tracer
 from placement_advisor.tf.load.model_source import ModelSource
 from placement_advisor.units import format_bytes
@@ -46,12 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
-    from placement_advisor.tf.answers import Traced, TracedSplit
+    from placement_advisor.tf.answers import TracedSplit
 
 _FAMILIES = (BATCH, MIRRORED)
 _NEEDS, _WITHOUT = ("training", "functional"), ("loop_in_graph",)
 _DEVICES = 2
 _TIME_LIMIT_S = 300.0
+_WARM_UP, _STEPS = 3, 5
 
 
 def main() -> None:
@@ -178,29 +177,25 @@ def _ran(path: Path, batch: int, folder: Path) -> _Ran | BatchSplitError:
     try:
         testbed.start()
         mirrored.start()
-        return _Ran(traces, _asked(testbed, mirrored, traced, split))
+        return _Ran(traces, _asked(testbed, mirrored, split))
     finally:
         mirrored.close()
         testbed.close()
 
 
 def _asked(
-    testbed: Testbed, mirrored: MirroredTestbed, traced: Traced, split: TracedSplit
+    testbed: Testbed, mirrored: MirroredTestbed, split: TracedSplit
 ) -> dict[str, Mapping[str, int]]:
     names = [device.name for device in testbed.plan.devices]
-    trial = Trial(testbed, steps=1, watcher=Silent())
-    trial.enter(single.on_device(traced.graph, names[0]))
     found: dict[str, Mapping[str, int]] = {}
-    for family in _FAMILIES:
+    for family, bench in {BATCH: testbed, MIRRORED: mirrored}.items():
         placement = split.graphs[family].placed(names, label=family, rationale="")
-        bench = mirrored if family == MIRRORED else None
-        entry = trial.enter(placement, BATCH, bench=bench)
-        if entry.failure is None:
-            trial.profile(entry)
-        if entry.failure is not None:
-            print(f"{family}: {entry.failure.message}", flush=True)
-        elif entry.profile is not None:
-            found[family] = entry.profile.step_memory_bytes
+        prepared = answered(bench.prepare(family, placement.device_of, BATCH))
+        answered(bench.run_steps(family, 0, _WARM_UP))
+        files = answered(bench.profile(family, _STEPS))
+        found[family] = read_worker_steps(
+            files.devices, files.client, prepared.crossings, prepared.exchanged_bytes, files.clocks
+        ).step_memory_bytes
     return found
 
 

@@ -31,7 +31,11 @@ def traced_model(path: Path, mode: str, bundle: Path) -> Traced | None:
 
 def called(child: Child, function: Callable[..., Any], *args: Any) -> Any:
     """Return what a child answers; end if it fails."""
-    answer = child.call(function, *args, time_limit_s=_TIME_LIMIT_S)
+    return answered(child.call(function, *args, time_limit_s=_TIME_LIMIT_S))
+
+
+def answered(answer: Any) -> Any:
+    """Return an answer that is no failure; end if it is."""
     if isinstance(answer, CallFailure):
-        raise SystemExit(f"{function.__name__}{args}: {answer.message}\n{answer.output_tail}")
+        raise SystemExit(f"{answer.message}\n{answer.output_tail}")
     return answer
