@@ -24,7 +24,7 @@ from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.simulator.arrays import UNKNOWN
-from placement_advisor.simulator.device_flow import constants_read
+from placement_advisor.simulator.device_flow import Constants
 from placement_advisor.simulator.repetition import Repetition
 from placement_advisor.simulator.simulator import Simulator
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from placement_advisor.cost.rings import Ring
     from placement_advisor.graph.op_graph import Op
     from placement_advisor.machine.devices import Cluster
-    from placement_advisor.simulator.device_flow import ReadConstant
     from placement_advisor.simulator.outline import Outline
 
     Ints = NDArray[np.int64]
@@ -139,6 +138,7 @@ class _Structure:
 
     def __init__(self, proposed: DataParallel, cluster: Cluster) -> None:
         self._split, placement = proposed
+        self._constants = Constants(self._split.graph)
         self._cluster = cluster
         there = with_collectives(cluster)
         unpriced = CostTable(costs={}).everywhere(there)
@@ -168,10 +168,6 @@ class _Structure:
 
     def ops(self, pools: Sequence[_PricedOps]) -> list[Op]:
         return [pools[pool].ops[name] for pool, name in self._origin]
-
-    @cached_property
-    def _constants(self) -> Sequence[ReadConstant]:
-        return constants_read(self._split.graph)
 
     def _cost_ns(
         self, ops: Sequence[Op], pools: Sequence[_PricedOps], rings: Sequence[Ring]

@@ -13,7 +13,7 @@ import numpy as np
 
 from placement_advisor.cost.batch_memory import fit_batch_memory
 from placement_advisor.graph.op_graph import Role
-from placement_advisor.simulator.device_flow import DeviceFlow, constants_read
+from placement_advisor.simulator.device_flow import Constants, DeviceFlow
 from placement_advisor.simulator.outline import most_at_once
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.graph.op_graph import Op, OpGraph
     from placement_advisor.machine.devices import Device
-    from placement_advisor.simulator.device_flow import ReadConstant
     from placement_advisor.simulator.outline import Outline
     from placement_advisor.simulator.peak import PeakMemory
 
@@ -82,16 +81,12 @@ class StepMemory:
         step: Outline,
         ops: SizedOps,
         op_bytes: Sequence[OpBytes],
-        constants: Sequence[ReadConstant],
+        constants: Constants,
         devices: Sequence[Device],
     ) -> None:
         """Take the ops of the graph that was simulated, as `DeviceFlow` does."""
         self._step, self._ops, self._constants, self._devices = step, ops, constants, devices
         self._stays, self._makes = np.array(op_bytes, np.int64).reshape(-1, 2).T
-        read = {each.constant.name: each.constant for each in constants}
-        self._everywhere_bytes = sum(
-            size or 0 for constant in read.values() for size in constant.output_bytes
-        )
 
     @classmethod
     def of_graph(
@@ -100,7 +95,7 @@ class StepMemory:
         """Return that of a step of a graph as it is."""
         op_bytes = bytes_of_ops({op.name: op for op in graph.ops})
         ops = SizedOps(batch, step.arrays.ops)
-        return cls(step, ops, [op_bytes[op.name] for op in ops.ops], constants_read(graph), devices)
+        return cls(step, ops, [op_bytes[op.name] for op in ops.ops], Constants(graph), devices)
 
     def fits(self) -> bool:
         """Return whether each device has the memory for what it holds; if unknown, it has."""
@@ -151,7 +146,7 @@ class StepMemory:
 
     def _stays_bytes(self, number: int) -> int:
         runs = self._step.op[self._step.place == number]
-        return self._everywhere_bytes + int(self._stays[runs].sum())
+        return self._constants.size_bytes + int(self._stays[runs].sum())
 
     def _made_bytes(self, number: int) -> int:
         return int(sum(sizes.sum() for sizes, _ in self._held(number)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from placement_advisor.simulator.memory import peaks_of
 from placement_advisor.simulator.tensor_flow import Crossing, Run, StepFlow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -39,23 +40,35 @@ class ReadConstant(NamedTuple):
     reader: int
 
 
-def constants_read(graph: OpGraph) -> list[ReadConstant]:
-    """Return who reads the constants of a graph, among its ops that are placed."""
-    ops = [op for op in graph.ops if op.role is not Role.CONSTANT]
-    number = {op.name: i for i, op in enumerate(ops)}
-    return [
-        ReadConstant(graph.op(edge.producer), edge.port, number[edge.consumer])
-        for edge in graph.edges
-        if edge.producer not in number and not edge.is_control
-    ]
+class Constants:
+    """The constants of a graph."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        """Take the graph that is simulated."""
+        self._graph = graph
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """The bytes of all of them."""
+        sizes = [op.output_bytes for op in self._graph.ops if op.role is Role.CONSTANT]
+        return sum(size or 0 for made in sizes for size in made)
+
+    @cached_property
+    def reads(self) -> Sequence[ReadConstant]:
+        """Who reads them, among the ops that are placed."""
+        ops = [op for op in self._graph.ops if op.role is not Role.CONSTANT]
+        number = {op.name: i for i, op in enumerate(ops)}
+        return [
+            ReadConstant(self._graph.op(edge.producer), edge.port, number[edge.consumer])
+            for edge in self._graph.edges
+            if edge.producer not in number and not edge.is_control
+        ]
 
 
 class DeviceFlow:
     """The flow of a step through one of its places."""
 
-    def __init__(
-        self, step: Outline, place: int, ops: Sequence[Op], constants: Iterable[ReadConstant]
-    ) -> None:
+    def __init__(self, step: Outline, place: int, ops: Sequence[Op], constants: Constants) -> None:
         """Take the ops of the graph that is simulated, by number, constants not counted."""
         arrays = step.arrays
         is_here = step.place == place
@@ -74,7 +87,7 @@ class DeviceFlow:
         for i, source in enumerate(self._source.tolist()):
             if is_here[seen[i]]:
                 readers[source].append(i)
-        read_constants = [each for each in constants if each.reader in readers]
+        read_constants = [each for each in constants.reads if each.reader in readers]
         found = {each.constant.name: each.constant for each in read_constants}
         self._constants = tuple(found.values())
         place_of = {name: len(seen) + i for i, name in enumerate(found)}
