@@ -9,28 +9,30 @@ step is to the nanosecond that of `simulated`.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from placement_advisor.analysis.scaled_steps import costs_of_collectives, slowest_of_used
+from placement_advisor.analysis.step_memory import SizedOps, StepMemory, bytes_of_ops
 from placement_advisor.candidates.batch_split.data_parallel import ONE_BY_ONE, DataParallelSteps
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.rings import ALL_DEVICES, with_collectives
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostTable
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.simulator.arrays import UNKNOWN
-from placement_advisor.simulator.outline import most_at_once
+from placement_advisor.simulator.device_flow import Constants
 from placement_advisor.simulator.repetition import Repetition
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from placement_advisor.analysis.step_memory import OpBytes
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
     from placement_advisor.graph.op_graph import Op
@@ -46,10 +48,11 @@ _WHOLE, _SHARE, _ADDED = range(3)
 
 
 class _PricedOps(NamedTuple):
-    """Ops by name, and what each takes on each place of a host, by its identity."""
+    """Ops by name, what each takes on each place of a host by its identity, what each holds."""
 
     ops: Mapping[str, Op]
     cost_ns: Mapping[str, dict[int, int]]
+    op_bytes: Mapping[str, OpBytes]
 
 
 class FoldedSteps:
@@ -76,14 +79,14 @@ class FoldedSteps:
         if key not in self._structures:
             propose = steps.propose_on_hosts if on_hosts else steps.propose
             answer = propose(family, cluster.devices, ALL_DEVICES)
+            added = partial(steps.added, family, on_hosts=on_hosts)
             self._structures[key] = (
-                answer if isinstance(answer, NotApplicable) else _Structure(answer, cluster)
+                answer if isinstance(answer, NotApplicable) else _Structure(answer, cluster, added)
             )
         structure = self._structures[key]
         if isinstance(structure, NotApplicable):
             return structure
-        added = steps.added(family, traces, on_hosts=on_hosts)
-        return structure.simulated(self._pools(traces, added), traces.wiring.like_last, rings)
+        return self._step(structure, traces, rings)
 
     def laid_out(
         self, within: Placement, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
@@ -97,13 +100,25 @@ class FoldedSteps:
         key = within.family, on_hosts, 1, len(cluster.devices)
         if key not in self._structures:
             host = {name: name for name in cluster.place_names()}
-            self._structures[key] = _Structure(steps.laid_out(within, [host], ALL_DEVICES), cluster)
+            answer = steps.laid_out(within, [host], ALL_DEVICES)
+            added = partial(steps.added, ONE_BY_ONE, on_hosts=on_hosts)
+            self._structures[key] = _Structure(answer, cluster, added)
         structure = self._structures[key]
         assert not isinstance(structure, NotApplicable)
-        added = steps.added(ONE_BY_ONE, traces, on_hosts=on_hosts)
-        return structure.simulated(self._pools(traces, added), 1, rings)
+        return self._step(structure, traces, rings)
 
-    def _pools(self, traces: SplitTraces, added: Mapping[str, Op]) -> Sequence[_PricedOps]:
+    def _step(
+        self, structure: _Structure, traces: SplitTraces, rings: Sequence[Ring]
+    ) -> FoldedStep:
+        def sized(other: SplitTraces) -> SizedOps:
+            return structure.sized(self._pools(structure, other), other)
+
+        pools = self._pools(structure, traces)
+        outline = structure.simulated(pools, traces.wiring.like_last, rings)
+        return FoldedStep(outline, structure.memory(outline, pools, traces), sized)
+
+    def _pools(self, structure: _Structure, traces: SplitTraces) -> Sequence[_PricedOps]:
+        added = structure.added(traces)
         share = traces.replicas[0]
         return self._of_trace(traces.whole), self._of_trace(share), self._price(added.values())
 
@@ -121,14 +136,22 @@ class FoldedSteps:
             if id(table) not in of_table:
                 costs = table.costs.items()
                 of_table[id(table)] = {id(by_name[name]): cost.time_ns for name, cost in costs}
-        return _PricedOps(by_name, {place: of_table[id(table)] for place, table in tables.items()})
+        cost_ns = {place: of_table[id(table)] for place, table in tables.items()}
+        return _PricedOps(by_name, cost_ns, bytes_of_ops(by_name))
 
 
 class _Structure:
     """A family's folded step on so many devices, without sizes and costs."""
 
-    def __init__(self, proposed: DataParallel, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        proposed: DataParallel,
+        cluster: Cluster,
+        added: Callable[[SplitTraces], Mapping[str, Op]],
+    ) -> None:
         self._split, self._placement = proposed
+        self.added = added
+        self._constants = Constants(self._split.graph)
         self._cluster = cluster
         there = with_collectives(cluster)
         unpriced = CostTable(costs={}).everywhere(there)
@@ -145,13 +168,22 @@ class _Structure:
 
     def simulated(
         self, pools: Sequence[_PricedOps], like_last: int, rings: Sequence[Ring]
-    ) -> FoldedStep:
-        ops = [pools[pool].ops[name] for pool, name in self._origin]
+    ) -> Outline:
+        ops = self._ops(pools)
         simulator = self._simulator.resized(ops, self._cost_ns(ops, pools, rings))
         repetition = replace(self._repetition, times=like_last) if like_last > 1 else None
-        outline = simulator.outline(self._device, repetition)
-        fits = _surely_fits(outline, ops, pools, self._cluster)
-        return FoldedStep(outline, fits)
+        return simulator.outline(self._device, repetition)
+
+    def memory(self, step: Outline, pools: Sequence[_PricedOps], traces: SplitTraces) -> StepMemory:
+        op_bytes = [pools[pool].op_bytes[name] for pool, name in self._origin]
+        ops = self.sized(pools, traces)
+        return StepMemory(step, ops, op_bytes, self._constants, self._cluster.devices)
+
+    def sized(self, pools: Sequence[_PricedOps], traces: SplitTraces) -> SizedOps:
+        return SizedOps(traces.wiring.shares[0], self._ops(pools))
+
+    def _ops(self, pools: Sequence[_PricedOps]) -> list[Op]:
+        return [pools[pool].ops[name] for pool, name in self._origin]
 
     def _cost_ns(
         self, ops: Sequence[Op], pools: Sequence[_PricedOps], rings: Sequence[Ring]
@@ -174,54 +206,25 @@ class _Structure:
 
     @cached_property
     def _repetition(self) -> Repetition:
-        split, last = self._split, self._split.last
+        split, last, ops = self._split, self._split.last, self._simulator.ops
         return Repetition(
             times=split.like_last,
-            ops={name for name, replica in split.replica_of.items() if replica == last},
-            on_next={op.name for op in self._simulator.ops if split.place_replica(op) == last},
-            dealt=split.dealt,
+            ops=np.array([split.replica_of[op.name] == last for op in ops], bool),
+            on_next=np.array([split.place_replica(op) == last for op in ops], bool),
+            dealt=np.array([op.name in split.dealt for op in ops], bool),
         )
 
 
 class FoldedStep(NamedTuple):
-    """A simulated step, and whether it fits even if no op hands its buffers on.
+    """A simulated step, what its devices hold, and its ops as other traces have them, by number.
 
-    If not, it may fit all the same: `peak_memory` tells.
+    There are no others where shares differ.
     """
 
     outline: Outline
-    surely_fits: bool
+    memory: StepMemory
+    sized: Callable[[SplitTraces], SizedOps] | None = None
 
 
 def _row(ops: Iterable[Op], cost_ns: Mapping[int, int]) -> Ints:
     return np.array([cost_ns.get(id(op), UNKNOWN) for op in ops], np.int64)
-
-
-def _surely_fits(
-    step: Outline, ops: Sequence[Op], pools: Sequence[_PricedOps], cluster: Cluster
-) -> bool:
-    """Say whether tensors fit, each with a buffer of its own as long as someone wants it."""
-    known = [op for pool in pools for op in pool.ops.values()]
-    constants = [op.output_bytes for op in known if op.role is Role.CONSTANT]
-    everywhere_bytes = sum(size or 0 for sizes in constants for size in sizes)
-    parameter_bytes = {op.name: op.parameter_bytes for op in known if op.parameter_bytes}
-    # Variables stay, and so does the batch; an update may take a new buffer for its variable.
-    stays, makes = np.zeros((2, len(ops)), np.int64)
-    for number, op in enumerate(ops):
-        stays[number] = op.parameter_bytes
-        if op.role is Role.UPDATE and op.variable is not None:
-            stays[number] += parameter_bytes.get(op.variable, 0)
-        made_bytes = sum(size or 0 for size in op.output_bytes)
-        (stays if op.role is Role.INPUT else makes)[number] += made_bytes
-    for number, device in enumerate(cluster.devices):
-        if device.memory_bytes is None:
-            continue
-        runs, tensors = step.place == number, step.held_place == number
-        free_bytes = device.memory_bytes - everywhere_bytes - stays[step.op[runs]].sum()
-        # While an op runs it has all that it makes, also what nobody reads.
-        sizes = np.concatenate([makes[step.op[runs]], step.held_bytes[tensors]])
-        if sizes.sum() > free_bytes:
-            spans_ns = np.concatenate([step.run_ns[runs], step.held_ns[tensors]])
-            if most_at_once(spans_ns, sizes) > free_bytes:
-                return False
-    return True

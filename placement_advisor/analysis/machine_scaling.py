@@ -22,12 +22,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.folded_steps import FoldedStep, FoldedSteps
 from placement_advisor.analysis.host_traces import HostTraces, any_traced
 from placement_advisor.analysis.prices_elsewhere import check_priced, is_cluster_file
-from placement_advisor.analysis.scaled_steps import Limit, limit_of, peak_memory, simulated
+from placement_advisor.analysis.scaled_steps import Limit, limit_of, simulated
+from placement_advisor.analysis.step_memory import SizedOps, StepMemory
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates import families, pipeline, single, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
@@ -42,7 +43,6 @@ from placement_advisor.machine.cluster_file import load_machine
 from placement_advisor.machine.hierarchy import read_machine
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload
-from placement_advisor.simulator.peak import shortages
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.calls import splitter
 from placement_advisor.units import NS_PER_S
@@ -50,7 +50,6 @@ from placement_advisor.units import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
@@ -107,16 +106,32 @@ class ScaledStep:
         return self.efficiency * self.devices
 
 
+class FamilyMemory(NamedTuple):
+    """What a family's step on so many devices holds on the one that holds most.
+
+    Each device has the model's batch. ``largest_batch`` is the most samples for each that fit, None
+    where that is not known.
+    """
+
+    family: str
+    devices: int
+    peak_bytes: int
+    largest_batch: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineScaling:
     """What a machine does with a model, by number of devices; ``steps`` begin with one device.
 
-    ``price_per_hour`` is that of a device, None if it is not known. ``notes`` say what could not be
-    simulated.
+    ``memory`` is that of one device alone and of all devices, ``memory_bytes`` what each of these
+    has, None if it is not known. ``price_per_hour`` is that of a device, None if it is not known.
+    ``notes`` say what could not be simulated.
     """
 
     label: str
     steps: tuple[ScaledStep, ...]
+    memory: tuple[FamilyMemory, ...]
+    memory_bytes: int | None
     price_per_hour: float | None
     notes: tuple[str, ...]
 
@@ -270,8 +285,9 @@ def _scaled(
     placement = single.propose(graph, costs, machine.host)
     if isinstance(placement, NotApplicable):
         raise AdvisorError(f"{machine.label}: {placement.reason}")
-    alone = Simulator(graph, costs, machine.host).schedule(placement)
-    fits_alone = not shortages(alone.peak_memory, machine.host.devices)
+    simulator = Simulator(graph, costs, machine.host)
+    alone = simulator.outline(simulator.devices_of(placement))
+    held = StepMemory.of_graph(alone, graph, batch, machine.host.devices)
     one = ScaledStep(
         scaling=Scaling.WEAK,
         family=single.FAMILY,
@@ -279,13 +295,18 @@ def _scaled(
         samples=batch,
         step_ns=alone.step_ns,
         efficiency=1.0,
-        limit=None if fits_alone else Limit.MEMORY,
+        limit=None if held.fits() else Limit.MEMORY,
     )
-    steps, notes = [one], []
+    steps, memory, notes = [one], [], []
     traced = any_traced(splits)
     folded = FoldedSteps(machine.host)
     of_hosts = HostTraces(unsplit(graph, batch), splits, larger)
     layouts: dict[int, Mapping[str, Placement | NotApplicable]] = {}
+    most = machine.device_counts()[-1]
+    if traced is not None:
+        samples, share = max(traced.shares.items())
+        ops = SizedOps(samples, [share.op(op.name) for op in simulator.ops])
+        memory.append(FamilyMemory(single.FAMILY, 1, *held.busiest(ops)))
     for part in _parts(machine):
         here, split = len(part.cluster.devices), splits[part.devices]
         found: dict[Scaling, SplitTraces] = {}
@@ -298,11 +319,13 @@ def _scaled(
         for scaling, traces in found.items():
             of_batch = _Steps(traces, part, folded)
             for family in FAMILIES:
-                step = of_batch.step(family, scaling, one)
+                step = of_batch.simulated(family)
                 if isinstance(step, NotApplicable):
                     notes.append(f"{part.devices} devices: {family} {step.reason}")
-                else:
-                    steps.append(step)
+                    continue
+                steps.append(of_batch.scaled(family, step, scaling, one))
+                if traced is not None and scaling is Scaling.WEAK and part.devices == most:
+                    memory.append(of_batch.memory(family, step, traced.of_share(here).folded()))
         if here == 1:
             continue
         if here not in layouts:
@@ -319,12 +342,18 @@ def _scaled(
                 if isinstance(answer, BatchSplitError):
                     notes.append(f"{counted(part.hosts, 'host')}: {answer.message}")
                     continue
-                step = _LaidOutSteps(answer, part, folded, within).step(family, scaling, one)
-                assert not isinstance(step, NotApplicable)
-                steps.append(step)
+                of_layers = _LaidOutSteps(answer, part, folded, within)
+                laid_out = of_layers.simulated(family)
+                steps.append(of_layers.scaled(family, laid_out, scaling, one))
+                smaller = of_host[Scaling.STRONG]
+                if scaling is Scaling.WEAK and part.devices == most:
+                    assert not isinstance(smaller, BatchSplitError)
+                    memory.append(of_layers.memory(family, laid_out, smaller))
     return MachineScaling(
         label=machine.label,
         steps=tuple(steps),
+        memory=tuple(memory),
+        memory_bytes=machine.host.devices[0].memory_bytes,
         price_per_hour=price,
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -359,27 +388,23 @@ class _Steps:
     def __init__(self, traces: SplitTraces, part: _Part, folded: FoldedSteps) -> None:
         self._traces, self._part, self._folded = traces, part, folded
 
-    def step(self, family: str, scaling: Scaling, one: ScaledStep) -> ScaledStep | NotApplicable:
-        """Simulate a family's step, and hold it against ``one`` device."""
-        found = self._simulated(family)
-        if isinstance(found, NotApplicable):
-            return found
-        step, surely_fits = found
+    def scaled(
+        self, family: str, step: FoldedStep, scaling: Scaling, one: ScaledStep
+    ) -> ScaledStep:
+        """Hold a family's step against ``one`` device."""
         samples = one.samples * (self._part.devices if scaling is Scaling.WEAK else 1)
         share = samples / one.samples / self._part.devices
         ideal_ns = one.step_ns * share
         of_op = min(1.0, share * self._part.devices / self._replicas)
-        limit = limit_of(step, self._part.cluster, ideal_ns, of_op)
-        if not surely_fits and not self._fits(family):
-            limit = Limit.MEMORY
+        limit = limit_of(step.outline, self._part.cluster, ideal_ns, of_op)
         return ScaledStep(
             scaling=scaling,
             family=family,
             devices=self._part.devices,
             samples=samples,
-            step_ns=step.step_ns,
-            efficiency=share * one.step_ns / step.step_ns,
-            limit=limit,
+            step_ns=step.outline.step_ns,
+            efficiency=share * one.step_ns / step.outline.step_ns,
+            limit=limit if step.memory.fits() else Limit.MEMORY,
         )
 
     @property
@@ -387,25 +412,25 @@ class _Steps:
         """How many there are, each of which does all ops on its share of the samples."""
         return self._part.devices
 
-    def _simulated(self, family: str) -> FoldedStep | NotApplicable:
+    def memory(self, family: str, step: FoldedStep, smaller: SplitTraces) -> FamilyMemory:
+        """Return what a family's step holds; ``smaller`` has the same with less on each device."""
+        assert step.sized is not None
+        peak_bytes, of_replica = step.memory.busiest(step.sized(smaller))
+        largest = None if of_replica is None else of_replica * self._replicas // self._part.devices
+        return FamilyMemory(family, self._part.devices, peak_bytes, largest)
+
+    def simulated(self, family: str) -> FoldedStep | NotApplicable:
+        """Simulate a family's step."""
         cluster, rings = self._part.cluster, self._part.rings
         if len(self._traces.shares) == 1:
             return self._folded.simulated(family, self._traces.folded(), cluster, rings)
-        proposed = self._proposed(family)
+        propose = self._whole.propose_on_hosts if self._part.hosts > 1 else self._whole.propose
+        proposed = propose(family, cluster.devices, ALL_DEVICES)
         if isinstance(proposed, NotApplicable):
             return proposed
-        return FoldedStep(simulated(proposed, cluster, rings), surely_fits=False)
-
-    def _fits(self, family: str) -> bool:
-        proposed = self._proposed(family)
-        assert not isinstance(proposed, NotApplicable)
-        peaks = peak_memory(proposed, self._part.cluster, self._part.rings)
-        return not shortages(peaks, self._part.cluster.devices)
-
-    def _proposed(self, family: str) -> DataParallel | NotApplicable:
-        steps = self._whole
-        propose = steps.propose_on_hosts if self._part.hosts > 1 else steps.propose
-        return propose(family, self._part.cluster.devices, ALL_DEVICES)
+        outline, graph = simulated(proposed, cluster, rings), proposed.split.graph
+        most = max(self._traces.shares)
+        return FoldedStep(outline, StepMemory.of_graph(outline, graph, most, cluster.devices))
 
     @cached_property
     def _whole(self) -> DataParallelSteps:
@@ -425,10 +450,7 @@ class _LaidOutSteps(_Steps):
     def _replicas(self) -> int:
         return self._part.hosts
 
-    def _simulated(self, family: str) -> FoldedStep:
+    def simulated(self, family: str) -> FoldedStep:
+        """Simulate the step of a family that splits layers."""
         part = self._part
         return self._folded.laid_out(self._within, self._traces, part.cluster, part.rings)
-
-    def _proposed(self, family: str) -> DataParallel:
-        host = {name: name for name in self._part.cluster.place_names()}
-        return self._whole.laid_out(self._within, [host], ALL_DEVICES)

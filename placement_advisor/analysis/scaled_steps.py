@@ -26,7 +26,7 @@ from placement_advisor.simulator.outline import union_ns
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.nccl_rings import Ring
     from placement_advisor.simulator.outline import Outline
-    from placement_advisor.simulator.peak import PeakMemory
 
 # Below this share of a step, what is lost is not worth a word.
 _LITTLE = 0.05
@@ -60,20 +59,14 @@ def simulated(
     and differ in what their collectives wait for alone. Ops of devices take ``op_factor`` times as
     long as their figures say.
     """
-    simulator = _simulator(proposed, cluster, rings, op_factor)
+    simulator = simulator_of(proposed, cluster, rings, op_factor)
     return simulator.outline(simulator.devices_of(proposed.placement))
 
 
-def peak_memory(
-    proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring]
-) -> Mapping[str, PeakMemory]:
-    """Return what each device holds at most in a step."""
-    return _simulator(proposed, cluster, rings, 1.0).schedule(proposed.placement).peak_memory
-
-
-def _simulator(
+def simulator_of(
     proposed: DataParallel, cluster: Cluster, rings: Sequence[Ring], op_factor: float
 ) -> Simulator:
+    """Return what simulates a split step; arguments are those of `simulated`."""
     split, placement = proposed
     factor_of = dict.fromkeys(cluster.device_names(), op_factor)
     last, slower = slowest_of_used(placement, cluster, rings)

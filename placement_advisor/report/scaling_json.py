@@ -37,6 +37,8 @@ def _machine(machine: MachineScaling) -> dict[str, Any]:
     return {
         "hardware": machine.label,
         "price_per_hour": machine.price_per_hour,
+        "device_memory_bytes": machine.memory_bytes,
+        "memory": [held._asdict() for held in machine.memory],
         "steps": [_step(machine, step) for step in machine.steps],
         "knee": {
             scaling.value: None if (knee := machine.knee(scaling)) is None else knee.devices

@@ -8,7 +8,7 @@ from placement_advisor.analysis.machine_scaling import Scaling
 from placement_advisor.analysis.scaled_steps import Limit
 from placement_advisor.report.analysis.tables import one_line
 from placement_advisor.report.trace_summary import aligned
-from placement_advisor.units import format_ns
+from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +24,7 @@ _HEADINGS = {
     Scaling.STRONG: "a batch of {batch} shared among them: strong scaling, the same training",
 }
 _COLUMNS = ("devices", "family", "step", "samples/s", "speed-up", "efficiency")
+_MEMORY_COLUMNS = ("devices", "family", "most held", "largest batch of each that fits")
 _PRICE, _LIMIT = "per million", "most lost to"
 _KNEE = "◀ pays up to here"
 _NOTHING = "–"
@@ -33,6 +34,7 @@ def render_hardware_comparison(compared: HardwareComparison) -> str:
     """Return the text."""
     parts = [list(_answers(compared))]
     for machine in compared.machines:
+        parts.append(_memory(machine, compared.batch))
         parts += [_table(machine, scaling, compared.batch) for scaling in Scaling]
         parts.append([one_line(f"{machine.label}: {note}") for note in machine.notes])
     return "\n\n".join("\n".join(map(str.rstrip, part)) for part in parts if part) + "\n"
@@ -82,6 +84,20 @@ def _knees(machine: MachineScaling) -> str:
             what += f", then most is lost to {rest[0].limit}"
         told.append(what)
     return "; ".join(told)
+
+
+def _memory(machine: MachineScaling, batch: int) -> list[str]:
+    """Return what a device holds with each family, and how large a batch it could have."""
+    if not machine.memory:
+        return []
+    size = machine.memory_bytes
+    has = "" if size is None else f", which has {format_bytes(size)}"
+    heading = f"{machine.label}, memory of the fullest device{has}, a batch of {batch} on each"
+    rows: list[Sequence[str]] = [_MEMORY_COLUMNS]
+    for held in machine.memory:
+        most = _NOTHING if held.largest_batch is None else f"{held.largest_batch:,}"
+        rows.append([str(held.devices), held.family, format_bytes(held.peak_bytes), most])
+    return [one_line(heading), *aligned(rows)]
 
 
 def _table(machine: MachineScaling, scaling: Scaling, batch: int) -> list[str]:

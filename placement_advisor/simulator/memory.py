@@ -40,7 +40,7 @@ from placement_advisor.simulator.reuse import (
     may_reuse,
     works_by_rows,
 )
-from placement_advisor.simulator.tensor_flow import StepFlow, is_unpacked
+from placement_advisor.simulator.tensor_flow import flow_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.op_graph import Op, OpGraph
     from placement_advisor.simulator.events import OpRun, Transfer
     from placement_advisor.simulator.peak import PeakMemory
+    from placement_advisor.simulator.tensor_flow import StepFlow
 
 # What is to come, in the order in which it happens at one moment: an op ends, a copy is complete,
 # the memory for a copy is taken.
@@ -72,17 +73,25 @@ def peak_memory(
 
     Tensors of unknown size count nothing.
     """
-    flow = StepFlow(graph, runs, transfers, devices)
+    devices = list(devices)
+    names = dict.fromkeys([*devices, *(run.device for run in runs)])
+    device_index = {name: i for i, name in enumerate(names)}
+    peaks = peaks_of(flow_of(graph, runs, transfers, device_index))
+    return {device: peaks[device_index[device]] for device in devices}
+
+
+def peaks_of(flow: StepFlow) -> list[PeakMemory]:
+    """Return the peak of each device of a flow, by number."""
     replay = _Replay(flow)
     replay.run()
-    return {device: replay.memories[flow.device_index[device]].peak() for device in devices}
+    return [memory.peak() for memory in replay.memories]
 
 
 class _Replay:
     """A step run through again, in the numbers of its flow."""
 
     def __init__(self, flow: StepFlow) -> None:
-        self.memories = [DeviceMemory() for _ in flow.device_index]
+        self.memories = [DeviceMemory() for _ in range(flow.devices)]
         self._flow = flow
         self._buffers: dict[int, Buffer] = {}
         self._variables: dict[int, Buffer] = {}
@@ -100,10 +109,9 @@ class _Replay:
                 self._place(number)
         for run in self._flow.runs:
             self._catch_up(run.start_ns)
-            number = self._flow.op_index[run.op]
-            if self._flow.ops[number].role in COMPUTING_ROLES:
-                self._start(number, run.start_ns)
-            heappush(self._later, (run.end_ns, _END, number))
+            if self._flow.ops[run.op].role in COMPUTING_ROLES:
+                self._start(run.op, run.start_ns)
+            heappush(self._later, (run.end_ns, _END, run.op))
         self._catch_up(None)
 
     def _catch_up(self, now_ns: int | None) -> None:
@@ -253,10 +261,7 @@ class _Replay:
         device = self._flow.device_of[number]
         assert device is not None
         for number_sent in self._flow.transfers_of.get(number, ()):
-            transfer = self._flow.transfers[number_sent]
-            taken_ns = transfer.start_ns
-            if is_unpacked(transfer):
-                taken_ns = transfer.end_ns - transfer.receive_work_ns
+            taken_ns = self._flow.transfers[number_sent].taken_ns
             heappush(self._later, (max(now_ns, taken_ns), _RECEIVE, number_sent))
         memory = self.memories[device]
         for buffer in self._held[number]:
@@ -264,10 +269,10 @@ class _Replay:
 
     def _receive(self, number: int, now_ns: int) -> None:
         transfer = self._flow.transfers[number]
-        memory = self.memories[self._flow.device_index[transfer.target]]
+        memory = self.memories[transfer.target]
         if transfer.size_bytes is not None:
             held = Held.RECEIVED_COPY
-            copy = memory.take(transfer.producer, held, transfer.size_bytes, now_ns)
+            copy = memory.take(self._flow.ops[transfer.op].name, held, transfer.size_bytes, now_ns)
             self._publish(self._flow.received[number], copy)
         heappush(self._later, (max(now_ns, transfer.end_ns), _ARRIVE, number))
 

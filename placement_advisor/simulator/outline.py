@@ -10,6 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from placement_advisor.simulator.arrays import GraphArrays
+
     Ints = NDArray[np.int64]
 
 
@@ -19,7 +21,9 @@ class Outline:
 
     Run ``i`` is of op number ``op[i]`` of the graph, constants not counted, on the place number
     ``place[i]`` of ``places``, from ``run_ns[i, 0]`` to ``run_ns[i, 1]``. A copy of ``copy_bytes``
-    (-1 if unknown) to the place ``target`` was under way from ``copy_ns[:, 0]`` to ``[:, 1]``.
+    (-1 if unknown) of the tensor ``copied`` of the ``arrays`` from the place ``source`` to
+    ``target`` was under way from ``copy_ns[:, 0]`` to ``[:, 1]``, at whose end the target had
+    unpacked it for ``unpacked_ns``.
     Someone wanted ``held_bytes`` of a tensor on ``held_place`` from ``held_ns[:, 0]``, when it was
     made or began to arrive, to ``[:, 1]``.
     """
@@ -29,7 +33,11 @@ class Outline:
     op: Ints
     place: Ints
     run_ns: Ints
+    arrays: GraphArrays
+    copied: Ints
+    source: Ints
     target: Ints
+    unpacked_ns: Ints
     copy_ns: Ints
     copy_bytes: Ints
     held_place: Ints

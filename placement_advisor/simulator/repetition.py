@@ -16,8 +16,6 @@ import numpy as np
 from placement_advisor.graph.op_graph import CONTROL_PORT
 
 if TYPE_CHECKING:
-    from collections.abc import Set
-
     from numpy.typing import NDArray
 
     from placement_advisor.simulator.arrays import GraphArrays
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    """Which ops of a graph there are several ``times``, by name.
+    """Which ops of a graph there are several ``times``; each has a flag for every op, by number.
 
     Copies of ``ops`` read those of each other that have the same number, and what is there once.
     Those ``on_next`` are on one device after the other, others all on that of the first copy.
@@ -36,9 +34,9 @@ class Repetition:
     """
 
     times: int
-    ops: Set[str]
-    on_next: Set[str]
-    dealt: Set[str]
+    ops: Flags
+    on_next: Flags
+    dealt: Flags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +47,9 @@ class Copies:
     number: Ints
 
 
-def copies_of(arrays: GraphArrays, repetition: Repetition) -> Copies:
+def copies_of(repetition: Repetition) -> Copies:
     """Return the ops, copies of each beside each other: a topological order as the graph's is."""
-    is_repeated = _flags(arrays, repetition.ops)
+    is_repeated = repetition.ops
     source = np.repeat(np.arange(len(is_repeated)), np.where(is_repeated, repetition.times, 1))
     is_first = np.ones(len(source), bool)
     is_first[1:] = source[1:] != source[:-1]
@@ -61,8 +59,7 @@ def copies_of(arrays: GraphArrays, repetition: Repetition) -> Copies:
 
 def repeated(arrays: GraphArrays, repetition: Repetition, copies: Copies) -> GraphArrays:
     """Return the arrays of the graph with all copies."""
-    is_repeated = _flags(arrays, repetition.ops)
-    is_dealt = _flags(arrays, repetition.dealt)
+    is_repeated, is_dealt = repetition.ops, repetition.dealt
     first = np.flatnonzero(copies.number == 0)
     tensor = np.repeat(np.arange(len(arrays.producer)), arrays.readers)
     producer, consumer = arrays.producer[tensor], arrays.reader.astype(np.int64)
@@ -81,12 +78,8 @@ def repeated(arrays: GraphArrays, repetition: Repetition, copies: Copies) -> Gra
     )
 
 
-def devices_of(arrays: GraphArrays, repetition: Repetition, copies: Copies, device: Ints) -> Ints:
+def devices_of(repetition: Repetition, copies: Copies, device: Ints) -> Ints:
     """Return the device of each copy, by that of each op of the graph."""
-    is_on_next = _flags(arrays, repetition.on_next)
-    of_copy: Ints = device[copies.source] + np.where(is_on_next[copies.source], copies.number, 0)
+    is_on_next = repetition.on_next[copies.source]
+    of_copy: Ints = device[copies.source] + np.where(is_on_next, copies.number, 0)
     return of_copy
-
-
-def _flags(arrays: GraphArrays, names: Set[str]) -> Flags:
-    return np.array([op.name in names for op in arrays.ops], bool)

@@ -269,17 +269,23 @@ class Simulator:
         if repetition is not None:
             simulator, op, place = self._repeated(device, repetition)
         _, result = simulator._run(place)
-        tensor, _, target, _, start_ns, _, end_ns = result.crossings.T
+        tensor, source, target, _, start_ns, _, end_ns = result.crossings.T
         held_place, held_ns, held_bytes = simulator._held(result, place)
+        links, arrays = simulator._links, simulator._arrays
+        kind = links.kind[source * len(self._places.places) + target]
         return Outline(
             step_ns=simulator._step_ns(result),
             places=tuple(each.name for each in self._places.places),
             op=op,
             place=place,
             run_ns=result.op_ns[:, 1:],
+            arrays=arrays,
+            copied=tensor,
+            source=source,
             target=target,
+            unpacked_ns=links.receive_ns[kind, arrays.size[tensor]],
             copy_ns=np.column_stack([start_ns, end_ns]),
-            copy_bytes=simulator._arrays.size_bytes[tensor],
+            copy_bytes=arrays.size_bytes[tensor],
             held_place=held_place,
             held_ns=held_ns,
             held_bytes=held_bytes,
@@ -309,13 +315,13 @@ class Simulator:
 
     def _repeated(self, device: Ints, repetition: Repetition) -> tuple[Simulator, Ints, Ints]:
         """Return the graph with all copies, the op that each is a copy of, and where it runs."""
-        copies = copies_of(self._arrays, repetition)
+        copies = copies_of(repetition)
         other = copy(self)
         other._arrays = repeated(self._arrays, repetition, copies)
         other._places = self._places.repeated(copies.source)
         other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
         other._check_horizon()
-        place = other._places.of(devices_of(self._arrays, repetition, copies, device))
+        place = other._places.of(devices_of(repetition, copies, device))
         return other, copies.source, place
 
     def _check_horizon(self) -> None:

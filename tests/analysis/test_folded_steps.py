@@ -9,7 +9,7 @@ import pytest
 from split_steps import split_training, split_updates, training, two_updates
 
 from placement_advisor.analysis.folded_steps import FoldedSteps
-from placement_advisor.analysis.scaled_steps import peak_memory, simulated
+from placement_advisor.analysis.scaled_steps import simulated, simulator_of
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
@@ -60,19 +60,50 @@ def test_each_share_is_simulated_as_if_all_ops_were_made(
             assert found.outline.step_ns == expected.step_ns
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_step_that_does_not_fit_is_never_said_to_fit(family):
+def on_eight(family, traces, memory_bytes=None):
+    """Return a family's folded step on eight cards of so much memory, and the peak of each."""
     cluster = read_hardware("8xRTX2080Ti")
+    devices = tuple(replace(device, memory_bytes=memory_bytes) for device in cluster.devices)
+    cluster = replace(cluster, devices=devices)
     rings = [ring_of_devices(cluster)]
-    traces = split_updates().weak(8)
+    folded = FoldedSteps(cluster)
+    step = folded.simulated(family, traces.folded(), cluster, rings)
     proposed = DataParallelSteps(traces).propose(family, cluster.devices, ALL_DEVICES)
-    peaks = peak_memory(proposed, cluster, rings)
-    most = max(peaks[device.name].size_bytes for device in cluster.devices)
+    simulator = simulator_of(proposed, cluster, rings, 1.0)
+    peaks = simulator.schedule(proposed.placement).peak_memory
+    smaller = step.sized(split_updates().of_share(8).folded())
+    return step, [peaks[device.name].size_bytes for device in devices], smaller
 
-    def fits(memory_bytes):
-        devices = tuple(replace(d, memory_bytes=memory_bytes) for d in cluster.devices)
-        there = replace(cluster, devices=devices)
-        return FoldedSteps(there).simulated(family, traces.folded(), there, rings).surely_fits
 
-    assert not fits(most - 1)
-    assert fits(3 * most)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_step_fits_where_its_replay_with_all_ops_fits(family):
+    traces = split_updates().weak(8)
+    most = max(on_eight(family, traces)[1])
+    assert not on_eight(family, traces, most - 1)[0].memory.fits()
+    assert on_eight(family, traces, most)[0].memory.fits()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_busiest_device_holds_what_a_replay_with_all_ops_says(family):
+    step, peaks, smaller = on_eight(family, split_updates().weak(8), 1_000_000)
+    assert step.memory.busiest(smaller).peak_bytes == max(peaks)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_largest_batch_is_the_last_whose_step_fits(family):
+    traces = split_updates().weak(8)
+    step, _, smaller = on_eight(family, traces, 2_000)
+    largest = step.memory.busiest(smaller).largest_batch
+
+    def held(samples):
+        wiring = replace(traces.wiring, shares=(samples,) * 8)
+        sized = replace(traces, shares={samples: two_updates(samples)}, wiring=wiring)
+        return max(on_eight(family, sized)[1])
+
+    assert held(largest) <= 2_000 < held(largest + 1)
+
+
+def test_what_has_no_memory_that_is_known_has_no_largest_batch():
+    step, _, smaller = on_eight("mirrored", split_updates().weak(8))
+    assert step.memory.busiest(smaller).largest_batch is None
+    assert step.memory.fits()

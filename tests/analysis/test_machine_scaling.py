@@ -6,6 +6,7 @@ import jsonschema
 import pytest
 
 from placement_advisor.analysis.machine_scaling import (
+    FamilyMemory,
     HardwareComparison,
     MachineScaling,
     ScaledStep,
@@ -55,10 +56,23 @@ MACHINE = MachineScaling(
         scaled(8, 0.5),
         scaled(8, 0.2, Scaling.STRONG, limit=Limit.LAUNCHES),
     ),
+    memory=(
+        FamilyMemory("single", 1, 3_000_000_000, 340),
+        FamilyMemory("batch", 8, 3_680_000_000, 0),
+        FamilyMemory("mirrored", 8, 3_020_000_000, None),
+    ),
+    memory_bytes=16_000_000_000,
     price_per_hour=3.6,
     notes=(),
 )
-SLOWER = replace(MACHINE, label="2xT4", steps=(ONE, scaled(2, 0.6)), price_per_hour=0.36)
+SLOWER = replace(
+    MACHINE,
+    label="2xT4",
+    steps=(ONE, scaled(2, 0.6)),
+    memory=(),
+    memory_bytes=None,
+    price_per_hour=0.36,
+)
 COMPARED = HardwareComparison(
     model="net", mode="train", batch=64, ops=100, machines=(MACHINE, SLOWER)
 )
@@ -114,9 +128,29 @@ def test_the_text_begins_with_the_answers_and_marks_the_knees():
     assert marked == [["4", "mirrored"], ["2", "mirrored"], ["1", "single"], ["1", "single"]]
 
 
+def test_the_text_says_what_devices_hold_and_how_large_a_batch_fits():
+    lines = render_hardware_comparison(COMPARED).splitlines()
+    begin = lines.index(
+        "8xV100, memory of the fullest device, which has 16.0 GB, a batch of 64 on each"
+    )
+    assert [line.split() for line in lines[begin + 2 : begin + 6]] == [
+        ["1", "single", "3.00", "GB", "340"],
+        ["8", "batch", "3.68", "GB", "0"],
+        ["8", "mirrored", "3.02", "GB", "–"],
+        [],
+    ]
+    assert not any(line.startswith("2xT4, memory") for line in lines)
+
+
 def test_json_follows_its_schema():
     content = hardware_comparison_as_json(COMPARED)
     jsonschema.validate(content, load_schema("scaling"))
+    assert content["machines"][0]["memory"][1] == {
+        "family": "batch",
+        "devices": 8,
+        "peak_bytes": 3_680_000_000,
+        "largest_batch": 0,
+    }
     assert content["machines"][0]["knee"] == {"weak": 4, "strong": 2}
 
 

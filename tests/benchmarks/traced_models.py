@@ -22,15 +22,20 @@ def traced_model(path: Path, mode: str, bundle: Path) -> Traced | None:
     """Return the traced model, what runs it in ``bundle``; None if it has no such mode."""
     with Child("loader") as loader:
         try:
-            _call(loader, tracer.load_workload, str(path), None, mode, None, None)
+            called(loader, tracer.load_workload, str(path), None, mode, None, None)
         except ModelError:
             return None
-        traced: Traced = _call(loader, tracer.trace_workload, str(path), str(bundle))
+        traced: Traced = called(loader, tracer.trace_workload, str(path), str(bundle))
     return traced
 
 
-def _call(child: Child, function: Callable[..., Any], *args: Any) -> Any:
-    answer = child.call(function, *args, time_limit_s=_TIME_LIMIT_S)
+def called(child: Child, function: Callable[..., Any], *args: Any) -> Any:
+    """Return what a child answers; end if it fails."""
+    return answered(child.call(function, *args, time_limit_s=_TIME_LIMIT_S))
+
+
+def answered(answer: Any) -> Any:
+    """Return an answer that is no failure; end if it is."""
     if isinstance(answer, CallFailure):
-        raise SystemExit(f"{function.__name__}{args}: {answer.message}\n{answer.output_tail}")
+        raise SystemExit(f"{answer.message}\n{answer.output_tail}")
     return answer

@@ -57,6 +57,12 @@ class SplitTraces:
             wiring=replace(self.wiring, shares=(samples,)),
         )
 
+    def of_share(self, count: int) -> SplitTraces:
+        """Return them for as many replicas with the largest share each."""
+        most = max(self.shares)
+        wiring = replace(self.wiring, shares=(most,) * count)
+        return replace(self, shares={most: self.shares[most]}, wiring=wiring)
+
     def folded(self) -> SplitTraces:
         """Return them with one replica for all but the first, where all have the same share."""
         is_even = len(set(self.wiring.shares)) == 1
