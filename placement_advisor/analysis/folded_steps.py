@@ -53,6 +53,7 @@ class _PricedOps(NamedTuple):
     ops: Mapping[str, Op]
     cost_ns: Mapping[str, dict[int, int]]
     op_bytes: Mapping[str, OpBytes]
+    most_bytes: int
 
 
 class FoldedSteps:
@@ -130,7 +131,8 @@ class FoldedSteps:
                 costs = table.costs.items()
                 of_table[id(table)] = {id(by_name[name]): cost.time_ns for name, cost in costs}
         cost_ns = {place: of_table[id(table)] for place, table in tables.items()}
-        return _PricedOps(by_name, cost_ns, bytes_of_ops(by_name))
+        op_bytes = bytes_of_ops(by_name)
+        return _PricedOps(by_name, cost_ns, op_bytes, sum(map(sum, op_bytes.values())))
 
 
 class _Structure:
@@ -162,9 +164,15 @@ class _Structure:
         return simulator.outline(self._device, repetition)
 
     def memory(self, step: Outline, pools: Sequence[_PricedOps], batch: int) -> StepMemory:
-        op_bytes = [pools[pool].op_bytes[name] for pool, name in self._origin]
         ops = SizedOps(batch, self.ops(pools))
-        return StepMemory(step, ops, op_bytes, self._constants, self._cluster.devices)
+        return StepMemory(
+            step,
+            ops,
+            lambda: [pools[pool].op_bytes[name] for pool, name in self._origin],
+            sum(pool.most_bytes for pool in pools),
+            self._constants,
+            self._cluster.devices,
+        )
 
     def ops(self, pools: Sequence[_PricedOps]) -> list[Op]:
         return [pools[pool].ops[name] for pool, name in self._origin]
