@@ -48,10 +48,10 @@ _WHOLE, _SHARE, _ADDED = range(3)
 
 
 class _PricedOps(NamedTuple):
-    """Ops by name, what each takes on each place of a host by its identity, what each holds."""
+    """Ops by name, what each takes on each place of a host, what each holds."""
 
     ops: Mapping[str, Op]
-    cost_ns: Mapping[str, dict[int, int]]
+    cost_ns: Mapping[str, Mapping[str, int]]
     op_bytes: Mapping[str, OpBytes]
     most_bytes: int
 
@@ -125,11 +125,11 @@ class FoldedSteps:
     def _price(self, ops: Iterable[Op], graph: OpGraph | None = None) -> _PricedOps:
         by_name = {op.name: op for op in ops}
         tables = roofline_by_place(graph or OpGraph(by_name.values(), []), self._host)
-        of_table: dict[int, dict[int, int]] = {}
+        of_table: dict[int, dict[str, int]] = {}
         for table in tables.values():
             if id(table) not in of_table:
                 costs = table.costs.items()
-                of_table[id(table)] = {id(by_name[name]): cost.time_ns for name, cost in costs}
+                of_table[id(table)] = {name: cost.time_ns for name, cost in costs}
         cost_ns = {place: of_table[id(table)] for place, table in tables.items()}
         op_bytes = bytes_of_ops(by_name)
         return _PricedOps(by_name, cost_ns, op_bytes, sum(map(sum, op_bytes.values())))
@@ -159,7 +159,7 @@ class _Structure:
         self, pools: Sequence[_PricedOps], like_last: int, rings: Sequence[Ring]
     ) -> Outline:
         ops = self.ops(pools)
-        simulator = self._simulator.resized(ops, self._cost_ns(ops, pools, rings))
+        simulator = self._simulator.resized(ops, self._cost_ns(pools, rings))
         repetition = replace(self._repetition, times=like_last) if like_last > 1 else None
         return simulator.outline(self._device, repetition)
 
@@ -177,25 +177,29 @@ class _Structure:
     def ops(self, pools: Sequence[_PricedOps]) -> list[Op]:
         return [pools[pool].ops[name] for pool, name in self._origin]
 
-    def _cost_ns(
-        self, ops: Sequence[Op], pools: Sequence[_PricedOps], rings: Sequence[Ring]
-    ) -> dict[str, Ints]:
+    def _cost_ns(self, pools: Sequence[_PricedOps], rings: Sequence[Ring]) -> dict[str, Ints]:
         rows: dict[int, Ints] = {}
         found = {}
         for place in self._cluster.place_names():
             tables = [pool.cost_ns[place] for pool in pools]
             if id(tables[0]) not in rows:
-                merged = tables[_WHOLE] | tables[_SHARE] | tables[_ADDED]
-                rows[id(tables[0])] = _row(ops, merged)
+                costs_ns = [tables[pool].get(name, UNKNOWN) for pool, name in self._origin]
+                rows[id(tables[0])] = np.array(costs_ns, np.int64)
             found[place] = rows[id(tables[0])]
         last = self._cluster.devices[-1].name
         slowest = slowest_of(prod(ring.members for ring in rings))
         slower = np.rint(found[last] * slowest).astype(np.int64)
         found[last] = np.where(found[last] == UNKNOWN, UNKNOWN, slower)
-        added = pools[_ADDED].ops
-        costs = costs_of_collectives(added.values(), rings).costs
-        found[ALL_DEVICES] = _row(ops, {id(added[name]): c.time_ns for name, c in costs.items()})
+        costs = costs_of_collectives(pools[_ADDED].ops.values(), rings).costs
+        found[ALL_DEVICES] = np.full(len(self._origin), UNKNOWN, np.int64)
+        for number, name in self._added:
+            if name in costs:
+                found[ALL_DEVICES][number] = costs[name].time_ns
         return found
+
+    @cached_property
+    def _added(self) -> list[tuple[int, str]]:
+        return [(i, name) for i, (pool, name) in enumerate(self._origin) if pool == _ADDED]
 
     @cached_property
     def _repetition(self) -> Repetition:
@@ -213,7 +217,3 @@ class FoldedStep(NamedTuple):
 
     outline: Outline
     memory: StepMemory
-
-
-def _row(ops: Iterable[Op], cost_ns: Mapping[int, int]) -> Ints:
-    return np.array([cost_ns.get(id(op), UNKNOWN) for op in ops], np.int64)
