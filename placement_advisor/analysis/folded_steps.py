@@ -48,11 +48,12 @@ _WHOLE, _SHARE, _ADDED = range(3)
 
 
 class _PricedOps(NamedTuple):
-    """Ops by name, what each takes on each place of a host by its identity, what each holds."""
+    """Ops by name, what each takes on each place of a host, what each holds."""
 
     ops: Mapping[str, Op]
-    cost_ns: Mapping[str, dict[int, int]]
+    cost_ns: Mapping[str, Mapping[str, int]]
     op_bytes: Mapping[str, OpBytes]
+    most_bytes: int
 
 
 class FoldedSteps:
@@ -131,13 +132,14 @@ class FoldedSteps:
     def _price(self, ops: Iterable[Op], graph: OpGraph | None = None) -> _PricedOps:
         by_name = {op.name: op for op in ops}
         tables = roofline_by_place(graph or OpGraph(by_name.values(), []), self._host)
-        of_table: dict[int, dict[int, int]] = {}
+        of_table: dict[int, dict[str, int]] = {}
         for table in tables.values():
             if id(table) not in of_table:
                 costs = table.costs.items()
-                of_table[id(table)] = {id(by_name[name]): cost.time_ns for name, cost in costs}
+                of_table[id(table)] = {name: cost.time_ns for name, cost in costs}
         cost_ns = {place: of_table[id(table)] for place, table in tables.items()}
-        return _PricedOps(by_name, cost_ns, bytes_of_ops(by_name))
+        op_bytes = bytes_of_ops(by_name)
+        return _PricedOps(by_name, cost_ns, op_bytes, sum(map(sum, op_bytes.values())))
 
 
 class _Structure:
@@ -170,14 +172,19 @@ class _Structure:
         self, pools: Sequence[_PricedOps], like_last: int, rings: Sequence[Ring]
     ) -> Outline:
         ops = self._ops(pools)
-        simulator = self._simulator.resized(ops, self._cost_ns(ops, pools, rings))
+        simulator = self._simulator.resized(ops, self._cost_ns(pools, rings))
         repetition = replace(self._repetition, times=like_last) if like_last > 1 else None
         return simulator.outline(self._device, repetition)
 
     def memory(self, step: Outline, pools: Sequence[_PricedOps], traces: SplitTraces) -> StepMemory:
-        op_bytes = [pools[pool].op_bytes[name] for pool, name in self._origin]
-        ops = self.sized(pools, traces)
-        return StepMemory(step, ops, op_bytes, self._constants, self._cluster.devices)
+        return StepMemory(
+            step,
+            self.sized(pools, traces),
+            lambda: [pools[pool].op_bytes[name] for pool, name in self._origin],
+            sum(pool.most_bytes for pool in pools),
+            self._constants,
+            self._cluster.devices,
+        )
 
     def sized(self, pools: Sequence[_PricedOps], traces: SplitTraces) -> SizedOps:
         return SizedOps(traces.wiring.shares[0], self._ops(pools))
@@ -185,24 +192,28 @@ class _Structure:
     def _ops(self, pools: Sequence[_PricedOps]) -> list[Op]:
         return [pools[pool].ops[name] for pool, name in self._origin]
 
-    def _cost_ns(
-        self, ops: Sequence[Op], pools: Sequence[_PricedOps], rings: Sequence[Ring]
-    ) -> dict[str, Ints]:
+    def _cost_ns(self, pools: Sequence[_PricedOps], rings: Sequence[Ring]) -> dict[str, Ints]:
         rows: dict[int, Ints] = {}
         found = {}
         for place in self._cluster.place_names():
             tables = [pool.cost_ns[place] for pool in pools]
             if id(tables[0]) not in rows:
-                merged = tables[_WHOLE] | tables[_SHARE] | tables[_ADDED]
-                rows[id(tables[0])] = _row(ops, merged)
+                costs_ns = [tables[pool].get(name, UNKNOWN) for pool, name in self._origin]
+                rows[id(tables[0])] = np.array(costs_ns, np.int64)
             found[place] = rows[id(tables[0])]
         last, slowest = slowest_of_used(self._placement, self._cluster, rings)
         slower = np.rint(found[last] * slowest).astype(np.int64)
         found[last] = np.where(found[last] == UNKNOWN, UNKNOWN, slower)
-        added = pools[_ADDED].ops
-        costs = costs_of_collectives(added.values(), self._split, rings).costs
-        found[ALL_DEVICES] = _row(ops, {id(added[name]): c.time_ns for name, c in costs.items()})
+        costs = costs_of_collectives(pools[_ADDED].ops.values(), self._split, rings).costs
+        found[ALL_DEVICES] = np.full(len(self._origin), UNKNOWN, np.int64)
+        for number, name in self._of_no_trace:
+            if name in costs:
+                found[ALL_DEVICES][number] = costs[name].time_ns
         return found
+
+    @cached_property
+    def _of_no_trace(self) -> list[tuple[int, str]]:
+        return [(i, name) for i, (pool, name) in enumerate(self._origin) if pool == _ADDED]
 
     @cached_property
     def _repetition(self) -> Repetition:
@@ -224,7 +235,3 @@ class FoldedStep(NamedTuple):
     outline: Outline
     memory: StepMemory
     sized: Callable[[SplitTraces], SizedOps] | None = None
-
-
-def _row(ops: Iterable[Op], cost_ns: Mapping[int, int]) -> Ints:
-    return np.array([cost_ns.get(id(op), UNKNOWN) for op in ops], np.int64)

@@ -7,6 +7,7 @@ in the same order, with tensors whose sizes are lines through those at two batch
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -80,13 +81,18 @@ class StepMemory:
         self,
         step: Outline,
         ops: SizedOps,
-        op_bytes: Sequence[OpBytes],
+        op_bytes: Callable[[], Sequence[OpBytes]],
+        most_bytes: int,
         constants: Constants,
         devices: Sequence[Device],
     ) -> None:
-        """Take the ops of the graph that was simulated, as `DeviceFlow` does."""
+        """Take the ops of the graph that was simulated, as `DeviceFlow` does.
+
+        ``op_bytes`` has what each holds at most; ``most_bytes`` is at least the sum, for a quick
+        answer.
+        """
         self._step, self._ops, self._constants, self._devices = step, ops, constants, devices
-        self._stays, self._makes = np.array(op_bytes, np.int64).reshape(-1, 2).T
+        self._of_ops, self._most_bytes = op_bytes, most_bytes
 
     @classmethod
     def of_graph(
@@ -95,7 +101,15 @@ class StepMemory:
         """Return that of a step of a graph as it is."""
         op_bytes = bytes_of_ops({op.name: op for op in graph.ops})
         ops = SizedOps(batch, step.arrays.ops)
-        return cls(step, ops, [op_bytes[op.name] for op in ops.ops], Constants(graph), devices)
+        most_bytes = sum(map(sum, op_bytes.values()))
+        return cls(
+            step,
+            ops,
+            lambda: [op_bytes[op.name] for op in ops.ops],
+            most_bytes,
+            Constants(graph),
+            devices,
+        )
 
     def fits(self) -> bool:
         """Return whether each device has the memory for what it holds; if unknown, it has."""
@@ -133,7 +147,18 @@ class StepMemory:
             peak_bytes, _largest_batch(self._ops.batch, peak_bytes, memory_bytes, held_bytes)
         )
 
+    @cached_property
+    def _op_bytes(self) -> tuple[Ints, Ints]:
+        stays, makes = np.array(self._of_ops(), np.int64).reshape(-1, 2).T
+        return stays, makes
+
     def _holds_at_most(self, number: int, memory_bytes: int) -> bool:
+        step = self._step
+        # Some ops run on a device once for each of several others.
+        times = int(np.bincount(step.op[step.place == number]).max(initial=0))
+        copied_bytes = int(step.held_bytes[step.held_place == number].sum())
+        if times * self._most_bytes + copied_bytes + self._constants.size_bytes <= memory_bytes:
+            return True
         most = self._stays_bytes(number) + self._made_bytes(number)
         return (
             most <= memory_bytes
@@ -146,7 +171,7 @@ class StepMemory:
 
     def _stays_bytes(self, number: int) -> int:
         runs = self._step.op[self._step.place == number]
-        return self._constants.size_bytes + int(self._stays[runs].sum())
+        return self._constants.size_bytes + int(self._op_bytes[0][runs].sum())
 
     def _made_bytes(self, number: int) -> int:
         return int(sum(sizes.sum() for sizes, _ in self._held(number)))
@@ -162,7 +187,7 @@ class StepMemory:
         step = self._step
         runs, tensors = step.place == number, step.held_place == number
         # While an op runs it has all that it makes, also what nobody reads.
-        yield self._makes[step.op[runs]], step.run_ns[runs]
+        yield self._op_bytes[1][step.op[runs]], step.run_ns[runs]
         yield step.held_bytes[tensors], step.held_ns[tensors]
 
 
