@@ -31,7 +31,7 @@ class HostTraces(NamedTuple):
 
     def weak(self, hosts: int, devices: int) -> SplitTraces | BatchSplitError:
         """Return those of a host with the whole batch for each of its devices."""
-        graph = self.larger[devices]
+        graph = self.whole.whole if devices == 1 else self.larger[devices]
         if isinstance(graph, BatchSplitError):
             return graph
         known = self.whole if hosts == 1 else any_traced(self.splits) or self.splits[hosts]

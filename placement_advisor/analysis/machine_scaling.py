@@ -345,9 +345,9 @@ def _scaled(
                 of_layers = _LaidOutSteps(answer, part, folded, within)
                 laid_out = of_layers.simulated(family)
                 steps.append(of_layers.scaled(family, laid_out, scaling, one))
-                smaller = of_host[Scaling.STRONG]
+                smaller = of_hosts.weak(part.hosts, 1)
                 if scaling is Scaling.WEAK and part.devices == most:
-                    assert not isinstance(smaller, BatchSplitError)
+                    assert not isinstance(smaller, BatchSplitError), "the larger batch is traced"
                     memory.append(of_layers.memory(family, laid_out, smaller))
     return MachineScaling(
         label=machine.label,

@@ -8,7 +8,7 @@ import pytest
 from split_steps import split_towers, two_towers
 
 from placement_advisor.analysis.folded_steps import FoldedSteps
-from placement_advisor.analysis.scaled_steps import peak_memory, simulated
+from placement_advisor.analysis.scaled_steps import simulated, simulator_of
 from placement_advisor.candidates import pipeline, towers
 from placement_advisor.candidates.batch_split.data_parallel import DataParallelSteps
 from placement_advisor.candidates.batch_split.split_traces import unsplit
@@ -99,13 +99,14 @@ def test_layers_on_two_devices_fit_where_one_would_hold_too_much():
     traces = unsplit(graph, 4)
     itself = {name: name for name in host.place_names()}
     proposed = DataParallelSteps(traces).laid_out(placement, [itself], ALL_DEVICES)
-    peaks = peak_memory(proposed, host, rings)
+    simulator = simulator_of(proposed, host, rings, 1.0)
+    peaks = simulator.schedule(proposed.placement).peak_memory
     most = max(peaks[name].size_bytes for name in host.device_names())
 
     def fits(memory_bytes):
         devices = tuple(replace(each, memory_bytes=memory_bytes) for each in host.devices)
         there = replace(host, devices=devices)
-        return FoldedSteps(there).laid_out(placement, traces, there, rings).surely_fits
+        return FoldedSteps(there).laid_out(placement, traces, there, rings).memory.fits()
 
     assert not fits(most - 1)
     assert fits(2 * most)
