@@ -116,7 +116,12 @@ def evidence_of(
     ]
     fields: dict[str, Any] = {"requested_device_of": {}, "line_of": {}, "batch_size": None}
     return gather(
-        graph=graph, cluster=cluster, simulator=simulator, candidates=candidates, **fields | more
+        graph=graph,
+        cluster=cluster,
+        costs=tables,
+        simulator=simulator,
+        candidates=candidates,
+        **fields | more,
     )
 
 

@@ -14,6 +14,7 @@ from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.testbed.added_rounds import may_join, time_in_rounds
 from placement_advisor.testbed.batch_sizes import batch_points
+from placement_advisor.testbed.training_loop import loop_timing
 from placement_advisor.testbed.trial import BASELINE, failure_of
 from placement_advisor.tf.calls import as_is, input_timer
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.failure import Failure
     from placement_advisor.measurement.input_timing import InputTiming
+    from placement_advisor.measurement.loop_timing import LoopTiming
     from placement_advisor.measurement.measurement import Measurement
     from placement_advisor.measurement.verdict import Comparison
     from placement_advisor.processes.children import Child
@@ -78,6 +80,7 @@ class Results:
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     beside: Beside = Beside()
     batch_points: tuple[Throughput, ...] = ()
+    loop_timing: LoopTiming | None = None
     input_timing: InputTiming | None = None
     warnings: tuple[str, ...] = ()
 
@@ -121,12 +124,15 @@ def run(
     course.end_rounds()
     watcher.working("timing other batch sizes", 0, 1)
     points = batch_points(loader, subject.traced.batch_size, beside.as_is_ns)
+    watcher.working("timing Keras' loop", 0, 1)
+    loop = loop_timing(loader, beside.as_is_ns)
     input_timing, warnings = _time_input(loader, watcher)
     loader.close()
     results = Results(
         outcomes=_outcomes(trial),
         beside=beside,
         batch_points=points,
+        loop_timing=loop,
         input_timing=input_timing,
         warnings=(*beside.warnings, *warnings),
     )

@@ -10,7 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from placement_advisor.tf.run import as_is, cluster_tasks, input_timer, mirrored, runner, worker
+    from placement_advisor.tf.run import (
+        as_is,
+        cluster_tasks,
+        fit_timer,
+        input_timer,
+        mirrored,
+        runner,
+        worker,
+    )
     from placement_advisor.tf.split import split_workload as splitter
     from placement_advisor.tf.trace import tracer
 else:
@@ -18,6 +26,7 @@ else:
 
     as_is = RemoteModule("placement_advisor.tf.run.as_is")
     cluster_tasks = RemoteModule("placement_advisor.tf.run.cluster_tasks")
+    fit_timer = RemoteModule("placement_advisor.tf.run.fit_timer")
     input_timer = RemoteModule("placement_advisor.tf.run.input_timer")
     mirrored = RemoteModule("placement_advisor.tf.run.mirrored")
     runner = RemoteModule("placement_advisor.tf.run.runner")
@@ -28,6 +37,7 @@ else:
 __all__ = [
     "as_is",
     "cluster_tasks",
+    "fit_timer",
     "input_timer",
     "mirrored",
     "runner",

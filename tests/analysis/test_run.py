@@ -13,6 +13,7 @@ from sample_analysis import OPTIONS
 from placement_advisor.analysis.apparatus import Apparatus
 from placement_advisor.analysis.course import Course, SilentOnlooker
 from placement_advisor.analysis.run import Results, run
+from placement_advisor.measurement.loop_timing import LoopTiming
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FAILED = CallFailure(cause=FailureCause.CRASHED, message="no kernel")
 STEP_NS, WHOLE_NS, INPUT = 100, 200, object()
+LOOP = LoopTiming(steps_per_call=10, one_ns=(2,), several_ns=(1,))
 ROUNDS, STEPS = 3, 2
 
 
@@ -42,6 +44,7 @@ class Loader:
         answers = {
             "run_as_is": [STEP_NS + count] * STEPS,
             "run_at_batches": FAILED,
+            "time_fit": LOOP,
             "time_input": INPUT,
         }
         return self._cues.get((name, count), answers[name])
@@ -121,6 +124,7 @@ def ran(
 def test_the_step_as_it_is_is_timed_once_a_round_after_a_call_that_traces() -> None:
     found, _ = ran()
     assert found.beside.as_is_ns == (101, 101, 102, 102, 103, 103)
+    assert found.loop_timing is LOOP
     assert found.input_timing is INPUT
     assert found.warnings == ()
 

@@ -147,6 +147,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence
         return gather(
             graph=step.graph,
             cluster=cluster,
+            costs=costs,
             simulator=simulator,
             candidates=candidates,
             requested_device_of=step.requested_device_of,

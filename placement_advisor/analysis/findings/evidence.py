@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.cost.batch import Throughput
+    from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
     from placement_advisor.machine.gpu_facts import GpuFacts
     from placement_advisor.measurement.input_timing import InputTiming
+    from placement_advisor.measurement.loop_timing import LoopTiming
     from placement_advisor.simulator.schedule import Schedule
 
 YOUR_SPLIT = "your own split"
@@ -81,14 +83,16 @@ class Evidence:
     """What is known of a model, its splits and its input.
 
     ``requested_device_of`` has the devices of the user's `tf.device` scopes, ``line_of`` file and
-    line of ops. ``batch_points`` are measurements of the user's own step at several batch sizes,
-    none where it was not run so. ``own_of_replicas`` are ops that compute something of a replica's
-    own where the batch is split. ``recommended`` is the candidate to use, None if none is.
-    ``costs_are_assumed`` says that ops were priced by figures of devices alone.
+    line of ops. ``costs`` are those of ops by device and host; ``costs_are_assumed`` says that they
+    rest on figures of devices alone. ``batch_points`` are measurements of the user's own step at
+    several batch sizes, none where it was not run so; ``loop_timing`` is of the step in Keras' fit.
+    ``own_of_replicas`` are ops that compute something of a replica's own where the batch is split.
+    ``recommended`` is the candidate to use, None if none is.
     """
 
     graph: OpGraph
     cluster: Cluster
+    costs: Mapping[str, CostTable]
     simulator: Simulator
     candidates: tuple[Candidate, ...]
     splits: tuple[Split, ...]
@@ -96,6 +100,7 @@ class Evidence:
     line_of: Mapping[str, tuple[str, int]]
     batch_size: int | None
     batch_points: tuple[Throughput, ...]
+    loop_timing: LoopTiming | None
     input_timing: InputTiming | None
     own_of_replicas: tuple[str, ...]
     recommended: str | None
@@ -163,12 +168,14 @@ def gather(
     *,
     graph: OpGraph,
     cluster: Cluster,
+    costs: Mapping[str, CostTable],
     simulator: Simulator,
     candidates: Sequence[Candidate],
     requested_device_of: Mapping[str, str],
     line_of: Mapping[str, tuple[str, int]],
     batch_size: int | None,
     batch_points: Sequence[Throughput] = (),
+    loop_timing: LoopTiming | None = None,
     input_timing: InputTiming | None = None,
     own_of_replicas: Sequence[str] = (),
     recommended: str | None = None,
@@ -189,6 +196,7 @@ def gather(
     return Evidence(
         graph=graph,
         cluster=cluster,
+        costs=costs,
         simulator=simulator,
         candidates=tuple(candidates),
         splits=tuple(splits),
@@ -196,6 +204,7 @@ def gather(
         line_of=line_of,
         batch_size=batch_size,
         batch_points=tuple(batch_points),
+        loop_timing=loop_timing,
         input_timing=input_timing,
         own_of_replicas=tuple(own_of_replicas),
         recommended=recommended,

@@ -119,6 +119,13 @@ def test_every_finding_has_a_page_with_what_when_and_cure(rule):
     assert page(rule.CODE.lower()) == text
 
 
+@pytest.mark.parametrize("code", ["PA302", "PA305", "PA306", "PA307", "PA308"])
+def test_what_to_do_before_a_split_says_when_it_does_not_hold_and_how_that_was_checked(code):
+    headings = re.findall(r"^## (.*)$", page(code), re.MULTILINE)
+    wanted = ["What it would save", "When it does not hold", "How it was checked"]
+    assert headings[-3:] == wanted
+
+
 def test_links_between_pages_lead_somewhere_and_are_codes_in_a_terminal():
     files = {path.name for path in PAGES.glob("*.md")}
     assert files == {f"{rule.CODE}.md" for rule in RULES}

@@ -1,4 +1,4 @@
-"""PA301, PA302 and PA303, on the step on one device and its input."""
+"""PA301 to PA303 and PA308, on the step on one device, its loop and its input."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from placement_advisor.analysis.findings import (
     batch_too_small,
     device_waits_for_host,
     input_without_overlap,
+    one_step_per_call,
 )
 from placement_advisor.cost.batch import Throughput
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.measurement.input_timing import InputTiming
+from placement_advisor.measurement.loop_timing import LoopTiming
 
 MS = 1_000_000
 STEP = graph_of([op("forward", 8), op("update", 8, Role.UPDATE)], ("forward", "update"))
@@ -145,3 +147,29 @@ def test_a_pipeline_with_everything_or_next_to_no_work_is_left_alone():
 
 def test_a_dataset_that_does_not_tell_how_it_is_made_is_left_alone():
     assert input_without_overlap.find(_evidence(input_timing=_input(45, ()))) == ()
+
+
+def _loop(one_ms, several_ms):
+    one_ns, several_ns = (tuple(ms * MS for ms in times) for times in (one_ms, several_ms))
+    return LoopTiming(steps_per_call=10, one_ns=one_ns, several_ns=several_ns)
+
+
+def test_a_loop_whose_calls_cost_more_than_its_steps_by_hand():
+    evidence = _evidence(loop_timing=_loop((5, 6, 9), (2, 2, 3)))
+    (finding,) = one_step_per_call.find(evidence)
+    assert "a step takes 6.00 ms, and 2.00 ms where a call runs 10 of them" in finding.finding
+    # 3, 4 and 6 in each round.
+    assert (finding.saving_ns, finding.saving_basis) == (4 * MS, "measured")
+    assert "steps_per_execution=10" in finding.action
+
+
+@pytest.mark.parametrize(
+    "timing",
+    [
+        None,
+        _loop((50, 50, 50), (47, 47, 47)),  # A sixteenth.
+        _loop((5, 6, 2), (2, 2, 3)),  # One round says otherwise.
+    ],
+)
+def test_a_loop_that_costs_little_or_surely_nothing_is_left_alone(timing):
+    assert one_step_per_call.find(_evidence(loop_timing=timing)) == ()
