@@ -17,6 +17,7 @@ import numpy as np
 from placement_advisor.analysis.scaled_steps import costs_of_collectives, slowest_of_used
 from placement_advisor.analysis.step_memory import SizedOps, StepMemory, bytes_of_ops
 from placement_advisor.candidates.batch_split.data_parallel import ONE_BY_ONE, DataParallelSteps
+from placement_advisor.candidates.batch_split.variable_places import SPREAD
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.rings import ALL_DEVICES, with_collectives
 from placement_advisor.cost.roofline import roofline_by_place
@@ -64,7 +65,7 @@ class FoldedSteps:
         self._host = host
         self._steps: dict[int, DataParallelSteps] = {}
         self._of_hosts: dict[bool, DataParallelSteps] = {}
-        self._structures: dict[tuple[str, bool, int, int], _Structure | NotApplicable] = {}
+        self._structures: dict[tuple[str, bool, int, int | None], _Structure | NotApplicable] = {}
         self._priced: dict[int, tuple[OpGraph, _PricedOps]] = {}
 
     def simulated(
@@ -76,18 +77,21 @@ class FoldedSteps:
         """
         on_hosts, replicas = len(rings) > 1, len(traces.wiring.made)
         steps = self._steps.setdefault(replicas, DataParallelSteps(traces))
-        key = family, on_hosts, replicas, len(cluster.devices)
+        # Where variables are spread alone, further devices have more than a replica like the last.
+        key = family, on_hosts, replicas, len(cluster.devices) if family == SPREAD else None
         if key not in self._structures:
             propose = steps.propose_on_hosts if on_hosts else steps.propose
             answer = propose(family, cluster.devices, ALL_DEVICES)
             added = partial(steps.added, family, on_hosts=on_hosts)
             self._structures[key] = (
-                answer if isinstance(answer, NotApplicable) else _Structure(answer, cluster, added)
+                answer
+                if isinstance(answer, NotApplicable)
+                else _Structure(answer, self._host, added)
             )
         structure = self._structures[key]
         if isinstance(structure, NotApplicable):
             return structure
-        return self._step(structure, traces, rings)
+        return self._step(structure, traces, cluster, rings)
 
     def laid_out(
         self, within: Placement, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
@@ -103,20 +107,21 @@ class FoldedSteps:
             host = {name: name for name in cluster.place_names()}
             answer = steps.laid_out(within, [host], ALL_DEVICES)
             added = partial(steps.added, ONE_BY_ONE, on_hosts=on_hosts)
-            self._structures[key] = _Structure(answer, cluster, added)
+            self._structures[key] = _Structure(answer, self._host, added)
         structure = self._structures[key]
         assert not isinstance(structure, NotApplicable)
-        return self._step(structure, traces, rings)
+        return self._step(structure, traces, cluster, rings)
 
     def _step(
-        self, structure: _Structure, traces: SplitTraces, rings: Sequence[Ring]
+        self, structure: _Structure, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
     ) -> FoldedStep:
         def sized(other: SplitTraces) -> SizedOps:
             return structure.sized(self._pools(structure, other), other)
 
         pools = self._pools(structure, traces)
-        outline = structure.simulated(pools, traces.wiring.like_last, rings)
-        return FoldedStep(outline, structure.memory(outline, pools, traces), sized)
+        outline = structure.simulated(pools, traces.wiring.like_last, cluster, rings)
+        held = structure.memory(outline, pools, traces, cluster)
+        return FoldedStep(outline, held, sized)
 
     def _pools(self, structure: _Structure, traces: SplitTraces) -> Sequence[_PricedOps]:
         added = structure.added(traces)
@@ -143,23 +148,24 @@ class FoldedSteps:
 
 
 class _Structure:
-    """A family's folded step on so many devices, without sizes and costs."""
+    """A family's folded step on the first devices of a host, without sizes and costs."""
 
     def __init__(
         self,
         proposed: DataParallel,
-        cluster: Cluster,
+        host: Cluster,
         added: Callable[[SplitTraces], Mapping[str, Op]],
     ) -> None:
-        self._split, self._placement = proposed
+        self._split, placement = proposed
         self.added = added
         self._constants = Constants(self._split.graph)
-        self._cluster = cluster
-        there = with_collectives(cluster)
+        self._host = host
+        self._places = frozenset(placement.device_of.values())
+        there = with_collectives(host)
         unpriced = CostTable(costs={}).everywhere(there)
         graph, together = self._split.graph, self._split.collective_of
         self._simulator = Simulator(graph, unpriced, there, collective_of=together)
-        self._device = self._simulator.devices_of(self._placement)
+        self._device = self._simulator.devices_of(placement)
         source = self._split.source
         self._origin = [
             (_ADDED, op.name)
@@ -169,21 +175,24 @@ class _Structure:
         ]
 
     def simulated(
-        self, pools: Sequence[_PricedOps], like_last: int, rings: Sequence[Ring]
+        self, pools: Sequence[_PricedOps], like_last: int, cluster: Cluster, rings: Sequence[Ring]
     ) -> Outline:
         ops = self._ops(pools)
-        simulator = self._simulator.resized(ops, self._cost_ns(pools, rings))
+        cost_ns = self._cost_ns(pools, like_last, cluster, rings)
+        simulator = self._simulator.resized(ops, cost_ns)
         repetition = replace(self._repetition, times=like_last) if like_last > 1 else None
         return simulator.outline(self._device, repetition)
 
-    def memory(self, step: Outline, pools: Sequence[_PricedOps], traces: SplitTraces) -> StepMemory:
+    def memory(
+        self, step: Outline, pools: Sequence[_PricedOps], traces: SplitTraces, cluster: Cluster
+    ) -> StepMemory:
         return StepMemory(
             step,
             self.sized(pools, traces),
             lambda: [pools[pool].op_bytes[name] for pool, name in self._origin],
             sum(pool.most_bytes for pool in pools),
             self._constants,
-            self._cluster.devices,
+            cluster.devices,
         )
 
     def sized(self, pools: Sequence[_PricedOps], traces: SplitTraces) -> SizedOps:
@@ -192,16 +201,20 @@ class _Structure:
     def _ops(self, pools: Sequence[_PricedOps]) -> list[Op]:
         return [pools[pool].ops[name] for pool, name in self._origin]
 
-    def _cost_ns(self, pools: Sequence[_PricedOps], rings: Sequence[Ring]) -> dict[str, Ints]:
+    def _cost_ns(
+        self, pools: Sequence[_PricedOps], like_last: int, cluster: Cluster, rings: Sequence[Ring]
+    ) -> dict[str, Ints]:
         rows: dict[int, Ints] = {}
         found = {}
-        for place in self._cluster.place_names():
+        for place in self._host.place_names():
             tables = [pool.cost_ns[place] for pool in pools]
             if id(tables[0]) not in rows:
                 costs_ns = [tables[pool].get(name, UNKNOWN) for pool, name in self._origin]
                 rows[id(tables[0])] = np.array(costs_ns, np.int64)
             found[place] = rows[id(tables[0])]
-        last, slowest = slowest_of_used(self._placement, self._cluster, rings)
+        # The last replica stands for those of all further devices.
+        places = self._places if like_last == 1 else cluster.device_names()
+        last, slowest = slowest_of_used(places, cluster, rings)
         slower = np.rint(found[last] * slowest).astype(np.int64)
         found[last] = np.where(found[last] == UNKNOWN, UNKNOWN, slower)
         costs = costs_of_collectives(pools[_ADDED].ops.values(), self._split, rings).costs

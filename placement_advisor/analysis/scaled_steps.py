@@ -26,13 +26,12 @@ from placement_advisor.simulator.outline import union_ns
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import Op
-    from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.nccl_rings import Ring
     from placement_advisor.simulator.outline import Outline
@@ -69,7 +68,7 @@ def simulator_of(
     """Return what simulates a split step; arguments are those of `simulated`."""
     split, placement = proposed
     factor_of = dict.fromkeys(cluster.device_names(), op_factor)
-    last, slower = slowest_of_used(placement, cluster, rings)
+    last, slower = slowest_of_used(set(placement.device_of.values()), cluster, rings)
     factor_of[last] *= slower
     costs = roofline_by_place(split.graph, cluster)
     scaled = {}
@@ -85,13 +84,13 @@ def simulator_of(
 
 
 def slowest_of_used(
-    placement: Placement, cluster: Cluster, rings: Sequence[Ring]
+    places: Collection[str], cluster: Cluster, rings: Sequence[Ring]
 ) -> tuple[str, float]:
     """Return the last device that computes, and how many times as long as usual it takes.
 
-    It is the slowest of all that do, of as many clusters as ``rings`` say.
+    It is the slowest of all that do, of as many clusters as ``rings`` say; ``places`` are those
+    that do, hosts among them.
     """
-    places = set(placement.device_of.values())
     used = [name for name in cluster.device_names() if name in places]
     devices = prod(ring.members for ring in rings)
     return used[-1], slowest_of(devices * len(used) // len(cluster.devices))

@@ -13,22 +13,37 @@ from placement_advisor.analysis.scaled_steps import simulated, simulator_of
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
+from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.nccl_rings import Ring
 from placement_advisor.machine.presets import read_hardware
 
 NETWORK = Ring(members=4, bandwidth_bytes_per_s=3e9, message_ns=50_000, has_trees=True)
 
 
+def large(graph):
+    """Return a step whose ops take microseconds: a slower device shows."""
+
+    def times(size_bytes):
+        return size_bytes and size_bytes * 1_000_000
+
+    ops = [op._replace(output_bytes=tuple(map(times, op.output_bytes))) for op in graph.ops]
+    ops = [op._replace(bytes_accessed=2 * sum(filter(None, op.output_bytes))) for op in ops]
+    return OpGraph(ops, [edge._replace(size_bytes=times(edge.size_bytes)) for edge in graph.edges])
+
+
 def rows(outline):
-    runs = np.column_stack([outline.place, outline.run_ns]).tolist()
-    copies = np.column_stack([outline.target, outline.copy_ns, outline.copy_bytes]).tolist()
+    names = np.array(outline.places)
+    copied = np.column_stack([outline.copy_ns, outline.copy_bytes]).tolist()
+    runs = zip(names[outline.place].tolist(), outline.run_ns.tolist(), strict=True)
+    copies = zip(names[outline.target].tolist(), copied, strict=True)
     return sorted(runs), sorted(copies)
 
 
 def shared_by(traces, count, of_samples):
     """Return the traces with two samples for each of so many replicas."""
     wiring = replace(traces.wiring, shares=(2,) * count)
-    return replace(traces, whole=of_samples(2 * count), shares={2: of_samples(2)}, wiring=wiring)
+    whole, share = large(of_samples(2 * count)), large(of_samples(2))
+    return replace(traces, whole=whole, shares={2: share}, wiring=wiring)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +59,9 @@ def test_each_share_is_simulated_as_if_all_ops_were_made(
 ):
     host = read_hardware(machine)
     folded = FoldedSteps(host)
+    traces = replace(
+        traces, whole=large(traces.whole), shares={n: large(g) for n, g in traces.shares.items()}
+    )
     for count in (2, len(host.devices)):
         cluster = host.with_devices(host.device_names()[:count])
         rings = [ring_of_devices(cluster), *([NETWORK] if hosts > 1 else [])]
