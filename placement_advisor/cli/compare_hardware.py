@@ -52,7 +52,7 @@ def compare_hardware(
     time_limit: TimeLimit = TIME_LIMIT_S,
 ) -> None:
     """Simulate a model on 1, 2, 4, … devices of machines: what does each further one bring?"""
-    from placement_advisor.analysis.machine_scaling import compare_hardware as compared
+    from placement_advisor.analysis.compare_hardware import compare_hardware as compared
     from placement_advisor.tf.load.model_source import source_kind
 
     source = model_source(model, mode, batch_size, outputs, time_limit)

@@ -20,7 +20,7 @@ from pathlib import Path
 from public_model_file import public_model_file
 
 from placement_advisor import defaults
-from placement_advisor.analysis.machine_scaling import compare_hardware
+from placement_advisor.analysis.compare_hardware import compare_hardware
 from placement_advisor.processes.children import preload
 from placement_advisor.testbed.trial import SilentWatcher
 from placement_advisor.tf.load.model_source import ModelSource
