@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.doubts import MEASURED_DOUBT, assumed_doubt
@@ -11,7 +11,7 @@ from placement_advisor.analysis.prices_elsewhere import Prices
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.cost.table import CostSource
+from placement_advisor.cost.table import CostBasis, CostSource, CostTable
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.testbed.costing import calibrated, measure_costs, measure_split_costs
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.course import Course
     from placement_advisor.analysis.prices_elsewhere import Elsewhere
     from placement_advisor.analysis.subject import Subject
+    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.cost.collectives import CollectiveTimes
-    from placement_advisor.cost.table import CostTable
-    from placement_advisor.machine.devices import Cluster
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.testbed.costing import Costing
     from placement_advisor.tf.answers import TracedSplit
 
@@ -75,7 +75,7 @@ def assume_prices(subject: Subject, elsewhere: Elsewhere | None) -> Priced:
     splits = {
         families: split
         if isinstance(split, BatchSplitError)
-        else _assumed_split(split, prices.cluster)
+        else priced_as_unsplit(split, prices, subject.graph)
         for families, split in subject.splits.items()
     }
     return Priced(prices=prices, splits=splits)
@@ -115,12 +115,41 @@ def measure_prices(subject: Subject, apparatus: Apparatus, course: Course) -> Pr
     return Priced(prices=prices, splits=splits)
 
 
-def _assumed_split(split: TracedSplit, cluster: Cluster) -> PricedSplit:
+def priced_as_unsplit(split: TracedSplit, prices: Prices, graph: OpGraph) -> PricedSplit:
+    """Return what a split of the batch costs, by what the unsplit step of ``graph`` does.
+
+    An op that was recorded there takes as many times what figures of devices say of it as it did in
+    the recording.
+    """
+    figures = roofline_by_place(graph, prices.cluster)
     here, weak = (
-        {name: roofline_by_place(each.graph, cluster) for name, each in graphs.items()}
+        {name: _as_recorded(each, prices, figures) for name, each in graphs.items()}
         for graphs in (split.graphs, split.weak)
     )
     return PricedSplit(traced=split, costs=here, weak_costs=weak)
+
+
+def _as_recorded(
+    step: SplitGraph, prices: Prices, figures: Mapping[str, CostTable]
+) -> dict[str, CostTable]:
+    by_figures = roofline_by_place(step.graph, prices.cluster)
+    # Devices that are alike share a table.
+    of_tables: dict[tuple[int, int], CostTable] = {}
+    found = {}
+    for place, table in by_figures.items():
+        unsplit = prices.costs[place]
+        alike = id(table), id(unsplit)
+        if alike not in of_tables:
+            costs = dict(table.costs)
+            for name, (_, op) in step.source.items():
+                recorded = unsplit.costs.get(op)
+                if name in costs and recorded and recorded.basis is CostBasis.MEASURED:
+                    whole_ns = figures[place].time_ns(op)
+                    share = costs[name].time_ns / whole_ns if whole_ns else 1
+                    costs[name] = replace(costs[name], time_ns=round(recorded.time_ns * share))
+            of_tables[alike] = CostTable(costs=costs)
+        found[place] = of_tables[alike]
+    return found
 
 
 def _measured_split(
