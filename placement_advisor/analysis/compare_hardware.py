@@ -56,7 +56,8 @@ def compare_hardware(
         )
     machines = [_machine(text) for text in hardware]
     shared_by: set[int] = set()
-    within: set[int] = set()
+    # How large a batch fits is told from two, of one device as well.
+    within: set[int] = {2}
     for machine in machines:
         counts, of_host = machine.device_counts(), len(machine.host.devices)
         # Where layers are split within hosts, each host has a share.

@@ -37,6 +37,19 @@ class HostTraces(NamedTuple):
         known = self.whole if hosts == 1 else any_traced(self.splits) or self.splits[hosts]
         return known if isinstance(known, BatchSplitError) else known.repeated(graph, devices)
 
+    def another(self) -> tuple[int, OpGraph] | None:
+        """Return the step at other samples than its batch and their number, None without a trace.
+
+        That is the largest share of one of the splits, else a multiple of the batch.
+        """
+        split = any_traced(self.splits)
+        if split is not None:
+            return max(split.shares.items())
+        batch = sum(self.whole.wiring.shares)
+        multiples = self.larger.items()
+        traced = ((batch * k, g) for k, g in multiples if not isinstance(g, BatchSplitError))
+        return next(traced, None)
+
 
 def any_traced(splits: Mapping[int, SplitTraces | BatchSplitError]) -> SplitTraces | None:
     """Return the first split that there is: all are wired alike."""

@@ -15,6 +15,7 @@ from placement_advisor.analysis.doubts import RECORDED_DOUBT, assumed_doubt
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostSource
 from placement_advisor.errors import AdvisorError
+from placement_advisor.graph.roles import COST_FREE_ROLES
 from placement_advisor.machine.cluster_file import load_cluster
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.machine.testbed_plan import TestbedKind, TestbedPlan
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from placement_advisor.cost.table import CostTable
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.profile.recorded.recorded import Recorded
     from placement_advisor.simulator.sensitivity import Doubt
@@ -101,7 +103,8 @@ class Elsewhere:
                 for link in self.cluster.links
             ),
         )
-        another = self.recorded.step not in (None, traced.graph.fingerprint)
+        recorded = self.recorded.graph
+        another = recorded is not None and _timed(recorded) != _timed(traced.graph)
         return Prices(
             cluster=cluster,
             costs=costs | {device.name: table for device in cluster.devices},
@@ -116,6 +119,13 @@ class Elsewhere:
                 "others assumed",
             ),
         )
+
+
+def _timed(graph: OpGraph) -> dict[str, tuple[str, tuple[int | None, ...]]]:
+    """Return what takes time, by name; variables may be called otherwise once a training ran."""
+    return {
+        op.name: (op.kind, op.output_bytes) for op in graph.ops if op.role not in COST_FREE_ROLES
+    }
 
 
 def _another_step(recorded: str, traced: Traced) -> str:

@@ -98,10 +98,11 @@ class _Found:
         )
         self.steps, self.notes = [self._one], list[str]()
         self.memory: list[FamilyMemory] = []
-        if self._traced is not None:
-            samples, share = max(self._traced.shares.items())
-            smaller = SizedOps(samples, [share.op(op.name) for op in simulator.ops])
-            self.memory.append(FamilyMemory(single.FAMILY, 1, *held.busiest(smaller)))
+        another = traces.another()
+        if another is not None:
+            samples, graph = another
+            other = SizedOps(samples, [graph.op(op.name) for op in simulator.ops])
+            self.memory.append(FamilyMemory(single.FAMILY, 1, *held.busiest(other)))
 
     def split_batch(self, part: _Part) -> None:
         """Simulate the families that split the batch among devices."""

@@ -69,6 +69,21 @@ def test_each_machine_is_simulated_on_ever_more_of_its_devices(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("words", [("T4",), ("T4", "--batch-size", "1")])
+def test_of_one_device_alone_it_says_what_fits(
+    advisor: Callable[..., Ran], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    path = tmp_path / "any_batch.py"
+    path.write_text(MODEL.replace("Input((64,), 6)", "Input((64,))"))
+    ran = advisor("compare-hardware", str(path), *words, "--json", "-q")
+    assert ran.code == 0, ran.err
+    (machine,) = json.loads(ran.out)["machines"]
+    (held,) = machine["memory"]
+    assert (held["family"], held["devices"]) == ("single", 1)
+    # A sample has 512 numbers of 4 bytes at least.
+    assert 1_000_000 < held["largest_batch"] < machine["device_memory_bytes"] / 2_048
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -8,7 +8,7 @@ import pytest
 from recorded_profiles import gpu, host, kernel, mark, write
 
 from placement_advisor.analysis.prices_elsewhere import Elsewhere
-from placement_advisor.graph.op_graph import Op, OpGraph
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.profile.recorded.recorded import read_recorded
 from placement_advisor.tf.answers import Traced
@@ -57,3 +57,15 @@ def test_times_of_another_step_than_the_recorded_one_are_told(logdir: Path) -> N
     assert another.startswith("--costs: graph.json.gz in ")
     assert " is the graph of another step than this one at a batch of 32: " in another
     assert "--batch-size" in another
+
+
+def test_a_variable_of_another_name_is_no_other_step(logdir: Path) -> None:
+    """As Keras names those of metrics: `total` until a fit has begun, then `mean_error/total`."""
+
+    def with_metric(name: str) -> OpGraph:
+        handle = Op(name=name, kind="VarHandleOp", role=Role.VARIABLE, variable=name)
+        read = Op(name="read", kind="ReadVariableOp", variable=name, output_bytes=(4,))
+        return OpGraph([*graph_of(64).ops, handle, read], [])
+
+    with_metric("mean_error/total").save(logdir / "graph.json.gz")
+    assert len(notes_of(logdir, with_metric("total"))) == 1

@@ -22,17 +22,26 @@ def step(x, scale, words):
     return tf.reduce_sum(x * scale, axis=1, name="total"), tf.strings.length(words)
 inputs = tf.ones((8, 6)), tf.ones((6,)), tf.constant(["word"] * 8)
 """
+_LARGE = """
+import tensorflow as tf
+@tf.function
+def step(x):
+    return tf.reduce_sum(x, axis=1)
+inputs = tf.ones((8, 1_000_000))
+"""
 
 
-def _repeated(child: Child, folder: Path, more: str = "") -> object:
+def _repeated(
+    child: Child, folder: Path, more: str = "", *, step: str = _STEP, times: int = 4
+) -> object:
     path = folder / "step.py"
-    path.write_text(_STEP.format(more=more))
+    path.write_text(step.format(more=more))
     child.call(
         tracer.load_workload,
         str(path), None, None, None, time_limit_s=_LIMIT_S,
     )  # fmt: skip
     child.call(tracer.trace_workload, str(path), None, time_limit_s=_LIMIT_S)
-    return child.call(splitter.trace_repeated, 4, time_limit_s=_LIMIT_S)
+    return child.call(splitter.trace_repeated, times, time_limit_s=_LIMIT_S)
 
 
 def test_samples_are_more_and_all_else_is_as_before(child: Child, tmp_path: Path) -> None:
@@ -43,6 +52,13 @@ def test_samples_are_more_and_all_else_is_as_before(child: Child, tmp_path: Path
     assert sizes["scale"] == (6 * 4,)
     assert sizes["words"] == (4 * 8 * 4,)
     assert graph.op("total").output_bytes == (4 * 8 * 4,)
+
+
+def test_samples_are_not_made_that_only_shapes_are_wanted_of(child: Child, tmp_path: Path) -> None:
+    """They would take 3.2 TB."""
+    graph = _repeated(child, tmp_path, step=_LARGE, times=100_000)
+    assert isinstance(graph, OpGraph), graph
+    assert graph.op("x").output_bytes == (100_000 * 8 * 1_000_000 * 4,)
 
 
 def test_a_step_that_takes_its_own_batch_alone_is_not_traced(child: Child, tmp_path: Path) -> None:

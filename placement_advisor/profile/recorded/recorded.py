@@ -60,15 +60,15 @@ class Recorded:
     Devices are ``GPU:0``, ``GPU:1`` and so on over all files, or the ``CPU:n`` of a file without
     GPUs. ``copies`` are those of the whole profile as (bytes, ns), by source and target, the host
     of a file being its ``CPU:n``. ``anonymous_ns`` is what kernels that belong to no op took in
-    all steps but those of warm-up. ``step`` is the fingerprint of the graph that was recorded, None
-    where none lies beside the profile.
+    all steps but those of warm-up. ``graph`` is that of the step, None where none lies beside the
+    profile.
     """
 
     path: str
     ops: tuple[RecordedOp, ...]
     anonymous_ns: int
     copies: Mapping[tuple[str, str], tuple[Sample, ...]]
-    step: str | None = None
+    graph: OpGraph | None = None
 
 
 def read_recorded(path: Path) -> Recorded:
@@ -98,7 +98,7 @@ def read_recorded(path: Path) -> Recorded:
         ops=tuple(_ops(seen)),
         anonymous_ns=sum(run.time_ns for run in seen if run.op is None),
         copies={ends: tuple(found) for ends, found in sorted(samples.items())},
-        step=OpGraph.load(path / GRAPH).fingerprint if (path / GRAPH).is_file() else None,
+        graph=OpGraph.load(path / GRAPH) if (path / GRAPH).is_file() else None,
     )
 
 

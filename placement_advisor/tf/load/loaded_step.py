@@ -44,9 +44,19 @@ class LoadedStep:
         return self._resized(stop - start, lambda tensor: tensor[start:stop])
 
     def repeated(self, times: int) -> LoadedStep:
-        """Return the step on each of its batches several times over; see `part`."""
+        """Return the step at several times its batch, to be traced; see `part`.
+
+        Of its batches texts alone have values, which no shape tells the size of. Others would take
+        gigabytes, so there are specs.
+        """
         size = (self.batch_size or 0) * times
-        return self._resized(size, lambda tensor: tf.concat([tensor] * times, axis=0))
+
+        def resize(tensor: Any) -> Any:
+            if tensor.dtype == tf.string:
+                return tf.concat([tensor] * times, axis=0)
+            return tf.TensorSpec([size, *tensor.shape[1:]], tensor.dtype)
+
+        return self._resized(size, resize)
 
     def _resized(self, size: int, resize: Callable[[Any], Any]) -> LoadedStep:
         def holds_samples(one: Any) -> bool:

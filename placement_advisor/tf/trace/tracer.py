@@ -79,7 +79,8 @@ class TracedStep:
 def trace_step(path: Path, loaded: LoadedStep, *, like: TracedStep | None = None) -> TracedStep:
     """Trace a step; example batches are made up if it has none.
 
-    ``like`` is the same step traced at a larger batch, whose choices of constants are taken over.
+    ``like`` is the same step traced at another batch, whose choices of constants are taken over,
+    and whose examples have become those of this one.
 
     Raises:
         ModelError: it cannot be traced, or holds state that cannot be moved.
@@ -91,7 +92,7 @@ def trace_step(path: Path, loaded: LoadedStep, *, like: TracedStep | None = None
             if not loaded.batches:
                 batches = make_batches(function, loaded.specs, loaded.input_names)
                 loaded = replace(loaded, batches=batches)
-            elif len(loaded.batches) == 1 and loaded.batch_size is not None:
+            elif like is None and len(loaded.batches) == 1 and loaded.batch_size is not None:
                 another = resampled(*loaded.batches, loaded.batch_size)
                 if another is not None:
                     loaded = replace(loaded, batches=(*loaded.batches, another))
