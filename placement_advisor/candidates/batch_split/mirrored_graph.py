@@ -7,7 +7,10 @@ in turn. Rows of one table that several lookups read are put together before. Wh
 exchanged costs what it does for the whole batch. Elsewhere than over gRPC, an exchange is one op
 of all (`Way`, `joint.py`). Gradients that are computed from what an earlier
 exchange led to go in a *wave* of their own, after it: those of a generator whose loss reads the
-discriminator that was just updated cannot be in one pack with the discriminator's.
+discriminator that was just updated cannot be in one pack with the discriminator's. Where no rows
+are among an optimizer's gradients, each replica keeps its own until it has taken the pack of the
+sums apart: `ReplicaContext.all_reduce` is differentiable then, by an `IdentityN` that reads what it
+was given beside what it returns.
 
 Left out: metrics and losses, which replicas keep to themselves until someone reads them; that
 optimizers which do not wait for each other exchange a pack each.
@@ -30,7 +33,7 @@ from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.plan import Tensor
     from placement_advisor.candidates.batch_split.ring import RingOp
@@ -122,7 +125,7 @@ def mirrored_graph(
         replica_of[name] = ring_op.replica
         if way is not Way.COPIES:
             collective_of[name] = ring_op.collective
-        inputs = dict.fromkeys(ring_op.inputs)
+        inputs = dict.fromkeys((*ring_op.inputs, *ring_op.kept))
         reads += [Read(_named(sent.replica, sent.op), name, sent.port) for sent in inputs]
     for replica, share in enumerate(shares):
         for op in whole.ops:
@@ -216,10 +219,12 @@ def _exchange(
                 received[tensor] = _Received(of_tensor, 0, is_joint=True)
         elif summed:
             if way is Way.RING:
-                found += all_reduce(name, parts, last)
+                exchange = all_reduce(name, parts, last)
             else:
-                found += joint.packed_all_reduce(name, parts)
+                exchange = joint.packed_all_reduce(name, parts)
             last = f"{name}/done"
+            is_dense = not any(wiring.merges[tensor] in _GATHERED for tensor in wave)
+            found += _keeping(exchange, last, parts) if is_dense else exchange
             received |= {tensor: _Received(last, port) for port, tensor in enumerate(summed)}
         merge_of = {
             joined_by.get(tensor, tensor): wiring.merges[tensor]
@@ -245,6 +250,16 @@ def _exchange(
                 found.append(joint.gathered(f"{name}/rows", rows, kind))
                 received[tensor] = _Received(f"{name}/rows", 0, is_joint=True)
     return found, received
+
+
+def _keeping(
+    exchange: Iterable[RingOp], last: str, parts: Sequence[Sequence[RingTensor]]
+) -> Iterator[RingOp]:
+    """Yield the ops of an exchange, the last of each replica as one that keeps its own tensors."""
+    for ring_op in exchange:
+        if ring_op.name == last and ring_op.replica is not None:
+            ring_op = ring_op._replace(kept=tuple(parts[ring_op.replica]))
+        yield ring_op
 
 
 def exchanged_gradients(whole: OpGraph, wiring: Wiring) -> list[list[Tensor]]:

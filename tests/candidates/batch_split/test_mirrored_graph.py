@@ -108,6 +108,22 @@ def test_rows_of_a_table_are_gathered_in_turn_after_their_number() -> None:
     assert graph.op(f"replica_1/{rows}/done").output_bytes == (32,)
 
 
+def test_a_replica_keeps_its_own_gradients_until_it_has_the_sums() -> None:
+    graph = mirrored(2, 2).graph
+    for replica in ("replica_0", "replica_1"):
+        reads = [edge.producer for edge in graph.inputs_of(f"{replica}/all_reduce/done")]
+        assert f"{replica}/gradient" in reads
+    # It does not touch them: of 16 bytes it moves the sums alone, in and out.
+    assert graph.op("replica_0/all_reduce/done").bytes_accessed == 16 + 16
+
+
+def test_gradients_beside_rows_of_a_table_are_not_kept() -> None:
+    graph = mirrored_lookups("Mul", first=Merge.SUM).graph
+    assert "replica_0/all_gather/second/done" in graph
+    reads = [edge.producer for edge in graph.inputs_of("replica_0/all_reduce/done")]
+    assert reads == [f"replica_0/all_reduce/hop_{hop}" for hop in range(2)]
+
+
 def test_gradients_that_follow_from_an_update_are_exchanged_after_it() -> None:
     """As those of a generator, which learns from the discriminator that was just updated."""
     traces = split_updates()
@@ -154,13 +170,12 @@ def looking_up_twice(samples: int, joining: str = "ConcatV2") -> OpGraph:
     return wired(ops, reads)
 
 
-def mirrored_lookups(joining: str = "ConcatV2") -> SplitGraph:
+def mirrored_lookups(joining: str = "ConcatV2", first: Merge = Merge.CONCAT) -> SplitGraph:
     whole, share = looking_up_twice(4, joining), looking_up_twice(2, joining)
     plan = plan_split(whole, share, [])
     assert set(plan.merged) == {("first", 0), ("second", 0)}
-    wiring = Wiring(
-        plan=plan, shares=(2, 2), merges=dict.fromkeys(plan.merged, Merge.CONCAT), axes={}
-    )
+    merges = {("first", 0): first, ("second", 0): Merge.CONCAT}
+    wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes={})
     return mirrored_graph(whole, [share, share], wiring, [], ["update"])
 
 
