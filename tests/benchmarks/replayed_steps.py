@@ -1,23 +1,24 @@
-"""Profiled steps of workers as runs and transfers of the op graph that is simulated.
+"""Profiled steps of workers, run through again in TensorFlow's order: what each device held.
 
 An op has the moments of its kernel. One without an event, because TensorFlow found it cheap or no
-op is called so, runs at once when what it reads is there. Ops of a copy of the model under
-`tf.distribute` are those of the replica's trace; what optimizers add to names there is left out, and
-of ops whose names are then the same the first is the first. Its collectives are those of the graph,
-in turn.
+op is called so, runs at once when what it reads is there. What was received is held until the
+thread that hands it over goes on, too. Ops of a copy of the model under `tf.distribute` are those
+of the replica's trace: what optimizers add to their names is left out, and where names are then the
+same, the first is the first. Its collectives are those of the graph, in turn.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.graph.op_graph import CONTROL_PORT
 from placement_advisor.graph.roles import COMPUTING_ROLES
 from placement_advisor.profile.timeline.allocator_memory import measured_memory
 from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
-from placement_advisor.profile.timeline.worker_events import COLLECTIVE_ROW, gather_events
+from placement_advisor.profile.timeline.worker_events import ARRIVAL, RECEIVE_KINDS, gather_events
 from placement_advisor.profile.xspace.xplane import read_planes
 from placement_advisor.simulator.events import OpRun, Transfer
 from placement_advisor.simulator.memory import peak_memory
@@ -25,11 +26,11 @@ from placement_advisor.simulator.memory import peak_memory
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.profile.timeline.step_windows import OpenStep
+    from placement_advisor.profile.timeline.step_windows import OpenStep, StepWindows
     from placement_advisor.profile.timeline.worker_steps import Crossing
+    from placement_advisor.profile.xspace.xplane import Line
     from placement_advisor.simulator.peak import PeakMemory
     from placement_advisor.testbed.testbed import ProfileFiles
 
@@ -42,16 +43,28 @@ _NUMBER = re.compile(r"_(\d+)(?=/|$)")
 
 
 class Replayed(NamedTuple):
-    """What a device holds at most in a step, replayed, and what it had asked for by then."""
+    """What a device holds at most in a step, replayed, and what the step asked for above that."""
 
     peak: PeakMemory
     asked_bytes: int
 
+    @property
+    def error(self) -> float:
+        """How far the replayed peak is off, in proportion."""
+        return self.peak.size_bytes / (self.peak.resident_bytes + self.asked_bytes) - 1
+
 
 def replayed(
-    split: SplitGraph, placement: Placement, files: ProfileFiles, crossings: Sequence[Crossing]
+    graph: OpGraph,
+    placement: Placement,
+    files: ProfileFiles,
+    crossings: Sequence[Crossing],
+    collective_of: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[dict[str, Replayed]]:
-    """Yield each profiled step that all devices reported, with all its collectives."""
+    """Yield what each device held in each profiled step that all of them reported.
+
+    ``collective_of`` is that of a `SplitGraph`; steps that do not show all of these are left out.
+    """
     steps = step_windows(read_planes(files.client), files.client)
     lines, windows = {}, {}
     covered = steps
@@ -69,33 +82,55 @@ def replayed(
     }
     if any(len(peaks) != len(covered.steps) for peaks in asked.values()):
         return
-    exchanges = set(split.collective_of.values())
+    exchanges = set(collective_of.values())
     for number, step in enumerate(covered.steps):
         if len(step.copies) != len(exchanges) * len(files.devices):
             continue
-        runs, transfers = _Step(split, placement, step, crossings).events()
-        peaks = peak_memory(split.graph, runs, transfers, list(files.devices))
-        yield {
-            device: Replayed(peaks[device], asked[device][number]) for device in files.devices
+        handed_over = {
+            (device, node): span
+            for device in files.devices
+            for node, span in _handed_over(lines[device], windows[device], step)
         }
+        there = {
+            (each.producer, each.port, each.target): handed_over[each.target, each.recv_node]
+            for each in crossings
+            if (each.target, each.recv_node) in handed_over
+        }
+        runs, transfers = _Replay(graph, placement.device_of, collective_of, step, there).events()
+        peaks = peak_memory(graph, runs, transfers, list(files.devices))
+        yield {device: Replayed(peaks[device], asked[device][number]) for device in files.devices}
 
 
-class _Step:
+def _handed_over(
+    lines: Iterable[Line], windows: StepWindows, step: OpenStep
+) -> Iterator[tuple[str, Span]]:
+    """Yield from when to when what was received is handed over to the executor, by node."""
+    for line in lines:
+        for event in line.events:
+            is_received = event.stats.get("kernel_type") in RECEIVE_KINDS
+            if event.name == ARRIVAL and is_received and windows.at(event.start_ns) is step:
+                yield str(event.stats.get("name")), (event.start_ns, event.end_ns)
+
+
+class _Replay:
+    """One step; ``there`` has from when to when tensors were handed over where they went to."""
+
     def __init__(
         self,
-        split: SplitGraph,
-        placement: Placement,
+        graph: OpGraph,
+        device_of: Mapping[str, str],
+        collective_of: Mapping[str, str],
         step: OpenStep,
-        crossings: Iterable[Crossing],
+        there: Mapping[tuple[str, int, str], Span],
     ) -> None:
-        self._graph, self._device_of = split.graph, placement.device_of
+        self._graph, self._device_of, self._there = graph, device_of, there
         self._start_ns = step.start_ns
-        self._seen = _seen(split, placement.device_of, step)
-        self._seen |= _collectives(split, placement.device_of, step)
-        self._arrivals = {
-            (crossing.producer, crossing.port, crossing.target): min(arrived)
-            for crossing in crossings
-            if (arrived := step.arrivals.get((crossing.target, crossing.recv_node)))
+        self._seen = _seen(graph, device_of, step, is_mirrored=bool(collective_of))
+        self._seen |= _collectives(collective_of, device_of, step)
+        # A tensor that is handed on in a collective waits for the receiver to begin it.
+        self._begun_ns = {
+            name: self._seen[f"{name.partition('/')[0]}/{collective}/pack"][1]
+            for name, collective in collective_of.items()
         }
 
     def events(self) -> tuple[list[OpRun], list[Transfer]]:
@@ -115,8 +150,9 @@ class _Step:
                 if made.device != device and edge.port != CONTROL_PORT:
                     key = edge.producer, edge.port, device
                     if key not in transfers:
-                        transfers[key] = self._transfer(key, made, edge.size_bytes)
-                    there_ns = transfers[key].end_ns
+                        begun_ns = self._begun_ns.get(op.name, 0)
+                        transfers[key] = self._transfer(key, made, edge.size_bytes, begun_ns)
+                    there_ns = transfers[key].receive_work[0] + 1
                 ready_ns = max(ready_ns, there_ns)
             start_ns, end_ns = self._seen.get(op.name, (ready_ns, ready_ns))
             start_ns = max(start_ns, ready_ns)
@@ -130,9 +166,12 @@ class _Step:
         return list(runs.values()), list(transfers.values())
 
     def _transfer(
-        self, key: tuple[str, int, str], made: OpRun, size_bytes: int | None
+        self, key: tuple[str, int, str], made: OpRun, size_bytes: int | None, begun_ns: int
     ) -> Transfer:
         producer, port, target = key
+        there_ns, let_go_ns = self._there.get(key, (0, 0))
+        there_ns = max(there_ns, made.end_ns + 1, begun_ns + 2)
+        let_go_ns = max(there_ns, let_go_ns)
         return Transfer(
             producer=producer,
             port=port,
@@ -140,12 +179,14 @@ class _Step:
             target=target,
             size_bytes=size_bytes,
             start_ns=made.end_ns,
-            end_ns=max(made.end_ns + 1, self._arrivals.get(key, 0)),
-            receive_work_ns=1,
+            end_ns=let_go_ns,
+            receive_work_ns=let_go_ns - there_ns + 1,
         )
 
 
-def _seen(split: SplitGraph, device_of: Mapping[str, str], step: OpenStep) -> dict[str, Span]:
+def _seen(
+    graph: OpGraph, device_of: Mapping[str, str], step: OpenStep, *, is_mirrored: bool
+) -> dict[str, Span]:
     """Return when each op ran that has an event."""
     spans: dict[tuple[str, str], Span] = {}
     for work in step.work:
@@ -153,11 +194,11 @@ def _seen(split: SplitGraph, device_of: Mapping[str, str], step: OpenStep) -> di
             spans.setdefault((work.device, work.op), (work.start_ns, work.end_ns))
     found: dict[str, Span] = {}
     ops_left: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for op in split.graph.ops:
+    for op in graph.ops:
         if op.name not in device_of or op.role not in COMPUTING_ROLES:
             continue
         device = device_of[op.name]
-        name = _name_there(split, op.name)
+        name = op.name.partition("/")[2] if is_mirrored else op.name
         if (device, name) in spans:
             found[op.name] = spans.pop((device, name))
         else:
@@ -168,20 +209,22 @@ def _seen(split: SplitGraph, device_of: Mapping[str, str], step: OpenStep) -> di
     for (device, plain), names in ops_left.items():
         events = events_left[device, plain]
         if len(events) == len(names):
-            for name, event in zip(sorted(names, key=_place), sorted(events, key=_place), strict=True):
+            for name, event in zip(
+                sorted(names, key=_place), sorted(events, key=_place), strict=True
+            ):
                 found[name] = spans[device, event]
     return found
 
 
 def _collectives(
-    split: SplitGraph, device_of: Mapping[str, str], step: OpenStep
+    collective_of: Mapping[str, str], device_of: Mapping[str, str], step: OpenStep
 ) -> dict[str, Span]:
     """Return when each op of a ring runs; hops share the time in which all devices are in it."""
     seen: defaultdict[str, list[Span]] = defaultdict(list)
     for copy in sorted(step.copies, key=lambda copy: copy.start_ns):
         seen[copy.target].append((copy.start_ns, copy.end_ns))
     ops: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for name, collective in split.collective_of.items():
+    for name, collective in collective_of.items():
         ops[collective][device_of[name]].append(name)
     found: dict[str, Span] = {}
     for number, of_device in enumerate(ops.values()):
@@ -195,10 +238,6 @@ def _collectives(
                 found[hop] = at_ns, at_ns
             found[done] = spans[device][1], spans[device][1] + 1
     return found
-
-
-def _name_there(split: SplitGraph, name: str) -> str:
-    return name.partition("/")[2] if split.collective_of else name
 
 
 def _plain(name: str) -> str:
