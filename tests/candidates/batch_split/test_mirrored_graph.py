@@ -10,7 +10,12 @@ from split_steps import op, split_updates, training, wired, wiring_of_training
 from placement_advisor.candidates.batch_split.mirrored_graph import mirrored_graph
 from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.placement import placed_ops
+from placement_advisor.simulator.memory import peak_memory
+from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
@@ -115,6 +120,20 @@ def test_a_replica_keeps_its_own_gradients_until_it_has_the_sums() -> None:
         assert f"{replica}/gradient" in reads
     # It does not touch them: of 16 bytes it moves the sums alone, in and out.
     assert graph.op("replica_0/all_reduce/done").bytes_accessed == 16 + 16
+
+
+def test_a_replica_holds_gradients_thrice_when_it_takes_the_sums_apart() -> None:
+    found = mirrored(2, 2)
+    cluster = assumed_cluster(2)
+    names = cluster.device_names()
+    costs = {
+        op.name: OpCost(time_ns=10, basis=CostBasis.MEASURED) for op in placed_ops(found.graph)
+    }
+    simulator = Simulator(found.graph, dict.fromkeys(names, CostTable(costs=costs)), cluster)
+    schedule = simulator.schedule(found.placed(names, label="mirrored", rationale=""))
+    peaks = peak_memory(found.graph, schedule.runs, schedule.transfers, names)
+    # Weights, inputs and a rate stay; of 16 bytes each its own gradient, the sums and their parts.
+    assert {peak.size_bytes for peak in peaks.values()} == {16 + 2 * 8 + 4 + 3 * 16}
 
 
 def test_gradients_beside_rows_of_a_table_are_not_kept() -> None:
