@@ -189,11 +189,13 @@ def looking_up_twice(samples: int, joining: str = "ConcatV2") -> OpGraph:
     return wired(ops, reads)
 
 
-def mirrored_lookups(joining: str = "ConcatV2", first: Merge = Merge.CONCAT) -> SplitGraph:
+def mirrored_lookups(
+    joining: str = "ConcatV2", first: Merge = Merge.CONCAT, second: Merge = Merge.CONCAT
+) -> SplitGraph:
     whole, share = looking_up_twice(4, joining), looking_up_twice(2, joining)
     plan = plan_split(whole, share, [])
     assert set(plan.merged) == {("first", 0), ("second", 0)}
-    merges = {("first", 0): first, ("second", 0): Merge.CONCAT}
+    merges = {("first", 0): first, ("second", 0): second}
     wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes={})
     return mirrored_graph(whole, [share, share], wiring, [], ["update"])
 
@@ -213,3 +215,21 @@ def test_rows_are_exchanged_one_by_one_where_more_is_done_with_them_than_joining
     assert set(found.collective_of.values()) == {"all_gather/first", "all_gather/second"}
     read = {edge.producer for edge in found.graph.inputs_of("replica_1/joined")}
     assert {f"replica_1/all_gather/{rows}/done" for rows in ("first", "second")} < read
+
+
+def test_gradients_of_several_uses_of_one_variable_are_exchanged_once() -> None:
+    """As those of a recurrent kernel, which each time step of an unrolled layer reads."""
+    graph = mirrored_lookups("AddN", Merge.SUM, Merge.SUM).graph
+    for replica in ("replica_0", "replica_1"):
+        packed = {edge.producer for edge in graph.inputs_of(f"{replica}/all_reduce/pack")}
+        assert packed == {f"{replica}/joined"}
+        added = {edge.producer for edge in graph.inputs_of(f"{replica}/joined")}
+        assert {f"{replica}/first", f"{replica}/second"} < added
+        read = {edge.producer for edge in graph.inputs_of(f"{replica}/update")}
+        assert read == {f"{replica}/table", f"{replica}/all_reduce/done"}
+
+
+def test_gradients_that_are_merged_in_two_ways_are_exchanged_one_by_one() -> None:
+    graph = mirrored_lookups("AddN", Merge.SUM, Merge.MEAN).graph
+    packed = {edge.producer for edge in graph.inputs_of("replica_0/all_reduce/pack")}
+    assert packed == {"replica_0/first", "replica_0/second"}
