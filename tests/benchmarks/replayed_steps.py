@@ -14,7 +14,7 @@ from collections import defaultdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.graph.op_graph import CONTROL_PORT
+from placement_advisor.graph.op_graph import CONTROL_PORT, Edge, Op, OpGraph, Role
 from placement_advisor.graph.roles import COMPUTING_ROLES
 from placement_advisor.profile.timeline.allocator_memory import measured_memory
 from placement_advisor.profile.timeline.step_windows import host_lines, step_windows
@@ -26,7 +26,6 @@ from placement_advisor.simulator.memory import peak_memory
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.profile.timeline.step_windows import OpenStep, StepWindows
     from placement_advisor.profile.timeline.worker_steps import Crossing
@@ -96,8 +95,10 @@ def replayed(
             for each in crossings
             if (each.target, each.recv_node) in handed_over
         }
-        runs, transfers = _Replay(graph, placement.device_of, collective_of, step, there).events()
-        peaks = peak_memory(graph, runs, transfers, list(files.devices))
+        replay = _Replay(graph, placement.device_of, collective_of, step, there)
+        runs, transfers = replay.events()
+        handing_over, more = replay.handing_over(transfers)
+        peaks = peak_memory(handing_over, [*runs, *more], transfers, list(files.devices))
         yield {device: Replayed(peaks[device], asked[device][number]) for device in files.devices}
 
 
@@ -152,7 +153,7 @@ class _Replay:
                     if key not in transfers:
                         begun_ns = self._begun_ns.get(op.name, 0)
                         transfers[key] = self._transfer(key, made, edge.size_bytes, begun_ns)
-                    there_ns = transfers[key].receive_work[0] + 1
+                    there_ns = transfers[key].end_ns
                 ready_ns = max(ready_ns, there_ns)
             start_ns, end_ns = self._seen.get(op.name, (ready_ns, ready_ns))
             start_ns = max(start_ns, ready_ns)
@@ -169,9 +170,7 @@ class _Replay:
         self, key: tuple[str, int, str], made: OpRun, size_bytes: int | None, begun_ns: int
     ) -> Transfer:
         producer, port, target = key
-        there_ns, let_go_ns = self._there.get(key, (0, 0))
-        there_ns = max(there_ns, made.end_ns + 1, begun_ns + 2)
-        let_go_ns = max(there_ns, let_go_ns)
+        there_ns, _ = self._there.get(key, (0, 0))
         return Transfer(
             producer=producer,
             port=port,
@@ -179,9 +178,30 @@ class _Replay:
             target=target,
             size_bytes=size_bytes,
             start_ns=made.end_ns,
-            end_ns=let_go_ns,
-            receive_work_ns=let_go_ns - there_ns + 1,
+            end_ns=max(there_ns, made.end_ns + 1, begun_ns + 2),
+            receive_work_ns=1,
         )
+
+    def handing_over(self, transfers: Iterable[Transfer]) -> tuple[OpGraph, list[OpRun]]:
+        """Return the graph with an op for each thread that holds what it received, and its run."""
+        ops, edges, runs = list(self._graph.ops), list(self._graph.edges), []
+        for each in transfers:
+            key = each.producer, each.port, each.target
+            if key not in self._there:
+                continue
+            name = f"{each.tensor} to {each.target}"
+            ops.append(Op(name=name, kind="NoOp", role=Role.FORWARD, output_bytes=()))
+            edges.append(Edge(each.producer, name, each.port, each.size_bytes))
+            runs.append(
+                OpRun(
+                    op=name,
+                    device=each.target,
+                    ready_ns=each.end_ns,
+                    start_ns=each.end_ns,
+                    end_ns=max(each.end_ns, self._there[key][1]),
+                )
+            )
+        return OpGraph(ops, edges), runs
 
 
 def _seen(
