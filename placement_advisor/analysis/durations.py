@@ -51,8 +51,9 @@ _MEASURE_S = 4.0
 # Searches for candidates have all of the effort, which is in seconds, those for other links a
 # second each at most.
 _SEARCHES, _SEARCHES_FOR_LINKS = 2, 2
-# What a turn takes beside its steps; other batch sizes and the dataset beside all rounds.
-_TURN_S, _BESIDE_S = 0.01, 2.0
+# What a turn takes beside its steps; other batch sizes, Keras' loop and the dataset, beside all
+# rounds.
+_TURN_S, _BESIDE_S = 0.01, 5.0
 # What takes longer than expected goes on for about a tenth of what it has taken. Judgement.
 _OVERDUE_SHARE = 0.1
 

@@ -15,10 +15,12 @@ Model:
   and a tensor that goes there reuses no buffer, unless that one came from there or goes there too.
 
 Left out, so the truth is higher: tensors of unknown size, workspace of kernels (oneDNN's max
-pooling has a byte per element), what loops hold within their bodies beyond their results, what the
-allocator rounds up and cannot use again for want of a fitting gap, tables, texts beyond their
-characters (24 bytes each), ops that share a device's time and so hold their buffers side by side,
-TensorFlow itself. Left out, so the truth is lower: slices that share their tensor's buffer.
+pooling has a byte per element), what is received while the thread that received it still holds it
+(a millisecond where others have the core), what loops hold within their bodies beyond their
+results, what the allocator rounds up and cannot use again for want of a fitting gap, tables, texts
+beyond their characters (24 bytes each), ops that share a device's time and so hold their buffers
+side by side, TensorFlow itself. Left out, so the truth is lower: slices that share their tensor's
+buffer.
 """
 
 from __future__ import annotations

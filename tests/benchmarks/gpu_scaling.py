@@ -15,20 +15,22 @@ to it. What is known of how the programs ran is taken from their sources:
 
 Two figures for each row: with op times as predicted, and with those of all devices scaled such that
 one GPU takes what was published for it. A third one, scaled as well, tells what the figure hangs
-on: cards with a bridge are simulated without it, and gradients of 2017 that were all-reduced as
-each was ready are all-reduced after the backward pass.
+on: cards with a bridge are simulated without it, gradients of 2017 that were all-reduced as each
+was ready are all-reduced after the backward pass, and variables on the host are read in any order
+(the mean over some), while the simulation reads those first that are needed first.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import mean, median, quantiles
 from typing import TYPE_CHECKING, Any
 
 from placement_advisor.analysis.scaled_steps import simulated
@@ -62,6 +64,8 @@ UNDEFINED = "inception4"
 # What NCCL takes between sockets of hosts before Skylake (`topo.h`, from version 2.7 on).
 OLD_SOCKETS_BYTES_PER_S = 6e9
 EIGHT = 8
+# Orders in which variables on the host are read.
+_ORDERS = range(5)
 APART = 0.05
 BRIDGE = " NVLink"
 _TIME_LIMIT_S = 600.0
@@ -192,7 +196,9 @@ def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row
     published_ns = row["batch_per_gpu"] / alone * NS_PER_S
     bridged = f"{text}-NVLink" if has_bridge else text
     scaled = _efficiency(row, bridged, traces, published_ns)
-    is_late = row["source"] == FIRST and row["parameters_on"] != "cpu"
+    is_on_host = row["parameters_on"] == "cpu"
+    is_late = row["source"] == FIRST and not is_on_host
+    orders = tuple(_ORDERS) if is_on_host else ()
     return Row(
         source=row["source"],
         machine=row["gpu"],
@@ -202,8 +208,8 @@ def simulated_row(row: dict[str, Any], alone: float, traces: SplitTraces) -> Row
         published=row["images_per_s"] / alone / row["gpus"],
         predicted=_efficiency(row, bridged, traces, None),
         scaled=scaled,
-        otherwise=_efficiency(row, text, traces, published_ns, is_late=is_late)
-        if has_bridge or is_late
+        otherwise=_efficiency(row, text, traces, published_ns, is_late=is_late, orders=orders)
+        if has_bridge or is_late or orders
         else scaled,
     )
 
@@ -215,10 +221,12 @@ def _efficiency(
     one_gpu_ns: float | None,
     *,
     is_late: bool = False,
+    orders: Sequence[int] = (),
 ) -> float:
     """Return the simulated efficiency; op times are scaled to what one GPU takes, if given.
 
-    Collectives of 2017 begin after the backward pass if they are late, those of XLA anyway.
+    Collectives of 2017 begin after the backward pass if they are late, those of XLA anyway. With
+    ``orders`` variables are read in these, by number, and steps are means.
     """
     is_first, is_on_host = row["source"] == FIRST, row["parameters_on"] == "cpu"
     whole = read_hardware(machine)
@@ -239,8 +247,24 @@ def _efficiency(
     if one_gpu_ns is not None:
         factor = one_gpu_ns / one_ns
         one_ns = simulated(unsplit, one, (), op_factor=factor).step_ns
+    if orders:
+        one_ns, step_ns = (
+            mean(simulated(_reading(step, n), *where, op_factor=factor).step_ns for n in orders)
+            for step, where in ((unsplit, (one, ())), (split, (several, (ring,))))
+        )
+        return one_ns / step_ns
     step_ns = simulated(split, several, (ring,), op_factor=factor).step_ns
     return one_ns / step_ns
+
+
+def _reading(step: DataParallel, order: int) -> DataParallel:
+    """Return a step with variables read in an order of their own."""
+    ops = step.split.graph.ops
+    reads = [op for op in ops if op.role is Role.VARIABLE or op.kind == "ReadVariableOp"]
+    others = [op for op in ops if op.role is not Role.VARIABLE and op.kind != "ReadVariableOp"]
+    random.Random(order).shuffle(reads)
+    graph = OpGraph([*reads, *others], step.split.graph.edges)
+    return step._replace(split=replace(step.split, graph=graph))
 
 
 def _before_skylake(link: Link) -> Link:

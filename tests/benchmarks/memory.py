@@ -5,7 +5,8 @@ each alone in its workers, which have the allocator of accelerators: it reports 
 
 Compared is the peak of the simulated schedule with what the step asked for: what it held at its
 worst moment (median of the profiled steps) above what lay there between steps, plus the state that
-the placement puts there, which is known.
+the placement puts there, which is known. So is what each profiled step holds when it is run through
+again in TensorFlow's order (`replayed_steps.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from machine_facts import machine_facts
 from more_cuts import MORE_CUTS
+from replayed_steps import Replayed, replayed
 from silent import Silent
 from traced_models import traced_model
 
@@ -34,7 +36,7 @@ from placement_advisor.simulator.memory import peak_memory
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.testbed.costing import calibrated, measure_costs
 from placement_advisor.testbed.testbed import STEP, ProfileFiles, Testbed
-from placement_advisor.testbed.trial import Entry, Trial
+from placement_advisor.testbed.trial import Trial
 from placement_advisor.tf.calls import runner
 from placement_advisor.units import format_bytes
 
@@ -65,6 +67,7 @@ class Row:
     device: str
     predicted: PeakMemory
     measured: tuple[int, ...]
+    replayed: tuple[Replayed, ...]
 
     @property
     def asked_bytes(self) -> int:
@@ -97,7 +100,7 @@ def main() -> None:
         f"{'model':<28}{'candidate':<13}{'device':<10}{'predicted':>10}"
         f"{'asked for':>10}{'from':>10}{'to':>10}{'error':>8}  at the peak"
     )
-    rows = []
+    rows: list[Row] = []
     for name in options.samples or names:
         for mode in options.modes.split(","):
             for row in _measure(name, mode):
@@ -144,7 +147,10 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
             trial.profile(entry)
         if entry.failure is not None:
             raise SystemExit(f"{model}, {placement.label}: {entry.failure.message}")
-        for device, measured in _measured(entry).items():
+        assert isinstance(entry.files, ProfileFiles)
+        assert entry.prepared is not None
+        again = list(replayed(graph, placement, entry.files, entry.prepared.crossings))
+        for device, measured in _measured(entry.files).items():
             if measured:
                 yield Row(
                     model=model,
@@ -152,6 +158,7 @@ def _rows(model: str, testbed: Testbed, traced: Traced) -> Iterator[Row]:
                     device=device,
                     predicted=predicted[device],
                     measured=measured,
+                    replayed=tuple(step[device] for step in again),
                 )
         testbed.call(runner.discard, placement.label)
 
@@ -165,9 +172,7 @@ def _placements(traced: Traced, costs: CostTable, cluster: Cluster) -> Iterator[
             yield proposal
 
 
-def _measured(entry: Entry) -> dict[str, tuple[int, ...]]:
-    files = entry.files
-    assert isinstance(files, ProfileFiles)
+def _measured(files: ProfileFiles) -> dict[str, tuple[int, ...]]:
     windows = step_windows(read_planes(files.client), files.client)
     return {
         device: measured_memory(host_lines(read_planes(path)), windows)
@@ -197,6 +202,12 @@ def _print_summary(rows: list[Row]) -> None:
         f"{in_range:.0%} so or between the least and the most that a step asked for\n"
         f"error median {np.median(errors):.1%}, 90th percentile {np.quantile(errors, 0.9):.1%}, "
         f"largest {errors.max():.1%}"
+    )
+    again = np.abs([each.error for row in rows for each in row.replayed])
+    print(
+        f"{len(again)} of single steps in TensorFlow's order: {np.mean(again <= _TARGET):.0%} "
+        f"within {_TARGET:.0%}, error median {np.median(again):.1%}, "
+        f"90th percentile {np.quantile(again, 0.9):.1%}, largest {again.max():.1%}"
     )
 
 

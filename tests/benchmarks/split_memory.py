@@ -2,11 +2,14 @@
 
     PYTHONPATH=tests:tests/benchmarks python tests/benchmarks/split_memory.py SEED...
 
-Random models train on two workers, `batch` and `mirrored`, at their own batch and at twice as much.
-A peak is that of the fullest worker: what the placement leaves there, which is known, and what the
-step held above that at its worst moment (median of the profiled steps). Predicted are both batches
-from traces at each, and the larger one from traces of the smaller one and of half of that: by how
-much memory a card must have for the largest batch that fits to be as large.
+Random models train on two workers, `batch`, `variables-spread` and `mirrored`, at their own batch
+and at twice as much. A peak is what the placement leaves on a worker, which is known, and what the
+step held above that at its worst moment.
+
+- *In TensorFlow's order*: each profiled step run through again (`replayed_steps.py`), each worker.
+- *In the simulator's order*, on assumed costs: the fullest worker, against the median step.
+- *From smaller batches*: that at the larger batch, from traces of the smaller one and of half of
+  that: by how much memory a card must have for the largest batch that fits to be as large.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from machine_facts import machine_facts
 from random_models import random_model
+from replayed_steps import replayed
 from traced_models import answered, called
 
 from placement_advisor.analysis.batch_splits import split_among
@@ -28,6 +32,12 @@ from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MI
 from placement_advisor.candidates.batch_split.programs import SPLIT
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
+from placement_advisor.candidates.batch_split.variable_places import (
+    SPREAD,
+    graph_of,
+    placed_on_devices,
+)
+from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.rings import ring_of_devices
 from placement_advisor.errors import BatchSplitError
@@ -43,10 +53,14 @@ from placement_advisor.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from replayed_steps import Replayed
+
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
     from placement_advisor.tf.answers import TracedSplit
 
-_FAMILIES = (BATCH, MIRRORED)
+_FAMILIES = (BATCH, SPREAD, MIRRORED)
+_REPLAYED, _SIMULATED = "peak in TensorFlow's order", "peak in the simulator's order"
+_FROM_SMALLER = "peak from smaller batches"
 _NEEDS, _WITHOUT = ("training", "functional"), ("loop_in_graph",)
 _DEVICES = 2
 _TIME_LIMIT_S = 300.0
@@ -59,7 +73,7 @@ def main() -> None:
     parser.add_argument("seeds", type=int, nargs="+")
     preload()
     print(machine_facts())
-    errors: dict[str, list[float]] = {"peak": [], "peak from smaller batches": []}
+    errors: dict[str, list[float]] = {_REPLAYED: [], _SIMULATED: [], _FROM_SMALLER: []}
     for seed in parser.parse_args().seeds:
         for what, error in _errors(seed):
             errors[what].append(error)
@@ -100,10 +114,17 @@ def _held_against(
 ) -> Iterator[tuple[str, float]]:
     taken: dict[int, int] = {}
     for batch in batches:
-        asked = ran[batch].asked.get(family, {})
+        profiled = ran[batch].profiled[family]
+        asked = profiled.asked
         if len(asked) < _DEVICES:
             print(f"{label}batch {batch}: nothing was reported", flush=True)
             continue
+        of_steps = [each.error for step in profiled.replayed for each in step.values()]
+        if of_steps:
+            least, most = min(of_steps), max(of_steps)
+            print(f"{label}{batch:>6} in TensorFlow's order {least:+.1%} to {most:+.1%}")
+        for error in of_steps:
+            yield _REPLAYED, error
         of_two = ran[batch].traces[_DEVICES].folded()
         cluster = assumed_cluster(_DEVICES)
         step = FoldedSteps(cluster).simulated(family, of_two, cluster, [ring_of_devices(cluster)])
@@ -116,13 +137,13 @@ def _held_against(
         error = predicted / taken[batch] - 1
         sizes = f"{format_bytes(predicted):>10}{format_bytes(taken[batch]):>10}"
         print(f"{label}{batch:>6}{sizes}{error:>+8.1%}", flush=True)
-        yield "peak", error
+        yield _SIMULATED, error
     small, large = batches
     if large in taken:
         predicted = _needed_bytes(family, ran[small].traces, large // _DEVICES, taken[large])
         error = predicted / taken[large] - 1
         print(f"{label}{large:>6}{format_bytes(predicted):>10} from smaller ones{error:>+8.1%}")
-        yield "peak from smaller batches", error
+        yield _FROM_SMALLER, error
 
 
 def _needed_bytes(family: str, traces: dict[int, SplitTraces], batch: int, about_bytes: int) -> int:
@@ -144,20 +165,23 @@ def _largest(family: str, traces: dict[int, SplitTraces], memory_bytes: int) -> 
     devices = tuple(replace(device, memory_bytes=memory_bytes) for device in cluster.devices)
     cluster = replace(cluster, devices=devices)
     rings = [ring_of_devices(cluster)]
-    folded = FoldedSteps(cluster)
-    step = folded.simulated(family, traces[_DEVICES].folded(), cluster, rings)
+    step = FoldedSteps(cluster).simulated(family, traces[_DEVICES].folded(), cluster, rings)
     smaller = traces[2 * _DEVICES].of_share(_DEVICES).folded()
-    return step.memory.busiest(folded.resized(family, smaller, cluster, rings)).largest_batch
+    return step.memory.busiest(step.sized(smaller)).largest_batch
 
 
 class _Ran(NamedTuple):
-    """A model whose batch was shared by two: its traces for two and for four, and what it took.
-
-    ``asked`` has the bytes above what stood between steps, by family and device.
-    """
+    """A model whose batch was shared by two: traces for two and for four, profiles by family."""
 
     traces: dict[int, SplitTraces]
-    asked: dict[str, Mapping[str, int]]
+    profiled: dict[str, _Profiled]
+
+
+class _Profiled(NamedTuple):
+    """Bytes above what stood between steps, by device, in the median step; each step replayed."""
+
+    asked: Mapping[str, int]
+    replayed: list[dict[str, Replayed]]
 
 
 def _ran(path: Path, batch: int, folder: Path) -> _Ran | BatchSplitError:
@@ -189,26 +213,27 @@ def _ran(path: Path, batch: int, folder: Path) -> _Ran | BatchSplitError:
     try:
         testbed.start()
         mirrored.start()
-        return _Ran(traces, _asked(testbed, mirrored, split))
+        benches = {BATCH: testbed, SPREAD: testbed, MIRRORED: mirrored}
+        return _Ran(traces, {each: _profiled(each, benches[each], split) for each in _FAMILIES})
     finally:
         mirrored.close()
         testbed.close()
 
 
-def _asked(
-    testbed: Testbed, mirrored: MirroredTestbed, split: TracedSplit
-) -> dict[str, Mapping[str, int]]:
-    names = [device.name for device in testbed.plan.devices]
-    found: dict[str, Mapping[str, int]] = {}
-    for family, bench in {BATCH: testbed, MIRRORED: mirrored}.items():
-        placement = split.graphs[family].placed(names, label=family, rationale="")
-        prepared = answered(bench.prepare(family, placement.device_of, BATCH))
-        answered(bench.run_steps(family, 0, _WARM_UP))
-        files = answered(bench.profile(family, _STEPS))
-        found[family] = read_worker_steps(
-            files.devices, files.client, prepared.crossings, prepared.exchanged_bytes, files.clocks
-        ).step_memory_bytes
-    return found
+def _profiled(family: str, bench: Testbed | MirroredTestbed, split: TracedSplit) -> _Profiled:
+    names = [device.name for device in plan_testbed(TestbedKind.WORKERS, _DEVICES).devices]
+    step = split.graphs[graph_of(family)]
+    placement = placed_on_devices(family, step, names, None, "")
+    assert not isinstance(placement, NotApplicable)
+    prepared = answered(bench.prepare(family, placement.device_of, BATCH))
+    answered(bench.run_steps(family, 0, _WARM_UP))
+    files = answered(bench.profile(family, _STEPS))
+    crossings = prepared.crossings
+    read = read_worker_steps(
+        files.devices, files.client, crossings, prepared.exchanged_bytes, files.clocks
+    )
+    again = replayed(step.graph, placement, files, crossings, step.collective_of)
+    return _Profiled(read.step_memory_bytes, list(again))
 
 
 def _source(path: Path) -> ModelSource:

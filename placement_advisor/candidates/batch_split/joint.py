@@ -7,7 +7,8 @@ are reduced one by one, as each becomes ready, or packed into one tensor, which 
 together when it has the last of them and takes apart when it has the sums. Without NCCL a gradient
 is copied to one device, added up there, and the sum copied to all.
 
-Left out: that a collective draws memory and multiprocessors from the kernels beside it.
+Left out: that a collective draws memory and multiprocessors from the kernels beside it; that, where
+gradients are not packed, replicas keep their own and all sums until the last sum is there.
 
 Source: `NcclAllReduce` of TensorFlow 2.21, whose ``num_packs`` is 1 or, for one by one, 0, and
 `ReductionToOneDevice`.

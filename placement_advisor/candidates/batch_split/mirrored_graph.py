@@ -3,11 +3,14 @@
 Model: each replica has all variables, computes its share of the batch and makes every update
 itself, from gradients that all replicas exchanged: dense ones as one pack by a ring all-reduce,
 rows of looked-up tables, how many they are, and their indices by an all-gather each, all of these
-in turn. Rows of one table that several lookups read are put together before. What reads what was
-exchanged costs what it does for the whole batch. Elsewhere than over gRPC, an exchange is one op
-of all (`Way`, `joint.py`). Gradients that are computed from what an earlier
-exchange led to go in a *wave* of their own, after it: those of a generator whose loss reads the
-discriminator that was just updated cannot be in one pack with the discriminator's.
+in turn. Before, each adds its gradients of several uses of one variable up, and puts rows of
+several lookups in one table together. What reads what was exchanged costs what it does for the
+whole batch. Elsewhere than over gRPC, an exchange is one op of all (`Way`, `joint.py`). Gradients
+that are computed from what an earlier exchange led to go in a *wave* of their own, after it: those
+of a generator whose loss reads the discriminator that was just updated cannot be in one pack with
+the discriminator's. Where no rows are among an optimizer's gradients, each replica keeps its own
+until it has taken the pack of the sums apart: `ReplicaContext.all_reduce` is differentiable then,
+by an `IdentityN` that reads what it was given beside what it returns.
 
 Left out: metrics and losses, which replicas keep to themselves until someone reads them; that
 optimizers which do not wait for each other exchange a pack each.
@@ -30,7 +33,7 @@ from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.op_work.signature import WorkBasis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.candidates.batch_split.plan import Tensor
     from placement_advisor.candidates.batch_split.ring import RingOp
@@ -40,9 +43,9 @@ FAMILY = "mirrored"
 # How many rows a replica sends.
 _LENGTH_BYTES = 4
 _GATHERED = frozenset({Merge.CONCAT, Merge.WEIGHTED_CONCAT})
-# What TensorFlow adds gradients of rows up with, where a table is looked up several times.
-_JOINS_ROWS = "ConcatV2"
 SUMMED = frozenset({Merge.MEAN, Merge.SUM})
+# What TensorFlow adds the gradients of one variable up with, where it is used several times.
+_JOINS = {"ConcatV2": _GATHERED, "AddN": SUMMED}
 
 
 class Way(Enum):
@@ -67,7 +70,7 @@ class _Received(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """The gradients that replicas exchange, by wave, and ops that join rows first."""
+    """The gradients that replicas exchange, by wave, and ops that join some of them first."""
 
     waves: Sequence[Sequence[Tensor]]
     joined: Mapping[str, tuple[Tensor, ...]]
@@ -122,7 +125,7 @@ def mirrored_graph(
         replica_of[name] = ring_op.replica
         if way is not Way.COPIES:
             collective_of[name] = ring_op.collective
-        inputs = dict.fromkeys(ring_op.inputs)
+        inputs = dict.fromkeys((*ring_op.inputs, *ring_op.kept))
         reads += [Read(_named(sent.replica, sent.op), name, sent.port) for sent in inputs]
     for replica, share in enumerate(shares):
         for op in whole.ops:
@@ -156,18 +159,17 @@ def mirrored_graph(
 def _joined(
     whole: OpGraph, wiring: Wiring, waves: Sequence[Sequence[Tensor]]
 ) -> dict[str, tuple[Tensor, ...]]:
-    """Return the ops that put rows of several lookups together and do nothing else, with the rows.
+    """Return the ops that add up gradients of several uses and do nothing else, with what they add.
 
-    `tf.distribute` exchanges the gradient of a variable, so each replica joins its own rows first.
+    `tf.distribute` exchanges the gradient of a variable, so each replica joins its own first.
     """
-    gathered = {
+    way_of = {
         tensor: (number, wiring.merges[tensor])
         for number, wave in enumerate(waves)
         for tensor in wave
-        if wiring.merges[tensor] in _GATHERED
     }
     readers: defaultdict[Tensor, set[str]] = defaultdict(set)
-    rows_of: dict[str, tuple[Tensor, ...]] = {}
+    parts_of: dict[str, tuple[Tensor, ...]] = {}
     for op in whole.ops:
         if wiring.plan.is_copied(op.name):
             continue
@@ -176,15 +178,16 @@ def _joined(
             for edge in whole.inputs_of(op.name)
             if not edge.is_control and whole.op(edge.producer).role is not Role.CONSTANT
         )
-        for tensor in gathered.keys() & data:
+        for tensor in way_of.keys() & data:
             readers[tensor].add(op.name)
-        ways = {gathered.get(tensor) for tensor in data}
-        if op.kind == _JOINS_ROWS and len(ways) == 1 and None not in ways:
-            rows_of[op.name] = data
+        ways = {way_of.get(tensor) for tensor in data}
+        way = next(iter(ways), None)
+        if len(ways) == 1 and way is not None and way[1] in _JOINS.get(op.kind, ()):
+            parts_of[op.name] = data
     return {
-        name: rows
-        for name, rows in rows_of.items()
-        if all(readers[tensor] == {name} for tensor in rows)
+        name: parts
+        for name, parts in parts_of.items()
+        if all(readers[tensor] == {name} for tensor in parts)
     }
 
 
@@ -197,14 +200,15 @@ def _exchange(
 ) -> tuple[list[RingOp], dict[Tensor, _Received]]:
     """Return the ops that exchange gradients, and what each replica reads in place of its own.
 
-    Of rows that are ``joined`` what they are joined into is exchanged.
+    Of gradients that are ``joined`` what they are joined into is exchanged.
     """
     found: list[RingOp] = []
     received: dict[Tensor, _Received] = {}
     last: str | None = None
-    joined_by = {tensor: (name, 0) for name, rows in joined.items() for tensor in rows}
+    joined_by = {tensor: (name, 0) for name, parts in joined.items() for tensor in parts}
     for number, wave in enumerate(waves):
-        summed = [tensor for tensor in wave if wiring.merges[tensor] in SUMMED]
+        dense = (tensor for tensor in wave if wiring.merges[tensor] in SUMMED)
+        summed = list(dict.fromkeys(joined_by.get(tensor, tensor) for tensor in dense))
         name = f"all_reduce_{number}" if number else "all_reduce"
         parts = [[_part(r, share, t) for t in summed] for r, share in enumerate(shares)]
         if summed and way in (Way.ONE_BY_ONE, Way.COPIES):
@@ -216,10 +220,12 @@ def _exchange(
                 received[tensor] = _Received(of_tensor, 0, is_joint=True)
         elif summed:
             if way is Way.RING:
-                found += all_reduce(name, parts, last)
+                exchange = all_reduce(name, parts, last)
             else:
-                found += joint.packed_all_reduce(name, parts)
+                exchange = joint.packed_all_reduce(name, parts)
             last = f"{name}/done"
+            is_dense = not any(wiring.merges[tensor] in _GATHERED for tensor in wave)
+            found += _keeping(exchange, last, parts) if is_dense else exchange
             received |= {tensor: _Received(last, port) for port, tensor in enumerate(summed)}
         merge_of = {
             joined_by.get(tensor, tensor): wiring.merges[tensor]
@@ -245,6 +251,16 @@ def _exchange(
                 found.append(joint.gathered(f"{name}/rows", rows, kind))
                 received[tensor] = _Received(f"{name}/rows", 0, is_joint=True)
     return found, received
+
+
+def _keeping(
+    exchange: Iterable[RingOp], last: str, parts: Sequence[Sequence[RingTensor]]
+) -> Iterator[RingOp]:
+    """Yield the ops of an exchange, the last of each replica as one that keeps its own tensors."""
+    for ring_op in exchange:
+        if ring_op.name == last and ring_op.replica is not None:
+            ring_op = ring_op._replace(kept=tuple(parts[ring_op.replica]))
+        yield ring_op
 
 
 def exchanged_gradients(whole: OpGraph, wiring: Wiring) -> list[list[Tensor]]:

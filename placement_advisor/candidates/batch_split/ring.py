@@ -40,7 +40,8 @@ class RingTensor(NamedTuple):
 class RingOp(NamedTuple):
     """An op of a collective on a replica, with what it reads and the bytes of what it makes.
 
-    ``replica`` is None for an op that all replicas take part in.
+    ``replica`` is None for an op that all replicas take part in. ``kept`` are tensors that are held
+    until it ends, though it does not touch them.
     """
 
     replica: int | None
@@ -48,6 +49,7 @@ class RingOp(NamedTuple):
     kind: str
     inputs: tuple[RingTensor, ...]
     made_bytes: tuple[int, ...]
+    kept: tuple[RingTensor, ...] = ()
 
     @property
     def collective(self) -> str:

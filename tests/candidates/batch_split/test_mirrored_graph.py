@@ -10,7 +10,12 @@ from split_steps import op, split_updates, training, wired, wiring_of_training
 from placement_advisor.candidates.batch_split.mirrored_graph import mirrored_graph
 from placement_advisor.candidates.batch_split.plan import plan_split
 from placement_advisor.candidates.batch_split.wiring import Merge, Wiring
+from placement_advisor.cost.links import assumed_cluster
+from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.graph.placement import placed_ops
+from placement_advisor.simulator.memory import peak_memory
+from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
@@ -108,6 +113,36 @@ def test_rows_of_a_table_are_gathered_in_turn_after_their_number() -> None:
     assert graph.op(f"replica_1/{rows}/done").output_bytes == (32,)
 
 
+def test_a_replica_keeps_its_own_gradients_until_it_has_the_sums() -> None:
+    graph = mirrored(2, 2).graph
+    for replica in ("replica_0", "replica_1"):
+        reads = [edge.producer for edge in graph.inputs_of(f"{replica}/all_reduce/done")]
+        assert f"{replica}/gradient" in reads
+    # It does not touch them: of 16 bytes it moves the sums alone, in and out.
+    assert graph.op("replica_0/all_reduce/done").bytes_accessed == 16 + 16
+
+
+def test_a_replica_holds_gradients_thrice_when_it_takes_the_sums_apart() -> None:
+    found = mirrored(2, 2)
+    cluster = assumed_cluster(2)
+    names = cluster.device_names()
+    costs = {
+        op.name: OpCost(time_ns=10, basis=CostBasis.MEASURED) for op in placed_ops(found.graph)
+    }
+    simulator = Simulator(found.graph, dict.fromkeys(names, CostTable(costs=costs)), cluster)
+    schedule = simulator.schedule(found.placed(names, label="mirrored", rationale=""))
+    peaks = peak_memory(found.graph, schedule.runs, schedule.transfers, names)
+    # Weights, inputs and a rate stay; of 16 bytes each its own gradient, the sums and their parts.
+    assert {peak.size_bytes for peak in peaks.values()} == {16 + 2 * 8 + 4 + 3 * 16}
+
+
+def test_gradients_beside_rows_of_a_table_are_not_kept() -> None:
+    graph = mirrored_lookups("Mul", first=Merge.SUM).graph
+    assert "replica_0/all_gather/second/done" in graph
+    reads = [edge.producer for edge in graph.inputs_of("replica_0/all_reduce/done")]
+    assert reads == [f"replica_0/all_reduce/hop_{hop}" for hop in range(2)]
+
+
 def test_gradients_that_follow_from_an_update_are_exchanged_after_it() -> None:
     """As those of a generator, which learns from the discriminator that was just updated."""
     traces = split_updates()
@@ -154,13 +189,14 @@ def looking_up_twice(samples: int, joining: str = "ConcatV2") -> OpGraph:
     return wired(ops, reads)
 
 
-def mirrored_lookups(joining: str = "ConcatV2") -> SplitGraph:
+def mirrored_lookups(
+    joining: str = "ConcatV2", first: Merge = Merge.CONCAT, second: Merge = Merge.CONCAT
+) -> SplitGraph:
     whole, share = looking_up_twice(4, joining), looking_up_twice(2, joining)
     plan = plan_split(whole, share, [])
     assert set(plan.merged) == {("first", 0), ("second", 0)}
-    wiring = Wiring(
-        plan=plan, shares=(2, 2), merges=dict.fromkeys(plan.merged, Merge.CONCAT), axes={}
-    )
+    merges = {("first", 0): first, ("second", 0): second}
+    wiring = Wiring(plan=plan, shares=(2, 2), merges=merges, axes={})
     return mirrored_graph(whole, [share, share], wiring, [], ["update"])
 
 
@@ -179,3 +215,21 @@ def test_rows_are_exchanged_one_by_one_where_more_is_done_with_them_than_joining
     assert set(found.collective_of.values()) == {"all_gather/first", "all_gather/second"}
     read = {edge.producer for edge in found.graph.inputs_of("replica_1/joined")}
     assert {f"replica_1/all_gather/{rows}/done" for rows in ("first", "second")} < read
+
+
+def test_gradients_of_several_uses_of_one_variable_are_exchanged_once() -> None:
+    """As those of a recurrent kernel, which each time step of an unrolled layer reads."""
+    graph = mirrored_lookups("AddN", Merge.SUM, Merge.SUM).graph
+    for replica in ("replica_0", "replica_1"):
+        packed = {edge.producer for edge in graph.inputs_of(f"{replica}/all_reduce/pack")}
+        assert packed == {f"{replica}/joined"}
+        added = {edge.producer for edge in graph.inputs_of(f"{replica}/joined")}
+        assert {f"{replica}/first", f"{replica}/second"} < added
+        read = {edge.producer for edge in graph.inputs_of(f"{replica}/update")}
+        assert read == {f"{replica}/table", f"{replica}/all_reduce/done"}
+
+
+def test_gradients_that_are_merged_in_two_ways_are_exchanged_one_by_one() -> None:
+    graph = mirrored_lookups("AddN", Merge.SUM, Merge.MEAN).graph
+    packed = {edge.producer for edge in graph.inputs_of("replica_0/all_reduce/pack")}
+    assert packed == {"replica_0/first", "replica_0/second"}
