@@ -121,18 +121,26 @@ def priced_as_unsplit(split: TracedSplit, prices: Prices, graph: OpGraph) -> Pri
     An op that was recorded there takes as many times what figures of devices say of it as it did in
     the recording.
     """
-    figures = roofline_by_place(graph, prices.cluster)
+    is_recorded = prices.source is CostSource.RECORDED
+    figures = roofline_by_place(graph, prices.cluster) if is_recorded else {}
+
+    def price(step: SplitGraph) -> Mapping[str, CostTable]:
+        by_figures = roofline_by_place(step.graph, prices.cluster)
+        return _as_recorded(step, by_figures, prices, figures) if is_recorded else by_figures
+
     here, weak = (
-        {name: _as_recorded(each, prices, figures) for name, each in graphs.items()}
+        {name: price(step) for name, step in graphs.items()}
         for graphs in (split.graphs, split.weak)
     )
     return PricedSplit(traced=split, costs=here, weak_costs=weak)
 
 
 def _as_recorded(
-    step: SplitGraph, prices: Prices, figures: Mapping[str, CostTable]
+    step: SplitGraph,
+    by_figures: Mapping[str, CostTable],
+    prices: Prices,
+    figures: Mapping[str, CostTable],
 ) -> dict[str, CostTable]:
-    by_figures = roofline_by_place(step.graph, prices.cluster)
     # Devices that are alike share a table.
     of_tables: dict[tuple[int, int], CostTable] = {}
     found = {}

@@ -108,9 +108,9 @@ class _Found:
         """Simulate the families that split the batch among devices."""
         here, split = len(part.cluster.devices), self._traces.splits[part.devices]
         if self._traced is not None:
-            smaller = self._traced.of_share(here).folded()
+            other = self._traced.of_share(here).folded()
             steps = _Steps(self._traced.weak(here), part, self._folded)
-            self._add(FAMILIES, steps, Scaling.WEAK, smaller)
+            self._add(FAMILIES, steps, Scaling.WEAK, other)
         if isinstance(split, BatchSplitError):
             self.notes.append(f"{part.devices} devices: {split.message}")
         else:
@@ -129,7 +129,7 @@ class _Found:
             Scaling.WEAK: self._traces.weak(part.hosts, here),
             Scaling.STRONG: self._traces.strong(part.hosts),
         }
-        smaller = self._traces.weak(part.hosts, 1)
+        other = self._traces.weak(part.hosts, 1)
         for family, within in self._layouts[here].items():
             if isinstance(within, NotApplicable):
                 self.notes.append(f"{family}: {within.reason}")
@@ -138,16 +138,16 @@ class _Found:
                 if isinstance(answer, BatchSplitError):
                     self.notes.append(f"{counted(part.hosts, 'host')}: {answer.message}")
                 else:
-                    assert not isinstance(smaller, BatchSplitError), "the batch itself is traced"
+                    assert not isinstance(other, BatchSplitError), "the batch itself is traced"
                     steps = _LaidOutSteps(answer, part, self._folded, within)
-                    self._add((family,), steps, scaling, smaller)
+                    self._add((family,), steps, scaling, other)
 
     def _add(
         self,
         names: Sequence[str],
         steps: _Steps,
         scaling: Scaling,
-        smaller: SplitTraces | None = None,
+        other: SplitTraces | None = None,
     ) -> None:
         """Add steps, and what they hold with the whole batch on each of all devices."""
         for family in names:
@@ -157,8 +157,8 @@ class _Found:
                 continue
             self.steps.append(steps.scaled(family, step, scaling, self._one))
             if scaling is Scaling.WEAK and steps.devices == self._most:
-                assert smaller is not None
-                self.memory.append(steps.memory(family, step, smaller))
+                assert other is not None
+                self.memory.append(steps.memory(family, step, other))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,10 +215,10 @@ class _Steps:
         """How many there are, each of which does all ops on its share of the samples."""
         return self.devices
 
-    def memory(self, family: str, step: FoldedStep, smaller: SplitTraces) -> FamilyMemory:
-        """Return what a family's step holds; ``smaller`` has the same with less on each device."""
+    def memory(self, family: str, step: FoldedStep, other: SplitTraces) -> FamilyMemory:
+        """Return what a family's step holds; ``other`` has other samples on each device."""
         assert step.sized is not None
-        peak_bytes, of_replica = step.memory.busiest(step.sized(smaller))
+        peak_bytes, of_replica = step.memory.busiest(step.sized(other))
         largest = None if of_replica is None else of_replica * self._replicas // self.devices
         return FamilyMemory(family, self.devices, peak_bytes, largest)
 
