@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from placement_advisor.candidates.batch_split.split_traces import unsplit
 from placement_advisor.errors import BatchSplitError
 
 if TYPE_CHECKING:
@@ -37,18 +38,17 @@ class HostTraces(NamedTuple):
         known = self.whole if hosts == 1 else any_traced(self.splits) or self.splits[hosts]
         return known if isinstance(known, BatchSplitError) else known.repeated(graph, devices)
 
-    def another(self) -> tuple[int, OpGraph] | None:
-        """Return the step at other samples than its batch and their number, None without a trace.
+    def another(self) -> SplitTraces | None:
+        """Return the unsplit step at other samples than its batch, None without a trace.
 
         That is the largest share of one of the splits, else a multiple of the batch.
         """
         split = any_traced(self.splits)
         if split is not None:
-            return max(split.shares.items())
-        batch = sum(self.whole.wiring.shares)
-        multiples = self.larger.items()
-        traced = ((batch * k, g) for k, g in multiples if not isinstance(g, BatchSplitError))
-        return next(traced, None)
+            samples, graph = max(split.shares.items())
+            return unsplit(graph, samples)
+        multiples = (self.weak(1, devices) for devices in self.larger)
+        return next((t for t in multiples if not isinstance(t, BatchSplitError)), None)
 
 
 def any_traced(splits: Mapping[int, SplitTraces | BatchSplitError]) -> SplitTraces | None:

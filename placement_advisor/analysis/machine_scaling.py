@@ -30,8 +30,8 @@ class ScaledStep:
     """A simulated step on the first devices of a machine.
 
     ``samples`` are those of all devices together, ``efficiency`` is the throughput of a device over
-    that of one alone. ``limit`` is None where next to nothing is lost; it is memory where the step
-    does not fit.
+    that of one alone; where layers are split, of one that takes all samples of a host. ``limit`` is
+    None where next to nothing is lost; it is memory where the step does not fit.
     """
 
     scaling: Scaling
@@ -54,8 +54,21 @@ class ScaledStep:
 
     @property
     def speedup(self) -> float:
-        """The throughput over that of one device."""
+        """The throughput over that of one device, as of `efficiency`."""
         return self.efficiency * self.devices
+
+
+class OneDevice(NamedTuple):
+    """A simulated step of so many samples on one device, and whether that has the memory for it."""
+
+    samples: int
+    step_ns: int
+    fits: bool
+
+    @property
+    def samples_per_s(self) -> float:
+        """Its throughput."""
+        return self.samples / self.step_ns * NS_PER_S
 
 
 class FamilyMemory(NamedTuple):
@@ -75,6 +88,7 @@ class FamilyMemory(NamedTuple):
 class MachineScaling:
     """What a machine does with a model, by number of devices; ``steps`` begin with one device.
 
+    ``larger`` has one device with the samples of several, where layers were split among these.
     ``memory`` is that of one device alone and of all devices, ``memory_bytes`` what each of these
     has, None if it is not known. ``price_per_hour`` is that of a device, None if it is not known.
     ``notes`` say what could not be simulated.
@@ -82,6 +96,7 @@ class MachineScaling:
 
     label: str
     steps: tuple[ScaledStep, ...]
+    larger: tuple[OneDevice, ...]
     memory: tuple[FamilyMemory, ...]
     memory_bytes: int | None
     price_per_hour: float | None

@@ -8,6 +8,9 @@ model's batch, and a host has the samples of all of its devices. All hosts of a 
 same, so one is simulated (`scaled_steps`), whose devices exchange within it and with those of the
 others. What a further device does not bring is lost to what the step then waits for longest.
 
+A larger batch brings one device something as well. So a step whose layers are split is held against
+one device that takes all samples of a host.
+
 Left out: layers split among hosts, uneven shares of unequal devices.
 """
 
@@ -22,19 +25,19 @@ from placement_advisor.analysis.host_traces import any_traced
 from placement_advisor.analysis.machine_scaling import (
     FamilyMemory,
     MachineScaling,
+    OneDevice,
     ScaledStep,
     Scaling,
 )
 from placement_advisor.analysis.scaled_steps import Limit, limit_of, simulated
-from placement_advisor.analysis.step_memory import SizedOps, StepMemory
+from placement_advisor.analysis.step_memory import StepMemory
 from placement_advisor.candidates import families, pipeline, single, towers
 from placement_advisor.candidates.batch_split.data_parallel import FAMILIES, DataParallelSteps
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.cost.rings import ALL_DEVICES, ring_of_devices
 from placement_advisor.cost.roofline import roofline_by_place
-from placement_advisor.errors import AdvisorError, BatchSplitError
-from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.errors import BatchSplitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,11 +54,7 @@ LAYER_FAMILIES = (towers.FAMILY, pipeline.FAMILY)
 
 
 def scaled_machine(machine: Machine, traces: HostTraces, price: float | None) -> MachineScaling:
-    """Simulate a model on ever more devices of a machine; ``price`` is that of a device and hour.
-
-    Raises:
-        AdvisorError: its first device cannot run the model by itself.
-    """
+    """Simulate a model on ever more devices of a machine, of which one costs ``price`` an hour."""
     found = _Found(machine, traces)
     for part in _parts(machine):
         found.split_batch(part)
@@ -63,6 +62,7 @@ def scaled_machine(machine: Machine, traces: HostTraces, price: float | None) ->
     return MachineScaling(
         label=machine.label,
         steps=tuple(found.steps),
+        larger=tuple(found.larger.values()),
         memory=tuple(found.memory),
         memory_bytes=machine.host.devices[0].memory_bytes,
         price_per_hour=price,
@@ -78,31 +78,29 @@ class _Found:
         self._traced = any_traced(traces.splits)
         self._folded = FoldedSteps(machine.host)
         self._most = machine.device_counts()[-1]
-        self._graph, batch = traces.whole.whole, sum(traces.whole.wiring.shares)
+        self._graph = traces.whole.whole
         self._costs = roofline_by_place(self._graph, machine.host)
         self._layouts: dict[int, Mapping[str, Placement | NotApplicable]] = {}
-        placement = single.propose(self._graph, self._costs, machine.host)
-        if isinstance(placement, NotApplicable):
-            raise AdvisorError(f"{machine.label}: {placement.reason}")
-        simulator = Simulator(self._graph, self._costs, machine.host)
-        alone = simulator.outline(simulator.devices_of(placement))
-        held = StepMemory.of_graph(alone, self._graph, batch, machine.host.devices)
-        self._one = ScaledStep(
+        first = machine.host.with_devices(machine.host.device_names()[:1])
+        self._first = _Part(cluster=first, hosts=1, rings=(ring_of_devices(first),))
+        self._all_on_first = single.propose(self._graph, self._costs, first)
+        self._one, step, steps = self._alone(traces.whole)
+        # What one device does with the samples of several, by how many.
+        self.larger: dict[int, OneDevice] = {}
+        first_step = ScaledStep(
             scaling=Scaling.WEAK,
             family=single.FAMILY,
             devices=1,
-            samples=batch,
-            step_ns=alone.step_ns,
+            samples=self._one.samples,
+            step_ns=self._one.step_ns,
             efficiency=1.0,
-            limit=None if held.fits() else Limit.MEMORY,
+            limit=None if self._one.fits else Limit.MEMORY,
         )
-        self.steps, self.notes = [self._one], list[str]()
+        self.steps, self.notes = [first_step], list[str]()
         self.memory: list[FamilyMemory] = []
         another = traces.another()
         if another is not None:
-            samples, graph = another
-            other = SizedOps(samples, [graph.op(op.name) for op in simulator.ops])
-            self.memory.append(FamilyMemory(single.FAMILY, 1, *held.busiest(other)))
+            self.memory.append(steps.memory(single.FAMILY, step, another))
 
     def split_batch(self, part: _Part) -> None:
         """Simulate the families that split the batch among devices."""
@@ -110,11 +108,12 @@ class _Found:
         if self._traced is not None:
             other = self._traced.of_share(here).folded()
             steps = _Steps(self._traced.weak(here), part, self._folded)
-            self._add(FAMILIES, steps, Scaling.WEAK, other)
+            self._add(FAMILIES, steps, Scaling.WEAK, self._one, other)
         if isinstance(split, BatchSplitError):
             self.notes.append(f"{part.devices} devices: {split.message}")
         else:
-            self._add(FAMILIES, _Steps(split.first(here), part, self._folded), Scaling.STRONG)
+            steps = _Steps(split.first(here), part, self._folded)
+            self._add(FAMILIES, steps, Scaling.STRONG, self._one)
 
     def split_layers(self, part: _Part) -> None:
         """Simulate the families that split layers within a host, where that has several devices."""
@@ -139,23 +138,44 @@ class _Found:
                     self.notes.append(f"{counted(part.hosts, 'host')}: {answer.message}")
                 else:
                     assert not isinstance(other, BatchSplitError), "the batch itself is traced"
+                    is_weak = scaling is Scaling.WEAK
+                    one = self._one_with_samples_of(here) if is_weak else self._one
                     steps = _LaidOutSteps(answer, part, self._folded, within)
-                    self._add((family,), steps, scaling, other)
+                    self._add((family,), steps, scaling, one, other)
+
+    def _one_with_samples_of(self, devices: int) -> OneDevice:
+        """Return what one device does with the batches of several."""
+        if devices not in self.larger:
+            traces = self._traces.weak(1, devices)
+            assert not isinstance(traces, BatchSplitError), "the larger batch is traced"
+            self.larger[devices], *_ = self._alone(traces)
+        return self.larger[devices]
+
+    def _alone(self, traces: SplitTraces) -> tuple[OneDevice, FoldedStep, _Steps]:
+        steps = _LaidOutSteps(traces, self._first, self._folded, self._all_on_first)
+        step = steps.simulated(single.FAMILY)
+        (samples,) = traces.wiring.shares
+        return OneDevice(samples, step.outline.step_ns, step.memory.fits()), step, steps
 
     def _add(
         self,
         names: Sequence[str],
         steps: _Steps,
         scaling: Scaling,
+        one: OneDevice,
         other: SplitTraces | None = None,
     ) -> None:
-        """Add steps, and what they hold with the whole batch on each of all devices."""
+        """Add steps, and what they hold with the whole batch on each of all devices.
+
+        They are held against ``one`` device.
+        """
+        samples = self._one.samples * (steps.devices if scaling is Scaling.WEAK else 1)
         for family in names:
             step = steps.simulated(family)
             if isinstance(step, NotApplicable):
                 self.notes.append(f"{steps.devices} devices: {family} {step.reason}")
                 continue
-            self.steps.append(steps.scaled(family, step, scaling, self._one))
+            self.steps.append(steps.scaled(family, step, scaling, samples, one))
             if scaling is Scaling.WEAK and steps.devices == self._most:
                 assert other is not None
                 self.memory.append(steps.memory(family, step, other))
@@ -192,14 +212,12 @@ class _Steps:
         self.devices = part.devices
 
     def scaled(
-        self, family: str, step: FoldedStep, scaling: Scaling, one: ScaledStep
+        self, family: str, step: FoldedStep, scaling: Scaling, samples: int, one: OneDevice
     ) -> ScaledStep:
-        """Hold a family's step against ``one`` device."""
-        samples = one.samples * (self.devices if scaling is Scaling.WEAK else 1)
+        """Hold a family's step, of so many samples, against ``one`` device."""
         share = samples / one.samples / self.devices
-        ideal_ns = one.step_ns * share
-        of_op = min(1.0, share * self.devices / self._replicas)
-        limit = limit_of(step.outline, self._part.cluster, ideal_ns, of_op)
+        of_op = min(1.0, samples / one.samples / self._replicas)
+        limit = limit_of(step.outline, self._part.cluster, one.step_ns * share, of_op)
         return ScaledStep(
             scaling=scaling,
             family=family,

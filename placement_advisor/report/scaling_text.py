@@ -114,7 +114,19 @@ def _table(machine: MachineScaling, scaling: Scaling, batch: int) -> list[str]:
         limit = "does not fit" if step.limit is Limit.MEMORY else step.limit or ""
         rows.append([*cells, f"{limit} {_KNEE}".strip() if step is knee else limit])
     heading = f"{machine.label}, {_HEADINGS[scaling].format(batch=batch)}"
-    return [one_line(heading), *aligned(rows)]
+    told = [_larger_batches(machine)] if scaling is Scaling.WEAK and machine.larger else []
+    return [one_line(heading), *aligned(rows), *told]
+
+
+def _larger_batches(machine: MachineScaling) -> str:
+    """Return what families that split layers are held against."""
+    larger = ", ".join(
+        f"{one.samples:,} at {one.samples_per_s:,.0f} a second"
+        if one.fits
+        else f"{one.samples:,} do not fit"
+        for one in machine.larger
+    )
+    return f"layers split: speed-up over one device that takes all samples of a host ({larger})"
 
 
 def _cells(step: ScaledStep) -> list[str]:

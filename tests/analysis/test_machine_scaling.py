@@ -9,6 +9,7 @@ from placement_advisor.analysis.machine_scaling import (
     FamilyMemory,
     HardwareComparison,
     MachineScaling,
+    OneDevice,
     ScaledStep,
     Scaling,
 )
@@ -56,6 +57,7 @@ MACHINE = MachineScaling(
         scaled(8, 0.5),
         scaled(8, 0.2, Scaling.STRONG, limit=Limit.LAUNCHES),
     ),
+    larger=(),
     memory=(
         FamilyMemory("single", 1, 3_000_000_000, 340),
         FamilyMemory("batch", 8, 3_680_000_000, 0),
@@ -142,8 +144,23 @@ def test_the_text_says_what_devices_hold_and_how_large_a_batch_fits():
     assert not any(line.startswith("2xT4, memory") for line in lines)
 
 
+def test_the_text_says_what_split_layers_are_held_against():
+    larger = (OneDevice(128, 160_000_000, True), OneDevice(256, 310_000_000, False))
+    text = render_hardware_comparison(
+        replace(COMPARED, machines=(replace(MACHINE, larger=larger),))
+    )
+    line = (
+        "layers split: speed-up over one device that takes all samples of a host "
+        "(128 at 800 a second, 256 do not fit)"
+    )
+    # Below weak scaling, as the batch of strong scaling is that of one device.
+    assert text.count(line) == 1
+    assert text.index("weak scaling, more") < text.index(line) < text.index("strong scaling, the")
+
+
 def test_json_follows_its_schema():
-    content = hardware_comparison_as_json(COMPARED)
+    machine = replace(MACHINE, larger=(OneDevice(128, 160_000_000, True),))
+    content = hardware_comparison_as_json(replace(COMPARED, machines=(machine, SLOWER)))
     jsonschema.validate(content, load_schema("scaling"))
     assert content["machines"][0]["memory"][1] == {
         "family": "batch",
@@ -151,6 +168,9 @@ def test_json_follows_its_schema():
         "peak_bytes": 3_680_000_000,
         "largest_batch": 0,
     }
+    assert content["machines"][0]["one_device_with_larger_batch"] == [
+        {"samples": 128, "step_ns": 160_000_000, "samples_per_s": 800.0, "fits": True}
+    ]
     assert content["machines"][0]["knee"] == {"weak": 4, "strong": 2}
 
 

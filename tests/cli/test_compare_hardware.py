@@ -236,6 +236,10 @@ def test_towers_within_hosts_win_where_variables_are_large(
     )
     assert [(step["devices"], step["samples"]) for step in towers] == [(2, 64), (4, 64), (8, 64)]
     assert [(step["devices"], step["samples"]) for step in weak] == [(2, 128), (4, 256), (8, 512)]
+    (larger,) = hosts["one_device_with_larger_batch"]
+    assert larger["samples"] == 128
+    for step in weak:
+        assert step["speedup"] == pytest.approx(step["samples_per_s"] / larger["samples_per_s"])
     # Twice the samples take more, but not twice as long: matrices are read once.
     assert towers[0]["step_ns"] < weak[0]["step_ns"] < 2 * towers[0]["step_ns"]
     assert towers[0]["step_ns"] == step_ns["towers"]
