@@ -9,7 +9,8 @@ step is to the nanosecond that of `simulated`.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from placement_advisor.simulator.repetition import Repetition
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,12 +50,23 @@ _WHOLE, _SHARE, _ADDED = range(3)
 
 
 class _PricedOps(NamedTuple):
-    """Ops by name, what each takes on each place of a host, what each holds."""
+    """Ops with the number of each by its name, what each takes on each place, what each holds.
 
-    ops: Mapping[str, Op]
-    cost_ns: Mapping[str, Mapping[str, int]]
+    Ops of the same names in the same order share one ``number_of``.
+    """
+
+    ops: Sequence[Op]
+    number_of: Mapping[str, int]
+    cost_ns: Mapping[str, Ints]
     op_bytes: Mapping[str, OpBytes]
     most_bytes: int
+
+
+class _Adds(NamedTuple):
+    """What puts ops into a split step that are of no trace; families that do the same share it."""
+
+    family: str
+    on_hosts: bool
 
 
 class FoldedSteps:
@@ -67,6 +79,8 @@ class FoldedSteps:
         self._of_hosts: dict[bool, DataParallelSteps] = {}
         self._structures: dict[tuple[str, bool, int, int | None], _Structure | NotApplicable] = {}
         self._priced: dict[int, tuple[OpGraph, _PricedOps]] = {}
+        self._numbers: dict[tuple[str, ...], Mapping[str, int]] = {}
+        self._added: dict[tuple[_Adds, int], tuple[SplitTraces, _PricedOps]] = {}
 
     def simulated(
         self, family: str, traces: SplitTraces, cluster: Cluster, rings: Sequence[Ring]
@@ -82,11 +96,10 @@ class FoldedSteps:
         if key not in self._structures:
             propose = steps.propose_on_hosts if on_hosts else steps.propose
             answer = propose(family, cluster.devices, ALL_DEVICES)
-            added = partial(steps.added, family, on_hosts=on_hosts)
             self._structures[key] = (
                 answer
                 if isinstance(answer, NotApplicable)
-                else _Structure(answer, self._host, added)
+                else _Structure(answer, self._host, steps, _Adds(steps.merges_as(family), on_hosts))
             )
         structure = self._structures[key]
         if isinstance(structure, NotApplicable):
@@ -106,8 +119,8 @@ class FoldedSteps:
         if key not in self._structures:
             host = {name: name for name in cluster.place_names()}
             answer = steps.laid_out(within, [host], ALL_DEVICES)
-            added = partial(steps.added, ONE_BY_ONE, on_hosts=on_hosts)
-            self._structures[key] = _Structure(answer, self._host, added)
+            adds = _Adds(ONE_BY_ONE, on_hosts)
+            self._structures[key] = _Structure(answer, self._host, steps, adds)
         structure = self._structures[key]
         assert not isinstance(structure, NotApplicable)
         return self._step(structure, traces, cluster, rings)
@@ -119,45 +132,55 @@ class FoldedSteps:
             return structure.sized(self._pools(structure, other), other)
 
         pools = self._pools(structure, traces)
-        outline = structure.simulated(pools, traces.wiring.like_last, cluster, rings)
-        held = structure.memory(outline, pools, traces, cluster)
+        outline, held = structure.step(pools, traces, cluster, rings)
         return FoldedStep(outline, held, sized)
 
     def _pools(self, structure: _Structure, traces: SplitTraces) -> Sequence[_PricedOps]:
-        added = structure.added(traces)
         share = traces.replicas[0]
-        return self._of_trace(traces.whole), self._of_trace(share), self._price(added.values())
+        return (
+            self._of_trace(traces.whole),
+            self._of_trace(share),
+            self._added_to(structure, traces),
+        )
+
+    def _added_to(self, structure: _Structure, traces: SplitTraces) -> _PricedOps:
+        key = structure.adds, id(traces)
+        if key not in self._added:
+            ops = tuple(structure.added(traces).values())
+            self._added[key] = traces, self._price(ops, OpGraph(ops, []))
+        return self._added[key][1]
 
     def _of_trace(self, graph: OpGraph) -> _PricedOps:
-        # The graph is kept, so that no other one gets its identity.
+        # Graphs are kept, and traces, so that no other one gets its identity.
         if id(graph) not in self._priced:
             self._priced[id(graph)] = graph, self._price(graph.ops, graph)
         return self._priced[id(graph)][1]
 
-    def _price(self, ops: Iterable[Op], graph: OpGraph | None = None) -> _PricedOps:
-        by_name = {op.name: op for op in ops}
-        tables = roofline_by_place(graph or OpGraph(by_name.values(), []), self._host)
-        of_table: dict[int, dict[str, int]] = {}
+    def _price(self, ops: Sequence[Op], graph: OpGraph) -> _PricedOps:
+        names = tuple(op.name for op in ops)
+        if names not in self._numbers:
+            self._numbers[names] = {name: number for number, name in enumerate(names)}
+        tables = roofline_by_place(graph, self._host)
+        of_table: dict[int, Ints] = {}
         for table in tables.values():
             if id(table) not in of_table:
-                costs = table.costs.items()
-                of_table[id(table)] = {name: cost.time_ns for name, cost in costs}
+                costs = map(table.costs.get, names)
+                costs_ns = [UNKNOWN if cost is None else cost.time_ns for cost in costs]
+                of_table[id(table)] = np.array(costs_ns, np.int64)
         cost_ns = {place: of_table[id(table)] for place, table in tables.items()}
-        op_bytes = bytes_of_ops(by_name)
-        return _PricedOps(by_name, cost_ns, op_bytes, sum(map(sum, op_bytes.values())))
+        op_bytes = bytes_of_ops({op.name: op for op in ops})
+        most_bytes = sum(map(sum, op_bytes.values()))
+        return _PricedOps(ops, self._numbers[names], cost_ns, op_bytes, most_bytes)
 
 
 class _Structure:
     """A family's folded step on the first devices of a host, without sizes and costs."""
 
     def __init__(
-        self,
-        proposed: DataParallel,
-        host: Cluster,
-        added: Callable[[SplitTraces], Mapping[str, Op]],
+        self, proposed: DataParallel, host: Cluster, steps: DataParallelSteps, adds: _Adds
     ) -> None:
         self._split, placement = proposed
-        self.added = added
+        self._steps, self.adds = steps, adds
         self._constants = Constants(self._split.graph)
         self._host = host
         self._places = frozenset(placement.device_of.values())
@@ -173,55 +196,69 @@ class _Structure:
             else (_WHOLE if source[op.name][0] is None else _SHARE, source[op.name][1])
             for op in self._simulator.ops
         ]
+        self._numbers: dict[tuple[int, ...], Ints] = {}
 
-    def simulated(
-        self, pools: Sequence[_PricedOps], like_last: int, cluster: Cluster, rings: Sequence[Ring]
-    ) -> Outline:
-        ops = self._ops(pools)
+    def added(self, traces: SplitTraces) -> Mapping[str, Op]:
+        """Return the ops that are of no trace."""
+        return self._steps.added(self.adds.family, traces, on_hosts=self.adds.on_hosts)
+
+    def step(
+        self,
+        pools: Sequence[_PricedOps],
+        traces: SplitTraces,
+        cluster: Cluster,
+        rings: Sequence[Ring],
+    ) -> tuple[Outline, StepMemory]:
+        sized = self.sized(pools, traces)
+        like_last = traces.wiring.like_last
         cost_ns = self._cost_ns(pools, like_last, cluster, rings)
-        simulator = self._simulator.resized(ops, cost_ns)
         repetition = replace(self._repetition, times=like_last) if like_last > 1 else None
-        return simulator.outline(self._device, repetition)
-
-    def memory(
-        self, step: Outline, pools: Sequence[_PricedOps], traces: SplitTraces, cluster: Cluster
-    ) -> StepMemory:
-        return StepMemory(
-            step,
-            self.sized(pools, traces),
+        outline = self._simulator.resized(sized.ops, cost_ns).outline(self._device, repetition)
+        held = StepMemory(
+            outline,
+            sized,
             lambda: [pools[pool].op_bytes[name] for pool, name in self._origin],
             sum(pool.most_bytes for pool in pools),
             self._constants,
             cluster.devices,
         )
+        return outline, held
 
     def sized(self, pools: Sequence[_PricedOps], traces: SplitTraces) -> SizedOps:
-        return SizedOps(traces.wiring.shares[0], self._ops(pools))
+        ops = itemgetter(*self._number(pools).tolist())([op for pool in pools for op in pool.ops])
+        return SizedOps(traces.wiring.shares[0], ops)
 
-    def _ops(self, pools: Sequence[_PricedOps]) -> list[Op]:
-        return [pools[pool].ops[name] for pool, name in self._origin]
+    def _number(self, pools: Sequence[_PricedOps]) -> Ints:
+        """Return the number of each op among those of all pools, one after the other."""
+        alike = tuple(id(pool.number_of) for pool in pools)
+        if alike not in self._numbers:
+            first = np.cumsum([0, *(len(pool.ops) for pool in pools)]).tolist()
+            self._numbers[alike] = np.array(
+                [first[pool] + pools[pool].number_of[name] for pool, name in self._origin], np.int64
+            )
+        return self._numbers[alike]
 
     def _cost_ns(
         self, pools: Sequence[_PricedOps], like_last: int, cluster: Cluster, rings: Sequence[Ring]
     ) -> dict[str, Ints]:
+        number = self._number(pools)
         rows: dict[int, Ints] = {}
         found = {}
         for place in self._host.place_names():
-            tables = [pool.cost_ns[place] for pool in pools]
-            if id(tables[0]) not in rows:
-                costs_ns = [tables[pool].get(name, UNKNOWN) for pool, name in self._origin]
-                rows[id(tables[0])] = np.array(costs_ns, np.int64)
-            found[place] = rows[id(tables[0])]
+            costs_ns = [pool.cost_ns[place] for pool in pools]
+            if id(costs_ns[0]) not in rows:
+                rows[id(costs_ns[0])] = np.concatenate(costs_ns)[number]
+            found[place] = rows[id(costs_ns[0])]
         # The last replica stands for those of all further devices.
         places = self._places if like_last == 1 else cluster.device_names()
         last, slowest = slowest_of_used(places, cluster, rings)
         slower = np.rint(found[last] * slowest).astype(np.int64)
         found[last] = np.where(found[last] == UNKNOWN, UNKNOWN, slower)
-        costs = costs_of_collectives(pools[_ADDED].ops.values(), self._split, rings).costs
+        costs = costs_of_collectives(pools[_ADDED].ops, self._split, rings).costs
         found[ALL_DEVICES] = np.full(len(self._origin), UNKNOWN, np.int64)
-        for number, name in self._of_no_trace:
+        for i, name in self._of_no_trace:
             if name in costs:
-                found[ALL_DEVICES][number] = costs[name].time_ns
+                found[ALL_DEVICES][i] = costs[name].time_ns
         return found
 
     @cached_property

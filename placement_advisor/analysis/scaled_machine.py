@@ -244,7 +244,7 @@ class _Steps:
         """Simulate a family's step."""
         cluster, rings = self._part.cluster, self._part.rings
         if len(self._traces.shares) == 1:
-            return self._folded.simulated(family, self._traces.folded(), cluster, rings)
+            return self._folded.simulated(family, self._evenly, cluster, rings)
         propose = self._whole.propose_on_hosts if self._part.hosts > 1 else self._whole.propose
         proposed = propose(family, cluster.devices, ALL_DEVICES)
         if isinstance(proposed, NotApplicable):
@@ -252,6 +252,10 @@ class _Steps:
         outline, graph = simulated(proposed, cluster, rings), proposed.split.graph
         most = max(self._traces.shares)
         return FoldedStep(outline, StepMemory.of_graph(outline, graph, most, cluster.devices))
+
+    @cached_property
+    def _evenly(self) -> SplitTraces:
+        return self._traces.folded()
 
     @cached_property
     def _whole(self) -> DataParallelSteps:

@@ -125,11 +125,8 @@ class PlaceArrays:
         self._ops = arrays.ops
         self.places = cluster.places()
         self.index = {place.name: i for i, place in enumerate(self.places)}
-        bound = {
-            device.kind: host_bound(arrays.graph, device.kind)
-            for device in cluster.devices
-            if device.host is not None
-        }
+        kinds = {device.kind for device in cluster.devices if device.host is not None}
+        bound = {kind: host_bound(arrays.graph, kind) for kind in kinds}
         # By place: where each op runs that is placed there.
         self._runs_at = np.array([self._with_host(place, bound) for place in self.places])
         columns: dict[int, Ints] = {}
@@ -143,9 +140,10 @@ class PlaceArrays:
         self._cost_ns = np.array(rows, np.int64).reshape(len(self.places), len(self._ops))
         self._bytes = np.array([op.bytes_accessed or 0 for op in self._ops], np.float64)
         self._sharing = cluster.sharing
-        needs_cost = np.array([op.role not in COST_FREE_ROLES for op in self._ops], bool)
-        self._lacks_cost = (self._cost_ns == UNKNOWN) & needs_cost
+        self._needs_cost = np.array([op.role not in COST_FREE_ROLES for op in self._ops], bool)
+        self._lacks_cost = (self._cost_ns == UNKNOWN) & self._needs_cost
         self._may_lack_cost = self._lacks_cost.any()
+        # By op that is simulated: what has its figures.
         self._number = np.arange(len(self._ops))
         self._set_durations()
 
@@ -180,8 +178,7 @@ class PlaceArrays:
         other = copy(self)
         other._cost_ns = np.array([cost_ns[place.name] for place in self.places], np.int64)
         other._bytes = np.array([op.bytes_accessed or 0 for op in ops], np.float64)
-        needs_cost = np.array([op.role not in COST_FREE_ROLES for op in ops], bool)
-        other._lacks_cost = (other._cost_ns == UNKNOWN) & needs_cost
+        other._lacks_cost = (other._cost_ns == UNKNOWN) & self._needs_cost
         other._may_lack_cost = other._lacks_cost.any()
         other._set_durations()
         return other
@@ -189,13 +186,7 @@ class PlaceArrays:
     def repeated(self, source: Ints) -> PlaceArrays:
         """Return the arrays for copies of ops; ``source`` is the op that each is a copy of."""
         other = copy(self)
-        other._ops = tuple(self._ops[source] for source in source.tolist())
-        other._number = np.arange(len(other._ops))
-        other._runs_at = self._runs_at[:, source]
-        other._cost_ns = self._cost_ns[:, source]
-        other._lacks_cost = self._lacks_cost[:, source]
-        other._bytes = self._bytes[source]
-        other._set_durations()
+        other._number = self._number[source]
         return other
 
     def _set_durations(self) -> None:
@@ -238,7 +229,7 @@ class PlaceArrays:
         """
         if self._may_lack_cost:
             for i in np.flatnonzero(self._lacks_cost[place, self._number]):
-                op = self._ops[i]
+                op = self._ops[self._number[i]]
                 raise ValueError(f"op {op.name!r} ({op.kind}) has no cost")
         at = place, self._number
         return (self._split_ns if is_split else self._duration_ns)[at], self._beside_ns[at]
@@ -246,7 +237,7 @@ class PlaceArrays:
     def most_ns(self) -> list[int]:
         """Return what each op takes at most on the slowest device, launch overhead included."""
         ahead_ns = np.where(self.is_ahead[:, None], self._launch_ns, 0)
-        most: list[int] = (self._beside_ns + ahead_ns).max(axis=0, initial=0).tolist()
+        most: list[int] = (self._beside_ns + ahead_ns).max(axis=0, initial=0)[self._number].tolist()
         return most
 
     def _with_host(self, place: Device, bound: Mapping[str, frozenset[str]]) -> Ints:

@@ -129,16 +129,13 @@ class Simulator:
         """Return the same graph, whose ops have other sizes and costs, on the same cluster.
 
         ``ops`` has one in place of each of `ops`; their names do not matter. ``cost_ns`` has what
-        each takes at each place, by its name, -1 for what has no cost there.
-
-        Raises:
-            AdvisorError: times add up to more than 64 bits hold.
+        each takes at each place, by its name, -1 for what has no cost there. For an `outline`,
+        which checks that 64 bits hold the times.
         """
         other = copy(self)
         other._arrays = self._arrays.resized(ops)
         other._places = self._places.resized(ops, cost_ns)
         other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
-        other._check_horizon()
         return other
 
     @property
@@ -268,6 +265,7 @@ class Simulator:
         simulator, op, place = self, np.arange(len(self.ops)), self._places.of(device)
         if repetition is not None:
             simulator, op, place = self._repeated(device, repetition)
+        simulator._check_horizon()
         _, result = simulator._run(place)
         tensor, source, target, _, start_ns, _, end_ns = result.crossings.T
         held_place, held_ns, held_bytes = simulator._held(result, place)
@@ -320,7 +318,6 @@ class Simulator:
         other._arrays = repeated(self._arrays, repetition, copies)
         other._places = self._places.repeated(copies.source)
         other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
-        other._check_horizon()
         place = other._places.of(devices_of(repetition, copies, device))
         return other, copies.source, place
 

@@ -74,6 +74,11 @@ class DataParallelSteps:
         self._traces = traces
         self._mirrored_graphs: dict[Way, SplitGraph] = {}
 
+    @staticmethod
+    def merges_as(family: str) -> str:
+        """Return the family whose step joins replicas by the same ops: `added` is the same."""
+        return family if family in _WAYS else BATCH
+
     def added(self, family: str, traces: SplitTraces, *, on_hosts: bool) -> dict[str, Op]:
         """Return the ops of a family's step that are of none of its traces, by name.
 
