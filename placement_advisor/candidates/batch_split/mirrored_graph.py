@@ -128,22 +128,25 @@ def mirrored_graph(
         inputs = dict.fromkeys((*ring_op.inputs, *ring_op.kept))
         reads += [Read(_named(sent.replica, sent.op), name, sent.port) for sent in inputs]
     for replica, share in enumerate(shares):
+        prefix = _named(replica, "")
         for op in whole.ops:
             is_of_share = wiring.plan.is_copied(op.name) or op.name in joined
             trace = share if is_of_share else whole
-            name, copied = _named(replica, op.name), trace.op(op.name)
+            name, copied = prefix + op.name, trace.op(op.name)
             ops[name] = copied._replace(
                 name=name,
-                variable=copied.variable and _named(replica, copied.variable),
-                layer=copied.layer and _named(replica, copied.layer),
+                variable=copied.variable and prefix + copied.variable,
+                layer=copied.layer and prefix + copied.layer,
             )
             source[name] = (replica if is_of_share else None, op.name)
             replica_of[name] = replica
             for edge in trace.inputs_of(op.name):
-                made = edge.producer, edge.port
-                got = _Received(*made) if is_of_share else received.get(made, _Received(*made))
-                producer = _named(None if got.is_joint else replica, got.op)
-                reads.append(Read(producer, name, got.port))
+                got = None if is_of_share else received.get((edge.producer, edge.port))
+                if got is None:
+                    reads.append(Read(prefix + edge.producer, name, edge.port))
+                else:
+                    producer = _named(None if got.is_joint else replica, got.op)
+                    reads.append(Read(producer, name, got.port))
     ends = [*(name for name, _ in outputs), *targets]
     graph = needed_graph(ops, reads, [_named(r, name) for r in range(len(shares)) for name in ends])
     return SplitGraph(
