@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -146,18 +145,18 @@ class FoldedSteps:
     def _added_to(self, structure: _Structure, traces: SplitTraces) -> _PricedOps:
         key = structure.adds, id(traces)
         if key not in self._added:
-            ops = tuple(structure.added(traces).values())
-            self._added[key] = traces, self._price(ops, OpGraph(ops, []))
+            ops = structure.added(traces).values()
+            self._added[key] = traces, self._price(OpGraph(ops, []))
         return self._added[key][1]
 
     def _of_trace(self, graph: OpGraph) -> _PricedOps:
         # Graphs are kept, and traces, so that no other one gets its identity.
         if id(graph) not in self._priced:
-            self._priced[id(graph)] = graph, self._price(graph.ops, graph)
+            self._priced[id(graph)] = graph, self._price(graph)
         return self._priced[id(graph)][1]
 
-    def _price(self, ops: Sequence[Op], graph: OpGraph) -> _PricedOps:
-        names = tuple(op.name for op in ops)
+    def _price(self, graph: OpGraph) -> _PricedOps:
+        names = tuple(op.name for op in graph.ops)
         if names not in self._numbers:
             self._numbers[names] = {name: number for number, name in enumerate(names)}
         tables = roofline_by_place(graph, self._host)
@@ -168,9 +167,9 @@ class FoldedSteps:
                 costs_ns = [UNKNOWN if cost is None else cost.time_ns for cost in costs]
                 of_table[id(table)] = np.array(costs_ns, np.int64)
         cost_ns = {place: of_table[id(table)] for place, table in tables.items()}
-        op_bytes = bytes_of_ops({op.name: op for op in ops})
+        op_bytes = bytes_of_ops({op.name: op for op in graph.ops})
         most_bytes = sum(map(sum, op_bytes.values()))
-        return _PricedOps(ops, self._numbers[names], cost_ns, op_bytes, most_bytes)
+        return _PricedOps(graph.ops, self._numbers[names], cost_ns, op_bytes, most_bytes)
 
 
 class _Structure:
@@ -225,11 +224,12 @@ class _Structure:
         return outline, held
 
     def sized(self, pools: Sequence[_PricedOps], traces: SplitTraces) -> SizedOps:
-        ops = itemgetter(*self._number(pools).tolist())([op for pool in pools for op in pool.ops])
-        return SizedOps(traces.wiring.shares[0], ops)
+        ops = [op for pool in pools for op in pool.ops]
+        found = [ops[number] for number in self._number(pools).tolist()]
+        return SizedOps(traces.wiring.shares[0], found)
 
     def _number(self, pools: Sequence[_PricedOps]) -> Ints:
-        """Return the number of each op among those of all pools, one after the other."""
+        """Return the number that each op has where those of all pools stand one after the other."""
         alike = tuple(id(pool.number_of) for pool in pools)
         if alike not in self._numbers:
             first = np.cumsum([0, *(len(pool.ops) for pool in pools)]).tolist()
