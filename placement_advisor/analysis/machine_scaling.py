@@ -103,14 +103,14 @@ class MachineScaling:
     notes: tuple[str, ...]
 
     def best(self, scaling: Scaling) -> tuple[ScaledStep, ...]:
-        """Return the fastest step that fits on each number of devices."""
-        fastest: dict[int, ScaledStep] = {}
+        """Return the step with the largest speed-up that fits on each number of devices."""
+        best: dict[int, ScaledStep] = {}
         for step in self.steps:
-            known = fastest.get(step.devices)
+            known = best.get(step.devices)
             is_asked = step.scaling is scaling or step.devices == 1
-            if is_asked and step.fits and (known is None or step.step_ns < known.step_ns):
-                fastest[step.devices] = step
-        return tuple(fastest[devices] for devices in sorted(fastest))
+            if is_asked and step.fits and (known is None or step.speedup > known.speedup):
+                best[step.devices] = step
+        return tuple(best[devices] for devices in sorted(best))
 
     def knee(self, scaling: Scaling) -> ScaledStep | None:
         """Return the step on as many devices as each doubling up to them pays for."""

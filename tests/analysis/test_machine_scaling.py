@@ -95,6 +95,16 @@ def test_the_best_family_counts_and_the_knee_is_before_what_brings_less_than_hal
     assert MACHINE.knee(Scaling.STRONG).devices == 2
 
 
+def test_what_a_larger_batch_brings_one_device_makes_no_knee():
+    # Faster than the others, since one device that takes as many samples is.
+    towers = replace(scaled(2, 0.6, family="towers"), step_ns=60_000_000)
+    machine = replace(MACHINE, steps=(*MACHINE.steps, towers))
+    assert machine.best(Scaling.WEAK) == MACHINE.best(Scaling.WEAK)
+    alone = replace(MACHINE, steps=(ONE, towers))
+    assert alone.best(Scaling.WEAK) == (ONE, towers)
+    assert alone.knee(Scaling.WEAK) == ONE
+
+
 def test_a_step_that_does_not_fit_is_no_answer():
     steps = tuple(
         replace(step, limit=Limit.MEMORY) if step.family == "mirrored" else step

@@ -4,8 +4,8 @@
 
 Each step multiplies some vectors on one worker and adds them up on the other: 560 numbers each, as
 a bias has, and 143,360 numbers each, as a matrix of weights; one way, both ways at once, or there
-and, doubled, back. Costs of ops and copies are measured as `advisor analyze` does it, the prediction
-is printed with the median over rounds that interleave with one device.
+and, doubled, back. Costs of ops and copies are measured as `advisor analyze` does it. Printed are
+the prediction and what was measured, the median over rounds that interleave with one device.
 """
 
 from __future__ import annotations
