@@ -53,7 +53,7 @@ def draw_scaling(compared: HardwareComparison) -> Figure:
     row[0].legend(frameon=False, fontsize=FONT_SIZE, loc="upper left")
     figure.suptitle(
         f"{drawable(compared.model)}, {compared.mode}, a batch of {compared.batch}: "
-        "samples per second by number of devices; a ring marks the knee",
+        "speed-up by number of devices; a ring marks the knee",
         fontsize=FONT_SIZE,
     )
     return figure
