@@ -167,7 +167,7 @@ class FoldedSteps:
                 costs_ns = [UNKNOWN if cost is None else cost.time_ns for cost in costs]
                 of_table[id(table)] = np.array(costs_ns, np.int64)
         cost_ns = {place: of_table[id(table)] for place, table in tables.items()}
-        op_bytes = bytes_of_ops({op.name: op for op in graph.ops})
+        op_bytes = bytes_of_ops(graph)
         most_bytes = sum(map(sum, op_bytes.values()))
         return _PricedOps(graph.ops, self._numbers[names], cost_ns, op_bytes, most_bytes)
 

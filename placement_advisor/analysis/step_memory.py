@@ -18,7 +18,7 @@ from placement_advisor.simulator.device_flow import Constants, DeviceFlow
 from placement_advisor.simulator.outline import most_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -58,16 +58,16 @@ class OpBytes(NamedTuple):
     makes: int
 
 
-def bytes_of_ops(ops: Mapping[str, Op]) -> dict[str, OpBytes]:
-    """Return what each op of a trace holds at most, by name; constants not counted."""
+def bytes_of_ops(graph: OpGraph) -> dict[str, OpBytes]:
+    """Return what each op of a graph holds at most, by name; constants not counted."""
     found = {}
-    for op in ops.values():
+    for op in graph.ops:
         if op.role is Role.CONSTANT:
             continue
         stays, makes = op.parameter_bytes, sum(size or 0 for size in op.output_bytes)
         # Variables stay, and so does the batch; an update may take a new buffer for its variable.
-        if op.role is Role.UPDATE and op.variable is not None and op.variable in ops:
-            stays += ops[op.variable].parameter_bytes
+        if op.role is Role.UPDATE and op.variable is not None and op.variable in graph:
+            stays += graph.op(op.variable).parameter_bytes
         if op.role is Role.INPUT:
             stays, makes = stays + makes, 0
         found[op.name] = OpBytes(stays, makes)
@@ -99,7 +99,7 @@ class StepMemory:
         cls, step: Outline, graph: OpGraph, batch: int, devices: Sequence[Device]
     ) -> StepMemory:
         """Return that of a step of a graph as it is."""
-        op_bytes = bytes_of_ops({op.name: op for op in graph.ops})
+        op_bytes = bytes_of_ops(graph)
         ops = SizedOps(batch, step.arrays.ops)
         most_bytes = sum(map(sum, op_bytes.values()))
         return cls(

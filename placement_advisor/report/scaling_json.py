@@ -41,13 +41,7 @@ def _machine(machine: MachineScaling) -> dict[str, Any]:
         "memory": [held._asdict() for held in machine.memory],
         "steps": [_step(machine, step) for step in machine.steps],
         "one_device_with_larger_batch": [
-            {
-                "samples": one.samples,
-                "step_ns": one.step_ns,
-                "samples_per_s": one.samples_per_s,
-                "fits": one.fits,
-            }
-            for one in machine.larger
+            {**one._asdict(), "samples_per_s": one.samples_per_s} for one in machine.larger
         ],
         "knee": {
             scaling.value: None if (knee := machine.knee(scaling)) is None else knee.devices

@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from certified import certified
 from command_runs import run_here
@@ -20,6 +21,7 @@ from placement_advisor.files.foreign_json import MisfitError
 from placement_advisor.files.limits import MAX_BYTES, MAX_NS, MAX_TOTAL_BYTES
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.devices import CopyWork, Dispatch
+from placement_advisor.simulator.repetition import Repetition
 from placement_advisor.solvers.certificate import read_certificate, write_certificate
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.solvers.fiddle_file import read_fiddle
@@ -28,6 +30,8 @@ from placement_advisor.solvers.throughput.max_load import max_load
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from placement_advisor.simulator.simulator import Simulator
 
 HUGE = 2**63 - 1
 
@@ -96,6 +100,25 @@ def test_a_step_that_becomes_too_long_is_refused() -> None:
     for factor in (10.0, 1e30):
         with pytest.raises(AdvisorError, match="36 years"):
             step.simulator().at_scale(factor, ops={"one"}, tensors=set())
+
+
+def test_a_step_of_other_costs_or_of_many_copies_that_is_too_long_is_refused() -> None:
+    step = two_ops(4)
+    simulator = step.simulator()
+    device = simulator.devices_of(step.placement)
+
+    def costing(time_ns: int) -> Simulator:
+        costs_ns = np.full(len(simulator.ops), time_ns, np.int64)
+        return simulator.resized(simulator.ops, dict.fromkeys(("a", "b"), costs_ns))
+
+    with pytest.raises(AdvisorError, match="36 years"):
+        costing(MAX_NS).outline(device)
+    short = costing(MAX_NS // 4)
+    assert short.outline(device).step_ns < MAX_NS
+    all_ops, none = np.ones(2, bool), np.zeros(2, bool)
+    four = Repetition(times=4, ops=all_ops, on_next=none, dealt=none)
+    with pytest.raises(AdvisorError, match="36 years"):
+        short.outline(device, four)
 
 
 def test_the_longest_step_that_is_counted_is_simulated_and_bounded() -> None:
