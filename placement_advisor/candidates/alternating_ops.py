@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.placement import Placement, placed_ops
 
 if TYPE_CHECKING:
@@ -36,14 +35,13 @@ def propose(
     home_of: dict[str, str] = {}
     turns = 0
     for op in placed_ops(graph):
-        variable = variable_of(op)
-        if variable is not None and variable in home_of:
-            device_of[op.name] = home_of[variable]
+        if op.variable is not None and op.variable in home_of:
+            device_of[op.name] = home_of[op.variable]
             continue
         device_of[op.name] = devices[turns % len(devices)]
         turns += 1
-        if variable is not None:
-            home_of[variable] = device_of[op.name]
+        if op.variable is not None:
+            home_of[op.variable] = device_of[op.name]
     if turns < MIN_TURNS:
         return NotApplicable(
             family=FAMILY, reason="the step has no two ops between which the device could change"

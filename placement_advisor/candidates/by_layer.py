@@ -23,7 +23,6 @@ from placement_advisor.graph.membership import (
     data_outputs,
     membership,
 )
-from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.graph.roles import PASS_ROLES, STANDING_ROLES, TRAINING_ROLES
@@ -79,9 +78,8 @@ class _Placing:
         """Give variables and tables a home: first those that layers read, then the slots."""
         owner: dict[str, str | None] = {}
         for op in self.graph.ops:
-            variable = variable_of(op)
-            if variable is not None and (op.role is Role.VARIABLE or variable not in owner):
-                owner[variable] = op.layer
+            if op.variable is not None and (op.role is Role.VARIABLE or op.variable not in owner):
+                owner[op.variable] = op.layer
         for variable, layer in owner.items():
             readers = self.member.readers.get(variable)
             if variable in variable_device:
@@ -97,21 +95,19 @@ class _Placing:
         aims = self._aims()
         slot_aims: dict[str, set[str]] = defaultdict(set)
         for op in self.graph.ops:
-            variable = variable_of(op)
-            if variable is not None and variable not in self.home_of:
-                slot_aims[variable] |= aims[op.name]
+            if op.variable is not None and op.variable not in self.home_of:
+                slot_aims[op.variable] |= aims[op.name]
         for variable, devices in slot_aims.items():
             self.home_of[variable] = _only(devices) or self._layer_home(owner[variable])
 
     def place_layers(self) -> None:
         """Place what is bound to a variable, then forward and backward ops with their layer."""
         for op in placed_ops(self.graph):
-            variable = variable_of(op)
             layer = self.member.layer_of.get(op.name)
             if op.role is Role.BACKWARD:
                 layer = op.layer
-            if variable is not None:
-                self.device_of[op.name] = self.home_of[variable]
+            if op.variable is not None:
+                self.device_of[op.name] = self.home_of[op.variable]
             elif layer is not None:
                 self.device_of[op.name] = self.layer_device.get(layer, self.default_device)
 

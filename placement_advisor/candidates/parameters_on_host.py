@@ -113,13 +113,13 @@ def _tables(graph: OpGraph) -> list[_Table]:
             users.setdefault(op.variable, []).append(op)
     found = []
     for op in graph.ops:
-        if op.role is Role.VARIABLE and op.parameter_bytes > 0:
-            lookups = _lookups(graph, users.get(op.variable or op.name, []))
+        if op.role is Role.VARIABLE and op.variable is not None and op.parameter_bytes > 0:
+            lookups = _lookups(graph, users.get(op.variable, []))
             if lookups:
                 rows_bytes = sum(size for each in lookups for size in each.output_bytes if size)
                 found.append(
                     _Table(
-                        variable=op.variable or op.name,
+                        variable=op.variable,
                         size_bytes=op.parameter_bytes,
                         rows_bytes=rows_bytes,
                     )

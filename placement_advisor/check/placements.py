@@ -280,8 +280,8 @@ def _as_named_today(
 
 def _with_variables(graph: OpGraph, device_of: Callable[[Op], str]) -> dict[str, str]:
     """Return the device of each op; what touches a variable runs where that is."""
-    home = {op.variable or op.name: device_of(op) for op in graph.ops if op.role is Role.VARIABLE}
-    return {op.name: home.get(op.variable or "") or device_of(op) for op in placed_ops(graph)}
+    home = {op.variable: device_of(op) for op in graph.ops if op.role is Role.VARIABLE}
+    return {op.name: home.get(op.variable) or device_of(op) for op in placed_ops(graph)}
 
 
 def _former_names(

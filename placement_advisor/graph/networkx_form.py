@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import MisfitError, field, integer, shown, within
 from placement_advisor.graph.graph_file import OpReader, optional_size
-from placement_advisor.graph.op import CONTROL_PORT, Edge, Op, variable_of
+from placement_advisor.graph.op import CONTROL_PORT, Edge, Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ def to_networkx(
 
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
     for op in ops:
-        extra = {"colocation": variable_of(op), "device": (device_of or {}).get(op.name)}
+        extra = {"colocation": op.variable, "device": (device_of or {}).get(op.name)}
         attributes = {**op._asdict(), **extra}
         name = attributes.pop("name")
         known = {key: _plain(value) for key, value in attributes.items() if value is not None}

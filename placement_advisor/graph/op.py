@@ -50,7 +50,8 @@ class Op(NamedTuple):
 
     ``layer`` names the call of a layer that the op belongs to; a gradient op carries the layer
     whose forward op it serves, an update op the layer of its variable. ``variable`` names the
-    variable or table that the op holds, reads or updates; such ops run on one device.
+    variable or table that the op holds, reads or updates; such ops run on one device. In an
+    `OpGraph` each op of role VARIABLE has one, its own name if none was given.
     ``output_bytes`` has one entry per output port, None where the size is unknown.
 
     ``flops`` and ``bytes_accessed`` (reads plus writes of memory) are those of one run of the op,
@@ -76,11 +77,6 @@ class Op(NamedTuple):
     host_outputs: tuple[int, ...] = ()
     kernel: Kernel | None = None
     inside: Inside | None = None
-
-
-def variable_of(op: Op) -> str | None:
-    """Return the variable or table that the op holds, reads or updates; None if there is none."""
-    return op.variable or (op.name if op.role is Role.VARIABLE else None)
 
 
 class Edge(NamedTuple):

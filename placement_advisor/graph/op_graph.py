@@ -41,6 +41,7 @@ class OpGraph:
     """A DAG of ops, in a topological order that depends on the input order alone.
 
     Producers come first, otherwise ops stand as given. Edges stand by producer, consumer, port.
+    A variable that an op of role VARIABLE does not name is named after the op.
 
     Raises:
         AdvisorError: duplicate op, edge to an unknown op, a cycle (which is named), sizes that no
@@ -52,7 +53,7 @@ class OpGraph:
     _index: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __init__(self, ops: Iterable[Op], edges: Iterable[Edge]) -> None:
-        ops, edges = tuple(ops), tuple(edges)
+        ops, edges = tuple(map(_with_variable, ops)), tuple(edges)
         place = {op.name: i for i, op in enumerate(ops)}
         if len(place) != len(ops):
             twice = next(op.name for i, op in enumerate(ops) if place[op.name] != i)
@@ -248,6 +249,11 @@ def _check_tensors(place: Mapping[str, int], ops: Sequence[Op], edges: Sequence[
                 f"where output {edge.port} of {edge.producer!r} has {_bytes(size_bytes)}",
                 hint="an edge has the size of the tensor that it carries",
             )
+
+
+def _with_variable(op: Op) -> Op:
+    is_unnamed = op.role is Role.VARIABLE and op.variable is None
+    return op._replace(variable=op.name) if is_unnamed else op
 
 
 def _bytes(size_bytes: int | None) -> str:

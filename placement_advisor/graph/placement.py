@@ -30,7 +30,6 @@ from placement_advisor.files.foreign_json import (
     text,
     within,
 )
-from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.structure.identities import (
     Identities,
@@ -72,14 +71,13 @@ class Placement:
                 raise PlacementError(
                     f"{self.label}: op {op.name!r} is placed on {device!r}; there are {known}"
                 )
-            variable = variable_of(op)
-            if variable is None:
+            if op.variable is None:
                 continue
-            home = variable_device.setdefault(variable, device)
+            home = variable_device.setdefault(op.variable, device)
             if home != device:
                 raise PlacementError(
                     f"{self.label}: op {op.name!r} is placed on {device!r}, "
-                    f"its variable {variable!r} on {home!r}"
+                    f"its variable {op.variable!r} on {home!r}"
                 )
 
     def by_layer(self, graph: OpGraph) -> dict[str, str]:

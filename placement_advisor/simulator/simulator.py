@@ -3,8 +3,9 @@
 Model:
 
 - A device runs one op at a time, without preemption, in the order in which ops become ready. Those
-  that become ready at one moment queue by the port that they waited for, then in graph order. Every
-  op that has a cost also pays the launch overhead of its device. Where devices are cores of one
+  that one event makes ready, the end of an op or the arrival of a tensor, queue by the port that
+  they waited for, then in graph order; those that wait for nothing, in graph order. Every op that
+  has a cost also pays the launch overhead of its device. Where devices are cores of one
   machine (`Sharing`), ops take longer in a step that uses several of them, and what an op draws
   from memory takes longer if another device runs an op when it starts. An op without a kernel for
   its device's kind, or an input, runs on the device's host, with the variable or table that it
@@ -30,9 +31,11 @@ Model:
   while, takes longer to receive (`Link.wake_ns`), and a share of that after a shorter rest.
 - The first device begins when it has started all others that run ops, those begin each at a time
   of its own, hosts at 0. The step ends when the last end of an op is known.
-- At one moment, devices end what they do in their order, hosts last, each followed by what it does
-  next; then tensors arrive, in the order of their sources, targets and setting out (without
-  ``contention``, in the order in which they were made).
+- Events of one moment come one by one, each followed by what its device does next; if that takes no
+  time, its end is one more event of the moment. As long as devices end something, the first of
+  them is next, hosts last. Then a tensor arrives, in the order of their sources, targets and
+  setting out (without ``contention``, in the order in which they were made). What an op of no time
+  makes ready hence queues behind what was ready before it, as in TensorFlow's executor.
 - A tensor of unknown size is priced at latency alone and counted in ``Schedule.carried``.
 
 Turns are what profiles of TensorFlow's executor on one core show: its threads go on with ops as

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.graph.op_graph import Role
-
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence, Set
 
@@ -77,9 +75,8 @@ def group_ops(
         group = number.setdefault(("key", key_of[op.name]) if op.name in key_of else i, len(number))
         if group == len(parent):
             parent.append(group)
-        variable = op.variable or (op.name if op.role is Role.VARIABLE else None)
-        if variable is not None:
-            parent[find(group)] = find(home.setdefault(variable, group))
+        if op.variable is not None:
+            parent[find(group)] = find(home.setdefault(op.variable, group))
         of_op.append(group)
     order: dict[int, int] = {}
     group_of = np.array([order.setdefault(find(g), len(order)) for g in of_op], np.int64)

@@ -262,5 +262,4 @@ def _together(op: Op) -> tuple[str, str]:
 
     Which of the two it is stands with it: a graph may name a variable as it likes.
     """
-    variable = op.variable or (op.name if op.role is Role.VARIABLE else None)
-    return ("op", op.name) if variable is None else ("variable", variable)
+    return ("op", op.name) if op.variable is None else ("variable", op.variable)

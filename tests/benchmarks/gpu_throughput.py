@@ -26,7 +26,6 @@ from traced_models import traced_model
 
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis
-from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.placement import Placement, placed_ops
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.processes.children import preload
@@ -138,7 +137,7 @@ def placed(graph: OpGraph, there: Cluster, *, on_host: bool) -> Placement:
         label="published",
         family="published",
         device_of={
-            op.name: host if on_host and variable_of(op) is not None else gpu
+            op.name: host if on_host and op.variable is not None else gpu
             for op in placed_ops(graph)
         },
         rationale="where the published step had them",

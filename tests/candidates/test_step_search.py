@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from placed_steps import op, pair, price
+from hypothesis import given
+from hypothesis import strategies as st
+from placed_steps import PlacedStep, edge, op, pair, place, placed_steps, price
 
 from placement_advisor.candidates.step_search import search_step
 from placement_advisor.errors import PlacementError
-from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.placement import placed_ops
 from placement_advisor.solvers.effort import Effort
 
 if TYPE_CHECKING:
+    from placement_advisor.machine.devices import Cluster
     from placement_advisor.solvers.search_result import Found
 
 NAMES = ("one", "two", "three")
@@ -44,3 +49,40 @@ def test_a_pin_of_what_there_is_not_is_refused() -> None:
         searched(four="a")
     with pytest.raises(PlacementError, match="'one' is pinned to 'z'; there are a, b"):
         searched(one="z")
+
+
+def of_one_variable(*, variable: str | None) -> tuple[OpGraph, Cluster]:
+    """Return a variable, two ops that read it, of which one has no GPU kernel, and two GPUs."""
+    both = frozenset({"CPU", "GPU"})
+    held = Op("v", "VarHandleOp", Role.VARIABLE, variable=variable, device_kinds=both)
+    plain = op("plain", 8)._replace(variable="v", device_kinds=both)
+    host_only = op("host only", 8)._replace(variable="v")
+    edges = [edge("v", each.name, None) for each in (plain, host_only)]
+    three = pair(count=3)
+    *devices, host = three.devices
+    gpus = tuple(replace(device, kind="GPU", host=host.name) for device in devices)
+    return OpGraph([held, plain, host_only], edges), replace(three, devices=gpus, hosts=(host,))
+
+
+def test_a_pinned_variable_takes_its_ops_along_whether_or_not_it_is_named_twice() -> None:
+    for variable in ("v", None):
+        graph, cluster = of_one_variable(variable=variable)
+        tables = price({"plain": 100, "host only": 100}).everywhere(cluster)
+        found = search_step(graph, tables, cluster, Effort(units=0.05), {"v": "b"})
+        assert found.device_of == dict.fromkeys(("v", "plain", "host only"), "b")
+        with pytest.raises(PlacementError, match="both have to be with variable 'v'"):
+            search_step(graph, tables, cluster, Effort(units=0.05), {"v": "b", "plain": "a"})
+
+
+@given(placed_steps(max_ops=6, hosts=True), st.data())
+def test_any_one_op_can_be_pinned_anywhere(step: PlacedStep, data: Any) -> None:
+    unnamed = (o._replace(variable=None) if o.role is Role.VARIABLE else o for o in step.graph.ops)
+    graph = OpGraph(unnamed, step.graph.edges)
+    if not placed_ops(graph):
+        return
+    pinned = data.draw(st.sampled_from([o.name for o in placed_ops(graph)]))
+    where = data.draw(st.sampled_from(step.cluster.place_names()))
+    found = search_step(graph, step.all_costs(), step.cluster, Effort(units=0.01), {pinned: where})
+    placement = place(found.device_of)
+    assert placement.device_of[pinned] == where
+    assert step.simulator().step_ns(placement) == found.objective_value

@@ -159,6 +159,25 @@ def test_what_has_no_kernel_in_a_loop_costs_the_way_to_the_host_and_back_by_hand
     assert opened(gpu, Inside(ops=1, copies=3, copied_bytes=None)) == 100 + 3 * 1_000
 
 
+def test_the_slower_of_two_ways_to_the_host_counts() -> None:
+    """What crosses to the host comes back, and links are given for each direction alone."""
+    gpu, host = replace(DEVICE, kind="GPU", host="host"), replace(DEVICE, name="host")
+    loop = some_op(0, 0, "While")._replace(inside=Inside(ops=1, copies=3, copied_bytes=40))
+    given = Basis.ASSUMED
+    fast, late, narrow = (1_000, 1e9), (5_000, 1e9), (1_000, 1e8)
+
+    def loop_ns(there: tuple[int, float], back: tuple[int, float]) -> int:
+        links = tuple(
+            Link(source=s, target=t, latency_ns=way[0], bandwidth_bytes_per_s=way[1], basis=given)
+            for s, t, way in (("a", "host", there), ("host", "a", back), ("host", "b", (9, 1e6)))
+        )
+        cluster = Cluster(devices=(gpu, replace(gpu, name="b")), links=links, hosts=(host,))
+        return roofline_by_place(OpGraph([loop], []), cluster)["a"].time_ns("x")
+
+    assert loop_ns(fast, late) == loop_ns(late, fast) == 3 * 5_000 + 40
+    assert loop_ns(fast, narrow) == loop_ns(narrow, fast) == 3 * 1_000 + 400
+
+
 def test_a_device_without_a_peak_is_refused() -> None:
     with pytest.raises(ValueError, match="needs a peak"):
         roofline_costs(OpGraph([], []), replace(DEVICE, peak_flops_per_s=None))

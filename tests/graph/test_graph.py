@@ -11,7 +11,7 @@ from op_graphs import chain, edge, graphs, large, op, sized
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.graph_file import write_graph
-from placement_advisor.graph.op_graph import CONTROL_PORT, OpGraph
+from placement_advisor.graph.op_graph import CONTROL_PORT, Op, OpGraph, Role
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +23,15 @@ def test_ops_stand_after_their_producers_and_otherwise_as_given() -> None:
     )
     assert [o.name for o in graph.ops] == ["a", "src", "b", "sink"]
     assert [graph.index(name) for name in ("a", "sink")] == [0, 3]
+
+
+def test_a_variable_that_is_not_named_twice_is_named_after_its_op() -> None:
+    unnamed = Op(name="v", kind="VarHandleOp", role=Role.VARIABLE)
+    named = unnamed._replace(variable="v")
+    graph = OpGraph([unnamed, op("a")], [edge("v", "a", size_bytes=None)])
+    assert graph.op("v") == named
+    assert graph.op("a").variable is None
+    assert graph == OpGraph([named, op("a")], graph.edges)
 
 
 @given(graphs())

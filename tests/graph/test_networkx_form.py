@@ -31,8 +31,9 @@ def test_ops_and_tensors_become_nodes_and_edges_and_unknown_is_absent() -> None:
     assert isinstance(found, nx.DiGraph)
     assert dict(found.nodes(data=True)) == {
         "w": {
-            "kind": "VarHandleOp", "role": "variable", "output_bytes": [], "parameter_bytes": 4,
-            "device_kinds": ["CPU"], "host_outputs": [], "colocation": "w", "device": "GPU:0",
+            "kind": "VarHandleOp", "role": "variable", "variable": "w", "output_bytes": [],
+            "parameter_bytes": 4, "device_kinds": ["CPU"], "host_outputs": [], "colocation": "w",
+            "device": "GPU:0",
         },
         "read": {
             "kind": "ReadVariableOp", "role": "forward", "variable": "w", "flops": 0,

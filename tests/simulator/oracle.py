@@ -1,10 +1,11 @@
-"""The simulator once more, written from the rules in `engine`: objects, a heap of events, no haste.
+"""The simulator once more, written from its docstring: objects, a heap of events, no haste.
 
 It shares neither arrays nor queues with the event loop that it judges.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -70,7 +71,8 @@ class _Place:
     number: int
     begin_ns: int = 0
     doing: _Task | tuple[str, _Copy] | str | None = "begin"
-    ops: deque[_Task] = field(default_factory=deque)
+    # Ops that are ready, a heap: by event, port and place in the graph.
+    ops: list[tuple[tuple[int, int, int], _Task]] = field(default_factory=list)
     copies: deque[tuple[str, _Copy]] = field(default_factory=deque)
     # What has the device, "op" or "copy", and since when; None if it had nothing to do.
     turn: str | None = None
@@ -95,6 +97,8 @@ class Oracle:
         self._events: list[tuple[int, int, tuple[int, ...], _Place | _Copy | _Kernel]] = []
         self._copies: list[_Copy] = []
         self._started: list[_Task] = []
+        # Events so far: what one of them makes ready goes before what a later one does.
+        self._event = 0
         self._wire_free_ns: dict[object, int] = {}
         self._last_arrival_ns: dict[tuple[str, str], int] = {}
         runs = [op for op in step.graph.ops if op.role is not Role.CONSTANT]
@@ -106,7 +110,7 @@ class Oracle:
                 self._tasks[edge.consumer].waits_for += 1
         for task in self._tasks.values():
             if not task.waits_for:
-                task.place.ops.append(task)
+                self._is_ready(task, 0)
         used = {task.place.device.name for task in self._tasks.values()}
         further = [device for device in devices[1:] if device.name in used]
         for device in (*devices, *step.cluster.hosts):
@@ -198,6 +202,7 @@ class Oracle:
     def _run(self) -> None:
         while self._events:
             now, kind, _, who = heappop(self._events)
+            self._event += 1
             if kind == _ARRIVAL:
                 assert isinstance(who, _Copy)
                 place = who.target
@@ -242,7 +247,7 @@ class Oracle:
             for reader in readers:
                 if reader.place is task.place:
                     if here:
-                        self._gets_input(reader, now)
+                        self._gets_input(reader, port, now)
                 elif away and reader.place not in elsewhere:
                     elsewhere.append(reader.place)
             for target in elsewhere:
@@ -297,13 +302,19 @@ class Oracle:
     def _deliver(self, copy: _Copy, now: int) -> None:
         copy.end_ns = now
         for reader in copy.readers:
-            self._gets_input(reader, now)
+            self._gets_input(reader, copy.port, now)
 
-    def _gets_input(self, task: _Task, now: int) -> None:
+    def _gets_input(self, task: _Task, port: int, now: int) -> None:
         task.waits_for -= 1
         if not task.waits_for:
             task.ready_ns = now
-            task.place.ops.append(task)
+            self._is_ready(task, port)
+
+    def _is_ready(self, task: _Task, port: int) -> None:
+        # A control edge comes behind all ports.
+        behind = sys.maxsize if port == CONTROL_PORT else port
+        order = (self._event, behind, self._step.graph.index(task.op.name))
+        heappush(task.place.ops, (order, task))
 
     def _next(self, place: _Place, now: int) -> None:
         """Let the device do copy work, an op, or nothing."""
@@ -324,7 +335,7 @@ class Oracle:
                 isinstance(other.doing, _Task) and not other.device.launches_ahead
                 for other in self._places.values()
             )
-            task = place.doing = place.ops.popleft()
+            task = place.doing = heappop(place.ops)[1]
             task.start_ns = now
             self._started.append(task)
             place.rests_since_ns = None

@@ -207,6 +207,46 @@ def test_ready_ops_run_first_come_first_served_and_ties_in_graph_order() -> None
     assert [run.op for run in step.simulate().runs] == ["x", "first", "second", "late"]
 
 
+def test_what_an_op_of_no_time_makes_ready_queues_behind_what_was_ready_before() -> None:
+    """All but src is ready at 10, early last, though it stands before late in the graph."""
+    step = PlacedStep(
+        graph=OpGraph(
+            [op("src", 0), op("instant", 0), op("early", 0), op("late", 0)],
+            [edge("src", "instant", 0), edge("instant", "early", 0), edge("src", "late", 0)],
+        ),
+        placement=place(dict.fromkeys(("src", "instant", "early", "late"), "a")),
+        costs=price({"src": 10, "instant": 0, "early": 30, "late": 50}),
+        cluster=pair(),
+    )
+    runs = step.simulate().runs
+    assert [(run.op, run.ready_ns) for run in runs] == [
+        ("src", 0),
+        ("instant", 10),
+        ("late", 10),
+        ("early", 10),
+    ]
+
+
+def test_what_one_end_makes_ready_queues_by_port_and_then_in_graph_order() -> None:
+    names = ("by control", "by port 1", "by port 0", "by port 0 too")
+    step = PlacedStep(
+        graph=OpGraph(
+            [op("src", 0, 0), *(op(name, 0) for name in names)],
+            [
+                control("src", "by control"),
+                edge("src", "by port 1", 0, port=1),
+                edge("src", "by port 0", 0),
+                edge("src", "by port 0 too", 0),
+            ],
+        ),
+        placement=place(dict.fromkeys(("src", *names), "a")),
+        costs=price({"src": 10, **dict.fromkeys(names, 20)}),
+        cluster=pair(),
+    )
+    order = [run.op for run in step.simulate().runs]
+    assert order == ["src", "by port 0", "by port 0 too", "by port 1", "by control"]
+
+
 def test_launch_and_step_overheads_lengthen_the_step_but_are_not_compute() -> None:
     cluster = pair(launch_overhead_ns=3, dispatch=Dispatch(step_overhead_ns=1_000))
     schedule = replace(chain_of_three("a", "a", "a"), cluster=cluster).simulate()

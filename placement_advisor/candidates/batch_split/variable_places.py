@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.batch_split.split_graph import FAMILY as BATCH
 from placement_advisor.candidates.not_applicable import NotApplicable
-from placement_advisor.graph.op import variable_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +56,7 @@ def _spread(split: SplitGraph, devices: Sequence[str]) -> dict[str, str]:
     graph = split.graph
     layers: Counter[str] = Counter()
     for op in graph.ops:
-        if split.replica_of[op.name] is None and variable_of(op) is not None:
+        if split.replica_of[op.name] is None and op.variable is not None:
             layers[_layer(op)] += op.parameter_bytes
     held = dict.fromkeys(devices, 0)
     device_of_layer = {}
@@ -69,7 +68,7 @@ def _spread(split: SplitGraph, devices: Sequence[str]) -> dict[str, str]:
 
 
 def _layer(op: Op) -> str:
-    return op.layer or variable_of(op) or op.name
+    return op.layer or op.variable or op.name
 
 
 def _beside_readers(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.cost.gpu.kernel_times import reached_bandwidth
 from placement_advisor.cost.gpu.matrix_units import AMPERE
-from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.graph.op_work.kernels import MATRIX_FAMILIES, Arithmetic
 from placement_advisor.graph.roles import PASS_ROLES
@@ -56,7 +55,7 @@ def with_policy(graph: OpGraph, policy: Arithmetic) -> OpGraph:
 def casts_ns(graph: OpGraph, device: Device, gpu: GpuFacts) -> int:
     """Return what casting variables and their gradients takes, launches included."""
     read = {op.variable for op in graph.ops if op.role is Role.FORWARD and op.variable}
-    variables = [op for op in graph.ops if op.role is Role.VARIABLE and variable_of(op) in read]
+    variables = [op for op in graph.ops if op.role is Role.VARIABLE and op.variable in read]
     size_bytes = sum(op.parameter_bytes for op in variables)
     moved_ns = _CAST_BYTES_SHARE * size_bytes / reached_bandwidth(gpu) * NS_PER_S
     return round(moved_ns) + _CASTS * len(variables) * device.launch_overhead_ns

@@ -157,7 +157,7 @@ def _facts(
     drawn = {part.layer for part in parts.parts}
     parameter_bytes: Counter[str] = Counter()
     for op in read_variables(graph):
-        readers = view.membership.readers.get(op.variable or op.name, ())
+        readers = view.membership.readers.get(op.variable or "", ())
         first = next((layer for layer in readers if layer in drawn), None)
         if first is not None:
             parameter_bytes[first] += op.parameter_bytes

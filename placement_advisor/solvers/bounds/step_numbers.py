@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.host_ops import host_bound
-from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.placement import placed_ops
 
 if TYPE_CHECKING:
@@ -161,8 +160,9 @@ def _groups(ops: tuple[Op, ...]) -> tuple[list[int], list[list[int]]]:
     number: dict[str, int] = {}
     group_of, groups = [], list[list[int]]()
     for i, op in enumerate(ops):
-        variable = variable_of(op)
-        group = len(groups) if variable is None else number.setdefault(variable, len(groups))
+        group = len(groups)
+        if op.variable is not None:
+            group = number.setdefault(op.variable, group)
         if group == len(groups):
             groups.append([])
         groups[group].append(i)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.placement import Placement
 from placement_advisor.graph.roles import TRAINING_ROLES
 from placement_advisor.simulator.peak import shortages
@@ -117,7 +116,7 @@ def state_apart(
     """Return keys by which the state of a layer is apart from the rest of it."""
     state: dict[str, str | None] = {}
     for op in reversed(ops):
-        if variable_of(op) is not None:
+        if op.variable is not None:
             state[op.name] = layer_of.get(op.name)
         elif op.role in TRAINING_ROLES:
             served = {state.get(edge.consumer) for edge in graph.outputs_of(op.name)}

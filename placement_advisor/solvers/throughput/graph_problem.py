@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.graph.membership import membership
-from placement_advisor.graph.op import variable_of
 from placement_advisor.graph.placement import placed_ops
 from placement_advisor.graph.roles import COST_FREE_ROLES, TRAINING_ROLES
 from placement_advisor.solvers.problem import Pool, Problem
@@ -112,15 +111,14 @@ def _groups(graph: OpGraph, ops: Sequence[Op]) -> tuple[tuple[int, ...], ...]:
     member = membership(graph)
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, op in enumerate(ops):
-        variable = variable_of(op)
         layer = member.layer_of.get(op.name) or op.layer
-        if variable is not None:
-            readers = member.readers.get(variable, ())
+        if op.variable is not None:
+            readers = member.readers.get(op.variable, ())
             layer = readers[0] if len(readers) == 1 else None
         if layer is not None:
             groups["layer", layer].append(i)
-        elif variable is not None:
-            groups["variable", variable].append(i)
+        elif op.variable is not None:
+            groups["variable", op.variable].append(i)
         else:
             groups["op", op.name].append(i)
     return tuple(map(tuple, groups.values()))

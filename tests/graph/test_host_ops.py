@@ -1,0 +1,52 @@
+"""What stays on the host: by hand, and by the rule written once more."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from op_graphs import edge, graphs
+
+from placement_advisor.graph.host_ops import host_bound, host_kinds
+from placement_advisor.graph.op_graph import Op, OpGraph, Role
+
+BOTH = frozenset({"CPU", "GPU"})
+
+
+def table(*, variable: str | None) -> OpGraph:
+    """Return a table that one op without a GPU kernel and one with it read, and a product."""
+    return OpGraph(
+        [
+            Op(name="x", kind="Placeholder", role=Role.INPUT, device_kinds=BOTH),
+            Op(
+                name="v",
+                kind="VarHandleOp",
+                role=Role.VARIABLE,
+                variable=variable,
+                device_kinds=BOTH,
+            ),
+            Op(name="find", kind="Find", variable="v", output_bytes=(8,)),
+            Op(name="size", kind="Size", variable="v", output_bytes=(8,), device_kinds=BOTH),
+            Op(name="y", kind="MatMul", device_kinds=BOTH),
+        ],
+        [edge("find", "y")],
+    )
+
+
+def test_what_holds_or_takes_a_variable_of_an_op_on_the_host_stays_with_it() -> None:
+    assert host_bound(table(variable="v"), "GPU") == {"x", "v", "find", "size"}
+    assert host_bound(table(variable="v"), "CPU") == {"x"}
+
+
+def test_a_variable_without_a_name_of_its_own_is_named_after_its_op() -> None:
+    assert host_bound(table(variable=None), "GPU") == {"x", "v", "find", "size"}
+    (kind,) = host_kinds(table(variable=None))
+    assert (kind.kind, kind.bound_ops) == ("Find", 2)
+
+
+@given(graphs())
+def test_ops_of_one_variable_stay_together_and_no_others_do(graph: OpGraph) -> None:
+    bound = host_bound(graph, "GPU")
+    for op in graph.ops:
+        together = [other for other in graph.ops if op.variable and other.variable == op.variable]
+        assert (op.name in bound) == any(
+            other.role is Role.INPUT or "GPU" not in other.device_kinds for other in (op, *together)
+        )
