@@ -1,14 +1,13 @@
 """How a model that is checked is placed: as written, by a file, by a rule, or by a search.
 
 A file was written for a graph that may have changed since. If only names have, it holds under those
-of today. Else layers that were renamed are found again by what they are made of; what touches a
-variable goes with it. Layers that nobody has placed are a misfit, and ops that were placed apart
-from their layer and are not found in it.
+of today. Else each layer is found again (`layer_pairs`); what touches a variable goes with it.
+Layers that nobody has placed are a misfit, and ops that were placed apart from their layer and are
+not found in it.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from placement_advisor.candidates.families import (
     propose,
 )
 from placement_advisor.candidates.not_applicable import NotApplicable
+from placement_advisor.check.layer_pairs import same_layers
 from placement_advisor.check.problem import MAX_CULPRITS, some
 from placement_advisor.check.record import PART_OF
 from placement_advisor.errors import AdvisorError, PlacementError
@@ -35,7 +35,7 @@ from placement_advisor.solvers.effort import Effort
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from placement_advisor.check.difference import Move
@@ -289,29 +289,15 @@ def _former_names(
 ) -> dict[str, str]:
     """Return the name that layers have in the file, for those that it has.
 
-    Layers are the same if name and content are, else if what they are made of is (of several that
-    are alike the first one in the file is the first), else if their name is. What layers were made
-    of the file says itself; the lock file does for one that does not.
+    What layers were made of the file says itself; the lock file does for one that does not.
     """
     made_of = {layer or NO_LAYER: found for layer, found in layer_fingerprints(graph).items()}
     if file.structure is not None:
         was_made_of = dict(file.structure.made_of)
     else:
         was_made_of = {name: layer.fingerprint for name, layer in locked.items()}
-    ways: tuple[Callable[[str, str | None], Hashable], ...] = (
-        lambda name, content: content and (name, content),
-        lambda _, content: content,
-        lambda name, _: (name,),
+    same = same_layers(
+        {name: was_made_of.get(name) for name in file.by_layer},
+        {name: made_of[name] for name in _layers(graph)},
     )
-    left = {name: was_made_of.get(name) for name in file.by_layer}
-    former: dict[str, str] = {}
-    for same in ways:
-        known: defaultdict[Hashable, list[str]] = defaultdict(list)
-        for then, content in left.items():
-            known[same(then, content)].append(then)
-        for now in _layers(graph):
-            found = known[same(now, made_of[now])]
-            if now not in former and found:
-                former[now] = found.pop(0)
-                del left[former[now]]
-    return former
+    return {now: then for then, now in same.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -161,6 +162,31 @@ def test_a_layer_that_took_the_name_of_another_does_not_take_its_place(project: 
     longer = model("in -> left", "in2 -> left2", "left left2 -> more", "more -> join", kinds=kinds)
     with pytest.raises(DoesNotFitError, match=r"has no device for more$"):
         project.lay_out(longer)
+
+
+POOLS = ("conv0", "pool0", "conv1", "pool1", "conv2", "pool2", "conv3", "pool3")
+
+
+def tower(blocks: int, wider: int = 0) -> OpGraph:
+    """Return blocks whose filters double from one to the next, and those of the first ``wider``.
+
+    As in a tower of images, where each pool of the wider one makes what the next one did.
+    """
+    names = POOLS[: 2 * blocks]
+    kinds = {name: f"{name[:4]}{int(name[4]) - wider}" for name in names if name[0] == "p"}
+    kinds |= {name: f"{name}{wider}" for name in names if name[0] == "c"}
+    return model("in -> conv0", *(f"{a} -> {b}" for a, b in pairwise(names)), kinds=kinds)
+
+
+def test_layers_keep_their_names_where_others_are_made_of_what_they_were(project: Project) -> None:
+    narrow = tower(3)
+    by_layer = {"": "GPU:0"} | {name: f"GPU:{int(name[4]) % 2}" for name in POOLS[:6]}
+    project.write(by_layer=by_layer, structure=identities_json(narrow, by_layer, ()))
+    found = device_of(project.lay_out(tower(3, wider=1)))
+    assert {name: found[name] for name in POOLS[:6]} == {name: by_layer[name] for name in POOLS[:6]}
+    with pytest.raises(DoesNotFitError) as caught:
+        project.lay_out(tower(4, wider=1))
+    assert caught.value.message == "p.json has no device for conv3, pool3"
 
 
 @pytest.mark.parametrize("layer", ["left", "other"])

@@ -98,6 +98,27 @@ def test_layers_of_another_name_and_other_ops_are_gone_and_new() -> None:
     assert (found.renamed, found.gone, found.new) == ({}, ("a",), ("c",))
 
 
+def test_layers_keep_their_names_where_others_are_made_of_what_they_were() -> None:
+    """As pools behind convolutions of twice the filters: each makes what the next one did."""
+    before = of_layers(layers(pool0=("8", ONE), pool1=("4", ONE), pool2=("2", TWO)))
+    after = of_layers(layers(pool0=("16", ONE), pool1=("8", ONE), pool2=("4", TWO)))
+    found = difference(before, after, ALIKE)
+    assert (found.renamed, found.gone, found.new, found.moves) == ({}, (), (), ())
+    longer = of_layers({**after.layers, "pool3": layer("2", TWO)})
+    found = difference(before, longer, ALIKE)
+    assert (found.renamed, found.new, found.moves) == ({}, ("pool3",), ())
+
+
+def test_numbers_that_keras_counted_shift_with_a_layer_put_in_before() -> None:
+    before = of_layers(layers(dense=("a", ONE), dense_1=("b", ONE), dense_2=("c", TWO)))
+    after = of_layers(
+        layers(dense=("x", ONE), dense_1=("a", ONE), dense_2=("b", ONE), dense_3=("c", TWO))
+    )
+    found = difference(before, after, ALIKE)
+    assert found.renamed == {"dense": "dense_1", "dense_1": "dense_2", "dense_2": "dense_3"}
+    assert (found.new, found.gone, found.moves) == (("dense",), (), ())
+
+
 def test_layers_that_are_alike_and_trade_places_are_no_move() -> None:
     before = of_layers(layers(a=("1", ONE), b=("1", TWO), c=("2", ONE)))
     after = of_layers(layers(a=("1", TWO), b=("1", ONE), c=("2", ONE)))
