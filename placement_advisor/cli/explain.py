@@ -15,7 +15,8 @@ def explain(
         str | None,
         typer.Argument(
             metavar="[CODE]",
-            help="Code of a finding or of a check's problem, such as PA101 or slower-step.",
+            help="A finding or a check's problem, by code or name, such as PA101, batch-too-small "
+            "or slower-step.",
         ),
     ] = None,
 ) -> None:
@@ -49,10 +50,10 @@ def _list() -> None:
 
 
 def _page(code: str) -> str:
-    """Return the page of a code, whatever its case.
+    """Return the page of a code or a name, whatever its case.
 
     Raises:
-        AdvisorError: no such code.
+        AdvisorError: nothing is called so.
     """
     from placement_advisor.analysis.findings import explanations
     from placement_advisor.analysis.findings.rules import RULES
@@ -60,8 +61,12 @@ def _page(code: str) -> str:
 
     if code.upper() in {rule.CODE for rule in RULES}:
         return explanations.page(code)
-    if code.lower() in EXPLANATIONS:
-        return page(code.lower())
+    word = code.lower()
+    # A problem of a check may be called as the finding that it is about.
+    pages = [page(word)] if word in EXPLANATIONS else []
+    pages += [explanations.page(rule.CODE) for rule in RULES if rule.NAME == word]
+    if pages:
+        return "\n".join(pages)
     known = [*(rule.CODE for rule in RULES), *(name for name in EXPLANATIONS if name.islower())]
     raise AdvisorError(
         f"no finding and no problem of a check is called {code!r}; there are {', '.join(known)}",

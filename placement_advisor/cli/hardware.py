@@ -13,7 +13,10 @@ from placement_advisor.cli.output_streams import print_json
 def hardware(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A GPU or a link, such as V100 or NVLink2."),
+        typer.Argument(
+            metavar="[NAME]",
+            help="A GPU, a link or a machine, such as V100, NVLink2 or 4xA100.",
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print all that is known as JSON on stdout.")
@@ -21,16 +24,17 @@ def hardware(
 ) -> None:
     """List GPUs and links that --hardware takes, and what predictions for them rest on.
 
-    With a NAME: its figures, with what was measured, and its sources.
+    With a NAME: its figures, with what was measured, and its sources; of a machine those of its
+    GPUs and links.
     """
-    from placement_advisor.machine.presets import named_preset
+    from placement_advisor.machine.presets import named_presets
 
-    preset = None if name is None else named_preset(name)
+    presets = None if name is None else named_presets(name)
     if as_json:
         from placement_advisor.report.hardware_json import hardware_as_json
 
-        print_json(hardware_as_json(preset))
+        print_json(hardware_as_json(presets))
         return
     from placement_advisor.report.hardware_text import render_hardware
 
-    sys.stdout.write(render_hardware(preset))
+    sys.stdout.write(render_hardware(presets))

@@ -52,6 +52,8 @@ _HINT = (
 _MESHES = {"NVLink1": "mesh", "NVLink2": "double mesh"}
 _ETHERNET, _INFINIBAND = "Ethernet", "InfiniBand"
 _SEVERAL_HOSTS = re.compile(r"([0-9]+)x\((.*)\)(?:-(.*))?", re.DOTALL)
+# How a machine begins, and no preset does; and several equal wires that are one uplink.
+_MACHINE, _WIRES = re.compile(r"[0-9]+x|[^+]+[+]", re.DOTALL), re.compile(r"^[0-9]+x")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,18 +236,29 @@ def link_preset(preset: str, *, source: str, target: str, channel: str | None = 
     )
 
 
-def named_preset(name: str) -> str:
-    """Return the preset of a device or link that a user's word means.
+def named_presets(text: str) -> tuple[str, ...]:
+    """Return the presets that a user's words mean: a device, a link, or all of a machine.
+
+    A machine is written as `read_hardware` takes it, also in levels of hosts: its devices, the link
+    between them, and the networks between its hosts, the inner one first.
 
     Raises:
-        AdvisorError: there is none.
+        AdvisorError: there are none.
     """
     links = hardware_figures()["links"]
-    preset = _device_words().get(name.casefold()) or _same_word(name, links)
-    if preset is None:
+    check_length(text)
+    if preset := _device_words().get(text.casefold()) or _same_word(text, links):
+        return (preset,)
+    if not _MACHINE.match(text):
         known = [*hardware_figures()["devices"], *links]
-        raise AdvisorError(f"no GPU and no link {shown(name)}; {there_are(known, name)}")
-    return preset
+        raise AdvisorError(f"no GPU and no link {shown(text)}; {there_are(known, text)}")
+    inner, between = text, list[str]()
+    while several := _SEVERAL_HOSTS.fullmatch(inner):
+        inner, network = several[2], _WIRES.sub("", several[3] or "")
+        between.insert(0, network_named(text, network, rdma=True))
+    devices, link = _host_devices(text, inner)
+    peer = _wiring(text, devices, link, None).peer
+    return tuple(dict.fromkeys([*devices, peer, *between]))
 
 
 def there_are(known: Iterable[str], word: str) -> str:

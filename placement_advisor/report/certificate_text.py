@@ -37,6 +37,7 @@ def render_certificate(told: Certificate) -> str:
         ),
         fact("several", f"at least {format_ns(bound.split_ns)}"),
         *(fact("", one_line(argument_text(each))) for each in bound.arguments),
+        fact("covers", "these ops; splits of the batch or of a tensor make others"),
         fact("under", f"{COSTS[told.source]}, as the certificate holds them; for no others"),
     ]
     return "\n".join(map(str.rstrip, lines)) + "\n"

@@ -13,19 +13,25 @@ from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
 from placement_advisor.report.analysis.expected_errors_json import published_steps_as_json
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from placement_advisor.machine.listed_hardware import ListedGpu, ListedLink
 
 SCHEMA_VERSION = 1
 
 
-def hardware_as_json(preset: str | None) -> dict[str, Any]:
-    """Return the content, valid against ``load_schema("hardware")``, of one preset or of all."""
+def hardware_as_json(presets: Collection[str] | None) -> dict[str, Any]:
+    """Return the content, valid against ``load_schema("hardware")``, of presets; None is for all."""
+
+    def is_wanted(name: str) -> bool:
+        return presets is None or name in presets
+
     return {
         "schema_version": SCHEMA_VERSION,
         "advisor_version": __version__,
         "published_steps": published_steps_as_json(),
-        "devices": [_gpu(gpu) for gpu in listed_gpus() if preset in (None, gpu.name)],
-        "links": [_link(link) for link in listed_links() if preset in (None, link.name)],
+        "devices": [_gpu(gpu) for gpu in listed_gpus() if is_wanted(gpu.name)],
+        "links": [_link(link) for link in listed_links() if is_wanted(link.name)],
     }
 
 

@@ -50,17 +50,15 @@ _NO_RECORD = {
 }
 
 
-def render_hardware(preset: str | None) -> str:
-    """Return the text about one preset, or about all."""
+def render_hardware(presets: Sequence[str] | None) -> str:
+    """Return the text about presets, one after the other, or about all, in tables."""
     gpus = {gpu.name: gpu for gpu in listed_gpus()}
     links = {link.name: link for link in listed_links()}
-    if preset is None:
-        lines = [*_all_gpus(gpus.values()), "", *_all_links(links.values())]
-    elif preset in gpus:
-        lines = list(_one_gpu(gpus[preset]))
+    if presets is None:
+        parts = [_all_gpus(gpus.values()), _all_links(links.values())]
     else:
-        lines = list(_one_link(links[preset]))
-    return "\n".join(lines) + "\n"
+        parts = [_one_gpu(gpus[n]) if n in gpus else _one_link(links[n]) for n in presets]
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def _all_gpus(gpus: Iterable[ListedGpu]) -> Iterator[str]:

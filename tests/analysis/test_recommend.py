@@ -414,6 +414,64 @@ def test_what_decides_is_where_the_steps_go_and_what_none_can_beat():
     assert "alternating" in recommend([PROFILED, WAITING, CRASHED], TESTBED, None).deciding[2]
 
 
+BATCH = replace(candidate("batch", ms=5, ratio=(1.1, 1.0, 1.2)), samples=(16, 16))
+
+
+@pytest.mark.parametrize(
+    ("also", "as_is", "binds"),
+    [
+        ([], None, True),
+        ([BATCH], None, False),  # It is of other ops.
+        ([replace(BATCH, measured=None, comparison=None, predicted=schedule(20))], None, False),
+        ([candidate("pipeline", ms=5.9, ratio=(1.1, 1.0, 1.2))], None, False),
+        ([candidate("pipeline", ms=6.1, ratio=(1.1, 1.0, 1.2))], None, True),
+        ([], [5 * MS] * 20, False),  # It has all of the machine.
+        ([], [7 * MS] * 20, True),
+        ([ABSENT], None, True),
+    ],
+)
+def test_a_bound_is_told_as_one_of_all_only_where_nothing_that_is_shown_is_beyond_it(
+    also, as_is, binds
+):
+    answer = recommend([PROFILED, WAITING, *also], TESTBED, as_is, bound(6 * MS))
+    everywhere = [*answer.deciding, *answer.reasons]
+    assert any("no placement of these ops takes less" in text for text in everywhere) is binds
+    (told,) = (reason for reason in answer.reasons if reason.startswith("bound"))
+    if BATCH.name in [each.name for each in also]:
+        assert "no placement that leaves the batch whole can take less than 6.00 ms" in told
+        assert told.endswith("; batch splits the batch, which makes other ops")
+    assert told.startswith("bound (simulated, too high: pipeline took less as measured):") is (
+        any(c.measured and c.samples is None and c.measured.step_ns[0] < 6 * MS for c in also)
+    )
+
+
+def test_a_proof_says_that_it_is_of_the_whole_batch_where_a_split_of_the_batch_is_shown():
+    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
+    answer = recommend([SINGLE, slow, BATCH], TESTBED, None, bound(9_800_000))
+    assert answer.headline.startswith(
+        "stay single, proved (no placement that leaves the batch whole can save more than 2 %"
+    )
+
+
+def test_a_measurement_that_saves_more_than_a_proof_allows_refutes_it():
+    better = candidate("towers", ms=9.75, ratio=(0.975, 0.971, 0.98))
+    answer = recommend([SINGLE, better], TESTBED, None, bound(9_800_000))
+    assert answer.verdict is AdviceVerdict.STAY_SINGLE
+    assert answer.headline.startswith("stay single: ")
+    as_fast = candidate("towers", ms=9.9, ratio=(0.985, 0.98, 0.99))
+    answer = recommend([SINGLE, as_fast], TESTBED, None, bound(9_800_000))
+    assert answer.headline.startswith("stay single, proved")
+
+
+def test_that_a_family_does_not_apply_decides_only_where_there_is_no_split():
+    absent = replace(ABSENT, name="variables-on-host")
+    answer = recommend([PROFILED, WAITING, absent], TESTBED, None)
+    assert not any("not applicable" in reason for reason in answer.deciding)
+    assert any(reason.startswith("variables-on-host") for reason in answer.reasons + answer.others)
+    answer = recommend([PROFILED, absent], TESTBED, None)
+    assert answer.deciding == ("variables-on-host: not applicable: what happened",)
+
+
 def test_a_simulated_answer_rests_on_simulated_figures_after_what_it_doubts():
     unsure = simulated("towers", 0.6, 0.7, 1.2)
     doubt, copies, compute = recommend(

@@ -129,7 +129,7 @@ class TestASplitBatch:
     ) -> None:
         failure = candidates["variables-on-host"]["failure"]
         assert failure["kind"] == "not-applicable"
-        assert failure["message"] == "wants a host, which worker:0 has not"
+        assert failure["message"] == "worker:0 has no host beside it that could hold variables"
 
 
 @pytest.mark.parametrize(

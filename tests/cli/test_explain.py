@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_runs import LAUNCH, Ran, run_here
 
-from placement_advisor.analysis.findings.rules import RULES
+from placement_advisor.analysis.findings.rules import RULES, Rule
 from placement_advisor.check.check_result import Status
 from placement_advisor.check.explanations import EXPLANATIONS
 from placement_advisor.check.problem import Code
@@ -39,6 +39,17 @@ def test_every_code_of_a_check_says_what_it_means_when_it_is_found_and_what_to_d
     assert ran.out.startswith(f"# {code if code.startswith('PA') else code.lower()}")
     assert "## When it is found\n\n" in ran.out
     assert "## What to do\n\n" in ran.out
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.NAME)
+def test_a_finding_goes_by_its_name_as_by_its_code(rule: Rule) -> None:
+    told = explain(rule.CODE).out
+    assert told.startswith(f"# {rule.CODE} {rule.NAME}\n")
+    assert explain(rule.CODE.lower()).out == told
+    assert explain(rule.NAME.upper()).out == explain(rule.NAME).out
+    # A problem of a check that is called the same stands before it.
+    assert explain(rule.NAME).out.endswith(told)
+    assert (explain(rule.NAME).out == told) is (rule.NAME not in EXPLANATIONS)
 
 
 def test_without_a_code_findings_and_problems_are_listed_each_once() -> None:

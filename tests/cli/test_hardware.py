@@ -71,6 +71,37 @@ def test_text_about_a_bridge_says_how_many_it_joins() -> None:
     assert "judgement" in out
 
 
+@pytest.mark.parametrize(
+    ("word", "gpus", "links"),
+    [
+        ("4xA100", ["A100"], ["NVLink3"]),
+        ("2xv100-nvlink", ["V100"], ["NVLink2"]),
+        ("GTX1080Ti+GTX1080-PCIe3", ["GTX1080Ti", "GTX1080"], ["PCIe3"]),
+        ("2x(4xV100-NVLink)-Ethernet100", ["V100"], ["NVLink2", "Ethernet100"]),
+        (
+            "8x(16x(8xH100-NVLink4)-8xInfiniBand400)-Ethernet100",
+            ["H100"],
+            ["NVLink4", "InfiniBand400", "Ethernet100"],
+        ),
+    ],
+)
+def test_a_machine_is_shown_by_its_gpus_and_links(
+    word: str, gpus: list[str], links: list[str]
+) -> None:
+    shown = told(word)
+    assert {gpu["name"] for gpu in shown["devices"]} == set(gpus)
+    assert {link["name"] for link in shown["links"]} == set(links)
+    text = run_here("hardware", word).out
+    assert text.startswith(f"{gpus[0]}: datasheet ")
+    assert f"\n\n{links[-1]}\n\nlatency" in text
+
+
+def test_a_machine_that_is_none_is_refused_as_elsewhere() -> None:
+    ran = run_here("hardware", "4xA10O")
+    assert ran.code == 2
+    assert "hardware '4xA10O': unknown device 'A10O'; there are A10" in ran.err
+
+
 def test_a_name_that_is_none_is_answered_with_those_that_are() -> None:
     ran = run_here("hardware", "V10")
     assert ran.code == 2

@@ -1,7 +1,8 @@
 """The few reasons that decide, each in about a line: what a split copies and computes, the bound.
 
 What makes an answer odd comes first, then where the step of the split goes, or why there is none,
-then what no placement can beat. `reasons` has all of them in full.
+then what no placement can beat, where that binds all that is shown. That a family does not apply
+decides only where there is no split at all. `reasons` has all of them in full.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def deciding_reasons(
 ) -> tuple[str, ...]:
     """Return the most important reasons for an answer that is about ``split``.
 
-    ``because`` is what only this answer has to say for itself, ``basis`` whose figures decide:
-    measured or simulated.
+    ``bound`` is one that binds all candidates, None if there is none. ``because`` is what only this
+    answer has to say for itself, ``basis`` whose figures decide: measured or simulated.
     """
     alone = next((c for c in candidates if c.family == single.FAMILY), None)
 
@@ -53,7 +54,8 @@ def deciding_reasons(
                 f"single takes {format_ns(bound.single_ns)} (simulated)"
             )
         yield from failed
-        yield from unfit
+        if split is None:
+            yield from unfit
 
     return tuple(islice(dict.fromkeys(filter(None, told())), MOST))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.candidates import single
 from placement_advisor.cost.table import CostSource
-from placement_advisor.graph.name_patterns import first_names
+from placement_advisor.graph.name_patterns import first_names, listed
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, WORTHWHILE_SPEEDUP, Verdict
 from placement_advisor.solvers.bounds.bound_in_words import argument_text
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # A reason names as many; a large model has hundreds.
 _NAMED_VARIABLES = 3
+# A split of the batch makes other ops, which a bound does not cover.
+_WHOLE = "that leaves the batch whole"
 _VERDICT_WORDS = {
     Verdict.FASTER: "faster",
     Verdict.SLOWER: f"a split is worth it above {WORTHWHILE_SPEEDUP:.2f}×",
@@ -156,8 +158,8 @@ def unsure_reason(name: str, ratio: PredictedRatio) -> str:
     )
 
 
-def proof_text(bound: Bound) -> str:
-    """Return what a bound proves of staying single, and under which costs.
+def proof_text(bound: Bound, candidates: Sequence[Candidate]) -> str:
+    """Return what a bound proves of staying single, of which placements, and under which costs.
 
     *Proved* stands alone only where it is under measured costs, and holds even if these are as
     wrong as they may be.
@@ -170,18 +172,22 @@ def proof_text(bound: Bound) -> str:
     else:
         proved = f"proved for {costs} costs"
     most, if_wrong = bound.most_to_gain, bound.most_to_gain_if_wrong
-    line = f"{proved} (no placement can save more than {format_share(most)}"
+    of = f" {_WHOLE}" if _splits_of_batch(candidates) else ""
+    line = f"{proved} (no placement{of} can save more than {format_share(most)}"
     if if_wrong is not None and format_share(if_wrong) != format_share(most):
         line += f", {format_share(if_wrong)} if costs are as wrong as they may be"
     return f"{line})"
 
 
-def bound_reason(bound: Bound) -> str:
-    """Return what no placement can beat, why, and what that does not cover."""
-    lower = bound.lower
+def bound_reason(bound: Bound, candidates: Sequence[Candidate]) -> str:
+    """Return what no placement can beat, why, and which of the candidates that does not cover."""
+    lower, others = bound.lower, _splits_of_batch(candidates)
+    of = _WHOLE if others else "of these ops"
+    below = _measured_below(bound, candidates)
+    refuted = f", too high: {listed(below)} took less as measured" if below else ""
     line = (
-        f"bound (simulated): one device takes {format_ns(bound.single_ns)}, no placement of these "
-        f"ops can take less than {format_ns(lower.step_ns)}: at most "
+        f"bound (simulated{refuted}): one device takes {format_ns(bound.single_ns)}, no placement {of} "
+        f"can take less than {format_ns(lower.step_ns)}: at most "
         f"{format_share(bound.most_to_gain)} to gain"
     )
     if lower.split_ns <= bound.single_ns:
@@ -192,7 +198,46 @@ def bound_reason(bound: Bound) -> str:
             f"; {held} if {doubt_text(bound.doubt)}, with at most "
             f"{format_share(bound.most_to_gain_if_wrong)} to gain then"
         )
+    if others:
+        split = "split" if len(others) > 1 else "splits"
+        return f"{line}; {listed(others)} {split} the batch, which makes other ops"
     return f"{line}; splits of the batch or of a tensor make other ops"
+
+
+def binds_all(bound: Bound, candidates: Sequence[Candidate], as_is: Sequence[int] | None) -> bool:
+    """Whether no step that a table of the candidates shows can lie below the bound, or does.
+
+    A split of the batch is of other ops, a measured step of other costs, and the unmodified step
+    (``as_is``, in ns) has all of the machine.
+    """
+    if _splits_of_batch(candidates) or _measured_below(bound, candidates):
+        return False
+    return not as_is or median(as_is) >= bound.lower.step_ns
+
+
+def is_refuted(bound: Bound, candidates: Sequence[Candidate]) -> bool:
+    """Whether a placement saved more, as measured, than the bound says that any can."""
+    least = 1 - bound.most_to_gain
+    return any(
+        c.comparison is not None and c.samples is None and c.comparison.ratio.median < least
+        for c in candidates
+    )
+
+
+def _splits_of_batch(candidates: Sequence[Candidate]) -> list[str]:
+    """Return the candidates that are of other ops than the step that was traced."""
+    return [c.name for c in candidates if c.samples is not None]
+
+
+def _measured_below(bound: Bound, candidates: Sequence[Candidate]) -> list[str]:
+    return [
+        c.name
+        for c in candidates
+        if c.samples is None
+        and c.measured is not None
+        and c.measured.step_ns
+        and median(c.measured.step_ns) < bound.lower.step_ns
+    ]
 
 
 def faster_device_reason(other: Candidate, alone: Candidate) -> str | None:

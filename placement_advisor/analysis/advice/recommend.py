@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.advice.deciding import deciding_reasons
 from placement_advisor.analysis.advice.reasons import (
     as_is_reason,
+    binds_all,
     bound_reason,
     failure_reason,
     faster_device_reason,
+    is_refuted,
     measured_reasons,
     order_reason,
     proof_text,
@@ -69,7 +71,9 @@ def recommend(
     that was tried. ``speedup`` is None where nothing was measured.
     """
     alone = next((c for c in candidates if c.family == single.FAMILY), None)
-    proof = bound if bound is not None and bound.proves_single else None
+    proof = None
+    if bound is not None and bound.proves_single and not is_refuted(bound, candidates):
+        proof = bound
     if alone is not None and _does_not_fit(alone):
         ruling = rule_unfit(alone, _splits(candidates))
         basis, ground = "simulated", f"simulated for {testbed.description}"
@@ -82,7 +86,7 @@ def recommend(
 
     opening = _OPENINGS[ruling.verdict]
     if ruling.verdict is AdviceVerdict.STAY_SINGLE and proof is not None:
-        opening = opening.replace("single", f"single, {proof_text(proof)}")
+        opening = opening.replace("single", f"single, {proof_text(proof, candidates)}")
     adds = ruling.adds + in_words(ruling.settling, again)
     headline = f"{opening}{ruling.says}, {ground}{adds}"
     caveat = _as_is_caveat(as_is, ruling) if as_is and testbed.stand_in else None
@@ -96,7 +100,7 @@ def recommend(
         testbed.not_run,
         ruling.because,
         order_reason(candidates),
-        bound_reason(bound) if bound is not None else None,
+        bound_reason(bound, candidates) if bound is not None else None,
         *told,
     ]
     shown = alone if ruling.verdict is AdviceVerdict.STAY_SINGLE else ruling.split or alone
@@ -112,7 +116,13 @@ def recommend(
         answer=f"{opening}{ruling.says}{adds}",
         headline=headline,
         caveat=caveat,
-        deciding=deciding_reasons(candidates, ruling.split, bound, ruling.because, basis),
+        deciding=deciding_reasons(
+            candidates,
+            ruling.split,
+            bound if bound is not None and binds_all(bound, candidates, as_is) else None,
+            ruling.because,
+            basis,
+        ),
         reasons=tuple(filter(None, reasons)),
         others=tuple(filter(None, others)),
         next_run=next_run(ruling.settling, again),

@@ -44,7 +44,7 @@ def placed_on_devices(
         shared = _spread(split, devices)
     elif family == ON_HOST:
         if host is None:
-            reason = f"wants a host, which {devices[0]} has not"
+            reason = f"{devices[0]} has no host beside it that could hold variables"
             return NotApplicable(family=family, reason=reason)
         shared = host
     placed = split.placed(devices, label=family, rationale=rationale, shared=shared)

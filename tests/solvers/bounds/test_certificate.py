@@ -351,6 +351,7 @@ def test_the_command_says_what_is_shown(files: tuple[Path, Path]) -> None:
         "verified for measured costs: no placement of these ops takes less than 130 ns a step\n"
     )
     assert "the device that holds root is busy for 130 ns" in ran.out
+    assert "these ops; splits of the batch or of a tensor make others\n" in ran.out
 
 
 def test_the_command_tells_programs_what_is_shown(files: tuple[Path, Path]) -> None:
