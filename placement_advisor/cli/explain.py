@@ -64,7 +64,7 @@ def _page(code: str) -> str:
     word = code.lower()
     # A problem of a check may be called as the finding that it is about.
     pages = [page(word)] if word in EXPLANATIONS else []
-    pages += [explanations.page(rule.CODE) for rule in RULES if rule.NAME == word]
+    pages += [explanations.page(rule.CODE) for rule in RULES if word == rule.NAME]
     if pages:
         return "\n".join(pages)
     known = [*(rule.CODE for rule in RULES), *(name for name in EXPLANATIONS if name.islower())]

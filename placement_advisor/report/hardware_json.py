@@ -21,7 +21,7 @@ SCHEMA_VERSION = 1
 
 
 def hardware_as_json(presets: Collection[str] | None) -> dict[str, Any]:
-    """Return the content, valid against ``load_schema("hardware")``, of presets; None is for all."""
+    """Return the content, valid against ``load_schema("hardware")``; None is for all presets."""
 
     def is_wanted(name: str) -> bool:
         return presets is None or name in presets

@@ -186,8 +186,8 @@ def bound_reason(bound: Bound, candidates: Sequence[Candidate]) -> str:
     below = _measured_below(bound, candidates)
     refuted = f", too high: {listed(below)} took less as measured" if below else ""
     line = (
-        f"bound (simulated{refuted}): one device takes {format_ns(bound.single_ns)}, no placement {of} "
-        f"can take less than {format_ns(lower.step_ns)}: at most "
+        f"bound (simulated{refuted}): one device takes {format_ns(bound.single_ns)}, "
+        f"no placement {of} can take less than {format_ns(lower.step_ns)}: at most "
         f"{format_share(bound.most_to_gain)} to gain"
     )
     if lower.split_ns <= bound.single_ns:
