@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor.analysis.analysis_result import Candidate
 from placement_advisor.analysis.findings.evidence import gather
+from placement_advisor.analysis.findings.rules import settled
 from placement_advisor.candidates import single
 from placement_advisor.cost.table import CostBasis, CostTable, OpCost
 from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
@@ -17,7 +18,9 @@ from placement_advisor.simulator.simulator import Simulator
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from placement_advisor.analysis.analysis_result import Finding
     from placement_advisor.analysis.findings.evidence import Evidence
+    from placement_advisor.analysis.findings.rules import Rule
 
 ALL_KINDS = frozenset({"CPU", "GPU"})
 
@@ -114,7 +117,12 @@ def evidence_of(
         )
         for placement in placements
     ]
-    fields: dict[str, Any] = {"requested_device_of": {}, "line_of": {}, "batch_size": None}
+    fields: dict[str, Any] = {
+        "requested_device_of": {},
+        "scope_of": {},
+        "line_of": {},
+        "batch_size": None,
+    }
     return gather(
         graph=graph,
         cluster=cluster,
@@ -123,6 +131,11 @@ def evidence_of(
         candidates=candidates,
         **fields | more,
     )
+
+
+def told(rule: Rule, evidence: Evidence) -> tuple[Finding, ...]:
+    """Return the findings of one rule, those about a split as they go together."""
+    return tuple(each for group in settled(evidence, rule.find(evidence)) for each in group)
 
 
 def on(graph: OpGraph, label: str, device_of: Mapping[str, str], family: str = "test") -> Placement:

@@ -241,6 +241,7 @@ def _evidence(
         simulator=proposals.simulator,
         candidates=candidates,
         requested_device_of=traced.requested_device_of,
+        scope_of=traced.scope_of,
         line_of=traced.line_of,
         batch_size=traced.batch_size,
         batch_points=results.batch_points,

@@ -68,13 +68,8 @@ def as_written(
     graph: OpGraph,
     requested_device_of: Mapping[str, str],
     cluster: Cluster,
-    *,
-    backward_follows: bool = False,
 ) -> Placement | None:
-    """Return the placement, None if it needs one device alone or more than there are.
-
-    With ``backward_follows`` gradients run beside the forward ops that they serve.
-    """
+    """Return the placement, None if it needs one device alone or more than there are."""
     default, *others = devices_asked_for(requested_device_of)
     names = cluster.device_names()
     if not others or 1 + len(others) > len(names):
@@ -100,7 +95,7 @@ def as_written(
         asked = requested_device_of.get(op.name)
         if asked is not None:
             device_of[op.name] = device.get(asked, names[0])
-        elif op.role is Role.BACKWARD and not backward_follows:
+        elif op.role is Role.BACKWARD:
             device_of[op.name] = names[0]
     return Placement(
         label=FAMILY,

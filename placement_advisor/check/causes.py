@@ -1,7 +1,8 @@
 """Why layers run elsewhere than the lock file has them, told from moves and today's scopes.
 
 Where `tf.device` scopes place a step, those of today say why: a scope is gone, or another one, or
-the backward pass has no device any more (`PA101`). Else the placement changed, or what it places.
+the backward pass has no device any more, or that of a scope around the gradients (`PA101`). Else
+the placement changed, or what it places.
 
 Left out: the code of the locked step, of which the lock file keeps nothing. An edit is seen by what
 it does to the step.
@@ -19,6 +20,7 @@ from placement_advisor.check.problem import Code, Problem, at, first_few, some
 from placement_advisor.check.record import Part
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER
+from placement_advisor.graph.roles import PASS_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,12 +38,13 @@ _PARTS = {Part.FORWARD: "", Part.BACKWARD: "backward pass of ", Part.VARIABLES: 
 class Scopes:
     """What the `tf.device` scopes of today ask for, by the names of the cluster's devices.
 
-    ``device_of`` has the device that most forward ops of each layer ask for; layers that ask for
-    none lack. The backward pass of what is on the devices in ``left_behind`` has none at all.
-    ``is_split``: they name more devices than one.
+    ``device_of`` has the device that most forward ops of each layer ask for, ``gradients_on`` that
+    of most backward ops; layers that ask for none lack. No backward pass of what is on the devices
+    in ``left_behind`` asks for them. ``is_split``: they name more devices than one.
     """
 
     device_of: Mapping[str, str]
+    gradients_on: Mapping[str, str]
     left_behind: frozenset[str]
     is_split: bool
 
@@ -54,7 +57,10 @@ class Cause(NamedTuple):
 
 
 class _Edit(NamedTuple):
-    """A sort of edit that moves layers; to another scope, or to none."""
+    """A sort of edit that moves layers; to another scope, or to none.
+
+    A backward pass is in the scope around its gradients, if there is one.
+    """
 
     code: Code
     of_variables: bool = False
@@ -65,14 +71,21 @@ def read_scopes(graph: OpGraph, requested_device_of: Mapping[str, str], cluster:
     """Return what the user's scopes ask for."""
     asked = devices_asked_for(requested_device_of)
     called = dict(zip(asked, cluster.device_names(), strict=False))
-    votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    votes: dict[Role, defaultdict[str, Counter[str]]] = {
+        role: defaultdict(Counter) for role in PASS_ROLES
+    }
     for op in graph.ops:
-        if op.role is Role.FORWARD and op.name in requested_device_of:
+        if op.role in votes and op.name in requested_device_of:
             device = requested_device_of[op.name]
-            votes[op.layer or NO_LAYER][called.get(device, device)] += 1
+            votes[op.role][op.layer or NO_LAYER][called.get(device, device)] += 1
+    forward, backward = (
+        {layer: count.most_common(1)[0][0] for layer, count in votes[role].items()}
+        for role in (Role.FORWARD, Role.BACKWARD)
+    )
     left = backward_on_default_device.left_behind(graph, requested_device_of)
     return Scopes(
-        device_of={layer: count.most_common(1)[0][0] for layer, count in votes.items()},
+        device_of=forward,
+        gradients_on=backward,
         left_behind=frozenset(called.get(device, device) for device in left),
         is_split=len(asked) > 1,
     )
@@ -142,7 +155,9 @@ def _edit(move: Move, scopes: Scopes, *, is_forward: bool) -> _Edit:
     if asked == move.after[0]:
         # What reads a variable did not move with its scope, but its backward pass did.
         return _Edit(Code.SCOPE_CHANGED, is_in_scope=True)
-    return _Edit(Code.BACKWARD_LEFT if asked in scopes.left_behind else Code.MOVED)
+    if asked in scopes.left_behind:
+        return _Edit(Code.BACKWARD_LEFT, is_in_scope=move.layer in scopes.gradients_on)
+    return _Edit(Code.MOVED)
 
 
 def _cause(
@@ -177,9 +192,11 @@ def _words(edit: _Edit, moves: Sequence[Move], count: int) -> tuple[str, str]:
     if count == 1:
         layers, run, stand = "1 layer", "it runs", "stands"
     if edit.code is Code.BACKWARD_LEFT:
+        why = "its ops have no device and run on"
+        if edit.is_in_scope:
+            why = "its gradients are taken in a tf.device scope of"
         return (
-            f"the backward pass of {layers} has left {left}: its ops have no device and run on "
-            f"{here}",
+            f"the backward pass of {layers} has left {left}: {why} {here}",
             backward_on_default_device.CURE,
         )
     if edit.code is Code.PLACEMENT_CHANGED:

@@ -22,10 +22,10 @@ from placement_advisor.check.placements import (
     moved_back,
 )
 from placement_advisor.check.predicted import Predictor
-from placement_advisor.check.problem import Code, Problem, after_update
+from placement_advisor.check.problem import Code, Place, Problem, after_update
 from placement_advisor.check.record import Versions, devices_fingerprint
-from placement_advisor.check.source_files import SourceFiles
 from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.files.source_files import SourceFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from placement_advisor.check.config import ModelConfig
     from placement_advisor.check.difference import Move
     from placement_advisor.check.predicted import Predicted
-    from placement_advisor.check.problem import Place
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.devices import Cluster, Device
@@ -141,7 +140,7 @@ def _does_not_fit(error: DoesNotFitError, model: ModelConfig, lines: CodeLines) 
 
 def _placed_at(files: SourceFiles, placement: str, layer: str) -> Place | None:
     """Return the line of a placement file at which it names a layer."""
-    return files.find(placement, f"{json.dumps(layer)}:")
+    return Place(placement, files.find(placement, f"{json.dumps(layer)}:"))
 
 
 def _with_problems(
@@ -151,9 +150,9 @@ def _with_problems(
     shown = []
     for problem in problems:
         place = problem.place
-        if place is not None and problem.code is Code.SCOPE_CHANGED:
-            place = files.scope(place) or place
-        source = None if place is None else files.text(place)
+        if place is not None and problem.code in (Code.SCOPE_CHANGED, Code.BACKWARD_LEFT):
+            place = place._replace(line=files.scope(*place) or place.line)
+        source = None if place is None else files.text(*place)
         shown.append(replace(problem, place=place, source=source))
     return replace(
         found, status=Status.FAILED if problems else Status.PASSED, problems=tuple(shown)

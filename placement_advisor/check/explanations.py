@@ -27,9 +27,11 @@ class Explanation:
 EXPLANATIONS: Mapping[str, Explanation] = {
     Code.BACKWARD_LEFT: Explanation(
         title="The backward pass has left the device of its forward pass",
-        found="Layers still ask for their device, and their backward pass, which ran there, has "
-        "none any more and runs on the default device. A tape took the place of tf.gradients, or "
-        "gradients are taken in a tf.function of their own. The line is the one that takes them.",
+        found="Layers still ask for their device, and their backward pass, which ran there, does "
+        "not any more. It has no device and runs on the default one: a tape took the place of "
+        "tf.gradients, or gradients are taken in a tf.function of their own. Or a tape takes them "
+        "in a tf.device scope, whose device all of them have. The line is the one that takes them, "
+        "or that of the scope.",
         action="Take gradients with tf.gradients(loss, variables) inside the tf.function, which "
         "puts them beside their forward ops, or use placement_advisor.place(step, placement).",
     ),

@@ -30,9 +30,10 @@ class Traced:
     ``members`` names the ops that run within each loop or conditional of the graph.
     ``requested_device_of`` has the device that `tf.device` scopes ask for, as ``GPU:1``, for the
     ops within such scopes (the user's own, and those of Keras around lookups of texts) and for the
-    variables that were created within them. ``stack_of`` has the lines of the user's code that led
-    to an op, innermost first, where there are any; ``created_at`` those that led to the creation of
-    a variable. ``created`` has the place of each variable among all that were created, in order,
+    variables that were created within them; ``scope_of`` has the line of the user's own scope,
+    where it can be told. ``stack_of`` has the lines of the user's code that led to an op, innermost
+    first, where there are any; ``created_at`` those that led to the creation of a variable.
+    ``created`` has the place of each variable among all that were created, in order,
     where that was seen.
     """
 
@@ -44,6 +45,7 @@ class Traced:
     batch_size: int | None
     tensorflow_version: str
     requested_device_of: Mapping[str, str] = field(default_factory=dict)
+    scope_of: Mapping[str, SourceLine] = field(default_factory=dict)
     stack_of: Mapping[str, tuple[SourceLine, ...]] = field(default_factory=dict)
     created: Mapping[str, int] = field(default_factory=dict)
     created_at: Mapping[str, tuple[SourceLine, ...]] = field(default_factory=dict)

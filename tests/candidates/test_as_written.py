@@ -51,13 +51,13 @@ def test_a_variable_stands_where_it_was_created_and_its_slot_with_it() -> None:
     assert {there.device_of[name] for name in ("w", "slot", "read", "update")} == {"b"}
 
 
-def test_gradients_run_on_the_default_device_unless_they_follow_their_forward_ops() -> None:
+def test_gradients_run_where_they_ask_to_and_else_on_the_default_device() -> None:
     scopes = {"first": "CPU:0", "w": "CPU:1", "read": "CPU:1", "second": "CPU:1"}
     by_tape = as_written(training(), scopes, CLUSTER)
-    following = as_written(training(), scopes, CLUSTER, backward_follows=True)
+    in_scope = as_written(training(), scopes | {"gradient": "CPU:1"}, CLUSTER)
     assert by_tape is not None
-    assert following is not None
-    assert (by_tape.device_of["gradient"], following.device_of["gradient"]) == ("a", "b")
+    assert in_scope is not None
+    assert (by_tape.device_of["gradient"], in_scope.device_of["gradient"]) == ("a", "b")
 
 
 def test_an_op_runs_where_it_asks_to_though_most_of_its_layer_ask_otherwise() -> None:

@@ -73,6 +73,10 @@ HARMFUL = (
     Edit("tape-for-gradients", RANK, TAPE, "item_2"),
     Edit("tape-for-gradients", CHAIN, TAPE, "conv_5"),
     Edit("tape-for-gradients", WORDS, TAPE, "decoder_wide"),
+    # The cause was said to be that gradients have no device.
+    Edit("tape-in-a-scope", RANK, (*TAPE, (
+        "    gradients = tape.gradient(loss, variables)",
+        "    with tf.device(FIRST):\n        gradients = tape.gradient(loss, variables)"),), "item_2"),
 
     Edit("cpu-only-op-pinned", CONV, ((
         "            user_vectors =",

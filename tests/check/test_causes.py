@@ -29,12 +29,22 @@ GRAPH = OpGraph(
 )
 
 
-@pytest.mark.parametrize(("slope", "left"), [({}, {"GPU:1"}), ({"slope": "GPU:2"}, set())])
-def test_scopes_go_by_the_devices_of_the_cluster(slope: dict[str, str], left: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("slope", "left", "on"),
+    [
+        ({}, {"GPU:1"}, {}),
+        ({"slope": "GPU:2"}, set(), {"second": "GPU:1"}),
+        ({"slope": "GPU:0"}, {"GPU:1"}, {"second": "GPU:0"}),
+    ],
+)
+def test_scopes_go_by_the_devices_of_the_cluster(
+    slope: dict[str, str], left: set[str], on: dict[str, str]
+) -> None:
     cluster = read_hardware("2xV100-NVLink")
     asked = {"one": "GPU:0", "two": "GPU:2", "more": "GPU:2", **slope}
     assert read_scopes(GRAPH, asked, cluster) == Scopes(
         device_of={"first": "GPU:0", "second": "GPU:1"},
+        gradients_on=on,
         left_behind=frozenset(left),
         is_split=True,
     )

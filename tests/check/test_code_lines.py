@@ -10,8 +10,8 @@ from placement_advisor.candidates import single
 from placement_advisor.check.code_lines import CodeLines, code_lines, from_stacks, with_placement
 from placement_advisor.check.problem import Place
 from placement_advisor.check.record import Cut, Part
-from placement_advisor.check.source_files import SourceFiles
 from placement_advisor.cost.roofline import roofline_by_place
+from placement_advisor.files.source_files import SourceFiles
 from placement_advisor.graph.op import Edge, Op, Role
 from placement_advisor.graph.op_graph import OpGraph
 from placement_advisor.machine.presets import read_hardware
@@ -158,24 +158,23 @@ def test_a_scope_is_the_innermost_with_of_a_device_in_the_function(
     tmp_path: Path, line: int, scope: int | None
 ) -> None:
     (tmp_path / "m.py").write_text(TEXT)
-    found = SourceFiles(tmp_path).scope(Place("m.py", line))
-    assert found == (None if scope is None else Place("m.py", scope))
+    assert SourceFiles(tmp_path).scope("m.py", line) == scope
 
 
 def test_what_stands_at_a_line_is_shown_within_reason(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text(f"{TEXT}{'x' * 500}\n")
     files = SourceFiles(tmp_path)
-    assert files.text(Place("m.py", 4)) == "y = f(x)"
-    shown = files.text(Place("m.py", 14))
+    assert files.text("m.py", 4) == "y = f(x)"
+    shown = files.text("m.py", 14)
     assert shown is not None
     assert (len(shown), shown[-1]) == (120, "…")
-    assert files.text(Place("m.py", 15)) is None
-    assert files.find("m.py", "name_scope(") == Place("m.py", 5)
-    assert files.find("m.py", "nowhere") == Place("m.py", 1)
+    assert files.text("m.py", 15) is None
+    assert files.find("m.py", "name_scope(") == 5
+    assert files.find("m.py", "nowhere") == 1
 
 
 def test_a_file_that_cannot_be_read_has_no_lines(tmp_path: Path) -> None:
     files = SourceFiles(tmp_path)
     for name in ("gone.py", ".", "a\0b"):
-        assert files.text(Place(name, 1)) is None
-        assert files.scope(Place(name, 1)) is None
+        assert files.text(name, 1) is None
+        assert files.scope(name, 1) is None

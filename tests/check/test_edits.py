@@ -119,6 +119,7 @@ def test_a_harmful_edit_points_at_the_model(checked: dict[str, ModelResult], edi
 def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path: Path) -> None:
     named = {
         "tape-for-gradients-ranker": (Code.BACKWARD_LEFT, "gradients = tape.gradient("),
+        "tape-in-a-scope-ranker": (Code.BACKWARD_LEFT, "with tf.device(FIRST):"),
         "scope-removed-ranker": (Code.SCOPE_CHANGED, "item = through(item_tower"),
     }
     found = results_of([edit for edit in HARMFUL if str(edit) in named], tmp_path)
@@ -128,6 +129,14 @@ def test_a_tape_and_a_removed_scope_are_told_by_rule_and_line(tmp_path: Path) ->
         assert first.code is code
         assert first.source is not None
         assert first.source.startswith(source)
+    whys = [
+        found[name].problems[0].what.partition(": ")[2]
+        for name in ("tape-for-gradients-ranker", "tape-in-a-scope-ranker")
+    ]
+    assert whys == [
+        "its ops have no device and run on GPU:0",
+        "its gradients are taken in a tf.device scope of GPU:0",
+    ]
 
 
 @pytest.mark.slow

@@ -55,7 +55,9 @@ LINES = replace(
     on_host={("upper", "AsString"): HERE},
     largest={ONE: Place("m.py", 5)},
 )
-IN_SCOPES = Scopes(device_of={"lower": ONE, "upper": TWO}, left_behind=frozenset(), is_split=True)
+IN_SCOPES = Scopes(
+    device_of={"lower": ONE, "upper": TWO}, gradients_on={}, left_behind=frozenset(), is_split=True
+)
 
 
 def judged(
@@ -157,6 +159,16 @@ def test_a_backward_pass_that_lost_its_device_is_the_finding_with_its_line() -> 
     assert "tf.gradients" in problem.action
 
 
+def test_a_backward_pass_in_a_scope_of_its_own_is_not_said_to_have_no_device() -> None:
+    scoped = replace(IN_SCOPES, left_behind=frozenset({TWO}), gradients_on={"upper": ONE})
+    (problem,) = judged(MOVED, scopes=scoped).problems
+    assert problem.code == "PA101"
+    assert problem.what == (
+        "the backward pass of 1 layer has left GPU:1: its gradients are taken in a tf.device scope "
+        "of GPU:0"
+    )
+
+
 def test_a_backward_pass_that_a_scope_put_elsewhere_is_not_the_finding() -> None:
     (problem,) = judged(MOVED).problems
     assert problem.code is Code.MOVED
@@ -177,7 +189,7 @@ def test_a_forward_pass_that_moved_has_lost_its_scope_or_got_another(
     asked: dict[str, str], said: str
 ) -> None:
     after = replace(MOVED, layers={"lower": layer("11", ONE), "upper": layer("22", ONE)})
-    scopes = Scopes(device_of=asked, left_behind=frozenset(), is_split=True)
+    scopes = Scopes(device_of=asked, gradients_on={}, left_behind=frozenset(), is_split=True)
     (problem,) = judged(after, scopes=scopes).problems
     assert problem.code is Code.SCOPE_CHANGED
     assert problem.what.startswith(said)
@@ -193,6 +205,7 @@ def test_a_backward_pass_whose_forward_pass_stays_at_its_variable_moved_with_its
     after = replace(MOVED, layers={**layers, "top": layer("33", ONE)})
     scopes = Scopes(
         device_of={**dict.fromkeys(("lower", "upper", "top"), ONE), "side": TWO},
+        gradients_on={},
         left_behind=frozenset(),
         is_split=True,
     )

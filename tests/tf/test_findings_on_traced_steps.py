@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from finding_evidence import told
 from traced_models import trace
 
 from placement_advisor.analysis.analysis_result import Candidate
@@ -151,6 +152,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence
             simulator=simulator,
             candidates=candidates,
             requested_device_of=step.requested_device_of,
+            scope_of=step.scope_of,
             line_of=step.line_of,
             batch_size=step.batch_size,
             **more,
@@ -165,7 +167,7 @@ def found(code: str, evidence: Evidence) -> list[Finding]:
     own = replace(
         evidence, splits=tuple(split for split in evidence.splits if split.name == YOUR_SPLIT)
     )
-    return list(rule.find(own))
+    return list(told(rule, own))
 
 
 def with_memory(size_bytes: int) -> Cluster:

@@ -82,8 +82,9 @@ _NO_ADVICE = BAD_ON_PURPOSE | {single.FAMILY, *SPLITS}
 class Evidence:
     """What is known of a model, its splits and its input.
 
-    ``requested_device_of`` has the devices of the user's `tf.device` scopes, ``line_of`` file and
-    line of ops. ``costs`` are those of ops by device and host; ``costs_are_assumed`` says that they
+    ``requested_device_of`` has the devices that ops ask for, ``scope_of`` file and line of the
+    user's `tf.device` scope that makes them ask, where it is known, ``line_of`` those of the ops.
+    ``costs`` are those of ops by device and host; ``costs_are_assumed`` says that they
     rest on figures of devices alone. ``batch_points`` are measurements of the user's own step at
     several batch sizes, none where it was not run so; ``loop_timing`` is of the step in Keras' fit.
     ``own_of_replicas`` are ops that compute something of a replica's own where the batch is split.
@@ -97,6 +98,7 @@ class Evidence:
     candidates: tuple[Candidate, ...]
     splits: tuple[Split, ...]
     requested_device_of: Mapping[str, str]
+    scope_of: Mapping[str, tuple[str, int]]
     line_of: Mapping[str, tuple[str, int]]
     batch_size: int | None
     batch_points: tuple[Throughput, ...]
@@ -159,10 +161,6 @@ class Evidence:
             found["file"], found["line"] = self.line_of[op]
         return found
 
-    def saving_ns(self, split: Split, other: Placement) -> int:
-        """Return by how much another placement shortens the simulated step; negative if it adds."""
-        return split.schedule.step_ns - self.simulator.step_ns(other)
-
 
 def gather(
     *,
@@ -172,6 +170,7 @@ def gather(
     simulator: Simulator,
     candidates: Sequence[Candidate],
     requested_device_of: Mapping[str, str],
+    scope_of: Mapping[str, tuple[str, int]],
     line_of: Mapping[str, tuple[str, int]],
     batch_size: int | None,
     batch_points: Sequence[Throughput] = (),
@@ -201,6 +200,7 @@ def gather(
         candidates=tuple(candidates),
         splits=tuple(splits),
         requested_device_of=requested_device_of,
+        scope_of=scope_of,
         line_of=line_of,
         batch_size=batch_size,
         batch_points=tuple(batch_points),

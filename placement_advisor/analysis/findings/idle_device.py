@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.analysis_result import Finding
-from placement_advisor.analysis.findings.moves import best_layer_move
+from placement_advisor.analysis.findings.moves import InSplit, layer_moves
 from placement_advisor.simulator.idle import device_times
 from placement_advisor.units import format_ns, format_share
 
@@ -20,10 +19,10 @@ NAME = "idle-device"
 IDLE_SHARE = 0.1
 
 
-def find(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return a finding for each idle device of each split."""
+def find(evidence: Evidence) -> tuple[InSplit, ...]:
+    """Return what was found for each idle device of each split, with what may be moved there."""
     return tuple(
-        _finding(evidence, split, time, busiest.device)
+        _found(evidence, split, time, busiest.device)
         for split in evidence.splits
         for times in [_times(evidence, split)]
         for busiest in [max(times, key=lambda time: time.compute_ns)]
@@ -37,21 +36,21 @@ def _times(evidence: Evidence, split: Split) -> list[DeviceTime]:
     return [time for time in device_times(split.schedule) if time.device in names]
 
 
-def _finding(evidence: Evidence, split: Split, time: DeviceTime, busiest: str) -> Finding:
-    step_ns = split.schedule.step_ns
-    move = best_layer_move(evidence, split, busiest, time.device)
-    action = f"no single layer of {busiest} is better off there: use one device less"
-    if move is not None:
-        action = f"put {move.what} with its gradients and variables on {move.device}"
-    return Finding(
+def _found(evidence: Evidence, split: Split, time: DeviceTime, busiest: str) -> InSplit:
+    step_ns, where = split.schedule.step_ns, {"device": time.device}
+    return InSplit(
         code=CODE,
         name=NAME,
+        split=split,
         finding=f"{split.name}: {time.device} computes {format_ns(time.compute_ns)} of the "
         f"{format_ns(step_ns)} of a step (simulated); {_why(time, step_ns)}",
-        action=action,
-        where={"device": time.device},
-        saving_ns=None if move is None else move.saving_ns,
-        is_hypothetical=split.is_hypothetical,
+        moves=tuple(
+            move._replace(where=where)
+            for move in layer_moves(evidence, split, busiest, time.device)
+        ),
+        otherwise=f"use one device less: no single layer of {busiest} is better off on "
+        f"{time.device}",
+        where=where,
     )
 
 

@@ -1,19 +1,34 @@
-"""What moving a part of a split to another device would gain, by simulating again.
+"""What to move in a split, so that all that is said of it can be followed together.
 
-A move takes along what cannot stay behind: all that touches a variable goes with it.
-Left out: moves of several layers at once.
+Rules hand in what they found in a split, each with the moves that would help against it. The move
+that shortens the simulated step most is taken; all others are simulated again on top of it, and so
+on, until none is worth telling. So the savings add up: each is what a move brings beyond those
+before it. Gradients beside their forward ops come first, since what another layer moved is worth
+depends on where its gradients are.
+
+A move takes along what cannot stay behind: all that touches a variable goes with it. No move takes
+an op elsewhere than one before it, leaves a device of the split without work, which would be no
+split any more, or has a device run out of memory.
+
+Left out: two moves that help only together.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.analysis.findings.evidence import MIN_SAVING_SHARE
+from placement_advisor.analysis.analysis_result import Finding
+from placement_advisor.analysis.findings.evidence import MIN_SAVING_SHARE, YOUR_SPLIT
+from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import placed_ops
+from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
+from placement_advisor.simulator.peak import shortages
+from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from placement_advisor.analysis.findings.evidence import Evidence, Split
     from placement_advisor.graph.op_graph import OpGraph
@@ -24,20 +39,88 @@ MAX_LAYERS_TRIED = 8
 
 
 class Move(NamedTuple):
-    """A part of the graph, in words, on another device; what it saves is simulated."""
+    """Something to do in a split: the devices of the ops that it is about, and where that is.
 
-    what: str
-    device: str
-    saving_ns: int
+    With ``gradients`` these have no device of their own but that of their layer's forward ops.
+    """
+
+    action: str
+    where: Mapping[str, str | int]
+    device_of: Mapping[str, str] = MappingProxyType({})
+    gradients: tuple[str, ...] = ()
 
 
-def moved(graph: OpGraph, placement: Placement, ops: Iterable[str], device: str) -> Placement:
-    """Return the placement with these ops on that device, their variables with them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InSplit:
+    """What a rule has found in a split; one of ``moves`` is enough against it.
+
+    Where none of them helps, ``otherwise`` says what is to be done, at ``where``; without it
+    nothing is found then.
+    """
+
+    code: str
+    name: str
+    split: Split
+    finding: str
+    moves: tuple[Move, ...]
+    otherwise: str | None = None
+    where: Mapping[str, str | int]
+
+
+class _Told(NamedTuple):
+    """What to do about something that was found; ``saving_ns`` is beyond what is told before."""
+
+    found: InSplit
+    action: str
+    where: Mapping[str, str | int]
+    saving_ns: int | None
+
+    def finding(self, lead: str, saving_ns: int | None) -> Finding:
+        """Return the finding, with words before what is to be done."""
+        return Finding(
+            code=self.found.code,
+            name=self.found.name,
+            finding=self.found.finding,
+            action=f"{lead}{self.action}",
+            where=self.where,
+            saving_ns=saving_ns,
+            is_hypothetical=self.found.split.is_hypothetical,
+        )
+
+
+def together(evidence: Evidence, found: Sequence[InSplit]) -> tuple[Finding, ...]:
+    """Return the findings about one split, in the order in which they are to be followed.
+
+    Where one device is faster than the user's own split with all of them, giving it up comes first
+    and has the saving; the others say what helps whoever keeps it.
+    """
+    split = found[0].split
+    told, step_ns = _told(evidence, found)
+    alone_ns = _better_alone_ns(evidence, split, step_ns)
+    if alone_ns is None or not told:
+        return tuple(each.finding(f"in {split.name}, ", each.saving_ns) for each in told)
+    first, *others = told
+    now_ns = split.schedule.step_ns
+    at_best = f", and {format_ns(step_ns)} with all that helps here" if step_ns < now_ns else ""
+    give_up = (
+        f"give {split.name} up: it takes {format_ns(now_ns)} for a step{at_best}, one device "
+        f"{format_ns(alone_ns)} (simulated); if you keep it, "
+    )
+    return (
+        first.finding(give_up, now_ns - alone_ns),
+        *(each.finding(f"if you keep {split.name}, ", None) for each in others),
+    )
+
+
+def with_variables(graph: OpGraph, ops: Iterable[str], device: str) -> dict[str, str]:
+    """Return the device for these placed ops, and for all that touches their variables."""
     going = set(ops)
     variables = {graph.op(name).variable for name in going} - {None}
-    going |= {op.name for op in graph.ops if op.variable in variables}
-    there = dict.fromkeys(going & placement.device_of.keys(), device)
-    return replace(placement, device_of={**placement.device_of, **there})
+    return {
+        op.name: device
+        for op in placed_ops(graph)
+        if op.name in going or (op.variable is not None and op.variable in variables)
+    }
 
 
 def layer_ops(graph: OpGraph, layer: str) -> list[str]:
@@ -45,33 +128,105 @@ def layer_ops(graph: OpGraph, layer: str) -> list[str]:
     return [op.name for op in placed_ops(graph) if op.layer == layer]
 
 
-def best_layer_move(evidence: Evidence, split: Split, source: str, target: str) -> Move | None:
-    """Return the most useful move of one of the source's costliest layers to the target.
-
-    None if none of them makes the simulated step shorter by enough to tell.
-    """
+def layer_moves(evidence: Evidence, split: Split, source: str, target: str) -> Iterator[Move]:
+    """Yield the moves of the source's costliest layers to the target."""
     cost_ns: dict[str, int] = {}
     for run in split.schedule.runs:
         layer = evidence.graph.op(run.op).layer
         if run.device == source and layer is not None:
             cost_ns[layer] = cost_ns.get(layer, 0) + run.end_ns - run.start_ns
     largest = sorted(cost_ns, key=lambda layer: (-cost_ns[layer], layer))[:MAX_LAYERS_TRIED]
-    return best_move(
-        evidence,
-        split,
-        [(f"layer {layer}", layer_ops(evidence.graph, layer), target) for layer in largest],
-    )
+    for layer in largest:
+        yield Move(
+            f"put layer {layer} with its gradients and variables on {target}",
+            {"layer": layer, "device": source},
+            with_variables(evidence.graph, layer_ops(evidence.graph, layer), target),
+        )
 
 
-def best_move(
-    evidence: Evidence, split: Split, tries: Iterable[tuple[str, Iterable[str], str]]
-) -> Move | None:
-    """Return the best of several moves (words, ops, device), None if none of them is worth it."""
-    best: Move | None = None
-    for what, ops, device in tries:
-        other = moved(evidence.graph, split.placement, ops, device)
-        saving_ns = evidence.saving_ns(split, other)
-        if best is None or saving_ns > best.saving_ns:
-            best = Move(what, device, saving_ns)
-    enough_ns = MIN_SAVING_SHARE * split.schedule.step_ns
-    return best if best is not None and best.saving_ns >= max(1, enough_ns) else None
+def _told(evidence: Evidence, found: Sequence[InSplit]) -> tuple[list[_Told], int]:
+    """Return what is told, at most one move against each finding, and the step with all of it."""
+    split = found[0].split
+    placement, step_ns = split.placement, split.schedule.step_ns
+    working = _working(evidence, placement)
+    told: list[_Told] = []
+    settled: dict[str, str] = {}
+    left, helpless = list(found), None
+    while True:
+        tries = [
+            (step_ns - evidence.simulator.step_ns(other), each, move, other)
+            for each in left
+            for move in each.moves
+            if all(settled.get(op, device) == device for op, device in move.device_of.items())
+            for other in [_moved(evidence.graph, placement, move)]
+        ]
+        tries = [
+            each
+            for each in tries
+            if each[0] >= _enough_ns(split) and _working(evidence, each[3]) >= working
+        ]
+        if helpless is None:
+            helped = {id(against) for _, against, _, _ in tries}
+            helpless = [each for each in left if id(each) not in helped]
+        tries.sort(key=lambda each: (not each[2].gradients, -each[0]))
+        best = next((each for each in tries if _fits(evidence, split, each[3])), None)
+        if best is None:
+            break
+        saving_ns, against, move, placement = best
+        told.append(_Told(against, move.action, move.where, saving_ns))
+        left.remove(against)
+        settled |= move.device_of
+        step_ns -= saving_ns
+    told += [
+        _Told(each, each.otherwise, each.where, None)
+        for each in helpless
+        # Where something was sent, nothing is to be taken away again.
+        if each.otherwise is not None and each.where.get("device") not in settled.values()
+    ]
+    return told, step_ns
+
+
+def _enough_ns(split: Split) -> float:
+    return max(1, MIN_SAVING_SHARE * split.schedule.step_ns)
+
+
+def _moved(graph: OpGraph, placement: Placement, move: Move) -> Placement:
+    """Return the placement with what a move takes elsewhere."""
+    device_of = {**placement.device_of, **move.device_of}
+    if move.gradients:
+        forward = (op for op in graph.ops if op.role is Role.FORWARD and op.layer is not None)
+        of_layer = {op.layer: device_of[op.name] for op in forward if op.variable is None}
+        for name in move.gradients:
+            device_of[name] = of_layer.get(graph.op(name).layer, device_of[name])
+    return replace(placement, device_of=device_of)
+
+
+def _fits(evidence: Evidence, split: Split, placement: Placement) -> bool:
+    """Whether a placement leaves no device short of memory that the split does not."""
+    devices = evidence.cluster.devices
+    if all(device.memory_bytes is None for device in devices):
+        return True
+    peaks = evidence.simulator.schedule(placement).peak_memory
+    before = shortages(split.schedule.peak_memory, devices)
+    return {each.device for each in shortages(peaks, devices)} <= {each.device for each in before}
+
+
+def _working(evidence: Evidence, placement: Placement) -> set[str]:
+    """Return the devices on which an op takes time."""
+    costs = {device: table.costs for device, table in evidence.costs.items()}
+    return {
+        device
+        for op, device in placement.device_of.items()
+        if op in costs[device] and costs[device][op].time_ns > 0
+    }
+
+
+def _better_alone_ns(evidence: Evidence, split: Split, step_ns: int) -> int | None:
+    """Return what one device takes, None if the user's own split takes less with what is told."""
+    alone = evidence.alone
+    if split.name != YOUR_SPLIT or alone is None or alone.predicted is None:
+        return None
+    if shortages(alone.predicted.peak_memory, evidence.cluster.devices):
+        return None
+    alone_ns = alone.predicted.step_ns
+    return alone_ns if alone_ns <= WORTHWHILE_RATIO * step_ns else None

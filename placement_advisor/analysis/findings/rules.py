@@ -1,7 +1,11 @@
-"""All rules, and their findings in the order of what they save."""
+"""All rules, and their findings in the order of what they save.
+
+What rules find in one split is made to go together (`moves`), and keeps its order.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,8 +28,11 @@ from placement_advisor.analysis.findings import (
     unfused_elementwise,
     variable_read_across,
 )
+from placement_advisor.analysis.findings.moves import InSplit, together
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from placement_advisor.analysis.analysis_result import Finding
     from placement_advisor.analysis.findings.evidence import Evidence
 
@@ -36,7 +43,7 @@ class Rule(Protocol):
     CODE: str
     NAME: str
 
-    def find(self, evidence: Evidence) -> tuple[Finding, ...]:
+    def find(self, evidence: Evidence) -> tuple[Finding | InSplit, ...]:
         """Return what the rule has found, nothing if all is well."""
 
 
@@ -64,19 +71,29 @@ RULES: tuple[Rule, ...] = (
 def find_all(evidence: Evidence) -> tuple[Finding, ...]:
     """Return the findings of all rules: what does not fit first, then those that save most.
 
-    Findings whose saving is unknown come behind, in the order of their codes. Last come those about
-    splits that nobody has or is told to make, without a saving: nobody has what it would save.
+    Of findings about one split each saves what it brings beyond those before it. Findings whose
+    saving is unknown come behind. Last come those about splits that nobody has or is told to make,
+    without a saving: nobody has what it would save.
     """
-    found = [finding for rule in RULES for finding in rule.find(evidence)]
-    shown = [replace(f, saving_ns=None) if f.is_hypothetical else f for f in found]
-    return tuple(sorted(shown, key=_order))
+    ranked: list[tuple[tuple[bool, bool, float], Finding]] = []
+    for group in settled(evidence, [each for rule in RULES for each in rule.find(evidence)]):
+        least_ns = math.inf  # What builds on another finding comes behind it.
+        for finding in group:
+            shown = replace(finding, saving_ns=None) if finding.is_hypothetical else finding
+            least_ns = min(least_ns, shown.saving_ns or 0)
+            fits = shown.code != does_not_fit.CODE
+            ranked.append(((shown.is_hypothetical, fits, -least_ns), shown))
+    ranked.sort(key=lambda each: each[0])
+    return tuple(finding for _, finding in ranked)
 
 
-def _order(finding: Finding) -> tuple[bool, bool, float, str]:
-    saving_ns = finding.saving_ns
-    return (
-        finding.is_hypothetical,
-        finding.code != does_not_fit.CODE,
-        -saving_ns if saving_ns else 0,
-        finding.code,
-    )
+def settled(evidence: Evidence, found: Sequence[Finding | InSplit]) -> list[tuple[Finding, ...]]:
+    """Return the findings: each alone, or with the others about its split, in their order."""
+    about: dict[str, list[InSplit]] = {}
+    for each in found:
+        if isinstance(each, InSplit):
+            about.setdefault(each.split.name, []).append(each)
+    return [
+        *((each,) for each in found if not isinstance(each, InSplit)),
+        *(together(evidence, group) for group in about.values()),
+    ]

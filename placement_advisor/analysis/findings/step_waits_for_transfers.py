@@ -7,15 +7,14 @@ A tensor is joined by moving the layer that makes it, or those that read it, to 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.analysis_result import Finding
-from placement_advisor.analysis.findings.moves import Move, best_move, layer_ops
+from placement_advisor.analysis.findings.moves import InSplit, Move, layer_ops, with_variables
 from placement_advisor.simulator.critical_path import PathKind, critical_path
 from placement_advisor.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from placement_advisor.analysis.findings.evidence import Evidence, Split
     from placement_advisor.simulator.events import Transfer
@@ -28,20 +27,14 @@ TRANSFER_BOUND_SHARE = 0.2
 MAX_TENSORS = 5
 
 
-class _Cut(NamedTuple):
-    copy: Transfer
-    waited_ns: int
-    join: Move | None
-
-
-def find(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return a finding for each split that waits so."""
+def find(evidence: Evidence) -> tuple[InSplit, ...]:
+    """Return what was found for each split that waits so, with the joins of what it waits for."""
     return tuple(
-        finding for split in evidence.splits if (finding := _finding(evidence, split)) is not None
+        found for split in evidence.splits if (found := _found(evidence, split)) is not None
     )
 
 
-def _finding(evidence: Evidence, split: Split) -> Finding | None:
+def _found(evidence: Evidence, split: Split) -> InSplit | None:
     step_ns = split.schedule.step_ns
     waited_ns = _waited_ns(evidence, split)
     share = sum(waited_ns.values()) / step_ns if step_ns else 0.0
@@ -51,28 +44,25 @@ def _finding(evidence: Evidence, split: Split) -> Finding | None:
         split.schedule.transfers,
         key=lambda copy: (-waited_ns.get(copy.tensor, 0), copy.set_out_ns - copy.end_ns),
     )[:MAX_TENSORS]
-    cuts = [
-        _Cut(
-            copy,
-            waited_ns.get(copy.tensor, 0),
-            best_move(evidence, split, _joins(evidence, split, copy)),
-        )
+    told = "; ".join(
+        f"{copy.tensor} ({copy.source} → {copy.target}, {format_bytes(copy.size_bytes)}, step "
+        f"waits {format_ns(waited_ns.get(copy.tensor, 0))})"
         for copy in costliest
-    ]
-    joins = [cut.join for cut in cuts if cut.join is not None]
-    best = max(joins, key=lambda join: join.saving_ns, default=None)
-    top = next((cut for cut in cuts if cut.join is not None and cut.join == best), cuts[0])
-    action, saving_ns = _action(evidence, split, best)
-    return Finding(
+    )
+    return InSplit(
         code=CODE,
         name=NAME,
+        split=split,
         finding=f"{format_share(share)} of the step of {split.name} waits for transfers "
-        f"(simulated); costliest: {'; '.join(map(_in_words, cuts))}",
-        action=action,
-        where=evidence.where(top.copy.producer, tensor=top.copy.tensor, device=top.copy.target),
-        saving_ns=saving_ns,
-        is_hypothetical=split.is_hypothetical,
+        f"(simulated); costliest: {told}",
+        moves=tuple(move for copy in costliest for move in _joins(evidence, split, copy)),
+        otherwise="take another split, or faster links: joining no single tensor makes it faster",
+        where=_where(evidence, costliest[0]),
     )
+
+
+def _where(evidence: Evidence, copy: Transfer) -> dict[str, str | int]:
+    return evidence.where(copy.producer, tensor=copy.tensor, device=copy.target)
 
 
 def _waited_ns(evidence: Evidence, split: Split) -> dict[str, int]:
@@ -84,9 +74,8 @@ def _waited_ns(evidence: Evidence, split: Split) -> dict[str, int]:
     return spent
 
 
-def _joins(
-    evidence: Evidence, split: Split, copy: Transfer
-) -> Iterable[tuple[str, Iterable[str], str]]:
+def _joins(evidence: Evidence, split: Split, copy: Transfer) -> Iterator[Move]:
+    """Yield what brings both ends of a tensor together: their ops alone, or their layers."""
     graph, device_of = evidence.graph, split.placement.device_of
     readers = [
         edge.consumer
@@ -94,36 +83,20 @@ def _joins(
         if edge.port == copy.port and device_of.get(edge.consumer) == copy.target
     ]
     ends = (([copy.producer], copy.target), (readers, copy.source))
-    known = set(evidence.cluster.device_names())
+    known, where = set(evidence.cluster.device_names()), _where(evidence, copy)
     for ops, device in ends:
         # On the host nothing can be placed; what runs there without a kernel is placed elsewhere.
         if device not in known or not ops:
             continue
-        yield f"op {ops[0]}" + (f" and {len(ops) - 1} more" if len(ops) > 1 else ""), ops, device
+        more = f" and {len(ops) - 1} more" if len(ops) > 1 else ""
+        there = with_variables(graph, ops, device)
+        yield Move(f"put op {ops[0]}{more} on {device}", where, there)
         layers = dict.fromkeys(layer for op in ops if (layer := graph.op(op).layer) is not None)
         if layers:
             names = ", ".join(layers)
             whole = [op for layer in layers for op in layer_ops(graph, layer)]
-            yield f"layer {names} with its gradients and variables", whole, device
-
-
-def _action(evidence: Evidence, split: Split, best: Move | None) -> tuple[str, int | None]:
-    """Return what to do, and what it saves."""
-    if best is not None:
-        return f"put {best.what} on {best.device}", best.saving_ns
-    alone = evidence.alone
-    gain_ns = split.schedule.step_ns - alone.predicted.step_ns if alone and alone.predicted else 0
-    if gain_ns > 0:
-        return "joining no single tensor helps; one device is faster: do not split here", gain_ns
-    return "joining no single tensor helps: only another split, or faster links, would", None
-
-
-def _in_words(cut: _Cut) -> str:
-    copy = cut.copy
-    joined = "joining saves nothing"
-    if cut.join is not None:
-        joined = f"joining saves {format_ns(cut.join.saving_ns)}"
-    return (
-        f"{copy.tensor} ({copy.source} → {copy.target}, {format_bytes(copy.size_bytes)}, "
-        f"step waits {format_ns(cut.waited_ns)}, {joined})"
-    )
+            yield Move(
+                f"put layer {names} with its gradients and variables on {device}",
+                where,
+                with_variables(graph, whole, device),
+            )

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.analysis_result import Finding
 from placement_advisor.analysis.findings.idle_device import IDLE_SHARE
-from placement_advisor.analysis.findings.moves import best_layer_move
+from placement_advisor.analysis.findings.moves import InSplit, layer_moves
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -21,14 +20,14 @@ NAME = "uneven-load"
 UNEVEN_RATIO = 1.25
 
 
-def find(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return a finding for each split that is uneven without need."""
+def find(evidence: Evidence) -> tuple[InSplit, ...]:
+    """Return what was found for each split that is uneven, with what may be moved."""
     return tuple(
-        finding for split in evidence.splits if (finding := _finding(evidence, split)) is not None
+        found for split in evidence.splits if (found := _found(evidence, split)) is not None
     )
 
 
-def _finding(evidence: Evidence, split: Split) -> Finding | None:
+def _found(evidence: Evidence, split: Split) -> InSplit | None:
     load_ns = {
         name: split.schedule.compute_ns.get(name, 0) for name in evidence.cluster.device_names()
     }
@@ -38,16 +37,12 @@ def _finding(evidence: Evidence, split: Split) -> Finding | None:
         return None
     busiest = max(working, key=working.__getitem__)
     least = min(working, key=working.__getitem__)
-    move = best_layer_move(evidence, split, busiest, least)
-    if move is None:
-        return None
     loads = ", ".join(f"{name} {format_ns(ns)}" for name, ns in working.items())
-    return Finding(
+    return InSplit(
         code=CODE,
         name=NAME,
+        split=split,
         finding=f"the load of {split.name} is uneven: compute per step {loads} (simulated)",
-        action=f"put {move.what} with its gradients and variables on {move.device}",
-        where={"layer": move.what.removeprefix("layer "), "device": busiest},
-        saving_ns=move.saving_ns,
-        is_hypothetical=split.is_hypothetical,
+        moves=tuple(layer_moves(evidence, split, busiest, least)),
+        where={"device": busiest},
     )

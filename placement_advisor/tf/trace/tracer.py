@@ -32,6 +32,7 @@ from placement_advisor.tf.trace.oprows import composites_of, op_graph
 from placement_advisor.tf.trace.user_requests import (
     UserLines,
     requested_devices,
+    scopes,
     short_device,
     source_stacks,
 )
@@ -150,6 +151,15 @@ def trace_workload(path: str, folder: str | None) -> Traced:
     own = {op.name for op in step.graph.ops}
     handles = {name: held.handle for name, held in step.flat.state.variables.items()}
     lines = UserLines(Path(path))
+    requested = requested_devices(step.flat.ops) | {
+        name: short_device(device) for name, device in _log.devices(handles).items()
+    }
+    stack_of = source_stacks(step.function.graph, own, lines)
+    created_at = {
+        name: found
+        for name, frames in _log.frames(handles).items()
+        if (found := lines.among(frames))
+    }
     return Traced(
         graph=step.graph,
         members=step.members(),
@@ -158,15 +168,11 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         chosen=workload.chosen + (", summaries left out" if step.flat.summaries else ""),
         batch_size=workload.batch_size,
         tensorflow_version=tf.__version__,
-        requested_device_of=requested_devices(step.flat.ops)
-        | {name: short_device(device) for name, device in _log.devices(handles).items()},
-        stack_of=source_stacks(step.function.graph, own, lines),
+        requested_device_of=requested,
+        scope_of=scopes(requested, stack_of | created_at),
+        stack_of=stack_of,
         created=_log.places(handles),
-        created_at={
-            name: found
-            for name, frames in _log.frames(handles).items()
-            if (found := lines.among(frames))
-        },
+        created_at=created_at,
     )
 
 

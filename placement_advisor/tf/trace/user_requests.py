@@ -1,26 +1,32 @@
 """What the user's own code says about each op: the device it asks for, the lines that led to it.
 
+The scope that makes an op ask for a device is found in the text of the lines that led to it; one
+that names another device is none, and nor is one of a library's.
+
 Left out: devices in the bodies of loops and conditionals; lines of what a called function holds,
 which get those of the call.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from placement_advisor.files.source_files import SourceFiles
 from placement_advisor.processes.user_lines import is_user_code
 from placement_advisor.tf.answers import SourceLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from placement_advisor.tf.trace.nodes import Node
 
 _HERE = (None, "localhost")
+_NAMED_DEVICE = re.compile(r"""\bdevice\(\s*["']([^"'{}]+)["']\s*\)""")
 
 
 def requested_devices(nodes: Iterable[Node]) -> dict[str, str]:
@@ -84,3 +90,32 @@ def source_stacks(
 
     found = {name: stack(name) for name in names}
     return {name: made_by for name, made_by in found.items() if made_by}
+
+
+def scopes(
+    requested_device_of: Mapping[str, str], lines_of: Mapping[str, tuple[SourceLine, ...]]
+) -> dict[str, SourceLine]:
+    """Return the line of the user's scope that makes an op ask for its device, where it is told.
+
+    ``lines_of`` has the lines that led to an op or created a variable, innermost first.
+    """
+    files = SourceFiles(Path())
+
+    @cache
+    def scope(device: str, lines: tuple[SourceLine, ...]) -> SourceLine | None:
+        for file, line in lines:
+            number = files.scope(file, line)
+            named = number and _NAMED_DEVICE.search(files.text(file, number) or "")
+            if number and (not named or _is(named[1], device)):
+                return SourceLine(file, number)
+        return None
+
+    found = {op: scope(device, lines_of.get(op, ())) for op, device in requested_device_of.items()}
+    return {op: line for op, line in found.items() if line is not None}
+
+
+def _is(named: str, device: str) -> bool:
+    try:
+        return short_device(named) == device
+    except ValueError:  # TensorFlow reads no device in it.
+        return False

@@ -26,14 +26,14 @@ def test_what_does_not_fit_comes_first_then_what_saves_most():
         graph,
         {"left": 100, "right": 60, "meet": 10},
         split,
-        cluster=two_devices(memory_bytes=208, launch_overhead_ns=20),
+        cluster=two_devices(memory_bytes=5, launch_overhead_ns=20),
         requested_device_of={"left": "GPU:0"},
         recommended="halves",
     )
     codes = [finding.code for finding in find_all(evidence)]
-    # Neither fits; joining right saves most, then launches. (Left's home is where it is anyway.)
-    assert codes[:2] == ["PA401", "PA401"]
-    savings = [finding.saving_ns or 0 for finding in find_all(evidence)[2:]]
+    # Neither fits anywhere; joining right with meet saves most, then launches.
+    assert codes[:3] == ["PA401"] * 3
+    savings = [finding.saving_ns or 0 for finding in find_all(evidence)[3:]]
     assert len(savings) >= 2
     assert savings == sorted(savings, reverse=True)
 
@@ -66,8 +66,8 @@ def test_what_is_found_in_a_recommended_split_is_ranked_with_its_saving():
     by_code = {f.code: f for f in find_all(_hand_split(recommended="by hand"))}
     assert not by_code["PA101"].is_hypothetical
     assert by_code["PA101"].saving_ns == 410
-    assert not by_code["PA201"].is_hypothetical
-    assert by_code["PA201"].saving_ns
+    # With gradients beside their forward ops no join is left that would make it faster.
+    assert "PA201" not in by_code
     # Of another one, what a tape would make of this model stays a supposition.
     by_code = {f.code: f for f in find_all(_hand_split(recommended="towers"))}
     assert by_code["PA101"].is_hypothetical
@@ -76,18 +76,23 @@ def test_what_is_found_in_a_recommended_split_is_ranked_with_its_saving():
 def test_what_is_found_in_the_users_own_scopes_is_ranked_with_its_saving():
     asked = {"first": "GPU:0", "second": "GPU:1"}
     own = [f for f in find_all(_hand_split(requested_device_of=asked)) if not f.is_hypothetical]
-    assert ("PA101", 410) in [(finding.code, finding.saving_ns) for finding in own]
+    # 50, to b 110, 60, back 410, 120, in place of 50 + 60 + 120.
+    assert [(finding.code, finding.saving_ns) for finding in own] == [("PA101", 750 - 230)]
+    assert own[0].action.startswith(
+        "give your own split up: it takes 750 ns for a step, and 340 ns with all that helps here, "
+        "one device 230 ns (simulated); if you keep it, compute gradients with tf.gradients("
+    )
 
 
 def test_a_variable_read_across_is_hypothetical_in_a_rejected_split():
     read = op("read", 5_000, kind="ReadVariableOp", variable="w", layer="low")
     graph = graph_of(
         [op("w", kind="VarHandleOp", role=Role.VARIABLE, variable="w", layer="low"), read,
-         op("high", 1)],
+         op("high", 1), op("rest")],
         ("w", "read"), ("read", "high"),
     )  # fmt: skip
-    split = on(graph, "towers", {"high": "b"})
-    costs = {"read": 1, "high": 10}
+    split = on(graph, "towers", {"high": "b", "rest": "b"})
+    costs = {"read": 1, "high": 10, "rest": 1}
     (found,) = [f for f in find_all(evidence_of(graph, costs, split)) if f.code == "PA103"]
     assert (found.is_hypothetical, found.saving_ns) == (True, None)
     told = evidence_of(graph, costs, split, recommended="towers")

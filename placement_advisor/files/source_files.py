@@ -10,7 +10,6 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from placement_advisor.check.problem import Place
 from placement_advisor.files import foreign_file
 
 if TYPE_CHECKING:
@@ -32,32 +31,32 @@ class SourceFiles:
         self._root = root
         self._lines = cache(self._read)
 
-    def text(self, place: Place) -> str | None:
+    def text(self, file: str, line: int) -> str | None:
         """Return what stands at a line, None if that cannot be told."""
-        lines = self._lines(place.file)
-        if not 1 <= place.line <= len(lines):
+        lines = self._lines(file)
+        if not 1 <= line <= len(lines):
             return None
-        text = lines[place.line - 1].strip()
+        text = lines[line - 1].strip()
         return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…"
 
-    def find(self, file: str, words: str) -> Place:
+    def find(self, file: str, words: str) -> int:
         """Return the first line of a file that holds these words, else the first of all."""
         lines = self._lines(file)
-        return Place(file, next((i for i, line in enumerate(lines, 1) if words in line), 1))
+        return next((i for i, line in enumerate(lines, 1) if words in line), 1)
 
-    def scope(self, place: Place) -> Place | None:
+    def scope(self, file: str, line: int) -> int | None:
         """Return the line of the innermost `with` of a device around a line, in its function."""
-        lines = self._lines(place.file)[: place.line]
+        lines = self._lines(file)[:line]
         outside: int | None = None
         for number in range(len(lines), 0, -1):
-            line = lines[number - 1]
-            indent = len(line) - len(line.lstrip())
-            if not line.strip() or (outside is not None and indent >= outside):
+            text = lines[number - 1]
+            indent = len(text) - len(text.lstrip())
+            if not text.strip() or (outside is not None and indent >= outside):
                 continue
             outside = indent
-            if _SCOPE.match(line.strip()):
-                return Place(place.file, number)
-            if _FUNCTION.match(line.strip()):
+            if _SCOPE.match(text.strip()):
+                return number
+            if _FUNCTION.match(text.strip()):
                 return None
         return None
 
