@@ -11,6 +11,7 @@ from sample_analysis import ranged, unreliable
 from placement_advisor.report.analysis.analysis_json import analysis_as_json
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
+from placement_advisor.report.analysis_folder import write_reports
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
@@ -42,6 +43,29 @@ def test_long_failures_wrap_and_are_all_there(analysis: Analysis) -> None:
     text = full_text(replace(analysis, candidates=(*analysis.candidates[:2], failed)))
     assert all(word in text for word in words)
     assert max(map(len, text.splitlines()[1:])) <= 80
+
+
+def test_what_a_failure_says_in_full_is_in_a_file_that_all_reports_name(
+    analysis: Analysis, tmp_path: Path
+) -> None:
+    single, towers, broken = analysis.candidates
+    assert broken.failure is not None
+    failed = replace(broken, failure=replace(broken.failure, in_full="word\n" * 900))
+    of = replace(analysis, candidates=(single, towers, failed, replace(broken, name="searched")))
+    write_reports(of, tmp_path)
+    told = "alternating: crashed: worker:1 was ended by SIGKILL in round 3"
+    where = "(in full: failures/alternating.txt)"
+    text = " ".join((tmp_path / "report.txt").read_text(encoding="utf-8").split())
+    assert f"{told} {where}." in text
+    assert " failures/ errors in full" in text
+    assert f"- {told} {where}" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert analysis_as_json(of)["candidates"][2]["failure"]["in_full"] == "failures/alternating.txt"
+    assert [file.name for file in (tmp_path / "failures").iterdir()] == ["alternating.txt"]
+    assert (tmp_path / "failures" / "alternating.txt").read_text() == "word\n" * 900 + "\n"
+    assert "failures/" not in full_text(analysis)
+    # Of several that failed for the same reason it is said once.
+    same = replace(analysis, candidates=(single, broken, replace(broken, name="pipeline")))
+    assert "alternating and pipeline: crashed: worker:1 was ended" in full_text(same)
 
 
 def test_a_long_name_is_broken_at_a_hyphen_and_takes_no_room_from_figures(
@@ -121,12 +145,12 @@ def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothin
 ) -> None:
     text = " ".join(full_text(_if_split(analysis)).split())
     assert "Findings: none" in text
-    assert (
-        "If you split all the same, which is not recommended: PA201 step-waits-for-transfers "
-        "(report.md)" in text
-    )
+    told = "Of splits that are not recommended: PA201 step-waits-for-transfers (report.md)"
+    assert told in text
     assert "saves:" not in text
     page = render_markdown(_if_split(analysis))
-    assert "If you split all the same, which is not recommended:\n\n**PA201" in page
+    assert "Of splits that are not recommended:\n\n**PA201" in page
+    # The verdict of this one is to split.
+    assert "all the same" not in text + page
     assert "saves:" not in page
     assert analysis_as_json(_if_split(analysis))["findings"][0]["hypothetical"] is True

@@ -111,7 +111,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
     return {
         "name": candidate.name,
         "rationale": candidate.rationale,
-        "failure": failure_text(candidate.failure) if candidate.failure else None,
+        "failure": failure_text(candidate) if candidate.failure else None,
         "failure_kind": candidate.failure.kind.value if candidate.failure else None,
         "samples": None if candidate.samples is None else list(candidate.samples),
         "predicted": _figures(predicted),

@@ -17,7 +17,7 @@ function finding(each) {
     { class: 'finding' },
     el('h3', {}, `${each.code} ${each.finding}`),
     each.hypothetical
-      ? el('p', { class: 'hint' }, 'If you split all the same, which is not recommended.')
+      ? el('p', { class: 'hint' }, 'Of a split that is not recommended.')
       : null,
     el('p', {}, each.action),
     each.where ? el('p', { class: 'hint' }, each.where) : null,
