@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sample_analysis
-from sample_analysis import ranged, unreliable
+from sample_analysis import ranged, record, unreliable
+from simulated_steps import towers_graph
 
+from placement_advisor.analysis.assemble import review_of
+from placement_advisor.measurement.measurement import BrokenLaw, Law
 from placement_advisor.report.analysis.analysis_json import analysis_as_json
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
+from placement_advisor.report.analysis.screen import screen
 from placement_advisor.report.analysis_folder import write_reports
+from placement_advisor.report.pictures.layer_map import layer_map
+from placement_advisor.report.tensorboard.tab_json import overview_as_json
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
@@ -128,6 +134,23 @@ def test_of_a_profile_that_breaks_a_law_nothing_is_shown() -> None:
     assert "1.56 ms exposed" not in text
     assert "single: compute 100 %" in text
     assert "towers: compute" not in text
+
+
+def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says_so() -> None:
+    plain = replace(sample_analysis.sample(), findings=())
+    single, *others = plain.candidates
+    broken = BrokenLaw(law=Law.PARTS_ADD_UP, what="parts of its step do not add up to it")
+    unsure = replace(plain, candidates=(replace(single, broken_laws=(broken,)), *others))
+    for of, says in (
+        (plain, "none: no rule has anything to say of this step"),
+        (unsure, "none, but single has no profile to rely on: a rule that goes by times of ops"),
+        (replace(sample_analysis.unmeasured(), findings=()), "none: no rule has anything to say"),
+    ):
+        on_screen = "".join(line.text for line in screen(record(of), Path("out"), 300))
+        for text in (full_text(of), render_markdown(of), on_screen):
+            assert says in " ".join(text.split())
+        overview = overview_as_json(review_of(of), layer_map(towers_graph()))
+        assert overview["no_findings"].startswith(says)
 
 
 def test_peak_memory_of_every_device_is_shown(four_devices: Analysis) -> None:

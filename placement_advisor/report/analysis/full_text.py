@@ -30,7 +30,6 @@ from placement_advisor.report.analysis.tables import (
     CERTIFICATE,
     FULL_TEXT,
     HOW_TO_SPLIT,
-    NO_FINDINGS,
     NOTHING,
     OF_OTHER_SPLITS,
     activity_rows,
@@ -43,6 +42,7 @@ from placement_advisor.report.analysis.tables import (
     failure_lines,
     figure_lines,
     hypothetical_findings,
+    no_findings_text,
     one_line,
     predicted_lines,
     predicted_range,
@@ -139,7 +139,7 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
     if ranked := ranked_findings(analysis):
         yield _findings(ranked)
     else:
-        yield Text(f"Findings: {NO_FINDINGS}")
+        yield Text(f"Findings: {no_findings_text(analysis.candidates)}")
     if hypothetical := hypothetical_findings(analysis):
         names = dict.fromkeys(f"{finding.code} {finding.name}" for finding in hypothetical)
         yield Text(f"{OF_OTHER_SPLITS}: {', '.join(names)} (report.md)")

@@ -30,7 +30,6 @@ from placement_advisor.report.analysis.scaling import scaling_lines
 from placement_advisor.report.analysis.tables import (
     AS_IS,
     HOW_TO_SPLIT,
-    NO_FINDINGS,
     NOT_RECOMMENDED,
     NOTHING,
     OF_OTHER_SPLITS,
@@ -42,6 +41,7 @@ from placement_advisor.report.analysis.tables import (
     how_title,
     hypothetical_findings,
     layers_by_device,
+    no_findings_text,
     ops_by_device,
     predicted_lines,
     predicted_range,
@@ -68,7 +68,8 @@ MAX_LISTING_LINES = 80
 
 def render_markdown(analysis: Analysis) -> str:
     """Return the whole report."""
-    findings = [_finding(finding) for finding in ranked_findings(analysis)] or [NO_FINDINGS]
+    findings = [_finding(finding) for finding in ranked_findings(analysis)]
+    findings = findings or [no_findings_text(analysis.candidates)]
     if hypothetical := hypothetical_findings(analysis):
         findings += [f"{OF_OTHER_SPLITS}:", *map(_finding, hypothetical)]
     parts = [

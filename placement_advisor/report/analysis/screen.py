@@ -27,8 +27,8 @@ from placement_advisor.report.analysis.tables import (
     AS_IS,
     FULL_TEXT,
     HOW_TO_SPLIT,
-    NO_FINDINGS,
     NOTHING,
+    no_findings,
     one_line,
     with_range,
 )
@@ -234,7 +234,9 @@ def _findings(record: AnalysisRecord, folder: Path, width: int, most: int) -> It
     findings = record.findings
     yield Line("")
     if not findings:
-        yield Line(f"Findings: {NO_FINDINGS}")
+        alone = next((c.measured for c in record.candidates if c.name == BASELINE), None)
+        none = no_findings(is_sure=alone is None or alone.parts is not None)
+        yield from _paragraph(f"Findings: {none}", width, most)
     for finding in findings[:_FINDINGS]:
         title = f"{finding.code} {finding.name}"
         if finding.saving_ns is not None:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 # The user's step unmodified: a row of its own, not a candidate.
 AS_IS = "as-is"
-NO_FINDINGS = "none: no rule has anything to say of this step"
 # What stands before findings about splits that the verdict is not about, whatever it is.
 OF_OTHER_SPLITS = "Of splits that are not recommended"
 ANALYSIS = "analysis.json"
@@ -140,6 +139,27 @@ def verdict_is_split(analysis: Analysis | Review) -> bool:
 def how_title(analysis: Analysis | Review) -> str:
     """Return what stands above how to carry out the best split."""
     return "How to split" if verdict_is_split(analysis) else "How the best split goes"
+
+
+def no_findings_text(candidates: Iterable[Candidate]) -> str:
+    """Return what to say where no rule has found anything."""
+    alone = next((c for c in candidates if c.name == BASELINE), None)
+    has_run = alone is not None and alone.measured is not None and bool(alone.measured.step_ns)
+    return no_findings(is_sure=not has_run or alone is None or alone.profile is not None)
+
+
+def no_findings(*, is_sure: bool) -> str:
+    """Return what to say where no rule has found anything; ``is_sure``: by times to rely on.
+
+    >>> no_findings(is_sure=True)
+    'none: no rule has anything to say of this step'
+    """
+    if is_sure:
+        return "none: no rule has anything to say of this step"
+    return (
+        f"none, but {BASELINE} has {NO_PROFILE}: a rule that goes by times of ops may have missed "
+        "something, which a run on a quieter machine would show"
+    )
 
 
 def how_in_short(how: HowToSplit) -> str:
