@@ -121,6 +121,10 @@ class AdviceVerdict(StrEnum):
     CANNOT_FIT = "cannot-fit"
 
 
+# Those that tell to make the split that they name.
+TO_SPLIT = (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextRun:
     """The same command once more, with a ``change`` by which it would tell more.

@@ -15,7 +15,7 @@ from placement_advisor.analysis.advice.instructions import (
 )
 from placement_advisor.analysis.advice.recommend import recommend
 from placement_advisor.analysis.analysis_result import (
-    AdviceVerdict,
+    TO_SPLIT,
     Analysis,
     Candidate,
     HowToSplit,
@@ -233,7 +233,7 @@ def _evidence(
 ) -> Evidence:
     """Return what rules may look at."""
     proposals, traced = forecast.proposals, subject.traced
-    is_to_split = recommendation.verdict in (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
+    is_to_split = recommendation.verdict in TO_SPLIT
     return gather(
         graph=subject.graph,
         cluster=proposals.prices.cluster,

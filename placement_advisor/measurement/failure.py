@@ -19,7 +19,11 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What went wrong with one candidate."""
+    """What went wrong with one candidate.
+
+    ``message`` is a sentence; ``in_full`` all that there is to read, empty if that is no more.
+    """
 
     kind: FailureKind
     message: str
+    in_full: str = ""

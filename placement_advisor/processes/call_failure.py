@@ -25,7 +25,8 @@ class CallFailure:
     """A call without an answer.
 
     Either its child is gone (``child_ended``), or TensorFlow or the user's code raised in it, and
-    it answers further calls. Of a child that is gone ``output_tail`` ends what it printed, and
+    it answers further calls, and ``in_full`` is all that the error says where ``message`` is a
+    sentence of it. Of a child that is gone ``output_tail`` ends what it printed, and
     ``stack`` says where its Python code was, as file and line, innermost first; empty if that is
     not known.
     """
@@ -33,6 +34,7 @@ class CallFailure:
     cause: FailureCause
     message: str
     child_ended: bool = False
+    in_full: str = ""
     output_tail: str = ""
     stack: tuple[tuple[str, int], ...] = ()
 

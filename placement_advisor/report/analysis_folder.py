@@ -25,6 +25,7 @@ from placement_advisor.report.analysis.tables import (
     FULL_TEXT,
     GRAPH,
     HOW_TO_SPLIT,
+    failure_file,
     verdict_is_split,
 )
 from placement_advisor.report.html.report_file import REPORT_FILE, report_html
@@ -150,6 +151,10 @@ def write_reports(analysis: Analysis, folder: Path) -> None:
     if analysis.how is not None and verdict_is_split(analysis):
         code = analysis.how.listing or analysis.how.call
         (folder / HOW_TO_SPLIT).write_text(code, encoding="utf-8")
+    for candidate in analysis.candidates:
+        if candidate.failure is not None and (file := failure_file(candidate)) is not None:
+            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).write_text(f"{candidate.failure.in_full}\n", encoding="utf-8")
     if analysis.options.quick:
         return
     plot_timelines(analysis, folder)

@@ -453,4 +453,8 @@ def _affordable(entry: Entry, budget_s: float) -> int:
 
 def failure_of(answer: CallFailure) -> Failure:
     """Return what a candidate's report says about a failed call."""
-    return Failure(kind=FailureKind(answer.cause.value), message=answer.message)
+    return Failure(
+        kind=FailureKind(answer.cause.value),
+        message=answer.message,
+        in_full=answer.in_full or answer.output_tail,
+    )

@@ -1,4 +1,9 @@
-"""TensorFlow's errors in one line: what failed, without the stack of whoever built the graph."""
+"""Errors of TensorFlow, Keras and the user's code in one sentence: the cause, and what failed.
+
+What stands around the cause is left out: the stack of whoever built the graph, the lines of code
+that AutoGraph quotes, the arguments that Keras lists, what the error advises in further sentences.
+All of it is kept beside the sentence.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +17,49 @@ _FAILED_NODE = re.compile(r"^Node: '?(.*?)'?\n", re.MULTILINE)
 _FUNCTION_MARK = re.compile(r"\{\{function_node [^}]*\}\}\s*")
 _NODE_MARK = re.compile(r"\{\{node ([^}]*)\}\}")
 _ROOT_ERRORS = re.compile(r"\d+ root error\(s\) found\.\n\s*\(0\)\s*(?:[A-Z_]+: )?")
+# What announces an error in further lines: AutoGraph's quotes, Keras' layer, a run's stack.
+_ANNOUNCES = re.compile(r"in user code:|Exception encountered when calling |Graph execution error:")
+# Keras' list of arguments, which ends its errors; and where in a graph something happened.
+_ARGUMENTS = re.compile(r"^\s*(?:Call a|A)rguments received by .*", re.MULTILINE | re.DOTALL)
+_PLACE = re.compile(r"\[\[.*\]\].*")
+# Keras prints causes in bold.
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_KIND = re.compile(r"^\w+(?:Error|Exception): ")
+_SENTENCE_END = re.compile(r"[.!]\s+(?=[A-Z`'\"(])")
+# What other errors mean by their own words is plain enough.
+_MEANINGS = {
+    "merge_call": "an optimizer is applied, or a gradient exchanged, within a conditional, a loop "
+    "or a tf.function, which tf.distribute refuses",
+}
 
 
 def run_failure(error: BaseException) -> CallFailure:
     """Return what a report says about an error that a step ended with."""
-    message = str(getattr(error, "message", None) or error).strip()
+    message = _STYLE.sub("", str(getattr(error, "message", None) or error)).strip()
     # Several failed nodes are listed one after the other, then comes what went wrong.
     nodes = list(_FAILED_NODE.finditer(message))
     reason = message[nodes[-1].end() :] if nodes else message
     reason = _FUNCTION_MARK.sub("", _ROOT_ERRORS.sub("", reason))
-    reason = _NODE_MARK.sub(r"\1", reason).strip()
-    line = reason.splitlines()[0] if reason else type(error).__name__
+    cause = _cause(_NODE_MARK.sub(r"\1", reason))
+    kind = type(error).__name__
+    in_full = f"{kind}: {message}"
+    if " " not in cause:  # The key of a KeyError, or nothing.
+        cause = f"{kind}: {cause}" if cause else kind
+    meaning = next((told for word, told in _MEANINGS.items() if word in cause), None)
+    cause = cause if meaning is None else f"{meaning} ({cause})"
     is_full = isinstance(error, tf.errors.ResourceExhaustedError | MemoryError)
     return CallFailure(
         cause=FailureCause.OUT_OF_MEMORY if is_full else FailureCause.CRASHED,
-        message=f"{line} (op {nodes[-1].group(1)!r})" if nodes else line,
+        message=f"{cause} (op {nodes[-1].group(1)!r})" if nodes else cause,
+        in_full="" if message in ("", cause) or cause == in_full else in_full,
     )
+
+
+def _cause(reason: str) -> str:
+    """Return the first sentence of the line that says why; empty if none does."""
+    lines = [line.strip() for line in _ARGUMENTS.sub("", reason).splitlines()]
+    lines = [line for line in lines if line and not _PLACE.fullmatch(line)]
+    if not lines:
+        return ""
+    line = _KIND.sub("", lines[-1]) if _ANNOUNCES.match(lines[0]) else lines[0]
+    return _SENTENCE_END.split(line, maxsplit=1)[0].removesuffix(".")

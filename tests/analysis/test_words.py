@@ -47,6 +47,18 @@ def test_two_towers_in_words() -> None:
     )
 
 
+@given(st.lists(st.sampled_from(["ab", "cd", "ef"]), min_size=1, max_size=40))
+def test_a_placement_in_short_counts_layers_and_names_no_part_of_a_list(halves: list[str]) -> None:
+    """A list that has to be followed is there in full, or is not there."""
+    names = {f"{chr(97 + n % 26)}{half}{n}x": f"GPU:{half > 'ab'}" for n, half in enumerate(halves)}
+    graph, placement = step(names)
+    in_full = placement_in_words(graph, placement)
+    in_short = placement_in_words(graph, placement, most=3)
+    assert " more" not in in_full + in_short
+    assert in_short == in_full or re.search(r"\d+ layers on GPU:", in_short)
+    assert len(in_short) <= len(in_full)
+
+
 def test_gradients_that_stay_behind_are_told() -> None:
     assert (
         placement_in_words(*step(TOWERS, gradients="GPU:0"))

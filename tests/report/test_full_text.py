@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sample_analysis
-from sample_analysis import ranged, unreliable
+from sample_analysis import ranged, record, unreliable
+from simulated_steps import towers_graph
 
+from placement_advisor.analysis.assemble import review_of
+from placement_advisor.measurement.measurement import BrokenLaw, Law
 from placement_advisor.report.analysis.analysis_json import analysis_as_json
 from placement_advisor.report.analysis.full_text import full_text
 from placement_advisor.report.analysis.markdown import render_markdown
+from placement_advisor.report.analysis.screen import screen
+from placement_advisor.report.analysis_folder import write_reports
+from placement_advisor.report.pictures.layer_map import layer_map
+from placement_advisor.report.tensorboard.tab_json import overview_as_json
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
@@ -42,6 +49,29 @@ def test_long_failures_wrap_and_are_all_there(analysis: Analysis) -> None:
     text = full_text(replace(analysis, candidates=(*analysis.candidates[:2], failed)))
     assert all(word in text for word in words)
     assert max(map(len, text.splitlines()[1:])) <= 80
+
+
+def test_what_a_failure_says_in_full_is_in_a_file_that_all_reports_name(
+    analysis: Analysis, tmp_path: Path
+) -> None:
+    single, towers, broken = analysis.candidates
+    assert broken.failure is not None
+    failed = replace(broken, failure=replace(broken.failure, in_full="word\n" * 900))
+    of = replace(analysis, candidates=(single, towers, failed, replace(broken, name="searched")))
+    write_reports(of, tmp_path)
+    told = "alternating: crashed: worker:1 was ended by SIGKILL in round 3"
+    where = "(in full: failures/alternating.txt)"
+    text = " ".join((tmp_path / "report.txt").read_text(encoding="utf-8").split())
+    assert f"{told} {where}." in text
+    assert " failures/ errors in full" in text
+    assert f"- {told} {where}" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert analysis_as_json(of)["candidates"][2]["failure"]["in_full"] == "failures/alternating.txt"
+    assert [file.name for file in (tmp_path / "failures").iterdir()] == ["alternating.txt"]
+    assert (tmp_path / "failures" / "alternating.txt").read_text() == "word\n" * 900 + "\n"
+    assert "failures/" not in full_text(analysis)
+    # Of several that failed for the same reason it is said once.
+    same = replace(analysis, candidates=(single, broken, replace(broken, name="pipeline")))
+    assert "alternating and pipeline: crashed: worker:1 was ended" in full_text(same)
 
 
 def test_a_long_name_is_broken_at_a_hyphen_and_takes_no_room_from_figures(
@@ -106,6 +136,23 @@ def test_of_a_profile_that_breaks_a_law_nothing_is_shown() -> None:
     assert "towers: compute" not in text
 
 
+def test_where_rules_found_nothing_by_a_profile_not_to_rely_on_every_report_says_so() -> None:
+    plain = replace(sample_analysis.sample(), findings=())
+    single, *others = plain.candidates
+    broken = BrokenLaw(law=Law.PARTS_ADD_UP, what="parts of its step do not add up to it")
+    unsure = replace(plain, candidates=(replace(single, broken_laws=(broken,)), *others))
+    for of, says in (
+        (plain, "none: no rule has anything to say of this step"),
+        (unsure, "none, but single has no profile to rely on: a rule that goes by times of ops"),
+        (replace(sample_analysis.unmeasured(), findings=()), "none: no rule has anything to say"),
+    ):
+        on_screen = "".join(line.text for line in screen(record(of), Path("out"), 300))
+        for text in (full_text(of), render_markdown(of), on_screen):
+            assert says in " ".join(text.split())
+        overview = overview_as_json(review_of(of), layer_map(towers_graph()))
+        assert overview["no_findings"].startswith(says)
+
+
 def test_peak_memory_of_every_device_is_shown(four_devices: Analysis) -> None:
     text = full_text(four_devices)
     assert all(f"worker:{number} 12.0 MB" in text for number in range(4))
@@ -121,12 +168,12 @@ def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothin
 ) -> None:
     text = " ".join(full_text(_if_split(analysis)).split())
     assert "Findings: none" in text
-    assert (
-        "If you split all the same, which is not recommended: PA201 step-waits-for-transfers "
-        "(report.md)" in text
-    )
+    told = "Of splits that are not recommended: PA201 step-waits-for-transfers (report.md)"
+    assert told in text
     assert "saves:" not in text
     page = render_markdown(_if_split(analysis))
-    assert "If you split all the same, which is not recommended:\n\n**PA201" in page
+    assert "Of splits that are not recommended:\n\n**PA201" in page
+    # The verdict of this one is to split.
+    assert "all the same" not in text + page
     assert "saves:" not in page
     assert analysis_as_json(_if_split(analysis))["findings"][0]["hypothetical"] is True

@@ -70,7 +70,9 @@ def test_every_simulated_speed_up_has_its_range() -> None:
 def test_a_candidate_that_does_not_apply_is_told_in_the_words_of_the_other_reports(
     not_applicable: Analysis,
 ) -> None:
-    assert "**not applicable**: the model has one tower" in render_markdown(not_applicable)
+    report = render_markdown(not_applicable)
+    assert "| towers | – | **not applicable** | – | – |" in report
+    assert "\n\n- towers: not applicable: the model has one tower\n" in report
 
 
 def test_copies_of_a_candidate_that_failed_are_labelled_simulated(analysis: Analysis) -> None:

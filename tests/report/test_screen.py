@@ -134,8 +134,61 @@ def test_no_analysis_takes_more_lines_or_columns_than_a_screen_has(width: int, l
 def test_what_is_cut_says_so() -> None:
     lines = text(crowded("long words of many a name ")).splitlines()
     cut = [line for line in lines if line.endswith("…")]
-    # The ground, the answer, how to do it, the caveat, three reasons, two findings, the failures.
-    assert len(cut) >= 9
+    # The ground, the answer, the caveat, three reasons, the failures.
+    assert len(cut) >= 7
+
+
+def test_what_is_to_be_done_is_never_cut_but_found_in_a_file_that_is_named() -> None:
+    lines = text(crowded("long words of many a name ")).splitlines()
+    assert "how: advisor-out/deepconn/how_to_split.py" in lines
+    assert lines.count("  what to do: advisor-out/deepconn/report.txt") == 2
+    assert not any("do this" in line for line in lines)
+
+
+ACTIONS = ("take a batch of 205", "put layer tower_1/dense on worker:1", "jit_compile=True, then")
+
+
+@given(
+    words=st.lists(st.sampled_from(["5.85", "ms", "12", "%", "(0.81–1.08)", "a", "towers"])),
+    action=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=12),
+    width=st.integers(40, 120),
+)
+@settings(max_examples=100, deadline=None)
+def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(
+    words: list[str], action: list[str], width: int
+) -> None:
+    plain = record(sample_analysis.sample())
+    said, to_do = "x " + " ".join(words * 9), ", ".join(action)
+    answer = replace(
+        plain.answer, answer=said, deciding=(said,) * 3, caveat=said, how=to_do, candidate="c"
+    )
+    found = replace(plain.findings[0], action=to_do)
+    of = replace(plain, answer=answer, findings=(found,) * 2)
+    shown_text, vocabulary = text(of, width), set(text(of, 9_999).split())
+    for line in shown_text.splitlines():
+        if line.endswith("…"):
+            before = line.removesuffix("…").split()
+            assert not any(letter.isdigit() for letter in "".join(before[-1:]))
+            assert set(before) <= vocabulary
+    joined = " ".join(shown_text.split())
+    assert f"c: {to_do}" in joined or "how: advisor-out/deepconn/how_to_split.py" in joined
+    assert joined.count(to_do) >= 2 or "what to do: advisor-out/deepconn/report.txt" in joined
+
+
+def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_file() -> None:
+    failed = replace(
+        ran("mirrored", 0.1, FailureKind.CRASHED), why="it refuses", in_full="failures/mirrored.txt"
+    )
+    of = with_candidates(ran("single", 1.0), failed)
+    lines = text(of).splitlines()
+    at = lines.index("not measured: 1 (crashed: mirrored)")
+    assert lines[at + 1 : at + 3] == [
+        "mirrored: it refuses",
+        "  in full: advisor-out/deepconn/failures/mirrored.txt",
+    ]
+    # What decides has said so already.
+    told = replace(of, answer=replace(of.answer, deciding=("mirrored: crashed: it refuses",)))
+    assert "mirrored: it refuses" not in text(told).splitlines()
 
 
 def test_a_crowded_table_keeps_the_best_the_baseline_and_the_answer_and_counts_the_others() -> None:

@@ -43,6 +43,45 @@ def without_words() -> CallFailure:
     return run_failure(KeyError())
 
 
+def of_user_code() -> CallFailure:
+    @tf.function
+    def product(given: Any) -> Any:
+        return tf.reduce_sum(given) + given @ tf.ones((3, 2))
+
+    return _caught(lambda: product(tf.ones((2, 2))))
+
+
+def of_a_layer() -> CallFailure:
+    import keras
+
+    class Refusing(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, given: Any) -> Any:
+            raise ValueError("it takes no input. Not this one")
+
+    return _caught(lambda: Refusing()(tf.ones((1, 2))))
+
+
+def of_an_optimizer_in_a_conditional() -> CallFailure:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        variable = tf.Variable(1.0)
+
+    @tf.function
+    def step() -> Any:
+        def exchange() -> Any:
+            context = tf.distribute.get_replica_context()
+            context.merge_call(lambda of, each: of.extended.update(each, lambda v: v), (variable,))
+            return 0
+
+        return tf.cond(tf.constant(True), exchange, lambda: 0)
+
+    return _caught(lambda: strategy.run(step))
+
+
+def of_a_key() -> CallFailure:
+    return run_failure(KeyError("weights"))
+
+
 def _caught(call: Callable[[], Any]) -> CallFailure:
     try:
         call()

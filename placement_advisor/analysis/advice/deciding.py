@@ -1,8 +1,8 @@
 """The few reasons that decide, each in about a line: what a split copies and computes, the bound.
 
 What makes an answer odd comes first, then where the step of the split goes, or why there is none,
-then what no placement can beat, where that binds all that is shown. That a family does not apply
-decides only where there is no split at all. `reasons` has all of them in full.
+then what no placement can beat, where that binds all that is shown. Why other candidates have no
+result decides nothing, but where there is no split at all. `reasons` has all of them in full.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ def deciding_reasons(
                 f"no placement of these ops takes less than {format_ns(bound.lower.step_ns)}; "
                 f"single takes {format_ns(bound.single_ns)} (simulated)"
             )
-        yield from failed
         if split is None:
             yield from unfit
 

@@ -2,8 +2,9 @@
 
 A split that tears layers, goes over the host or copies more is more to write, debug and keep. So it
 is recommended only over what it is surely faster than: measured, if it wins in the same rounds;
-simulated, if the ranges of their ratios do not overlap. One that is bad on purpose tears
-nothing, and stands behind all others.
+simulated, if the ranges of their ratios do not overlap. Of those that are alike in all of that, one
+that a search found stands behind those that follow a rule, which says it in a sentence. One that is
+bad on purpose tears nothing, and stands behind all others.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from placement_advisor.analysis.advice.reasons import speedup_of
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.candidates.rationale_phrases import counted
 from placement_advisor.measurement.verdict import compare
+from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.measurement.measurement import Measurement
+    from placement_advisor.simulator.events import Transfer
     from placement_advisor.simulator.sensitivity import PredictedRatio
 
 
@@ -35,16 +38,21 @@ class Complexity:
     torn_layers: int
     over_host: int
     copies: int
+    is_searched: bool
 
     @classmethod
     def of(cls, candidate: Candidate, hosts: Collection[str]) -> Complexity:
         """Return that of a candidate; ``hosts`` are those of the cluster."""
-        is_bad_on_purpose = candidate.family in BAD_ON_PURPOSE
-        if candidate.samples is not None or candidate.predicted is None:
-            return cls(is_bad_on_purpose, candidate.torn_layers, 0, 0)
-        copies = candidate.predicted.transfers
-        over_host = sum(copy.source in hosts or copy.target in hosts for copy in copies)
-        return cls(is_bad_on_purpose, candidate.torn_layers, over_host, len(copies))
+        copies: Sequence[Transfer] = ()
+        if candidate.samples is None and candidate.predicted is not None:
+            copies = candidate.predicted.transfers
+        return cls(
+            is_bad_on_purpose=candidate.family in BAD_ON_PURPOSE,
+            torn_layers=candidate.torn_layers,
+            over_host=sum(copy.source in hosts or copy.target in hosts for copy in copies),
+            copies=len(copies),
+            is_searched=candidate.family == SEARCHED,
+        )
 
     def beyond(self, simpler: Complexity) -> str:
         """Return in which way it is more complicated than another one."""
@@ -55,7 +63,9 @@ class Complexity:
         if self.over_host > simpler.over_host:
             over_host = counted(self.over_host, "tensor")
             return f"copies {over_host} over the host against {simpler.over_host}"
-        return f"copies {counted(self.copies, 'tensor')} against {simpler.copies}"
+        if self.copies > simpler.copies:
+            return f"copies {counted(self.copies, 'tensor')} against {simpler.copies}"
+        return "was found by a search, and follows no rule"
 
 
 def simplest_measured(

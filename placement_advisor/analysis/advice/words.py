@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 MOST_IN_ONE_LINE = 3
 
 
+def _named(names: Sequence[str], most: int | None, count: int) -> str:
+    """Return names, or how many layers they stand for where they are more than ``most``.
+
+    What is to be followed is told in full, or it is not told: never in part.
+    """
+    return listed(names) if most is None or len(names) <= most else f"{count} layers"
+
+
 def layer_devices(graph: OpGraph, placement: Placement) -> dict[str, str]:
     """Return the device of each layer, in the order of the layers."""
     ops: dict[str, list[Op]] = defaultdict(list)
@@ -40,7 +48,7 @@ def layer_devices(graph: OpGraph, placement: Placement) -> dict[str, str]:
 
 
 def placement_in_words(graph: OpGraph, placement: Placement, *, most: int | None = None) -> str:
-    """Return the placement in one sentence; ``most`` cuts lists that are longer."""
+    """Return the placement in one sentence; it counts layers where that takes more names."""
     device_of = layer_devices(graph, placement)
     if not device_of:
         counts = Counter(placement.device_of.values())
@@ -61,10 +69,12 @@ def _layers(device_of: Mapping[str, str], most: int | None) -> str:
     # Whichever takes most words is the rest.
     rest = max(devices, key=lambda device: len(patterns[device]))
     named = [device for device in devices if device != rest or len(patterns[rest]) == 1]
-    words = [f"{listed(patterns[device], most)} on {device}" for device in named]
+    held = Counter(device_of.values())
+    words = [f"{_named(patterns[device], most, held[device])} on {device}" for device in named]
     if rest not in named:
         words.append(f"all other layers on {rest}")
-    return f"layers {', '.join(words)}"
+    is_named = most is None or all(len(patterns[device]) <= most for device in named)
+    return f"{'layers ' if is_named else ''}{', '.join(words)}"
 
 
 def _gradients(graph: OpGraph, placement: Placement, device_of: Mapping[str, str]) -> str:
@@ -98,9 +108,10 @@ def _elsewhere(
         alike[op.role, placement.device_of[op.name]].append(op)
     parts = []
     for (role, device), ops in alike.items():
-        patterns = name_patterns({op.layer or "" for op in ops}, device_of)
+        layers = {op.layer or "" for op in ops}
         count = _ops(len(ops), f"{role.value} ")
-        parts.append(f"{count} of {listed(patterns, most)} on {device}")
+        named = _named(name_patterns(layers, device_of), most, len(layers))
+        parts.append(f"{count} of {named} on {device}")
     return f"except for {', '.join(parts)}" if parts else ""
 
 

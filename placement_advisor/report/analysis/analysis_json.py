@@ -10,13 +10,18 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.analysis.analysis_result import TO_SPLIT
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.measurement.measurement import Interval, bootstrap_median
 from placement_advisor.report.analysis.break_even_json import break_even_as_json
 from placement_advisor.report.analysis.expected_errors_json import errors_as_json
 from placement_advisor.report.analysis.scaling import row_as_json, scaling
-from placement_advisor.report.analysis.tables import CERTIFICATE, GRAPH
+from placement_advisor.report.analysis.tables import (
+    CERTIFICATE,
+    GRAPH,
+    failure_file,
+    how_in_short,
+)
 from placement_advisor.solvers.bounds.bound_in_words import argument_text
 from placement_advisor.testbed.trial import BASELINE
 
@@ -210,7 +215,13 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         if candidate.ratio_after_runs
         else None,
         "measured": _measured(candidate),
-        "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
+        "failure": {
+            "kind": failure.kind.value,
+            "message": failure.message,
+            "in_full": failure_file(candidate),
+        }
+        if failure
+        else None,
         "broken_laws": [
             {"law": broken.law.value, "what": broken.what} for broken in candidate.broken_laws
         ],
@@ -320,7 +331,7 @@ def _steps(samples: Sequence[int]) -> dict[str, Any]:
 
 def _recommendation(analysis: Analysis) -> dict[str, Any]:
     recommendation, how = analysis.recommendation, analysis.how
-    is_acted_on = recommendation.verdict in (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
+    is_acted_on = recommendation.verdict in TO_SPLIT
     return {
         "verdict": recommendation.verdict.value,
         "candidate": recommendation.candidate,
@@ -329,7 +340,7 @@ def _recommendation(analysis: Analysis) -> dict[str, Any]:
         "applies_to": recommendation.applies_to,
         "answer": recommendation.answer,
         "caveat": recommendation.caveat,
-        "how": how.words_in_short if how is not None and is_acted_on else None,
+        "how": how_in_short(how) if how is not None and is_acted_on else None,
         "deciding": list(recommendation.deciding),
         "reasons": list(recommendation.reasons),
         "others": list(recommendation.others),

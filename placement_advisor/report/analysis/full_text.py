@@ -17,8 +17,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict
-from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.report.analysis.break_even_text import break_even_lines, break_even_title
 from placement_advisor.report.analysis.expected_errors import analysis_error
 from placement_advisor.report.analysis.fastest_first import in_own_timelines
@@ -32,18 +30,19 @@ from placement_advisor.report.analysis.tables import (
     CERTIFICATE,
     FULL_TEXT,
     HOW_TO_SPLIT,
-    IF_SPLIT_ANYWAY,
-    NO_FINDINGS,
     NOTHING,
+    OF_OTHER_SPLITS,
     activity_rows,
     as_is_interval,
     bytes_basis_text,
     candidate_figures,
     copy_share,
+    failure_file,
     failure_kind_text,
-    failure_text,
+    failure_lines,
     figure_lines,
     hypothetical_findings,
+    no_findings_text,
     one_line,
     predicted_lines,
     predicted_range,
@@ -73,6 +72,7 @@ _WIDTH = 80
 # Wider names are broken at hyphens, so that figures are not.
 _NAME_WIDTH = 15
 _OWN_TIMELINES = "timelines/"
+_FAILURES = "failures/"
 _BREAK_EVEN_PICTURE = "break-even.png"
 _FILES = (
     ("report.html", "all of this for any browser, in one file to pass on"),
@@ -86,8 +86,8 @@ _FILES = (
     (CERTIFICATE, "proof of the bound: advisor verify bound.json graph.json.gz"),
     ("placements/", "which device each op runs on"),
     ("predictions/", "what was predicted, written before that candidate ran"),
+    (_FAILURES, "errors in full"),
 )
-_TOLD_BELOW = (FailureKind.DOES_NOT_FIT, FailureKind.NOT_APPLICABLE)
 # Nobody waits for them who is in a hurry.
 _TO_LOOK_AT = ("report.html", "timeline.png", _OWN_TIMELINES, "comparison.png", _BREAK_EVEN_PICTURE)
 
@@ -108,10 +108,8 @@ def full_text(analysis: Analysis) -> str:
     answer = analysis.recommendation
     with console.capture() as capture:
         console.print(Text(one_line(answer.headline)), soft_wrap=True)
-        is_acted_on = answer.verdict in (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
-        if analysis.how is not None and is_acted_on:
-            how = analysis.how
-            console.print(Text(one_line(f"{how.candidate}: {how.words_in_short}")))
+        if (how := analysis.how) is not None and verdict_is_split(analysis):
+            console.print(Text(one_line(f"{how.candidate}: {how.words}")))
         for part in _parts(analysis):
             console.print()
             console.print(part)
@@ -141,10 +139,10 @@ def _parts(analysis: Analysis) -> Iterable[RenderableType]:
     if ranked := ranked_findings(analysis):
         yield _findings(ranked)
     else:
-        yield Text(f"Findings: {NO_FINDINGS}")
+        yield Text(f"Findings: {no_findings_text(analysis.candidates)}")
     if hypothetical := hypothetical_findings(analysis):
         names = dict.fromkeys(f"{finding.code} {finding.name}" for finding in hypothetical)
-        yield Text(f"{IF_SPLIT_ANYWAY}: {', '.join(names)} (report.md)")
+        yield Text(f"{OF_OTHER_SPLITS}: {', '.join(names)} (report.md)")
     if analysis.warnings:
         yield _section("Warnings", _bullets(analysis.warnings))
     yield _files(analysis)
@@ -182,9 +180,7 @@ def _candidate_cells(
     failure: list[RenderableType] = []
     if candidate.failure is not None:
         # A cell is too narrow for why, which stands below the table.
-        is_told_below = candidate.failure.kind in _TOLD_BELOW
-        told = (failure_kind_text if is_told_below else failure_text)(candidate.failure)
-        failure = [Text(one_line(told))]
+        failure = [Text(failure_kind_text(candidate.failure))]
     yield _lines(textwrap.wrap(one_line(candidate.name), _NAME_WIDTH))
     if measured:
         yield _lines(predicted_lines(candidate))
@@ -231,10 +227,7 @@ def _footnotes(analysis: Analysis) -> Text:
         if (told_of := analysis_error(analysis)) is not None:
             lines.append(told_of)
     lines.append("exposed: copies to the device that waits longest, while it computes nothing.")
-    for candidate in analysis.candidates:
-        failure = candidate.failure
-        if failure is not None and failure.kind in _TOLD_BELOW:
-            lines.append(f"{candidate.name}: {failure_text(failure)}.")
+    lines += [f"{line}." for line in failure_lines(analysis.candidates)]
     if analysis.as_is:
         lines.append(f"{AS_IS}: your own step, unmodified, with all of the machine.")
     return _lines(map(one_line, lines))
@@ -290,6 +283,8 @@ def _files(analysis: Analysis) -> Text:
         missing.add(_BREAK_EVEN_PICTURE)
     if not verdict_is_split(analysis):
         missing.add(HOW_TO_SPLIT)
+    if not any(map(failure_file, analysis.candidates)):
+        missing.add(_FAILURES)
     files = [file for file in _FILES if file[0] not in missing]
     lines += [f"  {name:<15} {content}" for name, content in files]
     return _lines(lines)

@@ -30,17 +30,18 @@ from placement_advisor.report.analysis.scaling import scaling_lines
 from placement_advisor.report.analysis.tables import (
     AS_IS,
     HOW_TO_SPLIT,
-    IF_SPLIT_ANYWAY,
-    NO_FINDINGS,
     NOT_RECOMMENDED,
     NOTHING,
+    OF_OTHER_SPLITS,
     as_is_interval,
     candidate_figures,
     failure_kind_text,
+    failure_lines,
     figure_lines,
     how_title,
     hypothetical_findings,
     layers_by_device,
+    no_findings_text,
     ops_by_device,
     predicted_lines,
     predicted_range,
@@ -67,9 +68,10 @@ MAX_LISTING_LINES = 80
 
 def render_markdown(analysis: Analysis) -> str:
     """Return the whole report."""
-    findings = [_finding(finding) for finding in ranked_findings(analysis)] or [NO_FINDINGS]
+    findings = [_finding(finding) for finding in ranked_findings(analysis)]
+    findings = findings or [no_findings_text(analysis.candidates)]
     if hypothetical := hypothetical_findings(analysis):
-        findings += [f"{IF_SPLIT_ANYWAY}:", *map(_finding, hypothetical)]
+        findings += [f"{OF_OTHER_SPLITS}:", *map(_finding, hypothetical)]
     parts = [
         f"# {escape(analysis.model.name)}: placement report",
         f"**{escape(analysis.recommendation.headline)}**",
@@ -124,13 +126,13 @@ def _candidate_table(analysis: Analysis) -> str:
     as_is = as_is_interval(analysis)
     if as_is is not None:
         rows.append([AS_IS, NOTHING, format_ns(as_is.median), NOTHING, NOTHING])
-    text = table(headings, rows)
-    if as_is is None:
-        return text
-    return (
-        f"{text}\n\n*{AS_IS}* is your own step, unmodified, with all of the machine: "
-        "for honesty, not a candidate."
-    )
+    parts = [table(headings, rows), bullets(failure_lines(analysis.candidates))]
+    if as_is is not None:
+        parts.append(
+            f"*{AS_IS}* is your own step, unmodified, with all of the machine: for honesty, not a "
+            "candidate."
+        )
+    return "\n\n".join(filter(None, parts))
 
 
 def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> list[str]:
@@ -152,8 +154,7 @@ def _candidate_row(analysis: Analysis, candidate: Candidate, measured: bool) -> 
 def _failure(candidate: Candidate) -> list[str]:
     if candidate.failure is None:
         return []
-    kind = failure_kind_text(candidate.failure)
-    return [f"**{kind}**: {escape(candidate.failure.message)}"]
+    return [f"**{failure_kind_text(candidate.failure)}**"]
 
 
 def _speedup(candidate: Candidate) -> str:

@@ -54,6 +54,7 @@ class StepRecord:
 class CandidateRecord:
     """A candidate with what was simulated and measured, and why it has no result, if so.
 
+    ``why`` says that in a sentence, ``in_full`` is the file that has more of it, None if none has.
     ``is_unverified``: a mistake in some of its updates would not have shown.
     """
 
@@ -62,6 +63,8 @@ class CandidateRecord:
     measured: StepRecord | None
     failure: FailureKind | None
     is_unverified: bool
+    why: str = ""
+    in_full: str | None = None
 
     def step(self, basis: str) -> StepRecord | None:
         """Return its step by one basis; None where it has none, or it is not to be trusted."""

@@ -132,13 +132,16 @@ def _link(value: object) -> tuple[str, LinkRecord]:
 
 def _candidate(value: object) -> CandidateRecord:
     document = as_object(value)
+    failure = field(document, "failure", _or_none(as_object))
     is_lawful = not field(document, "broken_laws", as_list)
     return CandidateRecord(
         name=field(document, "name", text),
         predicted=field(document, "predicted", _or_none(partial(_predicted, is_lawful))),
         measured=field(document, "measured", _or_none(partial(_measured, is_lawful))),
-        failure=field(document, "failure", _or_none(_failure_kind)),
+        failure=None if failure is None else _failure_kind(failure),
         is_unverified=bool(field(document, "measured", _or_none(_unverified))),
+        why="" if failure is None else field(failure, "message", _prose),
+        in_full=None if failure is None else field(failure, "in_full", _or_none(text)),
     )
 
 

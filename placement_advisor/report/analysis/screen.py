@@ -2,12 +2,15 @@
 
 Made of what `analysis.json` holds, for `advisor analyze` and `advisor show` alike. No more than
 `MOST_LINES` of the given width: a paragraph gets the fewer lines the less room there is, and ends
-in … where it is cut; the table shows the best candidates and counts the others. Only a command,
-which is there to be copied, is never broken, however long the path in it.
+in … where it is cut, between words and never beside a number; the table shows the best candidates
+and counts the others. What is to be done is not cut: where there is no room for it, the file is
+named that has it. A command, which is there to be copied, is never broken, however long the path in
+it.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,14 +20,15 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.analysis.analysis_result import TO_SPLIT, AdviceVerdict
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.report.analysis.expected_errors import expected_error
 from placement_advisor.report.analysis.tables import (
     AS_IS,
+    FULL_TEXT,
     HOW_TO_SPLIT,
-    NO_FINDINGS,
     NOTHING,
+    no_findings,
     one_line,
     with_range,
 )
@@ -38,18 +42,19 @@ if TYPE_CHECKING:
     from placement_advisor.report.analysis.record import (
         AnalysisRecord,
         CandidateRecord,
-        FindingRecord,
         StepRecord,
     )
 
 MOST_LINES = 30
 # The verdict is what all the rest is about.
 _MOST_OF_THE_ANSWER = 3
-_REASONS, _FINDINGS = 3, 2
+_REASONS, _FINDINGS, _FAILURES = 3, 2, 2
+_MOST_OF_A_TITLE = 2
 # As many candidates are worth more than the ends of long sentences.
 _FEWEST_ROWS = 4
 _GAP = "  "
 _ELLIPSIS = "…"
+_NUMBER = re.compile(r"\d")
 _ANSWER_STYLE = {
     AdviceVerdict.SPLIT: "bold green",
     AdviceVerdict.STAY_SINGLE: "bold green",
@@ -73,9 +78,9 @@ def screen(record: AnalysisRecord, folder: Path, width: int) -> list[Line]:
     ranked = _ranked(record.candidates, basis)
     last = _commands(record, folder)
     for most in (3, 2, 1):
-        head = list(_head(record, width, most))
-        beside = list(_beside(record, basis, width, most))
-        rest = [*_why(record, width, most), *_findings(record.findings, width, most)]
+        head = list(_head(record, folder, width, most))
+        beside = list(_beside(record, folder, basis, width, most))
+        rest = [*_why(record, width, most), *_findings(record, folder, width, most)]
         # A gap, the heading of the table, and the line that counts rows that are not shown.
         room = MOST_LINES - len(head) - len(beside) - len(rest) - len(last) - 3
         if room >= min(len(ranked), _FEWEST_ROWS):
@@ -105,7 +110,7 @@ def shortened(names: Sequence[str], width: int) -> list[str]:
     return [found[name] for name in names]
 
 
-def _head(record: AnalysisRecord, width: int, most: int) -> Iterator[Line]:
+def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterator[Line]:
     """Yield where the answer comes from, the answer, how to do it, and what speaks against it."""
     model, testbed, answer = record.model, record.testbed, record.answer
     ground = "Measured on" if answer.basis == "measured" else "Simulated for"
@@ -115,7 +120,8 @@ def _head(record: AnalysisRecord, width: int, most: int) -> Iterator[Line]:
     yield from _paragraph(f"{ground}:", width, most)
     yield from _paragraph(answer.answer, width, _MOST_OF_THE_ANSWER, _ANSWER_STYLE[answer.verdict])
     if answer.how is not None:
-        yield from _paragraph(f"{answer.candidate}: {answer.how}", width, most)
+        how = f"{answer.candidate}: {answer.how}"
+        yield from _instruction(how, width, most, f"how: {_file(folder, HOW_TO_SPLIT)}")
     if answer.caveat is not None:
         yield from _paragraph(f"But {answer.caveat}", width, most, _WARNING_STYLE)
 
@@ -176,8 +182,10 @@ def _cells(candidate: CandidateRecord, step: StepRecord | None) -> list[str]:
     ]
 
 
-def _beside(record: AnalysisRecord, basis: str, width: int, most: int) -> Iterator[Line]:
-    """Yield the user's own step, and one line on all that has no result."""
+def _beside(
+    record: AnalysisRecord, folder: Path, basis: str, width: int, most: int
+) -> Iterator[Line]:
+    """Yield the user's own step, one line on all that has no result, and why some have none."""
     if record.as_is_ns is not None:
         own = f"{AS_IS}: {format_ns(record.as_is_ns)}, your own step with all of the machine"
         yield from _paragraph(own, width, 1, _ASIDE_STYLE)
@@ -203,6 +211,11 @@ def _beside(record: AnalysisRecord, basis: str, width: int, most: int) -> Iterat
     what = "not measured" if basis == "measured" else "no result"
     text = f"{what}: {len(without)} ({'; '.join(told)})"
     yield from _paragraph(text, width, most, _WARNING_STYLE if failed else _ASIDE_STYLE)
+    for candidate in failed[:_FAILURES]:
+        if not any(candidate.why in reason for reason in record.answer.deciding[:_REASONS]):
+            yield from _paragraph(f"{candidate.name}: {candidate.why}", width, most)
+            if candidate.in_full is not None:
+                yield Line(f"{_GAP}in full: {_file(folder, candidate.in_full)}")
 
 
 def _kind(candidate: CandidateRecord) -> str:
@@ -216,17 +229,21 @@ def _why(record: AnalysisRecord, width: int, most: int) -> Iterator[Line]:
         yield from _paragraph(reason, width, most, lead="- ")
 
 
-def _findings(findings: Sequence[FindingRecord], width: int, most: int) -> Iterator[Line]:
+def _findings(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterator[Line]:
     """Yield what the most valuable findings are, what they save, and what to do about them."""
+    findings = record.findings
     yield Line("")
     if not findings:
-        yield Line(f"Findings: {NO_FINDINGS}")
+        alone = next((c.measured for c in record.candidates if c.name == BASELINE), None)
+        none = no_findings(is_sure=alone is None or alone.parts is not None)
+        yield from _paragraph(f"Findings: {none}", width, most)
     for finding in findings[:_FINDINGS]:
         title = f"{finding.code} {finding.name}"
         if finding.saving_ns is not None:
             title += f" saves {format_ns(finding.saving_ns)} per step ({finding.saving_basis})"
-        yield from _paragraph(title, width, 1, _HEADING_STYLE)
-        yield from _paragraph(finding.action, width, most, lead=_GAP)
+        yield from _paragraph(title, width, min(most, _MOST_OF_A_TITLE), _HEADING_STYLE)
+        instead = f"what to do: {_file(folder, FULL_TEXT)}"
+        yield from _instruction(finding.action, width, most, instead, lead=_GAP)
 
 
 def _commands(record: AnalysisRecord, folder: Path) -> list[Line]:
@@ -244,7 +261,7 @@ def _next(record: AnalysisRecord, folder: Path) -> str:
     if (run := record.answer.next_run) is not None:
         takes = format_duration(run.takes_ns / NS_PER_S)
         return f"the same command {one_line(run.change)}, about {takes}"
-    if record.answer.verdict is AdviceVerdict.SPLIT and record.answer.how is not None:
+    if record.answer.verdict in TO_SPLIT and record.answer.how is not None:
         return f"cat {shlex.quote(str(folder / HOW_TO_SPLIT))}"
     if record.findings:
         return f"advisor explain {shlex.quote(record.findings[0].code)}"
@@ -253,15 +270,44 @@ def _next(record: AnalysisRecord, folder: Path) -> str:
     return f"advisor view {shlex.quote(str(folder))}"
 
 
+def _instruction(text: str, width: int, most: int, instead: str, lead: str = "") -> list[Line]:
+    """Return what to do in lines, or where it is written: in part it would be another thing."""
+    lines = _wrapped(text, width, lead)
+    return lines if len(lines) <= most else [Line(lead + instead)]
+
+
+def _file(folder: Path, name: str) -> str:
+    return shlex.quote(str(folder / name))
+
+
 def _paragraph(text: str, width: int, most: int, style: str = "", lead: str = "") -> list[Line]:
-    """Return a text in lines; where it takes more than so many, the last ends in …."""
-    room = max(width - len(lead), 1)
-    wrapped = Text(one_line(text)).wrap(Console(width=width), room)
-    lines = [line.plain.rstrip() for line in wrapped]
-    if len(lines) > most:
-        lines[most - 1 :] = [_without_end(" ".join(lines[most - 1 :]), room)]
-    leads = [lead, *[" " * len(lead)] * len(lines)]
-    return [Line(before + line, style) for before, line in zip(leads, lines, strict=False)]
+    """Return a text in lines; where it takes more than so many, it is cut and ends in ….
+
+    It is cut between words, and not beside a number, which without its unit would be another one.
+    """
+    lines = _wrapped(text, width, lead, style)
+    if len(lines) <= most:
+        return lines
+    room = most * (width - len(lead)) - 1
+    words = one_line(text)[:room].split(" ")
+    while len(lines) > most and len(words) > 1:
+        words.pop()
+        while len(words) > 1 and _NUMBER.search(words[-1]):
+            words.pop()
+        lines = _wrapped(f"{' '.join(words)} {_ELLIPSIS}", width, lead, style)
+    if len(lines) > most:  # A word longer than all of the room.
+        lines = _wrapped(_without_end(words[0], room).rstrip("0123456789.,"), width, lead, style)
+    return lines[:most]
+
+
+def _wrapped(text: str, width: int, lead: str, style: str = "") -> list[Line]:
+    """Return a text in lines, no word of which is broken that fits into one."""
+    wrapped = Text(one_line(text)).wrap(Console(width=width), max(width - len(lead), 1))
+    leads = [lead, *[" " * len(lead)] * len(wrapped)]
+    return [
+        Line(before + line.plain.rstrip(), style)
+        for before, line in zip(leads, wrapped, strict=False)
+    ]
 
 
 def _without_end(text: str, width: int) -> str:

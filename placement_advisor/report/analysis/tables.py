@@ -11,15 +11,21 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.analysis.analysis_result import TO_SPLIT
+from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement.measurement import Interval, SizeBasis, bootstrap_median
 from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from placement_advisor.analysis.analysis_result import Analysis, Candidate, Finding
+    from placement_advisor.analysis.analysis_result import (
+        Analysis,
+        Candidate,
+        Finding,
+        HowToSplit,
+    )
     from placement_advisor.analysis.recorder import Review
     from placement_advisor.measurement.failure import Failure
     from placement_advisor.measurement.measurement import Activity, Measurement, StepProfile
@@ -28,9 +34,8 @@ if TYPE_CHECKING:
 
 # The user's step unmodified: a row of its own, not a candidate.
 AS_IS = "as-is"
-NO_FINDINGS = "none: no rule has anything to say of this step"
-# What stands before findings about a split that is not recommended.
-IF_SPLIT_ANYWAY = "If you split all the same, which is not recommended"
+# What stands before findings about splits that the verdict is not about, whatever it is.
+OF_OTHER_SPLITS = "Of splits that are not recommended"
 ANALYSIS = "analysis.json"
 # What `-v` prints.
 FULL_TEXT = "report.txt"
@@ -125,15 +130,43 @@ def candidate_figures(candidate: Candidate) -> tuple[StepFigures | None, StepFig
 
 
 def verdict_is_split(analysis: Analysis | Review) -> bool:
-    """Whether a split is recommended, and how to carry it out is known."""
+    """Whether a split is to be made, and how to carry it out is known."""
     answer = analysis.recommendation
-    is_split = answer is not None and answer.verdict is AdviceVerdict.SPLIT
+    is_split = answer is not None and answer.verdict in TO_SPLIT
     return is_split and analysis.how is not None
 
 
 def how_title(analysis: Analysis | Review) -> str:
     """Return what stands above how to carry out the best split."""
     return "How to split" if verdict_is_split(analysis) else "How the best split goes"
+
+
+def no_findings_text(candidates: Iterable[Candidate]) -> str:
+    """Return what to say where no rule has found anything."""
+    alone = next((c for c in candidates if c.name == BASELINE), None)
+    has_run = alone is not None and alone.measured is not None and bool(alone.measured.step_ns)
+    return no_findings(is_sure=not has_run or alone is None or alone.profile is not None)
+
+
+def no_findings(*, is_sure: bool) -> str:
+    """Return what to say where no rule has found anything; ``is_sure``: by times to rely on.
+
+    >>> no_findings(is_sure=True)
+    'none: no rule has anything to say of this step'
+    """
+    if is_sure:
+        return "none: no rule has anything to say of this step"
+    return (
+        f"none, but {BASELINE} has {NO_PROFILE}: a rule that goes by times of ops may have missed "
+        "something, which a run on a quieter machine would show"
+    )
+
+
+def how_in_short(how: HowToSplit) -> str:
+    """Return how to carry out a split in a line, and where all of it is if that is more."""
+    if how.words_in_short == how.words:
+        return how.words
+    return f"{how.words_in_short} (by name: {HOW_TO_SPLIT})"
 
 
 def was_measured(analysis: Analysis) -> bool:
@@ -179,9 +212,27 @@ def _as_speedup(ratio: PredictedRatio | None) -> Interval | None:
     return Interval(median=ratio.ratio, low=ratio.low, high=ratio.high).inverted
 
 
-def failure_text(failure: Failure) -> str:
-    """Return why a candidate has no result, in the words of every report."""
-    return f"{failure_kind_text(failure)}: {failure.message}"
+def failure_text(candidate: Candidate) -> str:
+    """Return why a candidate has no result in a sentence, and where there is more to read of it."""
+    assert candidate.failure is not None
+    file = failure_file(candidate)
+    more = "" if file is None else f" (in full: {file})"
+    return f"{failure_kind_text(candidate.failure)}: {candidate.failure.message}{more}"
+
+
+def failure_lines(candidates: Iterable[Candidate]) -> list[str]:
+    """Return why candidates have no result, those together that have none for the same reason."""
+    names: dict[str, list[str]] = {}
+    for candidate in candidates:
+        if candidate.failure is not None:
+            names.setdefault(failure_text(candidate), []).append(candidate.name)
+    return [f"{listed(those)}: {text}" for text, those in names.items()]
+
+
+def failure_file(candidate: Candidate) -> str | None:
+    """Return the file beside the reports that has a failure in full; None if no more is known."""
+    failure = candidate.failure
+    return f"failures/{candidate.name}.txt" if failure is not None and failure.in_full else None
 
 
 def failure_kind_text(failure: Failure) -> str:

@@ -236,6 +236,7 @@ _OVERVIEW = _object(
             page=text,
         )
     ),
+    no_findings=_text,
     warnings=_some(_text),
     how=_or_null(
         _object(

@@ -1,9 +1,9 @@
 import { el } from './dom.js';
 import { formatNs } from './format.js';
 
-/** Returns the findings, each with its explanation to unfold. */
-export function findingList(findings) {
-  if (!findings.length) return el('p', {}, 'None: no rule has anything to say of this step.');
+/** Returns the findings, each with its explanation to unfold; `none` says that there are none. */
+export function findingList(findings, none) {
+  if (!findings.length) return el('p', {}, `${none}.`);
   return el('div', {}, ...findings.map(finding));
 }
 
@@ -17,7 +17,7 @@ function finding(each) {
     { class: 'finding' },
     el('h3', {}, `${each.code} ${each.finding}`),
     each.hypothetical
-      ? el('p', { class: 'hint' }, 'If you split all the same, which is not recommended.')
+      ? el('p', { class: 'hint' }, 'Of a split that is not recommended.')
       : null,
     el('p', {}, each.action),
     each.where ? el('p', { class: 'hint' }, each.where) : null,

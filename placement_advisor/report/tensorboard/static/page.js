@@ -131,7 +131,7 @@ async function showRun() {
   showVerdict();
   if (parts.layers.takeGraph(overview.graph)) state.details = null;
   parts.findings.replaceChildren(
-    verdict ? findingList(overview.findings) : el('p', {}, 'Not yet known.'),
+    verdict ? findingList(overview.findings, overview.no_findings) : el('p', {}, 'Not yet known.'),
   );
   showCandidates();
   showSome();
