@@ -284,7 +284,8 @@ def _rest_of_forward(
 ) -> None:
     """What stands outside layers goes with the one layer that feeds it, or with what it feeds.
 
-    So metrics stand with the loss that they average, and constants with what reads them.
+    So metrics stand with the loss that they average, and constants with what reads them. What an op
+    of the forward pass hands to several layers makes it part of none.
     """
     rest = [op for op in operations if op.name not in layers and roles[op.name] is not _INPUT]
     found = -1
@@ -298,9 +299,9 @@ def _rest_of_forward(
             elif roles[op.name] is _FORWARD and len(feeding) == 1:
                 layers.setdefault(op.name, feeding.pop())
         for op in reversed(rest):
-            layer = _first(layers, (reader.name for reader in readers[op.name]))
-            if layer is not None:
-                layers.setdefault(op.name, layer)
+            reading = [layers[r.name] for r in readers[op.name] if r.name in layers]
+            if reading and (roles[op.name] is not _FORWARD or _one(reading) != _SEVERAL):
+                layers.setdefault(op.name, reading[0])
 
 
 def _first(layers: dict[str, str], names: Iterable[str]) -> str | None:
