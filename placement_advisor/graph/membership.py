@@ -28,8 +28,8 @@ class Membership:
 
     ``layer_of`` lacks forward ops that serve no layer, or several. ``free`` holds the forward ops
     that carry no dependency: reads of variables, and what is computed outside layers from variables
-    and constants alone, or from inputs for several layers. ``readers`` names the layers that read each variable or table, first reader
-    first.
+    and constants alone, or from inputs for several layers. ``readers`` names the layers that read
+    each variable or table, first reader first.
     """
 
     layer_of: Mapping[str, str]
