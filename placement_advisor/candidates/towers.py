@@ -91,17 +91,20 @@ def propose(
     for tower, device in zip(split.towers, split.device_of, strict=True):
         layer_device.update(dict.fromkeys(tower, device))
     homes = _shared_homes(view, layer_device, devices)
-    _move_readers(graph, view, layer_device, homes)
+    moved = _move_readers(graph, view, layer_device, homes)
     device_of = place_by_layer(
         graph, layer_device, homes, split.trunk_device, member=view.membership
     )
 
     busiest, share = _busiest(device_of, costs)
     if share > MAX_SHARE_ON_ONE_DEVICE:
+        why = "are too uneven"
+        if moved:
+            why = "share variables that are more bytes than what their layers take and give"
         return NotApplicable(
             family=FAMILY,
-            reason=f"the towers joined by {split.join!r} are too uneven: "
-            f"{format_share(share)} of the compute would stay on {busiest}",
+            reason=f"the towers joined by {split.join!r} {why}: {format_share(share)} of the "
+            f"compute would stay on {busiest}",
         )
     return Placement(
         label=FAMILY,
@@ -185,8 +188,12 @@ def _shared_homes(
 
 def _move_readers(
     graph: OpGraph, view: LayerGraph, layer_device: dict[str, str], homes: Mapping[str, str]
-) -> None:
-    """Move layers to the shared variables that they read, where that is forced or crosses less."""
+) -> list[str]:
+    """Move layers to the shared variables that they read, where that is forced or crosses less.
+
+    Returns the layers that moved.
+    """
+    moved = []
     parameter_bytes = {op.name: op.parameter_bytes for op in graph.ops if op.role is Role.VARIABLE}
     lookups = _lookups(graph, view)
     for layer in view.layers:
@@ -210,6 +217,8 @@ def _move_readers(
                 needs_bytes is not None and needs_bytes < read_bytes
             ):
                 layer_device[layer] = home
+                moved.append(layer)
+    return moved
 
 
 def _lookups(graph: OpGraph, view: LayerGraph) -> set[tuple[str, str]]:

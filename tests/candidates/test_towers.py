@@ -87,6 +87,20 @@ def test_a_small_dense_kernel_shared_by_siamese_towers_is_read_across():
     assert placement.device_of["grad/dense@2"] == "d1"
 
 
+def test_towers_that_share_large_variables_alone_are_not_said_to_be_uneven():
+    dense = (("kernel", 1_000_000),)
+    calls = [
+        Call(name="dense", feeds=("in:l",), variables=dense, cost_ns=1_000),
+        Call(name="dense@2", feeds=("in:r",), variables=dense, cost_ns=1_000),
+        Call(name="distance", feeds=("dense", "dense@2")),
+    ]
+    placement, _ = split(calls)
+    assert placement.reason == (
+        "the towers joined by 'distance' share variables that are more bytes than what their "
+        "layers take and give: 100 % of the compute would stay on d0"
+    )
+
+
 def test_a_shared_variable_sits_with_the_layers_that_read_it_at_most_cost():
     calls = [
         Call(name="a_in", feeds=("in:l",), cost_ns=5_000),

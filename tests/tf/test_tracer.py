@@ -9,8 +9,10 @@ import pytest
 from traced_models import MODELS
 
 from placement_advisor.errors import ModelError
+from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
+from placement_advisor.graph.structure.joins import counting_layers, towers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -315,6 +317,34 @@ def step(x):
         gradients = _of(graph, layer=layer, kind="MatMul", role=Role.BACKWARD)
         assert len(gradients) == 1
         assert {op.layer for op in _of(graph, variable=name)} == {layer}
+
+
+def test_a_batch_cut_into_slices_belongs_to_no_layer_and_ties_none(
+    trace_source: Callable[..., TracedModel],
+) -> None:
+    graph = trace_source(
+        STEP
+        + """
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        halves = tf.split(tf.cast(x, tf.float32) / 255.0, 2)
+        left, right = tf.sin(halves[0] @ weight), tf.sin(halves[1] @ other)
+        loss = tf.reduce_mean(left * right)
+    for variable, gradient in zip((weight, other), tape.gradient(loss, [weight, other])):
+        variable.assign_sub(0.1 * gradient)
+    return loss
+"""
+    ).graph
+    (split,) = _of(graph, kind="Split")
+    (scaled,) = _of(graph, kind="RealDiv", role=Role.FORWARD, layer=None)
+    left, right = (op.layer for op in _of(graph, kind="MatMul", role=Role.FORWARD))
+    assert split.layer is None
+    view = layer_view(graph)
+    assert {split.name, scaled.name} <= view.membership.free
+    assert view.feeders()[left] == view.feeders()[right] == ()
+    (join,) = towers(view, counting_layers(graph, view))
+    assert [layers[0] for layers in join.towers] == [left, right]
 
 
 def test_a_forward_pass_after_an_update_is_forward(

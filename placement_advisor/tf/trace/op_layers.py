@@ -144,19 +144,26 @@ def _name_scopes(
     calls: Counter[str] = Counter()
     scopes: dict[str, str] = {}
     with_variables: set[str] = set()
+    # What has a gradient. By name alone the gradient of a mean, which divides, is one of any
+    # division.
+    trained: set[str] = set()
     for op in forward:
         scope = op.name.rpartition("/")[0]
         reads = op.name in variables or any(p.name in variables for p, _ in op.inputs)
         counts = {reader.kind.startswith("Assign") for reader in readers[op.name]} == {True}
         if reads:
             with_variables.add(scope)
+        if reads or any(p.name in trained for p, _ in op.inputs):
+            trained.add(op.name)
         if op.kind in _NO_LAYER_KINDS or op.kind.startswith("Assign") or scope in scopes:
             continue
         label = _FUNCTION_CALL_PART.sub("", f"{scope}/").rstrip("/")
         if label:
             scopes[scope] = _numbered(label, calls)
         elif gradients is not None and (
-            op.name in with_gradient or (reads and not counts) or op.kind in COMPOSITE_KINDS
+            (op.name in with_gradient and op.name in trained)
+            or (reads and not counts)
+            or op.kind in COMPOSITE_KINDS
         ):
             scopes[op.name] = _numbered(op.name.rpartition("/")[2], calls)
     # A scope without variables inside another is a function of TensorFlow's, not a layer.
@@ -284,7 +291,8 @@ def _rest_of_forward(
 ) -> None:
     """What stands outside layers goes with the one layer that feeds it, or with what it feeds.
 
-    So metrics stand with the loss that they average, and constants with what reads them.
+    So metrics stand with the loss that they average, and constants with what reads them. What an op
+    of the forward pass hands to several layers makes it part of none.
     """
     rest = [op for op in operations if op.name not in layers and roles[op.name] is not _INPUT]
     found = -1
@@ -298,9 +306,9 @@ def _rest_of_forward(
             elif roles[op.name] is _FORWARD and len(feeding) == 1:
                 layers.setdefault(op.name, feeding.pop())
         for op in reversed(rest):
-            layer = _first(layers, (reader.name for reader in readers[op.name]))
-            if layer is not None:
-                layers.setdefault(op.name, layer)
+            reading = [layers[r.name] for r in readers[op.name] if r.name in layers]
+            if reading and (roles[op.name] is not _FORWARD or _one(reading) != _SEVERAL):
+                layers.setdefault(op.name, reading[0])
 
 
 def _first(layers: dict[str, str], names: Iterable[str]) -> str | None:
