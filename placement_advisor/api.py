@@ -204,7 +204,7 @@ def analyze(
         AdvisorError: anything that the user can fix; no report is written then.
     """
     from placement_advisor.analysis.course import SilentOnlooker
-    from placement_advisor.analysis.options import AnalyzeOptions, default_output, effort_of
+    from placement_advisor.analysis.options import AnalyzeOptions, effort_of
     from placement_advisor.report.analysis_folder import analyze_into_folder
     from placement_advisor.report.notebook_bar import NotebookBar, notebook_display
     from placement_advisor.report.python_report import Report
@@ -239,13 +239,11 @@ def analyze(
         run=run and not quick,
         quick=quick,
         open_ports=open_ports,
-        output=default_output(source, hardware=hardware, run=run, quick=quick)
-        if output is None
-        else Path(output),
+        output=None if output is None else Path(output),
     )
     display = notebook_display()
     if display is None:
-        return Report(analyze_into_folder(options, SilentOnlooker()), options.output)
+        return Report(analyze_into_folder(options, SilentOnlooker()), options.folder)
     bar = NotebookBar(display)
     try:
         analysis = analyze_into_folder(options, bar)
@@ -253,7 +251,7 @@ def analyze(
         bar.end("stopped")
         raise
     bar.end("done")
-    return Report(analysis, options.output)
+    return Report(analysis, options.folder)
 
 
 def _handed_over(

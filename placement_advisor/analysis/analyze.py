@@ -24,7 +24,7 @@ from placement_advisor.analysis.price import assume_prices, measure_prices
 from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.analysis.propose import propose_all
 from placement_advisor.analysis.refine import learned, refine
-from placement_advisor.analysis.run import Results, run, to_be_run
+from placement_advisor.analysis.run import Results, run, to_be_run, to_be_run_briefly
 from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import load_model, trace_loaded
 from placement_advisor.candidates import batch_towers
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.analysis_result import Analysis
     from placement_advisor.analysis.apparatus import Apparatus
     from placement_advisor.analysis.course import Course
+    from placement_advisor.analysis.durations import Known
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.predict import Forecast
     from placement_advisor.analysis.price import Priced
@@ -214,18 +215,26 @@ def _by_running(subject: Subject, apparatus: Apparatus, onlookers: _Onlookers) -
         return refined.placement
 
     chosen = to_be_run(forecast, subject.options)
-    course.known = replace(course.known, steps_ns=_steps_ns(forecast, chosen))
-    results = run(subject, chosen, apparatus, course, show, look)
+    brief = to_be_run_briefly(forecast, subject.options)
+    course.known = _known_of(course.known, forecast, chosen, brief)
+    results = run(subject, chosen, brief, apparatus, course, show, look)
     results = _with_profiles_kept(results, recorder)
     last = learned(forecast, results)
     _keep_changes(forecast, last, recorder)
     return _conclude(subject, last, results, onlookers)
 
 
-def _steps_ns(forecast: Forecast, chosen: tuple[Placement, ...]) -> tuple[int, ...]:
-    """Return what a step takes of the baseline and of what is chosen to run beside it."""
+def _known_of(
+    known: Known, forecast: Forecast, chosen: tuple[Placement, ...], brief: Placement | None
+) -> Known:
+    """Return what is known once it is known what runs beside the baseline."""
     labels = (BASELINE, *(placement.label for placement in chosen))
-    return tuple(forecast.predicted[label].schedule.step_ns for label in labels)
+    step_ns = {label: of.schedule.step_ns for label, of in forecast.predicted.items()}
+    return replace(
+        known,
+        steps_ns=tuple(step_ns[label] for label in labels),
+        brief_ns=None if brief is None else step_ns[brief.label],
+    )
 
 
 def _again(subject: Subject, forecast: Forecast, course: Course) -> Again | None:
@@ -239,8 +248,9 @@ def _again(subject: Subject, forecast: Forecast, course: Course) -> Again | None
         return course.again(replace(course.known, is_calibrated=True), None)
     if not plan.is_declined and not options.quick:
         return None
-    steps_ns = _steps_ns(forecast, to_be_run(forecast, options))
-    known = replace(course.known, is_run=plan.is_declined, steps_ns=steps_ns)
+    chosen, brief = to_be_run(forecast, options), to_be_run_briefly(forecast, options)
+    known = replace(course.known, is_run=plan.is_declined)
+    known = _known_of(known, forecast, chosen, brief)
     if options.quick:
         splits = known_at_first(replace(options, quick=False)).splits
         known = replace(known, splits=splits, effort=max(known.effort, defaults.EFFORT))

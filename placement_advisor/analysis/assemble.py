@@ -134,7 +134,7 @@ def assemble(
         bound=bound,
         break_even=break_even,
         input_timing=results.input_timing,
-        how=_how(forecast, recommendation, subject.options.output),
+        how=_how(forecast, recommendation, subject.options.folder),
         assumed_times=_assumed_times(forecast),
     )
 

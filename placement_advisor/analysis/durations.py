@@ -19,18 +19,18 @@ from placement_advisor.candidates import batch_towers
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
-from placement_advisor.testbed.added_rounds import MAX_ROUNDS, TIMING_BUDGET_S
+from placement_advisor.testbed.added_rounds import BRIEF_ROUNDS, MAX_ROUNDS, TIMING_BUDGET_S
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from placement_advisor.analysis.options import AnalyzeOptions
 
 # Of what nothing is known: a small model, whose step takes 15 ms on each of the candidates that
-# usually run.
+# usually run, and on the one that runs briefly.
 _USUAL_OPS = 1_000
-_USUAL_STEP_NS, _USUAL_CANDIDATES = 15_000_000, 8
+_USUAL_STEP_NS, _USUAL_CANDIDATES = 15_000_000, 7
 # Seconds, rounded from what `advisor analyze` took of the processor with deepconn (603 ops) and
 # transformer (5,555) of sample_models/ (docs/figures.md); less is known of what needs two cores:
 # calibration is what docs/cost-model.md says, a turn is judgement.
@@ -83,8 +83,8 @@ class Known:
     ``is_run``: steps of it run. ``splits`` are the splits of its batch to trace, ``searches`` those
     for candidates, ``joining`` the candidates that may join between rounds. ``rounds`` are those
     asked for, None if none were. ``ops`` are those of the step, None while they are not known,
-    ``steps_ns`` what a step of each candidate that runs takes. ``is_busy``: other work runs beside
-    it.
+    ``steps_ns`` what a step of each candidate that runs takes, ``brief_ns`` of one that runs
+    briefly. ``is_busy``: other work runs beside it.
     """
 
     is_run: bool
@@ -95,6 +95,7 @@ class Known:
     rounds: int | None
     steps: int
     steps_ns: tuple[int, ...]
+    brief_ns: int | None = None
     joining: int = 0
     ops: int | None = None
     is_busy: bool = False
@@ -102,8 +103,23 @@ class Known:
     @property
     def round_s(self) -> float:
         """What a round of all candidates and of the step as it is takes."""
-        turns_ns = sum(self.steps_ns) * (1 + self.steps) + self.steps_ns[0] * self.steps
-        return turns_ns / NS_PER_S + _TURN_S * len(self.steps_ns)
+        return self._round_s(self.steps_ns)
+
+    @property
+    def brief_s(self) -> float:
+        """What all rounds of the candidate that runs briefly take."""
+        if self.brief_ns is None:
+            return 0.0
+        return BRIEF_ROUNDS * self._round_s((self.steps_ns[0], self.brief_ns))
+
+    @property
+    def prepared(self) -> int:
+        """How many candidates are prepared and profiled."""
+        return len(self.steps_ns) + (self.brief_ns is not None)
+
+    def _round_s(self, steps_ns: Sequence[int]) -> float:
+        turns_ns = sum(steps_ns) * (1 + self.steps) + self.steps_ns[0] * self.steps
+        return turns_ns / NS_PER_S + _TURN_S * len(steps_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +157,13 @@ def known_at_first(options: AnalyzeOptions) -> Known:
         rounds=options.rounds,
         steps=options.steps,
         steps_ns=(_USUAL_STEP_NS,) * count,
+        brief_ns=_USUAL_STEP_NS if named is None else None,
     )
 
 
 def usual_s(known: Known) -> dict[Stage, float]:
     """Return what each stage usually takes, without those that are left out."""
-    count = len(known.steps_ns)
+    count = known.prepared
 
     def grows(once_s: float, each_s: float) -> float:
         return _grows(known, once_s, each_s)
@@ -175,7 +192,7 @@ def usual_s(known: Known) -> dict[Stage, float]:
 def _beside_rounds_s(known: Known) -> float:
     """Return what is done while rounds run, and after the last one, beside them."""
     joins_s = min(known.effort, defaults.REFINE_EFFORT) + _grows(known, *_PREPARE_S)
-    return _BESIDE_S + known.joining * joins_s
+    return _BESIDE_S + known.brief_s + known.joining * joins_s
 
 
 def _grows(known: Known, once_s: float, each_s: float) -> float:
@@ -200,7 +217,8 @@ def rounds_ahead(known: Known, done: int, spent_s: float) -> Ahead:
     """Return what is ahead once some rounds are done, which took so long."""
     left = rounds_left(known, done, spent_s / done)
     last = no_rounds_ahead(known)
-    return replace(last, stage_s=left.stage_s + last.stage_s, doubt_s=left.doubt_s)
+    stage_s = left.stage_s + known.brief_s + last.stage_s
+    return replace(last, stage_s=stage_s, doubt_s=left.doubt_s)
 
 
 def no_rounds_ahead(known: Known) -> Ahead:

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import defaults
 from placement_advisor.candidates.families import NAMES, SPLITS
+from placement_advisor.machine.testbed_plan import TestbedKind
+from placement_advisor.machine.this_machine import digest
 from placement_advisor.solvers.effort import Effort
 
 if TYPE_CHECKING:
     from placement_advisor.analysis.hosts import HostsAsked
-    from placement_advisor.machine.testbed_plan import TestbedKind
     from placement_advisor.tf.load.model_source import ModelSource
 
 # Options by which nothing runs.
 NO_RUN, QUICK = "--no-run", "--quick"
 # What a name of hardware or of a function may hold that a folder's had better not.
 _NOT_IN_NAMES = re.compile(r"[^\w.+]+")
+# Of 255 bytes that file systems take, with room for a hash, and for names that are not ASCII.
+_MOST_CHARS = 100
 # What splits the batch is traced anew, at the size of each share: more than quick.
 _QUICK_FAMILIES = tuple(name for name in NAMES if name not in SPLITS)
 
@@ -31,7 +34,8 @@ class AnalyzeOptions:
     ``ratios`` are those of the samples on each device where the batch is split, None for even ones.
     ``rounds`` is None for as many as it takes; ``refine`` is how many candidates may join once
     others have run. What is ``quick`` does not ``run``. ``devices`` are
-    those of ``hosts``, if there are any; None runs on this machine.
+    those of ``hosts``, if there are any; None runs on this machine. ``output`` is None if no folder
+    was named.
     """
 
     source: ModelSource
@@ -49,7 +53,12 @@ class AnalyzeOptions:
     run: bool
     quick: bool
     open_ports: bool
-    output: Path
+    output: Path | None
+
+    @property
+    def folder(self) -> Path:
+        """The folder for the analysis: the one that was named, else one named by what is asked."""
+        return self.output or _default_folder(self)
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -64,26 +73,45 @@ def effort_of(units: float | None, seed: int, *, quick: bool) -> Effort:
     return Effort(units=units, seed=seed)
 
 
-def default_output(
-    source: ModelSource, *, hardware: str | None = None, run: bool = True, quick: bool = False
-) -> Path:
+def _default_folder(options: AnalyzeOptions) -> Path:
     """Return the folder, relative to the current one, for an analysis that is given none.
 
-    It is named after the model. What is predicted for other hardware, or without a run, has a
-    name of its own: it says less than what was measured, and must not take its place. Nor must
-    one object of a file take that of another.
+    It is named after the model, and after all that was asked by which one analysis has another
+    answer than the next: of the step, of the devices, and what was left out. So none takes the
+    place of one that it is to be compared with, or that says more. How hard to look, and how often
+    to time it, makes the same answer surer; there the newer replaces the older.
     """
-    parts = []
-    if source.name is not None:
-        parts.append(source.name)
-    if hardware is not None:
+    source, hardware = options.source, options.hardware
+    parts: list[str | None] = [
+        source.name,
+        source.mode,
+        None if source.batch_size is None else f"batch{source.batch_size}",
+        *source.outputs,
+    ]
+    if options.hosts is not None:
+        parts.append(options.hosts.words)
+    elif hardware is not None:
         parts.append(Path(hardware).stem if _is_file(hardware) else hardware)
-    if quick:
+    elif options.devices != defaults.DEVICES:
+        parts.append(f"{options.devices}-devices")
+    is_run = options.run and options.testbed is not TestbedKind.NONE
+    if options.testbed is not None and options.testbed is not TestbedKind.NONE:
+        parts.append(options.testbed.value)
+    if options.costs is not None:
+        parts.append(f"costs-{options.costs.stem}")
+    if options.candidates is not None:
+        parts.append("+".join(options.candidates))
+    if options.ratios is not None:
+        parts.append("ratios-" + "-".join(f"{ratio:g}" for ratio in options.ratios))
+    if options.quick:
         parts.append("quick")
-    elif not run and hardware is None:  # For other hardware nothing ever runs.
+    elif not is_run and hardware is None:  # For other hardware nothing ever runs.
         parts.append("no-run")
     model = Path(source.path).resolve().stem
-    return Path(defaults.OUTPUT) / "-".join([model, *(_NOT_IN_NAMES.sub("-", p) for p in parts)])
+    name = "-".join([model, *(_NOT_IN_NAMES.sub("-", part) for part in parts if part)])
+    if len(name) > _MOST_CHARS:
+        name = f"{name[:_MOST_CHARS]}-{digest([name])}"
+    return Path(defaults.OUTPUT) / name
 
 
 def _is_file(hardware: str) -> bool:

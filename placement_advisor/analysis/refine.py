@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from placement_advisor import defaults
 from placement_advisor.analysis.predict import Forecast, prediction_of
 from placement_advisor.candidates import searched
-from placement_advisor.candidates.families import BAD_ON_PURPOSE
+from placement_advisor.candidates.choose import TO_UNDERSTAND
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, paired_ratios
 from placement_advisor.simulator.belief import Belief, Seen
@@ -56,7 +56,7 @@ def refine(forecast: Forecast, results: Results, effort: Effort) -> Refined | No
         label: belief.ratio(placement)
         for label, placement in with_found.proposals.of_whole_batch.items()
         if label not in results.outcomes
-        and placement.family not in BAD_ON_PURPOSE
+        and placement.family not in TO_UNDERSTAND
         and with_found.predicted[label].too_large is None
     }
     least = min(promised, key=lambda label: promised[label].ratio, default=None)

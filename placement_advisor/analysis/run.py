@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING
 from placement_advisor import defaults
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
-from placement_advisor.candidates.choose import to_run
+from placement_advisor.candidates.choose import RUN_BRIEFLY, to_run
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.processes.call_failure import CallFailure
-from placement_advisor.testbed.added_rounds import may_join, time_in_rounds
+from placement_advisor.testbed.added_rounds import (
+    BRIEF_ROUNDS,
+    may_join,
+    time_briefly,
+    time_in_rounds,
+)
 from placement_advisor.testbed.batch_sizes import batch_points
 from placement_advisor.testbed.training_loop import loop_timing
 from placement_advisor.testbed.trial import BASELINE, failure_of
 from placement_advisor.tf.calls import as_is, input_timer
+from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,6 +46,9 @@ if TYPE_CHECKING:
 # After each such share of the usual rounds a candidate may join, so that the second one has most of
 # them, too. Judgement.
 _ROUNDS_PER_LOOK = 5
+# What is there to be understood is not waited for much longer than that, beside the minute and a
+# half that rounds may take which decide. Judgement; who wants it all the same asks for it by name.
+_BRIEF_BUDGET_S = 20.0
 # A pipeline is timed for a few seconds; one batch that takes most of a minute is a hang.
 _INPUT_LIMIT_S = 60.0
 _ADDS_UP = (
@@ -100,9 +109,23 @@ def to_be_run(forecast: Forecast, options: AnalyzeOptions) -> tuple[Placement, .
     return tuple(placements[label] for label in labels if label != BASELINE)
 
 
+def to_be_run_briefly(forecast: Forecast, options: AnalyzeOptions) -> Placement | None:
+    """Return what runs for a few rounds at the end, to be understood; None if nothing does.
+
+    It is left out where candidates were named, and where it would take too long.
+    """
+    predicted = forecast.predicted.get(RUN_BRIEFLY)
+    if options.candidates is not None or predicted is None or predicted.too_large is not None:
+        return None
+    round_ns = predicted.schedule.step_ns + forecast.predicted[BASELINE].schedule.step_ns
+    takes_s = BRIEF_ROUNDS * (1 + options.steps) * round_ns / NS_PER_S
+    return forecast.proposals.placements[RUN_BRIEFLY] if takes_s <= _BRIEF_BUDGET_S else None
+
+
 def run(
     subject: Subject,
     chosen: tuple[Placement, ...],
+    brief: Placement | None,
     apparatus: Apparatus,
     course: Course,
     show: Callable[[str, Results], None],
@@ -110,8 +133,8 @@ def run(
 ) -> Results:
     """Run candidates beside the baseline, which the trial has already; all ends with it.
 
-    ``show`` is told what goes on, with what is known by then. ``refine`` says which candidate is to
-    join by what has run, None if none is.
+    What is ``brief`` runs last, for a few rounds. ``show`` is told what goes on, with what is known
+    by then. ``refine`` says which candidate is to join by what has run, None if none is.
     """
     trial, loader, watcher = apparatus.trial, apparatus.loader, course.watcher
     course.begin(Stage.PREPARE)
@@ -120,7 +143,7 @@ def run(
         show(f"preparing {placement.label}", Results(outcomes=_outcomes(trial)))
         _enter(apparatus, placement)
     course.begin(Stage.RUN)
-    beside = _race(subject.options, apparatus, course, show, refine)
+    beside = _race(subject.options, brief, apparatus, course, show, refine)
     course.end_rounds()
     watcher.working("timing other batch sizes", 0, 1)
     points = batch_points(loader, subject.traced.batch_size, beside.as_is_ns)
@@ -174,34 +197,44 @@ def _enter(apparatus: Apparatus, placement: Placement) -> None:
 
 def _race(
     options: AnalyzeOptions,
+    brief: Placement | None,
     apparatus: Apparatus,
     course: Course,
     show: Callable[[str, Results], None],
     refine: Callable[[Results], Placement | None],
 ) -> Beside:
     """Time all candidates in rounds, and those that join; return what was timed beside them."""
+    trial, watcher = apparatus.trial, course.watcher
     look_after = looks(options.rounds, options.refine)
     # Both are run once before, since the first call traces.
     first = Beside(without_as_is=not apparatus.testbed.plan.runs_as_is)
     warm = _time_weak_scaling(_time_as_is(first, options, apparatus, 0), options, apparatus, 0)
     beside, began_s = replace(warm, as_is_ns=(), weak_ns=()), time.monotonic()
 
+    def time_as_is(number: int) -> None:
+        nonlocal beside
+        beside = _time_as_is(beside, options, apparatus, number)
+
     def end_round(number: int) -> None:
         nonlocal beside
         done = number + 1
-        beside = _time_as_is(beside, options, apparatus, number)
+        time_as_is(number)
         beside = _time_weak_scaling(beside, options, apparatus, number)
-        results = Results(outcomes=_outcomes(apparatus.trial), beside=beside)
+        results = Results(outcomes=_outcomes(trial), beside=beside)
         show(f"timing, round {done} done", results)
         spent_s = time.monotonic() - began_s
-        if done in look_after and may_join(apparatus.trial, options.rounds, done, spent_s):
-            course.watcher.working("looking for a better split", 0, 1)
+        if done in look_after and may_join(trial, options.rounds, done, spent_s):
+            watcher.working("looking for a better split", 0, 1)
             joins = refine(results)
             if joins is not None:
                 _enter(apparatus, joins)
         course.end_round(done)
 
-    time_in_rounds(apparatus.trial, options.rounds, end_round)
+    time_in_rounds(trial, options.rounds, end_round)
+    if brief is not None and trial.ended is None:
+        watcher.working("preparing", 0, 1, brief.label)
+        trial.enter(brief, is_brief=True)
+        time_briefly(trial, time_as_is)
     return beside
 
 

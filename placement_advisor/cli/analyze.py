@@ -142,8 +142,8 @@ def analyze(
             "-o",
             "--output",
             help="Output folder. Default: advisor-out/<model>/, of PATH:NAME advisor-out/"
-            "<model>-<NAME>/. --hardware, --quick and --no-run add what they are: "
-            "advisor-out/<model>-2xA100-quick/.",
+            "<model>-<NAME>/. Options that ask for another answer add what they are: "
+            "advisor-out/<model>-batch64-2xA100-quick/.",
         ),
     ] = None,
     as_json: Annotated[
@@ -154,7 +154,7 @@ def analyze(
     time_limit: TimeLimit = defaults.TIME_LIMIT_S,
 ) -> None:
     """Trace a model, simulate and run candidate placements, and say whether to split."""
-    from placement_advisor.analysis.options import AnalyzeOptions, default_output, effort_of
+    from placement_advisor.analysis.options import AnalyzeOptions, effort_of
     from placement_advisor.machine.testbed_plan import TestbedKind
     from placement_advisor.report.analysis.analysis_json import analysis_as_json
     from placement_advisor.report.analysis_folder import analyze_into_folder
@@ -182,7 +182,6 @@ def analyze(
         raise AdvisorError(
             "--costs needs --hardware", hint="it says where the profile was recorded: 2xV100-NVLink"
         )
-    runs = run and testbed is not TestbedChoice.NONE
     options = AnalyzeOptions(
         source=source,
         devices=asked.device_count if asked else devices or defaults.DEVICES,
@@ -199,12 +198,12 @@ def analyze(
         run=run and not quick,
         quick=quick,
         open_ports=open_ports,
-        output=output or default_output(source, hardware=hardware, run=runs, quick=quick),
+        output=output,
     )
     with progress(quiet=quiet) as watcher:
         analysis = analyze_into_folder(options, watcher)
     if not as_json:
-        print_analysis(options.output, verbose=verbose)
+        print_analysis(options.folder, verbose=verbose)
         return
     if not quiet:
         for warning in analysis.warnings:

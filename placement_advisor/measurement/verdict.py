@@ -38,12 +38,14 @@ class Verdict(StrEnum):
 class Comparison:
     """Step time of a candidate over step time of ``baseline``; below 1 is faster.
 
-    ``SLOWER`` means: not faster by enough to be worth it.
+    ``SLOWER`` means: not faster by enough to be worth it. ``is_brief``: it rests on a few rounds of
+    its own, for which the others' intervals do not allow, so that nothing may be chosen by it.
     """
 
     baseline: str
     ratio: Interval
     rounds: int
+    is_brief: bool = False
 
     @property
     def speedup(self) -> Interval:

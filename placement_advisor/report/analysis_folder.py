@@ -61,7 +61,7 @@ def analyze_into_folder(options: AnalyzeOptions, watcher: Onlooker) -> Analysis:
         AdvisorError: anything that the user can fix; nothing is written then.
     """
     course = Course(watcher, options)
-    with output_folder(options.output) as staging:
+    with output_folder(options.folder) as staging:
         keep = TextFolder if options.quick else AnalysisFolder
         analysis = analyze(options, lambda graph: keep(staging, graph), course)
         course.begin(Stage.REPORT)

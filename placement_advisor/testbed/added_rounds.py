@@ -1,4 +1,7 @@
-"""How many rounds a trial has: as many as asked for, and more while its verdict is in doubt."""
+"""How many rounds a trial has: as many as asked for, and more while its verdict is in doubt.
+
+Then come a few for what is there to be understood.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ MAX_ROUNDS = 90
 # Past this, rounds that nobody asked for by number stop once there are enough for an interval: a
 # demo must not take an hour. By judgement.
 TIMING_BUDGET_S = 90.0
+# As few as tell how one candidate compares. Nothing is concluded from them but that.
+BRIEF_ROUNDS = least_samples()
 
 
 def time_in_rounds(trial: Trial, asked: int | None, as_is: Callable[[int], None]) -> None:
@@ -44,6 +49,16 @@ def time_in_rounds(trial: Trial, asked: int | None, as_is: Callable[[int], None]
             return
 
 
+def time_briefly(trial: Trial, as_is: Callable[[int], None]) -> None:
+    """Time what runs briefly against the baseline; ``as_is`` is called as in `time_in_rounds`."""
+    first = trial.rounds
+    for number in range(first, first + BRIEF_ROUNDS):
+        trial.round(number, first + BRIEF_ROUNDS, is_brief=True)
+        if trial.ended is not None:
+            return
+        as_is(number)
+
+
 def may_join(trial: Trial, asked: int | None, done: int, spent_s: float) -> bool:
     """Say whether there is time for an interval of a candidate that joins now.
 
@@ -56,7 +71,7 @@ def may_join(trial: Trial, asked: int | None, done: int, spent_s: float) -> bool
 
 def _may_settle(trial: Trial) -> bool:
     """Say whether more rounds could settle the verdict, on candidates that are not out."""
-    running = [entry.placement.label for entry in trial.running()]
+    running = [entry.placement.label for entry in trial.running() if not entry.is_brief]
     if BASELINE not in running or running == [BASELINE]:
         return False
     compared = trial.comparisons()

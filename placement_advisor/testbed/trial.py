@@ -3,7 +3,9 @@
 Rounds are interleaved (A B C, B C A, …) and run without the profiler, each in an order drawn for
 it: a turn is slower or faster for what ran before. It begins with a step that is not counted, since
 the turn before has left its data in the caches. A candidate that joins between rounds has no steps
-in those before. One that fails is out; if its failure took
+in those before. One that runs briefly has rounds of its own with the baseline: nothing is chosen
+for what it shows, so that it takes neither time nor certainty from those that are compared.
+One that fails is out; if its failure took
 the testbed down, the testbed is built anew and the others go on. When a host is lost, the trial
 ends: candidates are left with the rounds that all of them completed, and fail if there is none.
 """
@@ -11,7 +13,7 @@ ends: candidates are left with the rounds that all of them completed, and fail i
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
@@ -106,6 +108,7 @@ class Entry:
     bench: Bench
     program: str = STEP
     if_wrong: str = ""
+    is_brief: bool = False
     prepared: Prepared | None = None
     warmup_ns: list[int] = field(default_factory=list)
     rounds: list[tuple[int, ...]] = field(default_factory=list)
@@ -146,7 +149,9 @@ class Trial:
         ``line_of`` has the line of the user's code that updates each variable, where it is known.
         ``joining`` is how many candidates may join between rounds.
         """
-        self._line_of, self._joining, self._rounds = line_of, joining, 0
+        self._line_of, self._joining = line_of, joining
+        # How many are done.
+        self.rounds = 0
         self.entries: dict[str, Entry] = {}
         self._testbed, self._steps, self._watcher = testbed, steps, watcher
         # Why nothing runs any more, None while all goes on.
@@ -159,6 +164,7 @@ class Trial:
         *,
         bench: Bench | None = None,
         if_wrong: str = "",
+        is_brief: bool = False,
     ) -> Entry:
         """Prepare a candidate, verify its results against the first one's, warm it up.
 
@@ -170,9 +176,10 @@ class Trial:
             bench=bench or self._testbed,
             program=program,
             if_wrong=if_wrong,
-            rounds=[()] * self._rounds,
+            is_brief=is_brief,
+            rounds=[()] * self.rounds,
         )
-        self._joining -= bool(self._rounds)
+        self._joining -= bool(self.rounds) and not is_brief
         self.entries[placement.label] = entry
         self._prepare(entry)
         if entry.failure is None:
@@ -226,26 +233,35 @@ class Trial:
             return {}
         return answer
 
-    def round(self, number: int, of: int) -> None:
-        """Time a turn of every candidate that is still in, in an order drawn for this round."""
-        turns = self.running()
+    def round(self, number: int, of: int, *, is_brief: bool = False) -> None:
+        """Time a turn of every candidate that is still in, in an order drawn for this round.
+
+        In a round that ``is_brief`` these are the baseline and what runs briefly.
+        """
+        turns: list[Entry] = []
+        others: list[Entry] = []
+        for entry in self.running():
+            takes_part = entry.is_brief is is_brief or entry.placement.label == BASELINE
+            (turns if takes_part else others).append(entry)
         random.Random(number).shuffle(turns)
         for entry in turns:
             self._watcher.working("timing rounds", number, of, entry.placement.label)
             self._timed_turn(entry, number)
             if self.ended is not None:
                 return
-        self._rounds += 1
+        for entry in others:
+            entry.rounds.append(())
+        self.rounds += 1
 
     def comparisons(self) -> dict[str, Comparison]:
         """Compare every candidate that has run with the baseline."""
-        theirs = self.entries[BASELINE].rounds
-        compared = {
-            label: compare(BASELINE, theirs, entry.rounds, among=self.competitors)
-            for label, entry in self.entries.items()
-            if label != BASELINE
-        }
-        return {label: each for label, each in compared.items() if each is not None}
+        theirs, among = self.entries[BASELINE].rounds, self.competitors
+        found = {}
+        for label, entry in self.entries.items():
+            each = compare(BASELINE, theirs, entry.rounds, among=1 if entry.is_brief else among)
+            if label != BASELINE and each is not None:
+                found[label] = replace(each, is_brief=entry.is_brief)
+        return found
 
     @property
     def competitors(self) -> int:
@@ -253,13 +269,18 @@ class Trial:
 
         That one fails, or does not join, is no reason to ask less of others.
         """
-        return max(1, len(self.entries) - 1 + self._joining)
+        compared = sum(not entry.is_brief for entry in self.entries.values())
+        return max(1, compared - 1 + self._joining)
 
     @property
     def fewest_rounds(self) -> int:
-        """In how many rounds each candidate that is still in was timed, at least."""
-        counts = [sum(1 for steps in entry.rounds if steps) for entry in self.running()]
-        return min(counts, default=self._rounds)
+        """In how many rounds each candidate that is compared and still in was timed, at least."""
+        counts = [
+            sum(1 for steps in entry.rounds if steps)
+            for entry in self.running()
+            if not entry.is_brief
+        ]
+        return min(counts, default=self.rounds)
 
     def profile(self, entry: Entry) -> None:
         """Profile steps of one candidate."""

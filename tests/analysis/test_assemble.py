@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from finding_evidence import measured_as
 from foreseen import forecast
 
 from placement_advisor.analysis.assemble import candidates_of
-from placement_advisor.analysis.run import Outcome, Results, to_be_run
+from placement_advisor.analysis.predict import predict
+from placement_advisor.analysis.run import Outcome, Results, to_be_run, to_be_run_briefly
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Interval
 from placement_advisor.measurement.verdict import Comparison
@@ -79,3 +80,20 @@ def test_what_does_not_fit_is_not_run_even_if_it_was_named() -> None:
     named = SimpleNamespace(candidates=(SPLIT,))
     assert [each.label for each in to_be_run(known(), named)] == [SPLIT]  # type: ignore[arg-type]
     assert to_be_run(known(too_large=SPLIT), named) == ()  # type: ignore[arg-type]
+
+
+def test_what_is_there_to_be_understood_runs_briefly_if_it_is_brief_and_nothing_was_named() -> None:
+    proposals = known().proposals
+    split = replace(proposals.placements[SPLIT], label="alternating", family="alternating")
+    answers = {"single": proposals.placements["single"], "alternating": split}
+    found = predict(replace(proposals, answers=answers))
+    asked: Any = SimpleNamespace(candidates=None, steps=4)
+    assert to_be_run(found, asked) == ()
+    assert to_be_run_briefly(found, asked) is split
+    assert to_be_run_briefly(known(), asked) is None
+    # It takes 200 ns and more, eight times five steps as long as the budget of 20 s.
+    long: Any = SimpleNamespace(candidates=None, steps=10**8)
+    assert to_be_run_briefly(found, long) is None
+    named: Any = SimpleNamespace(candidates=("alternating",), steps=4)
+    assert to_be_run_briefly(found, named) is None
+    assert to_be_run(found, named) == (split,)

@@ -115,6 +115,18 @@ def test_a_round_is_a_turn_of_each_candidate_and_the_step_as_it_is() -> None:
     assert slow.round_s - fast.round_s == pytest.approx(5 * 3 + 4)
 
 
+def test_what_runs_briefly_is_prepared_and_profiled_and_takes_rounds_of_its_own() -> None:
+    briefly = replace(RUNS, steps_ns=(1_000 * MS,), brief_ns=2_000 * MS)
+    alone, both = usual_s(replace(briefly, brief_ns=None)), usual_s(briefly)
+    assert both[Stage.PREPARE] == 2 * alone[Stage.PREPARE]
+    assert both[Stage.PROFILE] == 2 * alone[Stage.PROFILE]
+    # Five steps of either in eight rounds, four of the untouched step, and little between turns.
+    assert both[Stage.RUN] - alone[Stage.RUN] == pytest.approx(8 * (5 * 3 + 4), abs=0.5)
+    left_s = [rounds_ahead(known, 15, 15.0).stage_s for known in (RUNS, replace(RUNS, brief_ns=0))]
+    assert left_s[0] < left_s[1]
+    assert briefly.round_s == replace(briefly, brief_ns=None).round_s
+
+
 def test_what_does_not_run_takes_no_time_for_runs() -> None:
     predicted = usual_s(PREDICTED)
     assert not set(OF_A_RUN).intersection(predicted)
@@ -128,7 +140,8 @@ def test_a_calibration_that_is_not_kept_is_expected_to_take_its_time() -> None:
 
 
 def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
-    assert known_at_first(OPTIONS) == RUNS
+    usual = replace(RUNS, steps_ns=(15 * MS,) * 7, brief_ns=15 * MS)
+    assert known_at_first(OPTIONS) == usual
     assert known_at_first(replace(OPTIONS, devices=4)).splits == 2
     assert not known_at_first(replace(OPTIONS, hardware="2xV100-NVLink")).is_run
     quick = replace(OPTIONS, run=False, quick=True, effort=effort_of(None, 0, quick=True))
@@ -136,6 +149,7 @@ def test_what_is_known_at_first_follows_from_what_is_asked() -> None:
     named = known_at_first(replace(OPTIONS, candidates=("towers", "alternating")))
     # The single device always runs.
     assert (named.splits, named.searches, len(named.steps_ns)) == (0, 0, 3)
+    assert named.brief_ns is None
 
 
 @given(

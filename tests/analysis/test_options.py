@@ -1,51 +1,89 @@
-"""Where an analysis goes that is given no folder: nothing takes the place of what says more."""
+"""Where an analysis goes that is given no folder: none takes the place of another answer."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from sample_analysis import OPTIONS
 
-from placement_advisor.analysis.options import default_output
+from placement_advisor.analysis.hosts import HostsAsked
+from placement_advisor.machine.testbed_plan import HostLink, TestbedKind
+from placement_advisor.remote_hosts.host_requests import parse_hosts
+from placement_advisor.solvers.effort import Effort
 from placement_advisor.tf.load.model_source import ModelSource
 
+if TYPE_CHECKING:
+    from placement_advisor.analysis.options import AnalyzeOptions
 
-def source(path: str, name: str | None = None) -> ModelSource:
-    return ModelSource(
-        path=path, name=name, mode=None, batch_size=None, outputs=(), time_limit_s=1.0
-    )
+HOSTS = HostsAsked(requests=parse_hosts("a:2,b:1"), launch="ssh {host}", link=HostLink.TLS)
+
+
+def asked(path: str = "net.py", name: str | None = None, **options: Any) -> AnalyzeOptions:
+    of_source = {"mode": None, "batch_size": None, "outputs": ()}
+    of_source |= {key: options.pop(key) for key in of_source.keys() & options.keys()}
+    source = ModelSource(path=path, name=name, time_limit_s=1.0, **of_source)  # type: ignore[arg-type]
+    return replace(OPTIONS, source=source, output=None, **options)
 
 
 @pytest.mark.parametrize(
     ("path", "folder"), [("a/net.py", "net"), ("exported/", "exported"), ("net.keras", "net")]
 )
 def test_the_output_is_named_after_the_model(path: str, folder: str) -> None:
-    assert default_output(source(path)) == Path("advisor-out") / folder
+    assert asked(path).folder == Path("advisor-out") / folder
 
 
-def test_what_did_not_run_here_does_not_replace_what_was_measured() -> None:
-    net = source("net.py")
-    names = {
-        default_output(net).name,
-        default_output(net, quick=True, run=False).name,
-        default_output(net, run=False).name,
-        default_output(net, hardware="2xA100").name,
-        default_output(net, hardware="4xA100", run=False).name,
-        default_output(net, hardware="2xA100", quick=True).name,
-    }
-    assert names == {
-        "net",
-        "net-quick",
-        "net-no-run",
-        "net-2xA100",
-        "net-4xA100",
-        "net-2xA100-quick",
-    }
+def test_the_output_is_what_was_named() -> None:
+    assert replace(asked(batch_size=4), output=Path("here")).folder == Path("here")
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"quick": True, "run": False}, "net-quick"),
+        ({"run": False}, "net-no-run"),
+        ({"testbed": TestbedKind.NONE}, "net-no-run"),
+        ({"hardware": "2xA100"}, "net-2xA100"),
+        ({"hardware": "2xA100", "quick": True, "run": False}, "net-2xA100-quick"),
+        (
+            {"hardware": "2xA100", "costs": Path("logs/step.xplane.pb")},
+            "net-2xA100-costs-step.xplane",
+        ),
+        ({"batch_size": 64}, "net-batch64"),
+        (
+            {"batch_size": 64, "mode": "infer", "quick": True, "run": False},
+            "net-infer-batch64-quick",
+        ),
+        ({"outputs": ("loss:0", "top/score")}, "net-loss-0-top-score"),
+        ({"devices": 4}, "net-4-devices"),
+        ({"testbed": TestbedKind.LOGICAL_CPUS}, "net-logical-cpus"),
+        ({"hosts": HOSTS, "devices": 3}, "net-a-2-b-1"),
+        ({"candidates": ("towers", "batch")}, "net-towers+batch"),
+        ({"ratios": (3.0, 2.5)}, "net-ratios-3-2.5"),
+    ],
+)
+def test_what_asks_for_another_answer_has_a_folder_of_its_own(
+    options: dict[str, Any], name: str
+) -> None:
+    assert asked(**options).folder == Path("advisor-out") / name
+
+
+def test_what_makes_the_same_answer_surer_replaces_it() -> None:
+    longer = asked(rounds=90, steps=9, refine=0, effort=Effort(units=60.0, seed=3))
+    assert longer.folder == asked().folder
 
 
 def test_two_objects_of_a_file_have_folders_of_their_own() -> None:
-    assert default_output(source("net.py", "train_step")).name == "net-train_step"
-    assert default_output(source("net.py", "steps.train/../..")).name == "net-steps.train-..-.."
+    assert asked(name="train_step").folder.name == "net-train_step"
+    assert asked(name="steps.train/../..").folder.name == "net-steps.train-..-.."
+
+
+def test_a_name_that_is_too_long_for_a_file_system_is_told_from_others_by_a_hash() -> None:
+    one, other = (asked(outputs=("x" * 300, last)).folder.name for last in "ab")
+    assert len(one) == len(other) == 100 + 1 + 16
+    assert one != other
 
 
 @pytest.mark.parametrize(
@@ -59,5 +97,4 @@ def test_two_objects_of_a_file_have_folders_of_their_own() -> None:
 def test_hardware_of_any_name_gives_a_folder_below_the_one_for_all(
     hardware: str, name: str
 ) -> None:
-    folder = default_output(source("net.py"), hardware=hardware)
-    assert folder == Path("advisor-out") / name
+    assert asked(hardware=hardware).folder == Path("advisor-out") / name

@@ -137,6 +137,35 @@ def test_one_split_of_unsure_gain_leaves_the_answer_open_and_says_what_would_set
     assert "towers at 1.01" in answer.headline
 
 
+def briefly(name, ratio):
+    found = candidate(name, ms=10 * ratio[0], ratio=ratio, rounds=8)
+    return replace(found, comparison=replace(found.comparison, is_brief=True))
+
+
+@pytest.mark.parametrize("ratio", [(1.1, 0.9, 1.3), (1.6, 1.5, 1.7)])
+def test_what_ran_briefly_leaves_nothing_in_doubt(ratio):
+    answer = recommend([SINGLE, SLOW, briefly("alternating", ratio)], TESTBED, None)
+    assert (answer.verdict, answer.candidate) == (AdviceVerdict.STAY_SINGLE, "towers")
+
+
+@pytest.mark.parametrize("other", [FAST, SLOW, UNSURE])
+def test_what_ran_briefly_is_no_answer_however_fast(other):
+    answer = recommend([SINGLE, other, briefly("alternating", (0.5, 0.4, 0.6))], TESTBED, None)
+    assert answer.candidate == "towers"
+    assert answer.verdict is not AdviceVerdict.STAY_SINGLE
+    if other is SLOW:
+        assert answer.deciding[0] == (
+            "alternating came out at 2.00× (95 % interval 1.67–2.50), in 8 rounds that do not "
+            "decide: name it in --candidates to have it compared"
+        )
+
+
+def test_where_nothing_else_was_measured_what_ran_briefly_is_what_there_is():
+    answer = recommend([SINGLE, ABSENT, briefly("alternating", (1.6, 1.5, 1.7))], TESTBED, None)
+    assert answer.verdict is AdviceVerdict.CANNOT_TELL
+    assert answer.deciding[0].startswith("the only split tried is alternating, bad on purpose")
+
+
 @pytest.mark.parametrize(
     ("ratio", "rounds", "settles"),
     [

@@ -15,6 +15,7 @@ from placement_advisor.analysis.course import Course, SilentOnlooker
 from placement_advisor.analysis.run import Results, run
 from placement_advisor.measurement.loop_timing import LoopTiming
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
+from placement_advisor.testbed.added_rounds import BRIEF_ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,8 +80,9 @@ def ran(
     ended: str | None = None,
     refine: int = 0,
     joining: Callable[[Results], Placement | None] = lambda results: None,
-    enter: Callable[[Placement], None] = lambda placement: None,
+    enter: Callable[..., None] = lambda placement, **how: None,
     runs_as_is: bool = True,
+    brief: Any = None,
 ) -> tuple[Results, Loader]:
     """Run no candidate but the mirrored one for some rounds."""
     loader = Loader(cues or {})
@@ -93,7 +95,8 @@ def ran(
         comparisons=dict,
         competitors=1,
         running=list,
-        round=lambda number, of: None,
+        rounds=ROUNDS,
+        round=lambda number, of, is_brief=False: None,
         enter=enter,
         profile_all=lambda: None,
     )
@@ -116,7 +119,7 @@ def ran(
         bundles=Path(),
     )
     course = Course(onlooker or SilentOnlooker(), replace(OPTIONS, rounds=ROUNDS))
-    found = run(subject, (), apparatus, course, show, joining)  # type: ignore[arg-type]
+    found = run(subject, (), brief, apparatus, course, show, joining)  # type: ignore[arg-type]
     assert loader.is_closed
     return found, loader
 
@@ -216,3 +219,27 @@ def test_after_rounds_with_others_to_come_a_candidate_may_join(
     ran(refine=refine, joining=joining, enter=entered.append)
     assert seen == looks
     assert len(entered) == bool(looks)
+
+
+def test_what_runs_briefly_is_prepared_after_the_rounds_and_the_step_as_it_is_runs_beside_it() -> (
+    None
+):
+    shown: list[str] = []
+    entered: list[tuple[str, bool, int]] = []
+
+    def enter(placement: Placement, *, is_brief: bool = False) -> None:
+        entered.append((placement.label, is_brief, len(shown)))
+
+    found, _ = ran(
+        brief=SimpleNamespace(label="alternating"),
+        show=lambda doing, results: shown.append(doing),
+        enter=enter,
+    )
+    assert entered == [("alternating", True, ROUNDS)]
+    assert len(found.beside.as_is_ns) == (ROUNDS + BRIEF_ROUNDS) * STEPS
+
+
+def test_after_a_host_is_lost_nothing_runs_briefly() -> None:
+    entered: list[object] = []
+    ran(brief=SimpleNamespace(label="alternating"), ended="lost", enter=entered.append)
+    assert entered == []

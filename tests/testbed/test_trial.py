@@ -23,7 +23,12 @@ from placement_advisor.measurement.verification import Verification
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.testbed import added_rounds
 from placement_advisor.testbed import trial as trial_module
-from placement_advisor.testbed.added_rounds import MAX_ROUNDS, time_in_rounds
+from placement_advisor.testbed.added_rounds import (
+    BRIEF_ROUNDS,
+    MAX_ROUNDS,
+    time_briefly,
+    time_in_rounds,
+)
 from placement_advisor.testbed.testbed import STEP, ProfileFiles
 from placement_advisor.testbed.trial import Entry, Trial
 from placement_advisor.tf.answers import Prepared, SourceLine
@@ -388,6 +393,57 @@ def test_nobody_joins_who_would_not_be_timed_often_enough_in_the_time_there_is()
     assert added_rounds.may_join(trial, None, 3, just_s - 0.001)
     assert not added_rounds.may_join(trial, None, 3, just_s + 0.001)
     assert added_rounds.may_join(trial, 10, 3, just_s + 0.001)
+
+
+def briefly(cues: dict[tuple[str, str, int], Any] | None = None) -> tuple[Trial, FakeTestbed]:
+    """Run `alternating` for a few rounds behind those of the others."""
+    testbed = FakeTestbed(cues or {})
+    trial = Trial(testbed, steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
+    first, second, brief = (
+        Placement(label=label, family=label, device_of={}, rationale="") for label in STEP_NS
+    )
+    trial.enter(first)
+    trial.enter(second)
+    time_in_rounds(trial, ROUNDS, lambda number: testbed.calls.append(("as-is", str(number))))
+    trial.enter(brief, is_brief=True)
+    time_briefly(trial, lambda number: testbed.calls.append(("as-is", str(number))))
+    return trial, testbed
+
+
+def test_what_runs_briefly_has_rounds_of_its_own_with_the_baseline_after_all_others() -> None:
+    trial, testbed = briefly()
+    total = ROUNDS + BRIEF_ROUNDS
+    rounds = {label: entry.rounds for label, entry in trial.entries.items()}
+    assert rounds["single"] == [(1_000, 1_000)] * total
+    assert rounds["towers"] == [(700, 700)] * ROUNDS + [()] * BRIEF_ROUNDS
+    assert rounds["alternating"] == [()] * ROUNDS + [(2_000, 2_000)] * BRIEF_ROUNDS
+    # What is paired by the number of a round has one for each.
+    assert [name for function, name in testbed.calls if function == "as-is"] == [
+        str(number) for number in range(total)
+    ]
+
+
+def test_what_runs_briefly_weakens_no_interval_of_others_and_nothing_is_chosen_by_it() -> None:
+    trial, _ = briefly()
+    alone = Trial(FakeTestbed({}), steps=2, watcher=Silent(), joining=1)  # type: ignore[arg-type]
+    for label in ("single", "towers"):
+        alone.enter(Placement(label=label, family=label, device_of={}, rationale=""))
+    time_in_rounds(alone, ROUNDS, lambda _: None)
+    assert trial.competitors == alone.competitors == 2
+    assert trial.fewest_rounds == alone.fewest_rounds == ROUNDS
+    found = trial.comparisons()
+    assert found["towers"] == alone.comparisons()["towers"]
+    assert found["alternating"].is_brief
+    assert (found["alternating"].rounds, found["alternating"].ratio.low) == (BRIEF_ROUNDS, 2.0)
+
+
+def test_a_host_that_is_lost_in_brief_rounds_costs_those_alone() -> None:
+    # One to warm up, those before, and the third of its own.
+    trial, _ = briefly({("run_steps", "alternating", 1 + 2): LOST})
+    assert trial.ended is not None
+    assert {len(entry.rounds) for entry in trial.entries.values()} == {ROUNDS + 2}
+    assert trial.comparisons()["towers"].rounds == ROUNDS
+    assert all(entry.failure is None for entry in trial.entries.values())
 
 
 def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(

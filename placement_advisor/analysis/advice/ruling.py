@@ -6,6 +6,8 @@ are no stand-ins, a split must also beat the step as it is. Simulated: the same,
 the ratio if costs are wrong by as much as they are known to be in place of the interval. So a
 candidate that is surely worth it decides, even where another is predicted faster but not surely.
 Of those that are surely worth it, the answer is the simplest that none surely beats (`simplest`).
+What ran briefly neither wins nor leaves anything in doubt where something else was measured; where
+it comes out faster all the same, staying single is not the answer.
 
 *Stay single* rests on at least one split that was tried and is not bad on purpose, or on a proof: a
 bound on the step of any placement, under the costs of the prediction. Where there is neither (no
@@ -121,9 +123,10 @@ def rule_measured(
     ]
     if not tried:
         return _nothing_tried(splits, "measured", is_proved)
-    deciding = overall([comparison for _, _, comparison in tried])
+    compared = [entry for entry in tried if not entry[2].is_brief] or tried
+    deciding = overall([comparison for _, _, comparison in compared])
     alike = sorted(
-        (entry for entry in tried if entry[2].verdict is deciding),
+        (entry for entry in compared if entry[2].verdict is deciding),
         key=lambda entry: entry[2].ratio.median,
     )
     best, _, comparison = alike[0]
@@ -133,7 +136,10 @@ def rule_measured(
     says = f"{best.name} at {speedup_text(speedup)}"
     if deciding is Verdict.SLOWER:
         lost = Ruling(verdict=AdviceVerdict.STAY_SINGLE, says=says, split=best, speedup=speedup)
-        return _all_lost(lost, [candidate for candidate, _, _ in tried], is_proved)
+        for candidate, _, brief in tried:
+            if brief.verdict is Verdict.FASTER:
+                return _contradicted(lost, candidate, brief)
+        return _all_lost(lost, [candidate for candidate, _, _ in compared], is_proved)
     return Ruling(
         verdict=AdviceVerdict.CANNOT_TELL,
         says=says,
@@ -287,6 +293,17 @@ def _all_lost(lost: Ruling, tried: Sequence[Candidate], is_proved: bool) -> Ruli
         verdict=AdviceVerdict.CANNOT_TELL,
         adds="; no split was tried but those that are bad on purpose",
         because=f"{because}: that they lose does not show that no split would help",
+    )
+
+
+def _contradicted(lost: Ruling, winner: Candidate, comparison: Comparison) -> Ruling:
+    """Return that it cannot be told: what ran briefly came out faster than one device."""
+    return replace(
+        lost,
+        verdict=AdviceVerdict.CANNOT_TELL,
+        because=f"{winner.name} came out at {speedup_text(comparison.speedup)}, in "
+        f"{comparison.rounds} rounds that do not decide: name it in --candidates to have it "
+        "compared",
     )
 
 
