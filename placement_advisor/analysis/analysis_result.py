@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from placement_advisor.solvers.bounds.arguments import LowerBound
 
 
+# The basis of a saving at a batch that did not run, by measurements at others.
+EXTRAPOLATED = "extrapolated"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """One placement with what was predicted and what was measured.
@@ -223,7 +227,9 @@ class Finding:
     """Something to act on, found by one rule.
 
     ``code`` and ``name`` are the rule's. ``saving_ns`` is what acting on it saves per step, None if
-    that is not known; ``saving_basis`` says where the figure comes from: simulated or measured.
+    that is not known; ``saving_basis`` says where the figure comes from: simulated, measured, or
+    `EXTRAPOLATED`. ``batch_size`` is the batch with which the same command tries the advice, None
+    if it does not.
     ``is_hypothetical``: it is about a split that the user neither has nor is told to make. Such a
     finding has no rank, and what is shown of it no saving (`findings.rules.find_all`).
     """
@@ -236,6 +242,7 @@ class Finding:
     saving_ns: int | None
     saving_basis: str = "simulated"
     is_hypothetical: bool = False
+    batch_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

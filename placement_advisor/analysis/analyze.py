@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from placement_advisor import defaults
 from placement_advisor.analysis.apparatus import set_up
 from placement_advisor.analysis.assemble import assemble, candidates_of, review_of, review_so_far
-from placement_advisor.analysis.batch_splits import split_batch
+from placement_advisor.analysis.batch_splits import growth_of, split_batch
 from placement_advisor.analysis.durations import Stage, known_at_first
 from placement_advisor.analysis.hosts import connect
 from placement_advisor.analysis.options import NO_RUN, QUICK
@@ -181,7 +181,11 @@ def _traced(
     course.begin(Stage.SPLIT)
     folder = bundle if plan.not_run is None else None
     splits = split_batch(options, len(plan.devices), traced, folder, loader, course.watcher)
-    return Subject(options=options, plan=plan, traced=traced, splits=splits)
+    growth = None
+    if not options.quick:
+        course.watcher.working("tracing other batch sizes", 0, 1)
+        growth = growth_of(loader, traced, options.source.time_limit_s)
+    return Subject(options=options, plan=plan, traced=traced, splits=splits, growth=growth)
 
 
 def _by_predicting(
@@ -217,7 +221,8 @@ def _by_running(subject: Subject, apparatus: Apparatus, onlookers: _Onlookers) -
     chosen = to_be_run(forecast, subject.options)
     brief = to_be_run_briefly(forecast, subject.options)
     course.known = _known_of(course.known, forecast, chosen, brief)
-    results = run(subject, chosen, brief, apparatus, course, show, look)
+    growing = subject.growing(priced.prices)
+    results = run(subject, chosen, brief, apparatus, course, show, look, growing)
     results = _with_profiles_kept(results, recorder)
     last = learned(forecast, results)
     _keep_changes(forecast, last, recorder)
@@ -314,8 +319,8 @@ def _conclude(
     recorder.bound(subject.graph, certificate_of(forecast, bound.lower))
     sweep = None
     if not options.quick:
-        batch_size = subject.traced.batch_size
-        sweep = break_even_of(forecast, candidates, batch_size, options.effort)
+        growing = subject.growing(forecast.proposals.prices)
+        sweep = break_even_of(forecast, candidates, growing, options.effort)
     again = _again(subject, forecast, onlookers.course)
     analysis = assemble(subject, forecast, results, candidates, bound, sweep, again)
     recorder.review(review_of(analysis))

@@ -36,6 +36,7 @@ from placement_advisor.cost.table import CostSource
 from placement_advisor.machine.fingerprints import testbed_fingerprint
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.laws import of_comparison, of_measurement
+from placement_advisor.simulator.step_growth import GrowingStep
 from placement_advisor.testbed.trial import BASELINE
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def assemble(
     testbed = _testbed(subject, forecast)
     as_is = results.beside.as_is_ns or None
     recommendation = recommend(candidates, testbed, as_is, bound, again)
-    evidence = _evidence(subject, forecast, results, candidates, recommendation)
+    evidence = _evidence(subject, forecast, results, candidates, recommendation, break_even)
     return Analysis(
         advisor_version=__version__,
         tensorflow_version=subject.traced.tensorflow_version,
@@ -230,8 +231,10 @@ def _evidence(
     results: Results,
     candidates: tuple[Candidate, ...],
     recommendation: Recommendation,
+    break_even: BreakEven | None,
 ) -> Evidence:
     """Return what rules may look at."""
+    growing = subject.growing(forecast.proposals.prices)
     proposals, traced = forecast.proposals, subject.traced
     is_to_split = recommendation.verdict in TO_SPLIT
     return gather(
@@ -250,6 +253,9 @@ def _evidence(
         own_of_replicas=next((split.own for split in proposals.splits.values()), ()),
         recommended=recommendation.candidate if is_to_split else None,
         costs_are_assumed=proposals.prices.source is CostSource.ASSUMED,
+        growing=growing if isinstance(growing, GrowingStep) else None,
+        takes_batch_size=traced.takes_batch_size,
+        break_even=break_even,
     )
 
 

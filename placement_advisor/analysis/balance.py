@@ -15,9 +15,10 @@ from placement_advisor.analysis.batch_times import (
     with_every_device,
 )
 from placement_advisor.analysis.traced_model import child_ended, traced_model
+from placement_advisor.candidates.batch_split.plan import check_no_pairs
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
 from placement_advisor.candidates.batch_split.shares import shares_of
-from placement_advisor.cost.batch import split_step
+from placement_advisor.cost.batch import MAX_MISFIT, split_step
 from placement_advisor.cost.batch_balance import (
     Balance,
     best_by_lines,
@@ -40,6 +41,7 @@ from placement_advisor.processes.children import Child, preload
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import splitter
 from placement_advisor.tf.load.model_source import source_kind
+from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,6 +88,7 @@ def balance(
         watcher.working("tracing other batch sizes", 0, 1)
         steps = _StepsAtBatches(source, traced.name, loader, scratch)
         shares = steps.traced(sizes_to_time(batch))
+        _check_no_pairs(source, traced.name, shares)
         memory = memory_of({samples: share.graph for samples, share in shares.items()})
         alone = largest_alone(batch, plan.devices, memory)
         if alone < batch:
@@ -98,6 +101,7 @@ def balance(
         speeds = time_devices(running, shares, bundles, watcher)
         most = [memory.largest_batch(device.memory_bytes) for device in plan.devices]
         by_lines = best_by_lines(speeds, batch, most)
+        off = max(abs(each) for speed in speeds for each in speed.residuals)
         splits = Splits(running, steps.split, most, watcher)
         warnings, advised = list(plan.warnings), by_lines.batches
         try:
@@ -107,6 +111,11 @@ def balance(
         except BatchSplitError as error:
             warnings.append(f"no split was run: {error.message}")
         running.close()
+    if off > MAX_MISFIT:
+        warnings.append(
+            f"step times are {format_share(off)} off the line over the batch: nothing is said of "
+            "other batches"
+        )
     return Balance(
         model=source.path if source.name is None else f"{source.path}:{source.name}",
         testbed=plan.description,
@@ -117,12 +126,26 @@ def balance(
         most=tuple(most),
         best=by_lines,
         even=split_step([speed.line for speed in speeds], even),
-        others=other_batches(speeds, batch, most),
-        best_batch=best_batch([speed.line for speed in speeds], most),
+        others=() if off > MAX_MISFIT else other_batches(speeds, batch, most),
+        best_batch=None if off > MAX_MISFIT else best_batch([speed.line for speed in speeds], most),
         advised=advised,
         tried=splits.tried(),
         warnings=tuple(warnings),
     )
+
+
+def _check_no_pairs(source: ModelSource, name: str, shares: Mapping[int, TracedShare]) -> None:
+    """Check that shares of the batch make up what the whole computes.
+
+    Raises:
+        ModelError: they do not.
+    """
+    (most, whole), *smaller = sorted(shares.items(), reverse=True)
+    try:
+        for samples, share in smaller:
+            check_no_pairs(whole.graph, share.graph, most / samples)
+    except BatchSplitError as error:
+        raise ModelError(f"{source.path}: {name}: {error.message}") from None
 
 
 def _with_memory(plan: TestbedPlan, memory_bytes: Sequence[int]) -> TestbedPlan:

@@ -14,6 +14,7 @@ from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.simulator.step_growth import TIMES, StepGrowth
 from placement_advisor.tf.answers import TracedSplit
 from placement_advisor.tf.calls import splitter
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.analysis.options import AnalyzeOptions
+    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.processes.children import Child
     from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.answers import Traced
@@ -57,6 +59,30 @@ def split_batch(
         folder = None if bundle is None else bundle / families[0]
         found[families] = _split(loader, families, samples, folder, options.source.time_limit_s)
     return found
+
+
+def growth_of(
+    loader: Child, traced: Traced, time_limit_s: float
+) -> StepGrowth | BatchSplitError | None:
+    """Return how the traced step grows with its batch, or why that is not known.
+
+    None where it has no batch.
+    """
+    batch = traced.batch_size
+    if batch is None:
+        return None
+    larger: dict[int, OpGraph] = {}
+    for times in TIMES:
+        answer = loader.call(splitter.trace_repeated, times, time_limit_s=time_limit_s)
+        if isinstance(answer, CallFailure):
+            return BatchSplitError(f"tracing {times} times its batch failed: {answer.message}")
+        if isinstance(answer, BatchSplitError):
+            return answer
+        larger[times] = answer
+    try:
+        return StepGrowth(traced.graph, batch, larger)
+    except BatchSplitError as error:
+        return error
 
 
 def _samples(

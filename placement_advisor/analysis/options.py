@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor import defaults
 from placement_advisor.candidates.families import NAMES, SPLITS
-from placement_advisor.machine.testbed_plan import TestbedKind
+from placement_advisor.machine.testbed_plan import HostLink, TestbedKind
 from placement_advisor.machine.this_machine import digest
 from placement_advisor.solvers.effort import Effort
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from placement_advisor.analysis.hosts import HostsAsked
     from placement_advisor.tf.load.model_source import ModelSource
+
+T = TypeVar("T")
 
 # Options by which nothing runs.
 NO_RUN, QUICK = "--no-run", "--quick"
@@ -60,10 +65,59 @@ class AnalyzeOptions:
         """The folder for the analysis: the one that was named, else one named by what is asked."""
         return self.output or _default_folder(self)
 
+    def command(self, *, batch_size: int) -> str:
+        """Return the command that asks the same at another batch, into a folder of its own name."""
+        source, hosts = self.source, self.hosts
+        asked = {
+            "--devices": _unless(defaults.DEVICES, self.devices),
+            "--hardware": self.hardware,
+            "--testbed": self.testbed,
+            "--hosts": None,
+            "--costs": self.costs,
+            "--candidates": _listed(",", self.candidates),
+            "--ratios": _listed(":", self.ratios),
+            "--effort": _unless(effort_of(None, 0, quick=self.quick).units, self.effort.units),
+            "--seed": _unless(0, self.effort.seed),
+            "--batch-size": batch_size,
+            "--mode": source.mode,
+            "--outputs": _listed(",", source.outputs),
+            "--steps": _unless(defaults.STEPS, self.steps),
+            "--rounds": self.rounds,
+            "--refine": _unless(defaults.REFINE, self.refine),
+            "--time-limit": _unless(defaults.TIME_LIMIT_S, source.time_limit_s),
+        }
+        if self.hardware is not None:
+            asked["--devices"] = None
+        if hosts is not None:
+            asked |= {
+                "--devices": None,
+                "--hosts": hosts.words,
+                "--launch": _unless(defaults.LAUNCH, hosts.launch),
+                "--link": _unless(HostLink.TLS, hosts.link),
+                "--secret": hosts.secret,
+            }
+        model = source.path if source.name is None else f"{source.path}:{source.name}"
+        words = ["advisor", "analyze", model]
+        for option, value in asked.items():
+            if value is not None:
+                words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
+        flags = {QUICK: self.quick, NO_RUN: not self.run and not self.quick}
+        flags["--open-ports"] = self.open_ports
+        return shlex.join([*words, *(flag for flag, is_set in flags.items() if is_set)])
+
     @property
     def families(self) -> tuple[str, ...]:
         """The families of candidates to try."""
         return self.candidates or (_QUICK_FAMILIES if self.quick else NAMES)
+
+
+def _unless(usual: T, value: T) -> T | None:
+    return None if value == usual else value
+
+
+def _listed(between: str, values: Iterable[float | str] | None) -> str | None:
+    texts = [f"{each:g}" if isinstance(each, float) else each for each in values or ()]
+    return between.join(texts) or None
 
 
 def effort_of(units: float | None, seed: int, *, quick: bool) -> Effort:

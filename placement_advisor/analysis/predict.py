@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Candidate
     from placement_advisor.analysis.propose import Proposals
+    from placement_advisor.errors import AdvisorError
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.measurement import BrokenLaw
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import PredictedRatio
+    from placement_advisor.simulator.step_growth import GrowingStep
     from placement_advisor.solvers.bounds.arguments import LowerBound
     from placement_advisor.solvers.effort import Effort
 
@@ -126,11 +128,15 @@ def certificate_of(forecast: Forecast, lower: LowerBound) -> Certificate:
 
 
 def break_even_of(
-    forecast: Forecast, candidates: Sequence[Candidate], batch_size: int | None, effort: Effort
+    forecast: Forecast,
+    candidates: Sequence[Candidate],
+    growing: GrowingStep | AdvisorError | None,
+    effort: Effort,
 ) -> BreakEven | None:
     """Sweep what would have to change for a split to win, of those that fit and did not fail.
 
-    ``candidates`` have what was measured, by which predictions are corrected.
+    ``candidates`` have what was measured, by which predictions are corrected; ``growing`` is the
+    step at other batches, or why it is not known there.
     """
     proposals = forecast.proposals
     own, failed = proposals.of_whole_batch, {c.name for c in candidates if c.failure is not None}
@@ -146,12 +152,10 @@ def break_even_of(
     ]
     labels = [split.label for split in splits]
     return break_even(
-        proposals.graph,
-        proposals.prices.cluster,
         proposals.simulator,
         baseline=own[BASELINE],
         splits=tuple(splits),
-        batch_size=batch_size,
+        growing=growing,
         worthwhile_ratio=WORTHWHILE_RATIO,
         corrections=_corrections(labels, candidates),
     )

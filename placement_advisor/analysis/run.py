@@ -12,6 +12,7 @@ from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MI
 from placement_advisor.candidates.choose import RUN_BRIEFLY, to_run
 from placement_advisor.candidates.families import PER_DEVICE, PER_PAIR
 from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.simulator.step_growth import GrowingStep
 from placement_advisor.testbed.added_rounds import (
     BRIEF_ROUNDS,
     may_join,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.predict import Forecast
     from placement_advisor.analysis.subject import Subject
     from placement_advisor.cost.batch import Throughput
+    from placement_advisor.errors import BatchSplitError
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.failure import Failure
     from placement_advisor.measurement.input_timing import InputTiming
@@ -130,10 +132,12 @@ def run(
     course: Course,
     show: Callable[[str, Results], None],
     refine: Callable[[Results], Placement | None],
+    growing: GrowingStep | BatchSplitError | None = None,
 ) -> Results:
     """Run candidates beside the baseline, which the trial has already; all ends with it.
 
-    What is ``brief`` runs last, for a few rounds. ``show`` is told what goes on, with what is known
+    What is ``brief`` runs last, for a few rounds. ``growing`` is the step at other batches, of
+    which those are run that tell of a larger one. ``show`` is told what goes on, with what is known
     by then. ``refine`` says which candidate is to join by what has run, None if none is.
     """
     trial, loader, watcher = apparatus.trial, apparatus.loader, course.watcher
@@ -146,7 +150,9 @@ def run(
     beside = _race(subject.options, brief, apparatus, course, show, refine)
     course.end_rounds()
     watcher.working("timing other batch sizes", 0, 1)
-    points = batch_points(loader, subject.traced.batch_size, beside.as_is_ns)
+    points: tuple[Throughput, ...] = ()
+    if isinstance(growing, GrowingStep):
+        points = batch_points(loader, growing, beside.as_is_ns)
     watcher.working("timing Keras' loop", 0, 1)
     loop = loop_timing(loader, beside.as_is_ns)
     input_timing, warnings = _time_input(loader, watcher)

@@ -2,11 +2,13 @@
 
 A bound is cheap: each tensor with a buffer of its own as long as someone wants it. A peak is
 replayed, one device at a time, as `simulator.memory` has it. At another batch the step is replayed
-in the same order, with tensors whose sizes are lines through those at two batches.
+in the same order, with tensors whose sizes follow from those at two batches: on a line, or, where
+they grow faster than the batch, on a part that grows with it and one that grows with its square.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -200,6 +202,10 @@ def _largest_batch(
     while True:
         if further not in peaks:
             peaks[further] = held_bytes(further)
+        if further > batch and peaks[further] > memory_bytes:
+            # It grows faster than the batch, so no line says where it is full.
+            sizes = range(batch, further)
+            return sizes[bisect_right(sizes, memory_bytes, key=held_bytes) - 1]
         largest = fit_batch_memory(peaks).largest_batch(memory_bytes)
         if largest is None or largest <= _FAR * further:
             return largest
@@ -207,12 +213,16 @@ def _largest_batch(
 
 
 def _at(batch: int, ops: SizedOps, other: SizedOps) -> list[Op]:
-    """Return ops at another batch, with sizes on the lines through two batches."""
+    """Return ops at another batch, with sizes that follow from those at two batches."""
     share = (batch - ops.batch) / (other.batch - ops.batch)
 
     def size(one: int | None, another: int | None) -> int | None:
         if one is None or another is None:
             return None
+        each, of_other = one / ops.batch, another / other.batch
+        # What grows faster than the batch has more for each sample.
+        if (of_other - each) * (other.batch - ops.batch) > 0:
+            return round((each + (of_other - each) * share) * batch)
         return max(0, round(one + (another - one) * share))
 
     return [

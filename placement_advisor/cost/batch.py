@@ -1,9 +1,11 @@
 """Step time against batch size, and how to share a batch among uneven cards.
 
 Model: a step takes a fixed time (launches, weights) plus a time per sample, so small batches waste
-a card. Cards that train together wait for the slowest one; then they synchronise. A card that gets
-no samples takes no part. Left out: that a card computes some batch sizes better than others, and
-that cards on one host disturb each other.
+a card. Where a sample is more work the larger the batch is, the line is drawn over that work, in
+samples of the step's own batch, and some batch has the best rate. Cards that train together wait
+for the slowest one; then they synchronise. A card that gets no samples takes no part. Left out:
+that a card computes some batch sizes better than others, and that cards on one host disturb each
+other.
 
 Source: the published measurements of a GTX 1080 Ti, alone at four batch sizes, follow the line
 within 0.3 %; `docs/study.md` has the figures.
@@ -13,16 +15,30 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.cost.lines import relative_line
 from placement_advisor.errors import AdvisorError
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _MIN_BATCHES = 2
+# Step times on a busy machine wander by a tenth; what is further off is no line, and nothing is
+# told from it. Judgement: less would refuse true lines, more would let a curve pass for one.
+MAX_MISFIT = 0.15
+# Judgement: at 90 % of the best rate no larger batch gains more than a ninth; 95 % would ask for
+# twice that batch (19·a/b in place of 9·a/b), which trains less well per sample.
+GOOD_SHARE = 0.9
+# A curve says nothing so far from where it was fitted, so no batch is named there. How far is
+# judgement: as far as break-even goes.
+MAX_FACTOR = 64
+# Of what is advised: kernels compute a tile of so many rows as fast as a part of one.
+TILE = 8
+# Sums of rates are off by rounding.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +66,15 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTime:
-    """Step time of one card as a line over its batch; neither part is negative."""
+    """Step time of one card as a line over the work of its batch; neither part is negative.
+
+    ``worth`` is the work of so many samples, in samples of the step's own batch: their number,
+    where all samples are the same work.
+    """
 
     fixed_ns: int
     per_sample_ns: float
+    worth: Callable[[int], float] = float
 
     def step_ns(self, batch: int) -> int:
         """Return the time of a step; a card without samples takes none.
@@ -63,7 +84,7 @@ class BatchTime:
         """
         if batch < 0:
             raise ValueError(f"batch {batch}")
-        return round(self.fixed_ns + self.per_sample_ns * batch) if batch else 0
+        return round(self.fixed_ns + self.per_sample_ns * self.worth(batch)) if batch else 0
 
     def largest_batch(self, step_ns: int, limit: int) -> int:
         """Return the most samples, up to ``limit``, that a step of that time can hold."""
@@ -91,11 +112,89 @@ class SplitStep:
         return sum(self.batches) * NS_PER_S / self.slowest_ns
 
 
-def fit_batch_time(points: Sequence[Throughput]) -> BatchTime:
+class LargerBatch(NamedTuple):
+    """How near to its best rate a step is, and the batch that is near enough.
+
+    ``share`` is its rate over ``best_samples_per_s``. ``batch`` is the least multiple of `TILE` at
+    `GOOD_SHARE` of that, and takes ``step_ns``; None if it is more than `MAX_FACTOR` times as
+    large. ``peak`` is about the batch beyond which the rate falls again, None if it is not known
+    to.
+    """
+
+    share: float
+    best_samples_per_s: float
+    batch: int | None
+    step_ns: float
+    peak: int | None
+
+
+def larger_batch(
+    step_ns: Callable[[int], float], batch: int, *, is_even: bool
+) -> LargerBatch | None:
+    """Return how much faster a sample is in a larger batch, None if it gets faster without end.
+
+    ``step_ns`` is what a step of so many samples takes. ``is_even``: what grows does so evenly, so
+    that rates have a limit; else the best is that of a batch up to `MAX_FACTOR` times as large.
+    """
+
+    def rate(samples: int) -> float:
+        return samples / step_ns(samples)
+
+    sizes = [batch * times for times in _doubled(MAX_FACTOR)]
+    last = sizes[-1]
+    if is_even:
+        of_sample_ns = (step_ns(last) - step_ns(sizes[-2])) / (last - sizes[-2])
+        if of_sample_ns <= 0:
+            return None
+        best, most = 1 / of_sample_ns, last
+    else:
+        most = max(sizes, key=rate)
+        best = rate(most)
+    tiles = range(ceil((batch + 1) / TILE) * TILE, ceil(most / TILE) * TILE + 1, TILE)
+    enough = GOOD_SHARE * best * (1 - _ROUNDING)
+    place = bisect_left(tiles, x=True, key=lambda samples: rate(samples) >= enough)
+    good = tiles[place] if place < len(tiles) else None
+    return LargerBatch(
+        share=rate(batch) / best,
+        best_samples_per_s=best * NS_PER_S,
+        batch=good,
+        step_ns=step_ns(good or last),
+        peak=most if most < last else None,
+    )
+
+
+def larger_batch_by(
+    points: Sequence[Throughput], batch: int, worth: Callable[[int], float], *, is_even: bool
+) -> LargerBatch | None:
+    """Return the larger batch that measurements lead to, up to those at ``batch``.
+
+    None if they are too few, lie on no line over the work of their batches, or do not grow.
+    """
+    smaller = [point for point in points if point.batch <= batch]
+    if len({point.batch for point in smaller}) < _MIN_BATCHES:
+        return None
+    line = fit_batch_time(smaller, worth)
+    if misfit(line, smaller) > MAX_MISFIT:
+        return None
+    return larger_batch(line.step_ns, batch, is_even=is_even)
+
+
+def whole_tiles(batch: int) -> int:
+    """Return the largest multiple of `TILE` up to a batch; below `TILE` the batch."""
+    return batch - batch % TILE if batch >= TILE else batch
+
+
+def _doubled(most: int) -> list[int]:
+    return [2**power for power in range(most.bit_length())]
+
+
+def fit_batch_time(
+    points: Sequence[Throughput], worth: Callable[[int], float] = float
+) -> BatchTime:
     """Return the line that fits a card's measurements best.
 
     Least squares on (fit - measured) / measured of the step times, so that small batches count as
-    much as large ones.
+    much as large ones. ``worth`` is that of `BatchTime`.
 
     Raises:
         AdvisorError: fewer than two distinct batch sizes.
@@ -107,8 +206,15 @@ def fit_batch_time(points: Sequence[Throughput]) -> BatchTime:
             f"{_MIN_BATCHES}",
             hint="measure it at another batch size",
         )
-    fixed_ns, per_sample_ns = relative_line([(point.batch, point.step_ns) for point in points])
-    return BatchTime(fixed_ns=round(fixed_ns), per_sample_ns=per_sample_ns)
+    fixed_ns, per_sample_ns = relative_line(
+        [(worth(point.batch), point.step_ns) for point in points]
+    )
+    return BatchTime(fixed_ns=round(fixed_ns), per_sample_ns=per_sample_ns, worth=worth)
+
+
+def misfit(line: BatchTime, points: Sequence[Throughput]) -> float:
+    """Return by what part of a measured step a line is off at most."""
+    return max(abs(line.step_ns(point.batch) / point.step_ns - 1) for point in points)
 
 
 def split_step(cards: Sequence[BatchTime], batches: Sequence[int]) -> SplitStep:

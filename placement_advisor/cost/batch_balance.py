@@ -56,7 +56,8 @@ class Balance:
 
     ``best``, ``even``, ``others`` (the best splits of other global batches that fit) and
     ``best_batch`` (the global batch of most samples per second that fits, None where that is not
-    known) are by the lines of devices alone. ``tried`` has the measured step of splits that were
+    known) are by the lines of devices alone; where step times lie on none, there are no others, and
+    no best. ``tried`` has the measured step of splits that were
     run, in ns, the even one among them if it fits; ``advised`` is the best of these, or that of the
     lines where none was run.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.batch import split_step
+from placement_advisor.cost.batch import split_step, whole_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,16 +67,20 @@ def best_batch(cards: Sequence[BatchTime], most: Sequence[int | None]) -> SplitS
     may then grow with the batch without end.
 
     While all cards are done together, throughput changes with the batch in one direction, so it is
-    greatest where some card is full; the others get what they compute meanwhile.
+    greatest where some card is full; the others get what they compute meanwhile. Each gets a
+    multiple of `TILE`, unless it holds less.
     """
-    limits = [limit for limit in most if limit is not None]
+    limits = [whole_tiles(limit) for limit in most if limit is not None]
     if len(limits) < len(most):
         return None
     full_ns = [card.step_ns(limit) for card, limit in zip(cards, limits, strict=True) if limit]
     steps = [
         split_step(
             cards,
-            [c.largest_batch(step_ns, limit) for c, limit in zip(cards, limits, strict=True)],
+            [
+                whole_tiles(card.largest_batch(step_ns, limit))
+                for card, limit in zip(cards, limits, strict=True)
+            ],
         )
         for step_ns in full_ns
     ]

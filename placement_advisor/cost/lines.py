@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def relative_line(
-    points: Sequence[tuple[int, float]], *, least_slope: float = 0.0
+    points: Sequence[tuple[float, float]], *, least_slope: float = 0.0
 ) -> tuple[float, float]:
     """Return fixed part and slope of the line that fits points (size, time > 0) best.
 

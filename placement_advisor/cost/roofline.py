@@ -73,10 +73,45 @@ class _Way(NamedTuple):
     bandwidth_bytes_per_s: float
 
 
-def roofline_costs(graph: OpGraph, device: Device, way: _Way | None = None) -> CostTable:
-    """Return a cost for every op that computes; constants, inputs and variables have none.
+class Roof:
+    """What bounds the time of ops on a device: its arithmetic, its memory, the way to its host."""
 
-    ``way`` is that between the device and its host, None if it has none.
+    def __init__(self, device: Device, way: _Way | None = None) -> None:
+        """Take a device and the way between it and its host, None if it has none.
+
+        Raises:
+            AdvisorError: the device names a datasheet that is not known.
+            ValueError: the device has no peak or no memory bandwidth.
+        """
+        peak, bandwidth = device.peak_flops_per_s, device.memory_bandwidth_bytes_per_s
+        if not peak or not bandwidth:
+            raise ValueError(f"device {device.name!r} needs a peak and a memory bandwidth")
+        self.device, self._way, self._peak = device, way, peak
+        self._gpu = gpu_facts(device.gpu) if device.gpu else None
+        self._bandwidth = bandwidth if self._gpu is None else reached_bandwidth(self._gpu)
+        self._shares = CPU_PEAK_SHARES if device.kind == "CPU" else {}
+
+    def time_ns(self, op: Op) -> float:
+        """Return what an op takes, not rounded, so that times of small ones compare."""
+        if self._gpu is not None and op.kernel is not None:
+            return kernel_cost(op.kernel, self._gpu).time_ns
+        matrix_peak = self.device.matrix_flops_per_s if op.kind in MATRIX_KINDS else None
+        reachable = (matrix_peak or self._peak) * self._shares.get(op.kind, 1.0)
+        bound = max((op.bytes_accessed or 0) / self._bandwidth, (op.flops or 0) / reachable)
+        time_ns = bound * NS_PER_S
+        if op.inside is not None:
+            time_ns = _opened_ns(op.inside, time_ns, self.device, self._way)
+        return time_ns
+
+    def cost(self, op: Op) -> OpCost:
+        """Return the cost of an op by which it is bound."""
+        if self._gpu is not None and op.kernel is not None:
+            return kernel_cost(op.kernel, self._gpu)
+        return OpCost(time_ns=round(self.time_ns(op)), basis=_basis(op))
+
+
+def roofline_costs(graph: OpGraph, device: Device) -> CostTable:
+    """Return a cost for every op that computes; constants, inputs and variables have none.
 
     The basis is `KERNEL` or `KERNEL_ASSUMED` where the op is a kernel with a known time,
     `ROOFLINE` where a formula gave both flops and bytes, else `GUESSED`: the cost then covers what
@@ -86,33 +121,7 @@ def roofline_costs(graph: OpGraph, device: Device, way: _Way | None = None) -> C
         AdvisorError: the device names a datasheet that is not known.
         ValueError: the device has no peak or no memory bandwidth.
     """
-    peak, bandwidth = device.peak_flops_per_s, device.memory_bandwidth_bytes_per_s
-    if not peak or not bandwidth:
-        raise ValueError(f"device {device.name!r} needs a peak and a memory bandwidth")
-    gpu = gpu_facts(device.gpu) if device.gpu else None
-    if gpu is not None:
-        bandwidth = reached_bandwidth(gpu)
-    shares = CPU_PEAK_SHARES if device.kind == "CPU" else {}
-    fused = fused_into_convolutions(graph) if device.kind == "GPU" else frozenset()
-    costs = {}
-    for op in graph.ops:
-        if op.role not in COMPUTING_ROLES:
-            continue
-        if op.name in fused:
-            costs[op.name] = OpCost(time_ns=0, basis=_basis(op))
-            continue
-        if gpu is not None and op.kernel is not None:
-            costs[op.name] = kernel_cost(op.kernel, gpu)
-            continue
-        matrix_peak = device.matrix_flops_per_s if op.kind in MATRIX_KINDS else None
-        memory_ns = round((op.bytes_accessed or 0) / bandwidth * NS_PER_S)
-        reachable = (matrix_peak or peak) * shares.get(op.kind, 1.0)
-        arithmetic_ns = round((op.flops or 0) / reachable * NS_PER_S)
-        time_ns = max(memory_ns, arithmetic_ns)
-        if op.inside is not None:
-            time_ns = _opened_ns(op.inside, time_ns, device, way)
-        costs[op.name] = OpCost(time_ns=time_ns, basis=_basis(op))
-    return CostTable(costs=costs)
+    return _costs(graph, Roof(device))
 
 
 def roofline_by_place(graph: OpGraph, cluster: Cluster) -> dict[str, CostTable]:
@@ -121,15 +130,37 @@ def roofline_by_place(graph: OpGraph, cluster: Cluster) -> dict[str, CostTable]:
     Raises:
         ValueError: one of them has no peak or no memory bandwidth.
     """
-    tables: dict[tuple[Device, _Way | None], CostTable] = {}
+    roofs = roofs_by_place(cluster)
+    tables = {id(roof): _costs(graph, roof) for roof in roofs.values()}
+    return {name: tables[id(roof)] for name, roof in roofs.items()}
+
+
+def roofs_by_place(cluster: Cluster) -> dict[str, Roof]:
+    """Return what bounds ops on each device and host of a cluster; those that are alike share it.
+
+    Raises:
+        ValueError: one of them has no peak or no memory bandwidth.
+    """
+    roofs: dict[tuple[Device, _Way | None], Roof] = {}
     found = {}
     for place in cluster.places():
         way = _way_to_host(place, cluster)
         alike = place.bare(), way
-        if alike not in tables:
-            tables[alike] = roofline_costs(graph, place, way)
-        found[place.name] = tables[alike]
+        if alike not in roofs:
+            roofs[alike] = Roof(place, way)
+        found[place.name] = roofs[alike]
     return found
+
+
+def _costs(graph: OpGraph, roof: Roof) -> CostTable:
+    fused = fused_into_convolutions(graph) if roof.device.kind == "GPU" else frozenset()
+    return CostTable(
+        costs={
+            op.name: OpCost(time_ns=0, basis=_basis(op)) if op.name in fused else roof.cost(op)
+            for op in graph.ops
+            if op.role in COMPUTING_ROLES
+        }
+    )
 
 
 def _way_to_host(place: Device, cluster: Cluster) -> _Way | None:
@@ -143,13 +174,13 @@ def _way_to_host(place: Device, cluster: Cluster) -> _Way | None:
     return max(ways, key=lambda way: (way.latency_ns, -way.bandwidth_bytes_per_s), default=None)
 
 
-def _opened_ns(inside: Inside, work_ns: int, device: Device, way: _Way | None) -> int:
+def _opened_ns(inside: Inside, work_ns: float, device: Device, way: _Way | None) -> float:
     """Return what a loop or conditional takes whose ops are launched and placed singly."""
     launches_ns = max(inside.ops - 1, 0) * device.launch_overhead_ns
     own_ns = max(work_ns, launches_ns) if device.launches_ahead else work_ns + launches_ns
     if way is None:
         return own_ns
-    wire_ns = round((inside.copied_bytes or 0) / way.bandwidth_bytes_per_s * NS_PER_S)
+    wire_ns = (inside.copied_bytes or 0) / way.bandwidth_bytes_per_s * NS_PER_S
     return own_ns + inside.copies * way.latency_ns + wire_ns
 
 

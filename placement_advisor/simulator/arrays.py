@@ -19,7 +19,7 @@ from placement_advisor.graph.roles import COST_FREE_ROLES
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -99,16 +99,6 @@ class GraphArrays:
         counts: Ints = self.reader_start[1:].astype(np.int64) - self.reader_start[:-1]
         return counts
 
-    def scaled(self, factor: float, tensors: Set[tuple[str, int]]) -> GraphArrays:
-        """Return the arrays with the known sizes of these tensors (producer, port) multiplied."""
-        names = [self.ops[i].name for i in self.producer.tolist()]
-        keys = zip(names, self.port.tolist(), strict=True)
-        grows = np.array([key in tensors for key in keys], bool) & (self.size_bytes > 0)
-        grown = _held_whole(self.size_bytes * factor)
-        other = copy(self)
-        other._set_sizes(np.where(grows, grown, self.size_bytes))
-        return other
-
     def _set_sizes(self, size_bytes: Ints) -> None:
         self.size_bytes = size_bytes
         # Tensors share few sizes; what is unknown is priced as nothing.
@@ -161,15 +151,6 @@ class PlaceArrays:
         )
         if ours != theirs:
             raise ValueError(f"the devices are {ours}, not {theirs}")
-        other._set_durations()
-        return other
-
-    def scaled(self, factor: float, ops: Set[str]) -> PlaceArrays:
-        """Return the arrays with the known costs of these ops multiplied."""
-        grows = np.array([op.name in ops for op in self._ops], bool)
-        known = self._cost_ns != UNKNOWN
-        other = copy(self)
-        other._cost_ns = np.where(known & grows, _held_whole(self._cost_ns * factor), self._cost_ns)
         other._set_durations()
         return other
 

@@ -5,9 +5,9 @@ the fastest of the splits is compared with the baseline. A faster *bandwidth* sh
 takes for its bytes, on the wire and of work at its ends; a lower *latency* what it takes whatever
 its size; slower ones lengthen the wire's part alone. Both are those of links between devices, all
 in proportion, and are named by the slowest of them; links of hosts stay. The *batch* changes ops
-and tensors as `cost/batch_parts.py` says. The step time need not follow a figure steadily, so a
-grid is swept first; the outermost place where a split begins to win is then narrowed down, and how
-often that changes along the grid is counted.
+and tensors as `simulator/step_growth.py` says; without traces at several batches it is not swept.
+The step time need not follow a figure steadily, so a grid is swept first; the outermost place where
+a split begins to win is then narrowed down, and how often that changes along the grid is counted.
 
 Where splits ran, what they measured is known better than what the simulator says: a split's
 simulated steps are all multiplied by what its measured ratio was over the predicted one. So a
@@ -26,7 +26,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.batch_parts import batch_parts
+from placement_advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
-    from placement_advisor.machine.devices import Cluster, Link
+    from placement_advisor.machine.devices import Link
     from placement_advisor.simulator.simulator import Simulator
+    from placement_advisor.simulator.step_growth import GrowingStep
 
     Ints = NDArray[np.int64]
     StepNs = Callable[[Ints], int]
@@ -119,8 +119,9 @@ class BreakEven:
     A split wins where its ratio to the baseline is below ``worthwhile_ratio``. ``free_copies`` is
     the best split if copies between devices took no time. ``corrections`` has the factor for each
     split by which its simulated steps are multiplied; it is empty where none was measured. An axis
-    is None where it has no value: the batch if none is known, the latency if links have none, the
-    bandwidth if it has no end.
+    is None where it has no value: the latency if links have none, the bandwidth if it has no end,
+    the batch if none is known or what the step is at another; ``no_batch`` says why then, None if
+    there is nothing to say.
     """
 
     baseline: str
@@ -130,11 +131,22 @@ class BreakEven:
     latency: Sweep | None
     batch: Sweep | None
     corrections: Mapping[str, float]
+    no_batch: str | None = None
 
     def splits(self) -> tuple[str, ...]:
         """Return the splits that are the best anywhere."""
         named = (p.best for s in self.sweeps() for p in (s.here, *s.points, s.wins_from) if p)
         return tuple(dict.fromkeys(best.split for best in (*named, self.free_copies)))
+
+    def best_at(self, batch: int) -> BestSplit | None:
+        """Return the best split at a batch, if there winning or losing is not in question.
+
+        That is, where the points at either side of it agree on it.
+        """
+        points = () if self.batch is None else self.batch.points
+        beside = [pair for pair in pairwise(points) if pair[0].value <= batch <= pair[1].value]
+        wins = {p.best.ratio < self.worthwhile_ratio for pair in beside for p in pair}
+        return beside[0][1].best if len(wins) == 1 else None
 
     def sweeps(self) -> tuple[Sweep, ...]:
         """Return the axes that were swept, in the order of the fields."""
@@ -142,24 +154,23 @@ class BreakEven:
 
 
 def break_even(
-    graph: OpGraph,
-    cluster: Cluster,
     simulator: Simulator,
     *,
     baseline: Placement,
     splits: Sequence[Placement],
-    batch_size: int | None,
+    growing: GrowingStep | AdvisorError | None,
     worthwhile_ratio: float,
     corrections: Mapping[str, float],
 ) -> BreakEven | None:
     """Return where the best of some splits begins to win; None without splits, or without links.
 
-    ``simulator`` is that of the graph on the cluster, ``batch_size`` the one the graph was traced
-    at, ``corrections`` the factors of splits by label, all or none.
+    ``growing`` is the step that is simulated at other batches, or why it is not known there, None
+    without a batch; ``corrections`` are the factors of splits by label, all or none.
 
     Raises:
         PlacementError: a placement does not fit the graph and the cluster.
     """
+    cluster = simulator.cluster
     links = cluster.device_links()
     if not splits or not links:
         return None
@@ -168,22 +179,29 @@ def break_even(
     def on(change: Callable[[Link], Link]) -> BestSplit:
         return contest.best(simulator.on(cluster.with_device_links(change)).placed_step_ns)
 
-    def at_bandwidth(factor: float) -> BestSplit:
-        return on(lambda link: link.with_bytes_scaled(1 / factor))
-
-    def at_latency(factor: float) -> BestSplit:
-        return on(lambda link: link.with_latency_scaled(factor))
-
     bandwidth = min(link.bandwidth_bytes_per_s for link in links)
     latency_ns = max(link.latency_ns for link in links)
+
+    def at_bandwidth(value: int) -> BestSplit:
+        factor = round(bandwidth) / value
+        return on(lambda link: link.with_bytes_scaled(factor))
+
+    def at_latency(value: int) -> BestSplit:
+        return on(lambda link: link.with_latency_scaled(value / latency_ns))
+
     sweep_batch = None
-    if batch_size is not None:
-        parts = batch_parts(graph, batch_size)
+    if growing is not None and not isinstance(growing, AdvisorError):
+        step = growing
 
-        def at_batch(factor: float) -> BestSplit:
-            return contest.best(simulator.at_scale(factor, ops=parts.ops, tensors=parts.tensors))
+        def at_batch(value: int) -> BestSplit:
+            return contest.best(step.simulator(value).placed_step_ns)
 
-        sweep_batch = _sweep(Axis.BATCH, batch_size, BATCH_REACH, at_batch, worthwhile_ratio)
+        try:
+            sweep_batch = _sweep(
+                Axis.BATCH, step.growth.batch, BATCH_REACH, at_batch, worthwhile_ratio
+            )
+        except AdvisorError as error:  # At 64 times the batch, a step may take years.
+            growing = error
     return BreakEven(
         baseline=baseline.label,
         worthwhile_ratio=worthwhile_ratio,
@@ -200,6 +218,7 @@ def break_even(
         else None,
         batch=sweep_batch,
         corrections=corrections,
+        no_batch=growing.message if isinstance(growing, AdvisorError) else None,
     )
 
 
@@ -230,12 +249,12 @@ class _Contest:
 
 
 def _sweep(
-    axis: Axis, here: int, reach: int, best_at: Callable[[float], BestSplit], worthwhile: float
+    axis: Axis, here: int, reach: int, best_at: Callable[[int], BestSplit], worthwhile: float
 ) -> Sweep:
     """Sweep from ``here / reach`` to ``here * reach`` and narrow the outermost crossing down."""
 
     def at(value: int) -> Swept:
-        return Swept(value=value, best=best_at(value / here))
+        return Swept(value=value, best=best_at(value))
 
     def wins(point: Swept) -> bool:
         return point.best.ratio < worthwhile

@@ -70,7 +70,7 @@ from placement_advisor.simulator.repetition import copies_of, devices_of, repeat
 from placement_advisor.simulator.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -155,23 +155,6 @@ class Simulator:
     def ops(self) -> tuple[Op, ...]:
         """The ops that are placed, in graph order."""
         return self._arrays.ops
-
-    def at_scale(
-        self, factor: float, *, ops: Set[str], tensors: Set[tuple[str, int]]
-    ) -> Callable[[Ints], int]:
-        """Return `placed_step_ns` for the step at another scale.
-
-        These ops take, and these tensors (producer and port) hold, ``factor`` times as much.
-
-        Raises:
-            AdvisorError: times add up to more than 64 bits hold.
-        """
-        other = copy(self)
-        other._arrays = self._arrays.scaled(factor, tensors)
-        other._places = self._places.scaled(factor, ops)
-        other._links = LinkArrays(other._arrays, self._cluster, self._places.index)
-        other._check_horizon()
-        return other.placed_step_ns
 
     def step_ns(self, placement: Placement) -> int:
         """Return how long the step takes; see `schedule`."""

@@ -1,8 +1,9 @@
-"""The user's own step at several batch sizes, measured: what PA302 fits its line to.
+"""The user's own step at several batch sizes, measured: what PA302 draws its line through.
 
 Model: the example batch, whole, cut in half and to a quarter, run in turns in the process that has
-loaded the model, with all of the machine. Left out: batches larger than the example; steps that
-take no other batch than their own, and those too slow for it to be worth the wait.
+loaded the model, with all of the machine; then, in turns with the whole one, the larger batch to
+which these lead. Left out: steps that take no other batch than their own, and those too slow, or
+too large for the memory of the machine, for it to be worth the wait.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.cost.batch import Throughput
+from placement_advisor.candidates import single
+from placement_advisor.cost.batch import Throughput, larger_batch_by
 from placement_advisor.processes.call_failure import CallFailure
+from placement_advisor.processes.children import available_memory_bytes
 from placement_advisor.tf.calls import as_is
 from placement_advisor.units import NS_PER_S
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.processes.children import Child
+    from placement_advisor.simulator.step_growth import GrowingStep
 
 # A third size says whether the two others lie on a line by chance.
 _PARTS = (1, 2, 4)
@@ -28,25 +32,52 @@ _ROUNDS, _STEPS = 3, 3
 # With the steps that are not counted, twelve of each size: half a minute at most, and tracing.
 _SLOWEST_STEP_S = 1.5
 _TIME_LIMIT_S = 120.0
+# Of the memory that is free. Judgement: a step holds more than is simulated, and the user's other
+# programs want some.
+_MEMORY_SHARE = 0.25
 
 
 def batch_points(
-    loader: Child, batch_size: int | None, as_is_ns: Sequence[int]
+    loader: Child, growing: GrowingStep, as_is_ns: Sequence[int]
 ) -> tuple[Throughput, ...]:
-    """Return the rate of the loaded step at several batch sizes, the largest first.
+    """Return the rate of the loaded step at several batch sizes, its own first.
 
     ``as_is_ns`` are step times at the whole batch. None are returned where they are too slow, the
     batch is too small to be cut, or the step fails at another size.
     """
-    if batch_size is None or batch_size < max(_PARTS) or not as_is_ns:
+    batch = growing.growth.batch
+    if batch < max(_PARTS) or not as_is_ns or median(as_is_ns) > _SLOWEST_STEP_S * NS_PER_S:
         return ()
-    if median(as_is_ns) > _SLOWEST_STEP_S * NS_PER_S:
-        return ()
-    sizes = tuple(batch_size // part for part in _PARTS)
+    times = _timed(loader, tuple(batch // part for part in _PARTS))
+    points = tuple(
+        Throughput(batch=size, samples_per_s=size / step_ns * NS_PER_S)
+        for size, step_ns in times.items()
+    )
+    larger = _worth_a_run(points, growing)
+    again = {} if larger is None else _timed(loader, (batch, larger))
+    if larger is None or not again:
+        return points
+    # The machine may have become slower meanwhile: what counts is the one over the other.
+    step_ns = times[batch] * again[larger] / again[batch]
+    return (*points, Throughput(batch=larger, samples_per_s=larger / step_ns * NS_PER_S))
+
+
+def _worth_a_run(points: Sequence[Throughput], growing: GrowingStep) -> int | None:
+    """Return the larger batch to which points lead, if a step of it is neither slow nor large."""
+    growth = growing.growth
+    found = larger_batch_by(points, growth.batch, growing.worth, is_even=not growth.faster)
+    if found is None or found.batch is None or found.step_ns > _SLOWEST_STEP_S * NS_PER_S:
+        return None
+    device = growing.cluster.devices[0]
+    alone = single.on_device(growth.graph, device.name)
+    held_bytes = growing.simulator(found.batch).schedule(alone).peak_memory_bytes[device.name]
+    there_bytes = device.memory_bytes or _MEMORY_SHARE * available_memory_bytes()
+    return found.batch if held_bytes <= there_bytes else None
+
+
+def _timed(loader: Child, sizes: tuple[int, ...]) -> dict[int, float]:
+    """Return the median step at each of several batches, none if it fails at one."""
     times = loader.call(as_is.run_at_batches, sizes, _ROUNDS, _STEPS, time_limit_s=_TIME_LIMIT_S)
     if isinstance(times, CallFailure):
-        return ()
-    return tuple(
-        Throughput(batch=size, samples_per_s=size / median(times[size]) * NS_PER_S)
-        for size in sizes
-    )
+        return {}
+    return {size: median(times[size]) for size in sizes}

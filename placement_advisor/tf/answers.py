@@ -34,7 +34,7 @@ class Traced:
     where it can be told. ``stack_of`` has the lines of the user's code that led to an op, innermost
     first, where there are any; ``created_at`` those that led to the creation of a variable.
     ``created`` has the place of each variable among all that were created, in order,
-    where that was seen.
+    where that was seen. ``takes_batch_size``: the model can be loaded with another batch.
     """
 
     graph: OpGraph
@@ -44,6 +44,7 @@ class Traced:
     chosen: str
     batch_size: int | None
     tensorflow_version: str
+    takes_batch_size: bool = True
     requested_device_of: Mapping[str, str] = field(default_factory=dict)
     scope_of: Mapping[str, SourceLine] = field(default_factory=dict)
     stack_of: Mapping[str, tuple[SourceLine, ...]] = field(default_factory=dict)

@@ -1,53 +1,57 @@
-"""How well one graph tells what grows with the batch: against the same step at another batch size.
+"""How well a step at another batch is told from traces at four: against a trace there.
 
-Give pairs of graph files (`advisor trace MODEL --batch-size N -o FILE`) with their batch sizes,
-each as ``FILE=N``. The first of a pair is scaled to the batch of the second by `batch_parts`.
-Counted are the tensors whose size comes out wrong, and the bytes by which they are.
+Give pairs of a model and batches to hold its growth against, as ``FILE=N,N``. Counted are ops that
+come out otherwise than in the trace.
+
+    PYTHONPATH=. python tests/benchmarks/batch_growth.py sample_models/deepconn.py=16,256
 """
 
 from __future__ import annotations
 
 import argparse
 
-from placement_advisor.cost.batch_parts import batch_parts
-from placement_advisor.graph.op_graph import OpGraph, Role
+from placement_advisor.errors import BatchSplitError
+from placement_advisor.processes.children import Child, preload
+from placement_advisor.simulator.step_growth import TIMES, StepGrowth
+from placement_advisor.tf.calls import splitter, tracer
+
+_LIMIT_S = 600.0
 
 
 def main() -> None:
-    """Print a row for each pair."""
+    """Print a row for each model and batch."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("graph", nargs="+", help="FILE=BATCH, in pairs")
-    print("| from | to | tensors | wrong | bytes that are wrong | flops, predicted over true |")
+    parser.add_argument("model", nargs="+", help="FILE=N,N")
+    preload()
+    print("| model | traced at | ops | more for each sample | held against | other ops |")
     print("|---|---|---|---|---|---|")
-    graphs = parser.parse_args().graph
-    for one, other in zip(graphs[::2], graphs[1::2], strict=True):
-        print(_row(*one.rsplit("=", 1), *other.rsplit("=", 1)))
+    for model in parser.parse_args().model:
+        path, batches = model.rsplit("=", 1)
+        _hold(path, [int(batch) for batch in batches.split(",")])
 
 
-def _row(file: str, batch: str, other_file: str, other_batch: str) -> str:
-    graph, truth = OpGraph.load(file), OpGraph.load(other_file)
-    factor = int(other_batch) / int(batch)
-    parts = batch_parts(graph, int(batch))
-    errors, true_bytes, flops, true_flops = [], 0, 0.0, 0
-    for op in graph.ops:
-        if op.role is Role.CONSTANT or op.name not in truth:
+def _hold(path: str, batches: list[int]) -> None:
+    growth = None
+    for batch in (None, *batches):
+        with Child("loader") as child:
+            child.call(tracer.load_workload, path, None, None, batch, (), time_limit_s=_LIMIT_S)
+            traced = child.call(tracer.trace_workload, path, None, time_limit_s=_LIMIT_S)
+            if batch is None:
+                larger = {
+                    times: child.call(splitter.trace_repeated, times, time_limit_s=_LIMIT_S)
+                    for times in TIMES
+                }
+        if batch is None:
+            try:
+                growth = StepGrowth(traced.graph, traced.batch_size, larger)
+            except BatchSplitError as error:
+                print(f"| {path} | {traced.batch_size} | {len(traced.graph)} | {error} | | |")
+                return
             continue
-        other = truth.op(op.name)
-        for port, (size, true_size) in enumerate(
-            zip(op.output_bytes, other.output_bytes, strict=True)
-        ):
-            if size is not None and true_size is not None:
-                grows = (op.name, port) in parts.tensors
-                errors.append(abs(true_size - round(size * (factor if grows else 1))))
-                true_bytes += true_size
-        if op.flops is not None and other.flops is not None:
-            flops += op.flops * (factor if op.name in parts.ops else 1)
-            true_flops += other.flops
-    wrong = sum(map(bool, errors))
-    return (
-        f"| {file}, {batch} | {other_batch} | {len(errors):,} | {wrong} | "
-        f"{sum(errors) / true_bytes:.2%} | {flops / true_flops:.4f} |"
-    )
+        told = growth.at(batch)
+        wrong = sum(one != other for one, other in zip(told.ops, traced.graph.ops, strict=True))
+        sizes = ", ".join(str(growth.batch * times) for times in (1, *TIMES))
+        print(f"| {path} | {sizes} | {len(told)} | {len(growth.faster)} | {batch} | {wrong} |")
 
 
 if __name__ == "__main__":

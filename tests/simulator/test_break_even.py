@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
+from op_graphs import sized
 from placed_steps import edge, op, pair, place, placed_steps, price
 
+from placement_advisor.errors import AdvisorError, BatchSplitError
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.machine.devices import Device, Dispatch
 from placement_advisor.simulator.break_even import BATCH_REACH, Axis, Outcome, break_even
 from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.simulator.step_growth import GrowingStep, StepGrowth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,19 +50,36 @@ SPLIT = replace(
 )
 
 
+def growth_of(graph: OpGraph, degree: int = 1, batch: int = BATCH) -> StepGrowth:
+    """Return how a step grows of which all tensors of 40 bytes and more are of samples.
+
+    ``degree`` is that of what `right` makes, and of its work.
+    """
+
+    def grown(op: Op, times: int) -> Op:
+        factor = times ** (degree if op.name == "right" else 1)
+        sizes = (size or 0 for size in op.output_bytes)
+        found = tuple(size * factor if size >= 40 else size for size in sizes)
+        return op._replace(output_bytes=found, flops=op.flops and op.flops * factor)
+
+    larger = {
+        times: sized([grown(op, times) for op in graph.ops], graph.edges) for times in (2, 3, 4)
+    }
+    return StepGrowth(graph, batch, larger)
+
+
 def towers(
     cluster: Cluster,
     *splits: Placement,
-    batch_size: int | None = BATCH,
+    growing: GrowingStep | AdvisorError | None = None,
     corrections: Mapping[str, float] = MappingProxyType({}),
 ) -> BreakEven:
+    costs = TOWER_COSTS.everywhere(cluster)
     found = break_even(
-        TOWERS,
-        cluster,
-        Simulator(TOWERS, TOWER_COSTS.everywhere(cluster), cluster),
+        Simulator(TOWERS, costs, cluster),
         baseline=SINGLE,
         splits=splits or (SPLIT,),
-        batch_size=batch_size,
+        growing=GrowingStep(growth_of(TOWERS), costs, cluster) if growing is None else growing,
         worthwhile_ratio=WORTHWHILE,
         corrections=corrections,
     )
@@ -112,6 +132,45 @@ def test_the_smallest_batch_is_the_one_that_pays_for_the_latency():
     assert crossing(towers(pair(latency_ns=500)).batch) == (21, 20)
 
 
+def test_a_tower_that_grows_with_the_square_of_the_batch_by_hand():
+    # n samples: left takes 100 n, right 10 n² and makes 0.4 n² bytes. Single takes both; beside
+    # left, right waits for 40 n bytes and 500 ns, and as long again for its own to come back.
+    squared = TOWERS.ops[2]._replace(flops=1_000)
+    graph = OpGraph([*TOWERS.ops[:2], squared, TOWERS.ops[3]], TOWERS.edges)
+    cluster = pair(latency_ns=500)
+    costs = TOWER_COSTS.everywhere(cluster)
+    found = break_even(
+        Simulator(graph, costs, cluster),
+        baseline=SINGLE,
+        splits=[SPLIT],
+        growing=GrowingStep(growth_of(graph, degree=2), costs, cluster),
+        worthwhile_ratio=WORTHWHILE,
+        corrections={},
+    )
+    assert found is not None
+    assert found.batch is not None
+    for point in found.batch.points:
+        n = point.value
+        alone_ns = 100 * n + 10 * n**2
+        split_ns = max(100 * n, 40 * n + 500 + 10 * n**2) + round(0.4 * n**2) + 500
+        assert point.best.ratio == pytest.approx(split_ns / alone_ns, rel=1e-3)
+    # What wins in between does not at a batch twice as large.
+    assert found.batch.changes == 2
+    assert crossing(found.batch)[0] < 40
+    assert found.batch.points[-1].best.ratio > WORTHWHILE
+
+
+def test_the_best_split_at_a_batch_is_known_where_its_neighbours_agree():
+    found = towers(pair(latency_ns=500))
+    # 21 is the first that wins; 20 and 28 are next to each other along the sweep.
+    assert found.best_at(24) is None
+    for batch, wins in ((12, False), (30, True), (600, True)):
+        best = found.best_at(batch)
+        assert best is not None
+        assert (best.ratio < WORTHWHILE) is wins
+    assert found.best_at(10_000) is None
+
+
 def test_copies_that_cost_nothing_leave_the_longer_of_two_towers():
     assert towers(pair(latency_ns=500)).free_copies.ratio == 0.5
 
@@ -152,12 +211,10 @@ def test_the_best_of_several_splits_may_change_along_the_sweep():
     both = replace(SPLIT, device_of={**on_a, "right": "b"}, label="tower")
     apart = replace(SPLIT, device_of={**on_a, "apart": "b"}, label="apart")
     found = break_even(
-        graph,
-        cluster,
         Simulator(graph, costs.everywhere(cluster), cluster),
         baseline=replace(SINGLE, device_of=on_a),
         splits=[apart, both],
-        batch_size=None,
+        growing=None,
         worthwhile_ratio=WORTHWHILE,
         corrections={},
     )
@@ -178,13 +235,12 @@ def test_winning_that_begins_and_ends_again_is_counted():
     )
     cluster = pair(dispatch=Dispatch(remote_start_ns=50))
     on_a = {"x": "a", "forward": "a", "decay": "a"}
+    costs = price({"forward": 500, "decay": 500}).everywhere(cluster)
     found = break_even(
-        graph,
-        cluster,
-        Simulator(graph, price({"forward": 500, "decay": 500}).everywhere(cluster), cluster),
+        Simulator(graph, costs, cluster),
         baseline=replace(SINGLE, device_of=on_a),
         splits=[replace(SPLIT, device_of={**on_a, "decay": "b"})],
-        batch_size=BATCH,
+        growing=GrowingStep(growth_of(graph), costs, cluster),
         worthwhile_ratio=WORTHWHILE,
         corrections={},
     )
@@ -203,12 +259,10 @@ def test_without_a_split_or_a_link_there_is_no_break_even():
     for there, splits in ((cluster, ()), (alone, (SPLIT,))):
         assert (
             break_even(
-                TOWERS,
-                there,
-                simulator,
+                simulator.on(there),
                 baseline=SINGLE,
                 splits=splits,
-                batch_size=BATCH,
+                growing=None,
                 worthwhile_ratio=WORTHWHILE,
                 corrections={},
             )
@@ -223,8 +277,9 @@ def test_a_bandwidth_without_end_is_not_swept():
 
 
 def test_an_unknown_batch_and_a_latency_of_zero_are_not_swept():
-    found = towers(pair(latency_ns=0), batch_size=None)
+    found = towers(pair(latency_ns=0), growing=BatchSplitError("it takes no batch of 20"))
     assert (found.batch, found.latency) == (None, None)
+    assert found.no_batch == "it takes no batch of 20"
     assert [sweep.axis for sweep in found.sweeps()] == [Axis.BANDWIDTH]
 
 
@@ -243,12 +298,10 @@ def test_links_of_hosts_stay_as_they_are():
         [each._replace(device_kinds=frozenset({"CPU", "GPU"})) for each in TOWERS.ops], TOWERS.edges
     )
     found = break_even(
-        graph,
-        cluster,
         Simulator(graph, TOWER_COSTS.everywhere(cluster), cluster),
         baseline=SINGLE,
         splits=[SPLIT],
-        batch_size=None,
+        growing=None,
         worthwhile_ratio=WORTHWHILE,
         corrections={},
     )
@@ -269,12 +322,10 @@ def ratio(step: PlacedStep, cluster: Cluster) -> float:
 @given(placed_steps(hosts=True))
 def test_the_winning_side_wins_in_a_simulation_of_its_own_and_the_losing_side_does_not(step):
     found = break_even(
-        step.graph,
-        step.cluster,
         step.simulator(),
         baseline=step.on_one_device().placement,
         splits=[step.placement],
-        batch_size=None,
+        growing=None,
         worthwhile_ratio=WORTHWHILE,
         corrections={},
     )
@@ -311,7 +362,9 @@ def test_the_winning_side_wins_in_a_simulation_of_its_own_and_the_losing_side_do
 
 
 def test_the_batch_is_swept_in_whole_samples_from_one_on():
-    batch = towers(pair(), batch_size=1).batch
+    costs = TOWER_COSTS.everywhere(pair())
+    growth = growth_of(TOWERS, batch=1)
+    batch = towers(pair(), growing=GrowingStep(growth, costs, pair())).batch
     assert batch is not None
     values = [point.value for point in batch.points]
     assert values[0] == 1

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from op_graphs import sized
 from placed_steps import (
     HALF_EACH,
     PlacedStep,
@@ -31,7 +30,6 @@ from placement_advisor.measurement.laws import of_schedule
 from placement_advisor.simulator.exposure import hidden_ns
 
 if TYPE_CHECKING:
-    from placement_advisor.cost.table import CostTable
     from placement_advisor.simulator.schedule import Schedule
 
 
@@ -819,35 +817,3 @@ def test_a_simulator_moved_to_another_cluster_is_the_one_made_for_it(step, facto
 def test_a_simulator_is_not_moved_to_other_devices():
     with pytest.raises(ValueError, match="the devices are"):
         diamond().simulator().on(pair(count=3))
-
-
-@given(placed_steps(hosts=True), st.data(), st.sampled_from([0.25, 1.0, 3.0]))
-def test_a_step_at_another_scale_is_the_graph_with_other_sizes_and_costs(step, data, factor):
-    ops = {o.name for o in step.graph.ops if data.draw(st.booleans())}
-    tensors = {(o.name, port) for o in step.graph.ops if o.name in ops for port in (0, 1)}
-
-    def grown(each: Op) -> Op:
-        sizes = [
-            round(size * factor) if size is not None and (each.name, port) in tensors else size
-            for port, size in enumerate(each.output_bytes)
-        ]
-        return each._replace(output_bytes=tuple(sizes))
-
-    rebuilt = replace(
-        step,
-        graph=sized(map(grown, step.graph.ops), step.graph.edges),
-        costs=_grown(step.costs, ops, factor),
-        costs_on={name: _grown(table, ops, factor) for name, table in step.costs_on.items()},
-    )
-    simulator = step.simulator()
-    step_ns = simulator.at_scale(factor, ops=ops, tensors=tensors)
-    assert step_ns(simulator.places_of(step.placement)) == rebuilt.simulate().step_ns
-
-
-def _grown(table: CostTable, ops: set[str], factor: float) -> CostTable:
-    return price(
-        {
-            name: round(cost.time_ns * factor) if name in ops else cost.time_ns
-            for name, cost in table.costs.items()
-        }
-    )

@@ -1,105 +1,128 @@
-"""PA302: the batch is so small that the fixed part of a step keeps the device from its best rate.
+"""PA302: the batch is so small that a larger one makes more samples per second.
 
-Model: a step takes t(n) = a + b·n, so n samples go at n / t(n), at best 1/b; nine tenths of that
-are reached at n = 9·a/b. The line is fitted to the user's own step as measured at several batch
-sizes. Where it was not measured so, b is what forward and backward ops take in the simulated step,
-as if all of that went with the batch, and a is the rest: at least so large, so that the batch is
-then a lower bound.
+Model: what a step takes grows with the work of its batch, which traces at several batches tell, so
+a rate is known at each, and the best of them (`cost/batch.py`). A line is drawn through the user's
+own step as measured at its batch and at smaller ones, and the batch that it leads to is run as
+well, if that is quick. Where no step ran, it is simulated at each batch. Nothing is found where
+measurements lie on no line, or the step is not known at other batches.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.analysis_result import Finding
-from placement_advisor.cost.batch import BatchTime, fit_batch_time
-from placement_advisor.graph.roles import PASS_ROLES
-from placement_advisor.units import format_ns, format_share
+from placement_advisor.analysis.analysis_result import EXTRAPOLATED, Finding
+from placement_advisor.cost.batch import GOOD_SHARE, MAX_FACTOR, larger_batch, larger_batch_by
+from placement_advisor.units import NS_PER_S, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from placement_advisor.analysis.findings.evidence import Evidence
-    from placement_advisor.cost.batch import Throughput
+    from placement_advisor.cost.batch import LargerBatch
+    from placement_advisor.simulator.step_growth import GrowingStep
 
 CODE = "PA302"
 NAME = "batch-too-small"
-# Judgement: at 90 % of the best rate no larger batch gains more than a ninth; 95 % would ask for
-# twice that batch (19·a/b in place of 9·a/b), which trains less well per sample.
-GOOD_SHARE = 0.9
-# A line says nothing so far from where it was fitted, so no batch is named and no saving.
-# How far is judgement: as far as break-even goes.
-MAX_FACTOR = 64
-# Step times on a busy machine wander by a tenth; what is further off is no line, and 9·a/b would
-# make nonsense of it. Judgement: less would refuse true lines, more would let a curve pass for one.
-MAX_MISFIT = 0.15
-# A line has two unknowns.
-_LEAST_SIZES = 2
-_TOLD_BY = {"measured": "measured, your step as it is on this machine", "simulated": "simulated"}
+_AS_IS = "measured, your step as it is on this machine"
+_IF = "if it fits and training allows it, before splitting"
 
 
 def find(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return a finding if the batch is too small by the line that is known best."""
-    batch = evidence.batch_size
-    line, basis = _line(evidence)
-    if not batch or line is None or not line.per_sample_ns:
+    """Return a finding if a larger batch is known to be faster by more than a ninth."""
+    growing = evidence.growing
+    if growing is None:
         return ()
-    best_ns = line.per_sample_ns * batch
-    share = best_ns / (line.fixed_ns + best_ns)
-    if share >= GOOD_SHARE:
-        return ()
-    good_batch = math.ceil(
-        GOOD_SHARE / (1 - GOOD_SHARE) * line.fixed_ns / line.per_sample_ns - 1e-9
+    found = _measured(evidence, growing) or _simulated(evidence, growing)
+    return () if found is None else (found,)
+
+
+def _measured(evidence: Evidence, growing: GrowingStep) -> Finding | None:
+    points, growth = evidence.batch_points, growing.growth
+    found = larger_batch_by(points, growth.batch, growing.worth, is_even=not growth.faster)
+    if found is None or found.share >= GOOD_SHARE:
+        return None
+    now = next(point for point in points if point.batch == growth.batch)
+    ran = next((point for point in points if point.batch == found.batch), None)
+    if ran is None:
+        return _finding(evidence, growing, found, now.step_ns, (_AS_IS, EXTRAPOLATED))
+    if now.samples_per_s >= GOOD_SHARE * ran.samples_per_s:
+        return None
+    return Finding(
+        code=CODE,
+        name=NAME,
+        finding=f"a step makes {now.samples_per_s:,.0f} samples/s at batch {now.batch} and "
+        f"{ran.samples_per_s:,.0f} at batch {ran.batch} ({_AS_IS}){_peak(found, growing)}",
+        action=f"take a batch of {ran.batch}, {_IF}{_then(evidence, ran.batch)}",
+        where={},
+        saving_ns=round(now.step_ns - now.batch / ran.samples_per_s * NS_PER_S),
+        saving_basis="measured",
+        batch_size=ran.batch if evidence.takes_batch_size else None,
     )
-    at_least = "" if basis == "measured" else "at least "
-    wanted = f"of {at_least}{good_batch}"
-    is_far = good_batch > MAX_FACTOR * batch
-    if is_far:
-        wanted = f"that is much larger (it takes more than {MAX_FACTOR} times this one)"
+
+
+def _simulated(evidence: Evidence, growing: GrowingStep) -> Finding | None:
+    alone, growth = evidence.alone, growing.growth
+    if evidence.batch_points or alone is None or alone.placement is None or not alone.predicted:
+        return None
+    placement = alone.placement
+    found = larger_batch(
+        lambda samples: growing.step_ns(placement, samples),
+        growth.batch,
+        is_even=not growth.faster,
+    )
+    if found is None or found.share >= GOOD_SHARE:
+        return None
+    # What costs that were measured at this batch come to at another is no simulation of that.
+    basis = "simulated" if evidence.costs_are_assumed else EXTRAPOLATED
+    return _finding(evidence, growing, found, alone.predicted.step_ns, ("simulated", basis))
+
+
+def _finding(
+    evidence: Evidence,
+    growing: GrowingStep,
+    found: LargerBatch,
+    step_ns: float,
+    told_by: tuple[str, str],
+) -> Finding:
+    """Return the finding of a batch that did not run; ``told_by`` are its words and its basis."""
+    batch, best, larger = growing.growth.batch, found.best_samples_per_s, found.batch
+    words, basis = told_by
+    wanted, saving_ns = f"that is more than {MAX_FACTOR} times as large", None
+    if larger is not None:
+        wanted, saving_ns = f"of {larger}", round(step_ns - batch * found.step_ns / larger)
+    return Finding(
+        code=CODE,
+        name=NAME,
+        finding=f"at batch {batch} a step reaches {format_share(found.share)} of the best rate, "
+        f"{found.share * best:,.0f} of {best:,.0f} samples/s ({words}){_peak(found, growing)}",
+        action=f"take a batch {wanted}, for {format_share(GOOD_SHARE)} of the best rate, {_IF}"
+        f"{_then(evidence, larger)}",
+        where={},
+        saving_ns=saving_ns,
+        saving_basis=basis,
+        batch_size=larger if evidence.takes_batch_size else None,
+    )
+
+
+def _peak(found: LargerBatch, growing: GrowingStep) -> str:
+    if found.peak is None:
+        return ""
     return (
-        Finding(
-            code=CODE,
-            name=NAME,
-            finding=f"at batch {batch} a step reaches {format_share(share)} of the best rate: "
-            f"{format_ns(line.fixed_ns)} of it do not depend on the batch, "
-            f"{format_ns(line.per_sample_ns)} go to each sample ({_TOLD_BY[basis]})",
-            action=f"take a batch {wanted} for {format_share(GOOD_SHARE)} of the "
-            "best rate, if it fits and training allows it, before splitting",
-            where={},
-            saving_ns=None if is_far else round(line.fixed_ns + best_ns - best_ns / GOOD_SHARE),
-            saving_basis=basis,
-        ),
+        f"; beyond about {found.peak:,} samples the rate falls again: for "
+        f"{growing.growth.faster[0]!r} each is more work the more there are"
     )
 
 
-def _line(evidence: Evidence) -> tuple[BatchTime | None, str]:
-    measured = _measured_line(evidence.batch_points)
-    if measured is not None:
-        return measured, "measured"
-    return _simulated_line(evidence), "simulated"
-
-
-def _measured_line(points: Sequence[Throughput]) -> BatchTime | None:
-    """Return the line through the measurements, None if they are too few or lie on none."""
-    if len({point.batch for point in points}) < _LEAST_SIZES:
-        return None
-    line = fit_batch_time(points)
-    off = max(abs(line.step_ns(point.batch) / point.step_ns - 1) for point in points)
-    return line if off <= MAX_MISFIT else None
-
-
-def _simulated_line(evidence: Evidence) -> BatchTime | None:
-    alone, batch = evidence.alone, evidence.batch_size
-    if alone is None or alone.predicted is None or not batch:
-        return None
-    device = evidence.cluster.devices[0]
-    launch_ns = 0 if device.launches_ahead else device.launch_overhead_ns
-    with_batch_ns = sum(
-        run.end_ns - run.start_ns - launch_ns
-        for run in alone.predicted.runs
-        if evidence.graph.op(run.op).role in PASS_ROLES
-    )
-    return BatchTime(
-        fixed_ns=alone.predicted.step_ns - with_batch_ns, per_sample_ns=with_batch_ns / batch
-    )
+def _then(evidence: Evidence, batch: int | None) -> str:
+    """Return a sentence if a larger batch changes the verdict, as far as that was simulated."""
+    swept = evidence.break_even
+    if batch is None or swept is None or swept.batch is None:
+        return ""
+    best = swept.best_at(batch)
+    if best is None:
+        return ""
+    wins, is_split = best.ratio < swept.worthwhile_ratio, evidence.recommended is not None
+    if wins == is_split or evidence.is_of_batch(evidence.recommended):
+        return ""
+    if is_split:
+        return f". At {batch} samples no split would win (simulated)"
+    return f". At {batch} samples a split ({best.split}) would win (simulated)"

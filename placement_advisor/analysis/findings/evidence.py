@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from placement_advisor.machine.gpu_facts import GpuFacts
     from placement_advisor.measurement.input_timing import InputTiming
     from placement_advisor.measurement.loop_timing import LoopTiming
+    from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.step_growth import GrowingStep
 
 YOUR_SPLIT = "your own split"
 # What gains less cannot be told from nothing in any measurement.
@@ -86,7 +88,9 @@ class Evidence:
     user's `tf.device` scope that makes them ask, where it is known, ``line_of`` those of the ops.
     ``costs`` are those of ops by device and host; ``costs_are_assumed`` says that they
     rest on figures of devices alone. ``batch_points`` are measurements of the user's own step at
-    several batch sizes, none where it was not run so; ``loop_timing`` is of the step in Keras' fit.
+    several batch sizes, none where it was not run so; ``growing`` is the step at other batches,
+    None where it is not known there; ``takes_batch_size``: the command can be given another.
+    ``loop_timing`` is of the step in Keras' fit. ``break_even`` is None where nothing was swept.
     ``own_of_replicas`` are ops that compute something of a replica's own where the batch is split.
     ``recommended`` is the candidate to use, None if none is.
     """
@@ -107,6 +111,13 @@ class Evidence:
     own_of_replicas: tuple[str, ...]
     recommended: str | None
     costs_are_assumed: bool
+    growing: GrowingStep | None
+    takes_batch_size: bool
+    break_even: BreakEven | None
+
+    def is_of_batch(self, candidate: str | None) -> bool:
+        """Whether a candidate splits the batch."""
+        return any(c.name == candidate and c.samples is not None for c in self.candidates)
 
     def is_hypothetical(self, candidate: str) -> bool:
         """Whether the user neither runs a candidate nor is told to: not the single device."""
@@ -179,6 +190,9 @@ def gather(
     own_of_replicas: Sequence[str] = (),
     recommended: str | None = None,
     costs_are_assumed: bool = False,
+    growing: GrowingStep | None = None,
+    takes_batch_size: bool = True,
+    break_even: BreakEven | None = None,
 ) -> Evidence:
     """Return the evidence, with the splits that rules judge.
 
@@ -209,6 +223,9 @@ def gather(
         own_of_replicas=tuple(own_of_replicas),
         recommended=recommended,
         costs_are_assumed=costs_are_assumed,
+        growing=growing,
+        takes_batch_size=takes_batch_size,
+        break_even=break_even,
     )
 
 

@@ -9,6 +9,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from placement_advisor.analysis.analysis_result import EXTRAPOLATED
 from placement_advisor.analysis.findings import (
     backward_on_default_device,
     batch_too_small,
@@ -72,17 +73,19 @@ def find_all(evidence: Evidence) -> tuple[Finding, ...]:
     """Return the findings of all rules: what does not fit first, then those that save most.
 
     Of findings about one split each saves what it brings beyond those before it. Findings whose
-    saving is unknown come behind. Last come those about splits that nobody has or is told to make,
-    without a saving: nobody has what it would save.
+    saving is unknown come behind, and behind them those whose saving is extrapolated: it may be
+    none. Last come those about splits that nobody has or is told to make, without a saving: nobody
+    has what it would save.
     """
-    ranked: list[tuple[tuple[bool, bool, float], Finding]] = []
+    ranked: list[tuple[tuple[bool, bool, bool, float], Finding]] = []
     for group in settled(evidence, [each for rule in RULES for each in rule.find(evidence)]):
         least_ns = math.inf  # What builds on another finding comes behind it.
         for finding in group:
             shown = replace(finding, saving_ns=None) if finding.is_hypothetical else finding
             least_ns = min(least_ns, shown.saving_ns or 0)
             fits = shown.code != does_not_fit.CODE
-            ranked.append(((shown.is_hypothetical, fits, -least_ns), shown))
+            is_far = shown.saving_ns is not None and shown.saving_basis == EXTRAPOLATED
+            ranked.append(((shown.is_hypothetical, fits, is_far, -least_ns), shown))
     ranked.sort(key=lambda each: each[0])
     return tuple(finding for _, finding in ranked)
 

@@ -46,6 +46,9 @@ _READS = frozenset(
 _TABLE = "HashTableV2"
 # Of sums, or of what several tensors are put together to, the mean is the same of means.
 _ADDS = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
+# A tensor of all pairs of samples grows with the square of the batch; one that is rounded up, as
+# the room of an expert is, by a little more than the batch does. Judgement: halfway between.
+_NEARER_TO_THE_SQUARE = 1.5
 # Makes the key (its first output) from which ops draw random numbers.
 _MAKES_KEY = "StatelessRandomGetKeyCounter"
 
@@ -228,6 +231,24 @@ def check_alike(whole: OpGraph, share: OpGraph) -> None:
         raise BatchSplitError(
             f"at another batch size the step is a different graph: see op {differing!r}"
         )
+
+
+def check_no_pairs(whole: OpGraph, share: OpGraph, times: float) -> None:
+    """Check that no tensor holds something for each pair of samples: replicas have pairs of theirs.
+
+    ``share`` is the trace of a smaller batch, the whole is ``times`` as large.
+
+    Raises:
+        BatchSplitError: one does.
+    """
+    most = times**_NEARER_TO_THE_SQUARE
+    for op in whole.ops:
+        for size, smaller in zip(op.output_bytes, share.op(op.name).output_bytes, strict=True):
+            if size and smaller and size > most * smaller:
+                raise BatchSplitError(
+                    f"op {op.name!r} makes something for each pair of samples, and a device that "
+                    "has a part of them has no pairs with the others"
+                )
 
 
 def _check_loops(graph: OpGraph, growing: Collection[Tensor]) -> None:

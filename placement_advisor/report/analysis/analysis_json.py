@@ -109,7 +109,7 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
         "expected_errors": errors_as_json(analysis.assumed_times)
         if analysis.assumed_times
         else None,
-        "findings": [_finding(finding) for finding in analysis.findings],
+        "findings": [_finding(finding, analysis.options) for finding in analysis.findings],
         "warnings": list(analysis.warnings),
         "timings_ns": _timings(analysis.timings_ns),
     }
@@ -366,7 +366,7 @@ def _input(timing: InputTiming, batch_size: int | None) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding, options: AnalyzeOptions) -> dict[str, Any]:
     content: dict[str, Any] = {
         "code": finding.code,
         "name": finding.name,
@@ -378,4 +378,6 @@ def _finding(finding: Finding) -> dict[str, Any]:
     if finding.saving_ns is not None:
         content["saving_ns"] = finding.saving_ns
         content["saving_basis"] = finding.saving_basis
+    if finding.batch_size is not None:
+        content["command"] = options.command(batch_size=finding.batch_size)
     return content

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 BREAK_EVEN_NOTE = (
     "One figure is changed at a time, and the best of the splits above taken at each value; what "
-    "copies take for their bytes, or whatever their size, on all links between devices alike. With "
-    "the batch grow the ops that touch it and the tensors that hold it, not parameters and their "
-    "updates. Whether a batch fits into memory is not looked at."
+    "copies take for their bytes, or whatever their size, on all links between devices alike. What "
+    "grows with the batch, and how fast, is told from traces at several batches. Whether a batch "
+    "fits into memory is not looked at."
 )
 
 
@@ -48,6 +48,8 @@ def break_even_lines(found: BreakEven) -> Iterable[str]:
     """Yield a line for each axis, what copies that cost nothing would make of it, and its terms."""
     for sweep in found.sweeps():
         yield f"{sweep.axis}: {_finding(sweep)}; {_here(sweep)}{_exceptions(sweep)}"
+    if found.no_batch is not None:
+        yield f"{Axis.BATCH}: not swept, since {found.no_batch}"
     free = found.free_copies
     line = (
         f"if copies cost nothing, the best split ({free.split}) would be "

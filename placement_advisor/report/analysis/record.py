@@ -75,13 +75,17 @@ class CandidateRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingRecord:
-    """A finding about what the user runs or is told to run."""
+    """A finding about what the user runs or is told to run.
+
+    ``command`` tries its advice, None if none does.
+    """
 
     code: str
     name: str
     action: str
     saving_ns: int | None
     saving_basis: str
+    command: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -255,6 +255,7 @@ def _finding(value: object) -> FindingRecord | None:
         action=field(document, "action", _prose),
         saving_ns=_or_none(_time)(document.get("saving_ns")),
         saving_basis=text(document.get("saving_basis", "")),
+        command=_or_none(_prose)(document.get("command")),
     )
 
 

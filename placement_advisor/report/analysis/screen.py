@@ -263,6 +263,9 @@ def _next(record: AnalysisRecord, folder: Path) -> str:
         return f"the same command {one_line(run.change)}, about {takes}"
     if record.answer.verdict in TO_SPLIT and record.answer.how is not None:
         return f"cat {shlex.quote(str(folder / HOW_TO_SPLIT))}"
+    for finding in record.findings[:_FINDINGS]:
+        if finding.command is not None:
+            return finding.command
     if record.findings:
         return f"advisor explain {shlex.quote(record.findings[0].code)}"
     if record.is_quick:  # There is nothing to view.

@@ -27,13 +27,15 @@ class Examples:
     """Batches of equal shapes, and their specs. Without batches, some are made up from the specs.
 
     ``origin`` says in words where the batches come from, ``dataset`` is the `tf.data.Dataset` that
-    they come from, as the user wrote it, if it is one.
+    they come from, as the user wrote it, if it is one. ``takes_batch_size``: batches of another
+    size than they have can be asked for.
     """
 
     specs: Any
     batches: tuple[Any, ...]
     origin: str
     dataset: Any | None = None
+    takes_batch_size: bool = True
 
     def changed(self, change: Callable[[Any], Any]) -> Examples:
         """Return the same examples with the structure of each batch changed."""
@@ -78,24 +80,29 @@ def from_dataset(path: Path, dataset: Any, label: str, batch_size: int | None) -
             f"{path}: --batch-size needs a tf.data.Dataset; the batches of {label} have the size "
             "that they have"
         )
-    own = None if is_python else dataset
-    if batch_size is not None:
-        dataset = dataset.unbatch().batch(batch_size, drop_remainder=True)
+    own, origin = None if is_python else dataset, f"batches from {label}"
+    samples = None if batch_size is None else dataset.unbatch()
+    if samples is not None:
+        dataset = samples.batch(batch_size, drop_remainder=True)
     try:
         batches = tuple(_take(path, dataset, label))
+        if samples is not None and not batches:
+            # Fewer than a batch has. What a step takes hardly depends on their values.
+            repeated = samples.repeat().batch(batch_size, drop_remainder=True)
+            batches = tuple(_take(path, repeated, label))
+            origin += ", its samples several times"
     except ModelError:
         raise
     except Exception as error:
         raise ModelError(f"{path}: {label} fails: {describe(error, path)}") from None
-    if not batches and batch_size is not None:
-        raise ModelError(f"{path}: {label} holds less than one batch of {batch_size}")
     if not batches:
         raise ModelError(f"{path}: {label} is empty")
     return Examples(
         specs=tf.nest.map_structure(spec_of, batches[0]),
         batches=batches,
-        origin=f"batches from {label}",
+        origin=origin,
         dataset=own,
+        takes_batch_size=not is_python,
     )
 
 
@@ -124,7 +131,9 @@ def from_values(
         raise ModelError(
             f"{path}: --batch-size needs a `dataset`; {label} has the size that it has"
         )
-    return Examples(specs=specs, batches=(batch,), origin=f"one batch from {label}")
+    return Examples(
+        specs=specs, batches=(batch,), origin=f"one batch from {label}", takes_batch_size=False
+    )
 
 
 def made_up(
@@ -140,7 +149,9 @@ def made_up(
     except ModelError as error:
         raise ModelError(f"{path}: {error.message}", hint=error.hint) from None
     origin = ", ".join((f"batches made up for {label}", *static.assumed))
-    return Examples(specs=static.specs, batches=(), origin=origin)
+    flat = tf.nest.flatten(specs)
+    is_open = any(spec.shape.rank and spec.shape[0] is None for spec in flat)
+    return Examples(specs=static.specs, batches=(), origin=origin, takes_batch_size=is_open)
 
 
 def _check_dense(path: Path, batch: Any) -> None:

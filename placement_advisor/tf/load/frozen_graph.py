@@ -84,6 +84,7 @@ def load_frozen_graph(
         specs=found.specs,
         batches=(),
         batch_size=leading_size(found.specs),
+        takes_batch_size=found.takes_batch_size,
         input_names=tuple(names),
         trace=trace,
     )

@@ -122,6 +122,7 @@ def _step(
         batch_size=batch_size or leading_size(found.specs),
         input_names=names,
         dataset=found.dataset,
+        takes_batch_size=found.takes_batch_size,
     )
 
 

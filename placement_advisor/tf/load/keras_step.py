@@ -99,6 +99,7 @@ def keras_step(
         input_names=_input_names(model, features, found.specs),
         model=model,
         dataset=found.dataset,
+        takes_batch_size=found.takes_batch_size,
     )
 
 

@@ -21,6 +21,7 @@ class LoadedStep:
     the Keras model, None for a step of another kind. ``owner`` keeps the step's variables alive
     if ``step`` does not. ``trace`` turns specs into a concrete function, for a step that a
     `tf.function` cannot hold. ``dataset`` is the user's own, if the batches come from one.
+    ``takes_batch_size``: it can be loaded with another batch than its file has.
     """
 
     name: str
@@ -35,6 +36,7 @@ class LoadedStep:
     owner: Any | None = None
     trace: Callable[[Any], Any] | None = None
     dataset: Any | None = None
+    takes_batch_size: bool = True
 
     def part(self, start: int, stop: int) -> LoadedStep:
         """Return the step on some samples of its batches.
@@ -42,6 +44,14 @@ class LoadedStep:
         Tensors whose first size is not that of the batch stay whole.
         """
         return self._resized(stop - start, lambda tensor: tensor[start:stop])
+
+    def of_size(self, size: int) -> LoadedStep:
+        """Return the step on so many samples of its batches, several times each if need be.
+
+        See `part`.
+        """
+        times = -(-size // (self.batch_size or size))
+        return self._resized(size, lambda tensor: tf.concat([tensor] * times, axis=0)[:size])
 
     def repeated(self, times: int) -> LoadedStep:
         """Return the step at several times its batch, to be traced; see `part`.

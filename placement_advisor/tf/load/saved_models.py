@@ -86,6 +86,7 @@ def signature_step(
         specs=found.specs,
         batches=(),
         batch_size=leading_size(found.specs),
+        takes_batch_size=found.takes_batch_size,
         input_names=tuple(spec.name or base for spec, base in zip(flat, bases, strict=True)),
         trace=v1_graphs.tracer_of(signature) if old_loops else None,
     )

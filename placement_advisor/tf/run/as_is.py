@@ -29,8 +29,8 @@ def run_at_batches(
 ) -> dict[int, list[int]] | CallFailure:
     """Run and time steps of the first batch cut to each of these sizes, in turns.
 
-    A turn begins with a step that is not counted. Tensors whose first size is not the batch stay
-    whole.
+    Larger ones have its samples several times. A turn begins with a step that is not counted.
+    Tensors whose first size is not the batch stay whole.
     """
     try:
         return _timed_at_batches(batch_sizes, rounds, steps)
@@ -42,7 +42,7 @@ def _timed_at_batches(
     batch_sizes: tuple[int, ...], rounds: int, steps: int
 ) -> dict[int, list[int]]:
     workload = loaded_workload()
-    cut = {size: workload.part(0, size).batches[0] for size in batch_sizes}
+    cut = {size: workload.of_size(size).batches[0] for size in batch_sizes}
     for data in cut.values():
         _timed_steps_on(data, 1)  # The first call traces.
     times: dict[int, list[int]] = {size: [] for size in batch_sizes}

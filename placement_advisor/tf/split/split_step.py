@@ -12,6 +12,7 @@ from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MI
 from placement_advisor.candidates.batch_split.mirrored_graph import mirrored_graph
 from placement_advisor.candidates.batch_split.plan import (
     check_alike,
+    check_no_pairs,
     finished,
     goes_on,
     kept_statistics,
@@ -300,6 +301,10 @@ def _wired(
         start = stop
     outputs, _ = _ends(whole)
     plan, *others = (plan_split(whole.graph, trace.graph, outputs) for trace in traces.values())
+    if not run:
+        # Whether replicas compute what the whole does is then not seen.
+        for share, trace in traces.items():
+            check_no_pairs(whole.graph, trace.graph, size / share)
     if any(other != plan for other in others):
         raise BatchSplitError("what belongs to a sample differs between the sizes of shares")
     axes = batch_axes(plan, whole.flat, parts[0].flat)

@@ -167,6 +167,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         mode=workload.mode,
         chosen=workload.chosen + (", summaries left out" if step.flat.summaries else ""),
         batch_size=workload.batch_size,
+        takes_batch_size=workload.takes_batch_size,
         tensorflow_version=tf.__version__,
         requested_device_of=requested,
         scope_of=scopes(requested, stack_of | created_at),
