@@ -14,8 +14,9 @@ def _span(start_ns: int, end_ns: int, name: str = "op", *, is_copy: bool = False
     return Span(lane="GPU:0", name=name, start_ns=start_ns, end_ns=end_ns, is_copy=is_copy)
 
 
-def _bar(start_ns: int, end_ns: int, name: str = "") -> Bar:
-    return Bar(name=name, start_ns=start_ns, end_ns=end_ns)
+def _bar(start_ns: int, end_ns: int, name: str = "", busy_ns: int | None = None) -> Bar:
+    busy_ns = end_ns - start_ns if busy_ns is None else busy_ns
+    return Bar(name=name, start_ns=start_ns, end_ns=end_ns, busy_ns=busy_ns)
 
 
 spans = st.lists(
@@ -40,7 +41,7 @@ def test_tiny_neighbours_merge_and_large_ones_keep_their_names() -> None:
         pixel_ns=10,
     )
     assert merged == (
-        _bar(0, 20),
+        _bar(0, 20, busy_ns=17),
         _bar(20, 80, "Conv2D"),
         _bar(80, 200, "MatMul"),
         _bar(230, 232, "Relu"),
@@ -58,8 +59,17 @@ def test_merging_neither_hides_nor_invents_more_than_the_gaps_of_a_pixel(drawn: 
     for span in drawn:
         assert any(bar.start_ns <= span.start_ns and span.end_ns <= bar.end_ns for bar in bars)
     assert len(bars) <= len(drawn)
+    assert all(bar.busy_ns <= bar.end_ns - bar.start_ns for bar in bars)
     covered = busy_ns([_span(bar.start_ns, bar.end_ns) for bar in bars])
     assert busy_ns(drawn) <= covered <= busy_ns(drawn) + 10 * len(drawn)
+
+
+@given(spans)
+def test_bars_are_busy_for_as_long_as_what_they_stand_for(drawn: list[Span]) -> None:
+    bars = merge(drawn, pixel_ns=10)
+    # Bars that overlap by less than a pixel stay apart, so that this is counted in both.
+    busy = sum(bar.busy_ns for bar in bars)
+    assert busy_ns(drawn) <= busy <= busy_ns(drawn) + 10 * len(bars)
 
 
 def test_thousands_of_ops_become_fewer_bars_than_pixels() -> None:
@@ -73,7 +83,7 @@ def test_thousands_of_ops_become_fewer_bars_than_pixels() -> None:
 def test_a_device_has_what_it_computes_and_the_copies_to_it() -> None:
     simulated, measured = steps_of(sample_analysis.sample().candidates[1])
     assert simulated.heading == "simulated, step 30.1 ms"
-    assert measured.heading == "measured, step 31.3 ms (profiler on, one of median length)"
+    assert measured.heading == "measured, one profiled step, of median length: 31.3 ms"
     for step in (simulated, measured):
         assert [span.name for span in step.computing("worker:1")] == ["item_conv", "item_conv_grad"]
         assert [span.name for span in step.copies_to("worker:1")] == ["lookup", "dot"]

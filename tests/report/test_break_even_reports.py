@@ -21,7 +21,7 @@ from placement_advisor.report.analysis.input_text import input_line
 from placement_advisor.report.analysis.markdown import render_markdown
 from placement_advisor.report.analysis_folder import write_reports
 from placement_advisor.report.pictures.break_even_plot import draw_break_even, plot_break_even
-from placement_advisor.report.pictures.canvas import COMPUTE_COLOR, COPY_COLOR
+from placement_advisor.report.pictures.canvas import INK, SIGNS
 from placement_advisor.simulator.break_even import Outcome
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def test_the_report_has_lines_picture_and_what_was_assumed(full, tmp_path):
 
 
 @pytest.mark.parametrize("axes", [FOUND.sweeps(), (CROSSING,), (NOWHERE,), (THROUGHOUT,)])
-def test_the_picture_has_a_colour_for_each_split(full, tmp_path, axes):
+def test_the_picture_has_a_sign_for_each_split(full, tmp_path, axes):
     by_axis = {sweep.axis.value: sweep for sweep in axes}
     found = replace(
         FOUND, **{name: by_axis.get(name) for name in ("bandwidth", "latency", "batch")}
@@ -152,8 +152,13 @@ def test_the_picture_has_a_colour_for_each_split(full, tmp_path, axes):
     plot_break_even(full, found, tmp_path / "picture.png")
     assert unreadable(draw_break_even(full, found)) == []
     splits = {point.best.split for sweep in axes for point in sweep.points}
-    assert pixels(tmp_path / "picture.png", COMPUTE_COLOR) > 40
-    assert (pixels(tmp_path / "picture.png", COPY_COLOR) > 40) == (len(splits) > 1)
+    figure = draw_break_even(full, found)
+    drawn = {line.get_marker() for ax in figure.axes for line in ax.lines} - {"None", ""}
+    assert drawn == {sign for sign, _ in SIGNS[: len(splits)]}
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(
+        dict.fromkeys(point.best.split for sweep in found.sweeps() for point in sweep.points)
+    )
 
 
 def test_steps_that_take_nothing_and_odd_names_do_not_warn(full, tmp_path):
@@ -161,7 +166,7 @@ def test_steps_that_take_nothing_and_odd_names_do_not_warn(full, tmp_path):
     nothing = replace(THROUGHOUT, here=points[0], points=points)
     found = replace(FOUND, bandwidth=None, latency=None, batch=nothing)
     plot_break_even(full, found, tmp_path / "picture.png")
-    assert pixels(tmp_path / "picture.png", COMPUTE_COLOR) > 10
+    assert pixels(tmp_path / "picture.png", INK) > 10
 
 
 def test_the_json_has_units_in_its_names_and_fits_the_schema(full):

@@ -22,10 +22,11 @@ from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.graph.placement import Placement, placed_ops
+from placement_advisor.report.pictures.canvas import DEVICE_COLORS
 from placement_advisor.report.pictures.layer_boxes import MAX_BOXES, LayerBoxes, layer_boxes
 from placement_advisor.report.pictures.layer_merge import merge_to
 from placement_advisor.report.pictures.layer_parts import layer_parts
-from placement_advisor.report.pictures.layer_picture import PALETTE, draw_layers, plot_layers
+from placement_advisor.report.pictures.layer_picture import draw_layers, plot_layers
 from placement_advisor.report.pictures.layered_layout import Sizes, best_layout
 
 SIZES = Sizes(box_along=0.5, box_across=2, gap_along=0.5, gap_across=0.25, lane=0.25, gutter=0.5)
@@ -280,10 +281,10 @@ def test_devices_have_colours_by_their_share(tmp_path: Path) -> None:
     graph = model("in -> a", "a -> b", "a -> c")
     boxes = layer_boxes(graph, "x", placement=placed(graph, b="worker:1"))
     picture = pixels(boxes, tmp_path / "x.png")
-    first, second = (count(picture, color) for color in PALETTE[:2])
+    first, second = (count(picture, color) for color in DEVICE_COLORS[:2])
     # Two boxes against one, and one mark each in the legend.
     assert first / second == pytest.approx(2, rel=0.25)
-    assert count(picture, PALETTE[2]) == 0
+    assert count(picture, DEVICE_COLORS[2]) == 0
 
 
 def test_a_heavier_tensor_has_a_thicker_arrow(tmp_path: Path) -> None:

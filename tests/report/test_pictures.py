@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import matplotlib.colors
@@ -18,20 +20,24 @@ from made_up_steps import made_up, texts, unreadable
 from placement_advisor.measurement.measurement import BrokenLaw, Law
 from placement_advisor.report.analysis.fastest_first import in_own_timelines, in_timeline
 from placement_advisor.report.analysis_folder import write_reports
+from placement_advisor.report.pictures import canvas
 from placement_advisor.report.pictures.canvas import (
     COMPUTE_COLOR,
     COPY_COLOR,
+    DEVICE_COLORS,
     DPI,
     EXPOSED_COLOR,
     HEAD_IN,
+    KIND_COLORS,
+    LAUNCH_COLOR,
 )
 from placement_advisor.report.pictures.comparison_plot import draw_comparison, plot_comparison
 from placement_advisor.report.pictures.timeline_plot import draw_timeline, plot_timelines
+from placement_advisor.simulator.events import OpRun
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from placement_advisor.analysis.analysis_result import Analysis
 
@@ -178,6 +184,37 @@ def test_compute_and_copies_take_as_many_pixels_as_time(tmp_path: Path) -> None:
     assert share == pytest.approx(2.1 / 52.0 * 0.26 / 0.56, rel=0.2)
 
 
+def test_ops_shorter_than_the_launches_between_them_are_drawn_for_as_long_as_they_take(
+    tmp_path: Path,
+) -> None:
+    """Else 1,000 kernels of 1 µs, with 4 µs of launching before each, look like 5 ms of work."""
+    plain = sample_analysis.elsewhere()
+    single = plain.candidates[0]
+    assert single.predicted is not None
+    runs = tuple(
+        OpRun(
+            op=f"op{n}",
+            device="worker:0",
+            ready_ns=5_000 * n,
+            start_ns=5_000 * n + 4_000,
+            end_ns=5_000 * (n + 1),
+            launch=(5_000 * n, 5_000 * n + 4_000),
+        )
+        for n in range(1_000)
+    )
+    schedule = replace(
+        single.predicted, runs=runs, step_ns=5_000_000, compute_ns={"worker:0": 10**6}
+    )
+    plot_timelines(replace(plain, candidates=(replace(single, predicted=schedule),)), tmp_path)
+    pixels = _pixels(tmp_path / "timeline.png")[round(HEAD_IN * DPI) :]
+    blue, launching = _count(pixels, COMPUTE_COLOR), _count(pixels, LAUNCH_COLOR)
+    # A fifth of the strip is blue; behind it launches take four fifths.
+    assert blue / (blue + launching) == pytest.approx(0.2 / 0.8, rel=0.15)
+    words = _words(_timeline(replace(plain, candidates=(replace(single, predicted=schedule),))))
+    assert {"the host launches ops", "1.00 ms"} <= set(words)
+    assert "the host launches ops" not in _words(_timeline(sample_analysis.sample()))
+
+
 def test_of_more_devices_than_fit_the_busiest_are_shown_and_the_rest_counted() -> None:
     analysis = made_up(devices=64)
     (candidate,) = in_own_timelines(analysis)
@@ -268,3 +305,56 @@ def test_matplotlib_is_imported_when_a_picture_is_drawn_and_pyplot_never() -> No
         [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}"],
         check=True,
     )
+
+
+# What a colour may mean, in pictures on paper.
+MEANINGS = {
+    **{name: getattr(canvas, name) for name in vars(canvas) if name.endswith("_COLOR")},
+    **{f"device {n}": color for n, color in enumerate(DEVICE_COLORS)},
+    **{f"kind {n}": color for n, color in enumerate(KIND_COLORS)},
+}
+PICTURES = Path(canvas.__file__).parent
+STATIC = PICTURES.parent / "tensorboard" / "static"
+
+
+def _lab(color: str) -> NDArray[np.float64]:
+    """Place of a colour in CIELAB (D65), where distances are about as people see them."""
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in matplotlib.colors.to_rgb(color)
+    ]
+    to_xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
+    x, y, z = np.cbrt(np.maximum(to_xyz @ linear / [0.9505, 1, 1.089], 1e-3))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_no_colour_is_like_another_that_has_another_meaning() -> None:
+    """A just noticeable difference is about 2; ten of them are told apart from picture to picture.
+
+    Bands are what stands behind all others.
+    """
+    apart = {
+        (one, other): np.linalg.norm(_lab(MEANINGS[one]) - _lab(MEANINGS[other]))
+        for one, other in combinations(MEANINGS, 2)
+        if "BAND_COLOR" not in (one, other)
+    }
+    assert min(apart.values()) >= 20, min(apart, key=apart.__getitem__)
+
+
+def test_colours_of_pictures_are_named_in_one_place() -> None:
+    grey = re.compile(r"#(..)\1\1$", re.IGNORECASE)
+    for file in PICTURES.glob("*.py"):
+        found = re.findall(r"#[0-9A-Fa-f]{6}\b", file.read_text(encoding="utf-8"))
+        assert file.name == "canvas.py" or all(map(grey.match, found)), file.name
+
+
+def test_the_tab_has_the_colours_of_the_pictures_in_light_and_dark() -> None:
+    css = (STATIC / "style.css").read_text(encoding="utf-8")
+    declared = re.findall(r"--(compute|copy|device-\d+): (#\w+);", css)
+    expected = {"compute": COMPUTE_COLOR, "copy": COPY_COLOR}
+    expected |= {f"device-{n}": color for n, color in enumerate(DEVICE_COLORS)}
+    assert {name: color.upper() for name, color in declared} == expected
+    assert len(declared) == len(expected)
+    assert f"DEVICE_COLORS = {len(DEVICE_COLORS)};" in (STATIC / "theme.js").read_text()

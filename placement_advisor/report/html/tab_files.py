@@ -295,7 +295,13 @@ _COPIES = _or_null(
     )
 )
 _TIMELINE = _or_null(
-    _object(step_ns=_or_null(_count), names=_some(_text), spans=_some(_span), copies=_some(_count))
+    _object(
+        heading=_text,
+        step_ns=_or_null(_count),
+        names=_some(_text),
+        spans=_some(_span),
+        copies=_some(_count),
+    )
 )
 _DETAILS = _object(
     layers=_or_null(_some(_or_null(_count))),

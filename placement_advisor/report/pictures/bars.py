@@ -20,26 +20,36 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
 
 _ARROW = " → "
+SIMULATED, MEASURED = "simulated", "measured"
 # A bar this narrow cannot be told from its neighbours.
 _TINY_PIXELS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One or several spans; a bar of several has no name."""
+    """One or several spans, of which something runs for ``busy_ns``; of several it has no name."""
 
     name: str
     start_ns: int
     end_ns: int
+    busy_ns: int
+
+    def share(self, pixel_ns: float) -> float:
+        """Return for which share of its width, a pixel at least, something runs."""
+        return self.busy_ns / max(self.end_ns - self.start_ns, pixel_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step of a candidate, simulated or measured."""
+    """One step of a candidate, simulated or measured.
+
+    ``launches`` has when hosts launch ops on devices, which is simulated alone.
+    """
 
     heading: str
     step_ns: int
     spans: tuple[Span, ...]
+    launches: tuple[Span, ...] = ()
 
     @property
     def end_ns(self) -> int:
@@ -49,6 +59,10 @@ class Step:
     def computing(self, device: str) -> tuple[Span, ...]:
         """Return what a device computes."""
         return tuple(span for span in self.spans if not span.is_copy and _place(span) == device)
+
+    def launching(self, device: str) -> tuple[Span, ...]:
+        """Return when the host of a device launches ops on it."""
+        return tuple(span for span in self.launches if span.lane == device)
 
     def copies_to(self, device: str) -> tuple[Span, ...]:
         """Return the copies to a device."""
@@ -65,17 +79,26 @@ def steps_of(candidate: Candidate) -> tuple[Step, ...]:
         step_ns = candidate.predicted.step_ns
         steps.append(
             Step(
-                heading=f"simulated, step {format_ns(step_ns)}",
+                heading=heading_of(SIMULATED, step_ns),
                 step_ns=step_ns,
                 spans=simulated_spans(candidate.predicted),
+                launches=_launches(candidate.predicted),
             )
         )
     profile = candidate.profile
     if profile is not None and profile.step_ns:
         step_ns = round(median(profile.step_ns))
-        heading = f"measured, step {format_ns(step_ns)} (profiler on, one of median length)"
-        steps.append(Step(heading=heading, step_ns=step_ns, spans=profile.timeline))
+        steps.append(
+            Step(heading=heading_of(MEASURED, step_ns), step_ns=step_ns, spans=profile.timeline)
+        )
     return tuple(steps)
+
+
+def heading_of(which: str, step_ns: int) -> str:
+    """Return what a timeline shows, so that its times are not taken for those of other reports."""
+    if which == SIMULATED:
+        return f"simulated, step {format_ns(step_ns)}"
+    return f"measured, one profiled step, of median length: {format_ns(step_ns)}"
 
 
 def rows_of(devices: Iterable[str], steps: Iterable[Step]) -> dict[str, int]:
@@ -98,10 +121,13 @@ def merge(spans: Iterable[Span], pixel_ns: float) -> tuple[Bar, ...]:
     for span in sorted(spans, key=lambda span: (span.start_ns, span.end_ns)):
         last = bars[-1] if bars else None
         if last is not None and _joins(last, span, pixel_ns):
-            bars[-1] = replace(last, name="", end_ns=max(last.end_ns, span.end_ns))
+            more_ns = max(0, span.end_ns - max(span.start_ns, last.end_ns))
+            end_ns = max(last.end_ns, span.end_ns)
+            bars[-1] = replace(last, name="", end_ns=end_ns, busy_ns=last.busy_ns + more_ns)
             continue
         name = span.name.rsplit("/", 1)[-1]
-        bars.append(Bar(name=name, start_ns=span.start_ns, end_ns=span.end_ns))
+        length_ns = span.end_ns - span.start_ns
+        bars.append(Bar(name=name, start_ns=span.start_ns, end_ns=span.end_ns, busy_ns=length_ns))
     return tuple(bars)
 
 
@@ -136,6 +162,15 @@ def simulated_spans(schedule: Schedule) -> tuple[Span, ...]:
         for copy in schedule.transfers
     )
     return runs + copies
+
+
+def _launches(schedule: Schedule) -> tuple[Span, ...]:
+    return tuple(
+        Span(lane=run.device, name=run.op, start_ns=start, end_ns=end, is_copy=False)
+        for run in schedule.runs
+        if run.launch is not None
+        for start, end in [run.launch]
+    )
 
 
 def _place(span: Span) -> str:

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 from placement_advisor.report.analysis.break_even_text import value_text
 from placement_advisor.report.pictures.canvas import (
     BAND_COLOR,
-    COMPUTE_COLOR,
-    COPY_COLOR,
-    EXPOSED_COLOR,
     FAINT,
     FONT_SIZE,
     HEAD_IN,
     INK,
+    SIGNS,
     SMALL_FONT_SIZE,
     add_head,
     new_page,
@@ -49,8 +47,6 @@ _TICKS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 
 _TRAILING_ZEROS = re.compile(r"\.0+(?= )")
 # Share of a panel's width that a label takes.
 _LABEL_SHARE = 0.36
-# More of Okabe & Ito's colours; with more splits than colours, these begin again.
-_SPLIT_COLORS = (COMPUTE_COLOR, COPY_COLOR, "#009E73", "#CC79A7", "#56B4E9", EXPOSED_COLOR)
 _AXIS_TITLES = {
     Axis.BANDWIDTH: "bandwidth of the slowest link between devices",
     Axis.LATENCY: "latency of the slowest link between devices",
@@ -72,20 +68,20 @@ def draw_break_even(analysis: Analysis, found: BreakEven, page: Page = new_page)
 
     sweeps = found.sweeps()
     splits = dict.fromkeys(point.best.split for sweep in sweeps for point in sweep.points)
-    colors = {split: _SPLIT_COLORS[i % len(_SPLIT_COLORS)] for i, split in enumerate(splits)}
+    signs = {split: SIGNS[i % len(SIGNS)][0] for i, split in enumerate(splits)}
     figure = page(_HEIGHT_IN)
     below_head = (0, 0, 1, 1 - HEAD_IN / _HEIGHT_IN)
     figure.set_layout_engine(ConstrainedLayoutEngine(rect=below_head))
     row = figure.subplots(1, len(sweeps), squeeze=False, sharey=True)[0]
     for ax, sweep in zip(row, sweeps, strict=True):
-        _draw(ax, sweep, found.worthwhile_ratio, colors)
+        _draw(ax, sweep, found.worthwhile_ratio, signs)
     _scale_speedups(row[0], sweeps)
     basis = "simulated, corrected" if found.corrections else "simulated"
     title = f"speed-up of the best split\nover {drawable(found.baseline)} ({basis})"
     row[0].set_ylabel(title, fontsize=FONT_SIZE)
     handles: list[Artist] = [
-        Line2D([], [], label=drawable(split), color=color, marker="o", linestyle="", markersize=5)
-        for split, color in colors.items()
+        Line2D([], [], label=drawable(split), color=INK, marker=sign, linestyle="", markersize=5)
+        for split, sign in signs.items()
     ]
     add_head(figure, analysis, "break-even, simulated", handles)
     return figure
@@ -107,7 +103,7 @@ def _scale_speedups(ax: Axes, sweeps: tuple[Sweep, ...]) -> None:
     ax.yaxis.set_major_formatter(FuncFormatter(lambda speedup, _: f"{speedup:g}×"))
 
 
-def _draw(ax: Axes, sweep: Sweep, worthwhile_ratio: float, colors: Mapping[str, str]) -> None:
+def _draw(ax: Axes, sweep: Sweep, worthwhile_ratio: float, signs: Mapping[str, str]) -> None:
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     worthwhile = _speedup(worthwhile_ratio)
@@ -129,13 +125,13 @@ def _draw(ax: Axes, sweep: Sweep, worthwhile_ratio: float, colors: Mapping[str, 
     ax.plot(
         values, [_speedup(point.best.ratio) for point in sweep.points], color=FAINT, linewidth=1
     )
-    for split, color in colors.items():
+    for split, sign in signs.items():
         own = [point for point in sweep.points if point.best.split == split]
         ax.plot(
             [point.value for point in own],
             [_speedup(point.best.ratio) for point in own],
-            color=color,
-            marker="o",
+            color=INK,
+            marker=sign,
             markersize=3.5,
             linestyle="",
         )
@@ -145,12 +141,15 @@ def _draw(ax: Axes, sweep: Sweep, worthwhile_ratio: float, colors: Mapping[str, 
     is_left = limit is not None and here < limit
     _label(ax, here, 0.075, f"here {value_text(sweep.axis, here)}", ends, to_left=is_left)
     if sweep.wins_from is not None:
-        color = colors[sweep.wins_from.best.split]
-        ax.plot(sweep.wins_from.value, worthwhile, "D", color=color, markeredgecolor=INK)
+        sign = signs[sweep.wins_from.best.split]
+        ax.plot(
+            sweep.wins_from.value, worthwhile, sign,
+            color="white", markeredgecolor=INK, markersize=8,
+        )  # fmt: skip
         reach = "up to" if sweep.axis is Axis.LATENCY else "from"
         text = f"wins {reach} {value_text(sweep.axis, sweep.wins_from.value)}"
         _label(ax, sweep.wins_from.value, 0.015, text, ends, to_left=not is_left)
-        ax.axvline(sweep.wins_from.value, color=color, linewidth=0.8)
+        ax.axvline(sweep.wins_from.value, color=INK, linewidth=0.8)
     ax.set_xlabel(_AXIS_TITLES[sweep.axis], fontsize=FONT_SIZE)
     ax.tick_params(labelsize=SMALL_FONT_SIZE)
     ax.spines[["right", "top"]].set_visible(False)

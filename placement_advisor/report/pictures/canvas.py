@@ -28,10 +28,26 @@ if TYPE_CHECKING:
     # Makes an empty picture, so many inches high.
     Page: TypeAlias = Callable[[float], Figure]
 
-# Okabe & Ito's colours, told apart with every common colour blindness (jfly.uni-koeln.de/color).
+# A colour has one meaning in all pictures, and in `style.css`. What goes on in a step has colours
+# of Okabe & Ito (jfly.uni-koeln.de/color); others keep away from these. Candidates and machines
+# have signs in place of colours.
 COMPUTE_COLOR = "#0072B2"
 COPY_COLOR = "#E69F00"
 EXPOSED_COLOR = "#D55E00"
+IDLE_COLOR = "#B9BEC5"
+NO_PROFILE_COLOR = "#6B6B6B"
+LAUNCH_COLOR = "#CDB5E8"
+# Light enough for dark text.
+DEVICE_COLORS = (
+    "#90F285", "#D94CAE", "#D9C621", "#24F2DE", "#F28590", "#7A8C31", "#F224F2",
+)  # fmt: skip
+# What layers do.
+KIND_COLORS = ("#5D158C", "#0F664C", "#8A1538", "#4D4A12")
+# A sign and the dashes of its line; with more than these, they begin again.
+SIGNS = (
+    ("o", "-"), ("s", (0, (5, 2))), ("^", (0, (1, 1.5))), ("D", (0, (5, 2, 1, 2))),
+    ("v", (0, (8, 3))), ("P", (0, (3, 1, 1, 1, 1, 1))),
+)  # fmt: skip
 INK = "#222222"
 FAINT = "#767676"
 BAND_COLOR = "#F3F4F6"

@@ -31,8 +31,10 @@ from placement_advisor.report.pictures.canvas import (
     FAINT,
     FONT_SIZE,
     HEAD_IN,
+    IDLE_COLOR,
     INK,
     MARGIN_IN,
+    NO_PROFILE_COLOR,
     SMALL_FONT_SIZE,
     WIDTH_IN,
     add_head,
@@ -62,8 +64,8 @@ if TYPE_CHECKING:
 _COLORS = {
     "compute": COMPUTE_COLOR,
     "exposed copies": EXPOSED_COLOR,
-    "idle": "#B9BEC5",
-    NO_PROFILE: "#6B6B6B",
+    "idle": IDLE_COLOR,
+    NO_PROFILE: NO_PROFILE_COLOR,
 }
 # How much of its colour a simulated bar keeps.
 _PALE = 0.45

@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.report.pictures.canvas import (
+    DEVICE_COLORS,
     FAINT,
     FONT_SIZE,
     INK,
+    KIND_COLORS,
     SMALL_FONT_SIZE,
     plain_style,
     save,
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
 
     from placement_advisor.report.pictures.layer_boxes import Box, LayerBoxes
 
-# Okabe & Ito's colours but black, in an order that keeps likely neighbours apart.
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 NO_GROUP_COLOR = "#9A9A9A"
 # Share of the group's colour in the face of a box: text on it keeps a contrast above 9 : 1.
 _TINT = 0.22
@@ -77,10 +77,14 @@ def draw_layers(boxes: LayerBoxes) -> Figure:
     figure, ax = _page(*frame.point(layout.length, layout.breadth), least_in=note_in)
     arrows = dict(zip(ends, boxes.arrows, strict=True))
     draw_arrows(ax, layout, frame, arrows)
-    colors = {
-        group: NO_GROUP_COLOR if group == Group.OTHER else PALETTE[i % len(PALETTE)]
-        for i, group in enumerate(boxes.groups)
+    kinds = [str(group) for group in Group if group != Group.OTHER]
+    devices = [group for group in boxes.groups if group not in list(Group)]
+    known = {
+        **dict(zip(kinds, KIND_COLORS, strict=True)),
+        Group.OTHER: NO_GROUP_COLOR,
+        **{name: DEVICE_COLORS[i % len(DEVICE_COLORS)] for i, name in enumerate(devices)},
     }
+    colors = {group: known[group] for group in boxes.groups}
     room_in = _BOX_IN[0] - _BAR_IN - 0.1
     names = told_apart([box.name for box in boxes.boxes], _NAME_SIZE, room_in, "bold")
     texts = told_apart([t for box in boxes.boxes for t in box.texts], _TEXT_SIZE, room_in)

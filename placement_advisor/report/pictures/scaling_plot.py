@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.machine_scaling import Scaling
 from placement_advisor.report.pictures.canvas import (
-    COMPUTE_COLOR,
-    COPY_COLOR,
-    EXPOSED_COLOR,
     FAINT,
     FONT_SIZE,
+    INK,
+    SIGNS,
     SMALL_FONT_SIZE,
     new_page,
     plain_style,
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.machine_scaling import HardwareComparison
 
 _HEIGHT_IN = 4.4
-# Okabe & Ito's colours; with more machines than colours, these begin again.
-_COLORS = (COMPUTE_COLOR, COPY_COLOR, "#009E73", "#CC79A7", "#56B4E9", EXPOSED_COLOR)
 _TITLES = {
     Scaling.WEAK: "weak: the whole batch on each device",
     Scaling.STRONG: "strong: the batch shared among them",
@@ -67,15 +64,18 @@ def _draw(ax: Axes, compared: HardwareComparison, scaling: Scaling) -> None:
     ax.plot([1, most], [1, most], color=FAINT, linewidth=0.8, linestyle="--")
     ax.annotate("ideal", (most, most), ha="right", fontsize=SMALL_FONT_SIZE, color=FAINT)
     for number, machine in enumerate(compared.machines):
-        color = _COLORS[number % len(_COLORS)]
+        sign, dashes = SIGNS[number % len(SIGNS)]
         best = machine.best(scaling)
         points = [step.devices for step in best], [step.speedup for step in best]
-        ax.plot(*points, color=color, marker="o", markersize=4, label=drawable(machine.label))
+        ax.plot(
+            *points, color=INK, linestyle=dashes, linewidth=1.1, marker=sign, markersize=4,
+            label=drawable(machine.label),
+        )  # fmt: skip
         knee = machine.knee(scaling)
         if knee is not None:
             ax.plot(
                 [knee.devices], [knee.speedup],
-                color=color, marker="o", markersize=10, fillstyle="none",
+                color=INK, marker="o", markersize=11, fillstyle="none",
             )  # fmt: skip
     ax.set_title(_TITLES[scaling], fontsize=FONT_SIZE)
     ax.set_xlabel("devices", fontsize=FONT_SIZE)

@@ -36,6 +36,7 @@ from placement_advisor.report.pictures.canvas import (
     FONT_SIZE,
     HEAD_IN,
     INK,
+    LAUNCH_COLOR,
     MARGIN_IN,
     SMALL_FONT_SIZE,
     WIDTH_IN,
@@ -127,14 +128,16 @@ def draw_timeline(
         devices=devices,
     )
     drawn.draw(panels)
+    launches = any(step.launches for step in steps)
     shown = "one step over time" if any_ran(analysis) else "one step over time, simulated"
     add_head(
         drawn.figure,
         analysis,
         shown,
         [
-            Patch(label="compute", color=COMPUTE_COLOR),
+            Patch(label="compute, as high as its share of the time", color=COMPUTE_COLOR),
             Patch(label="copy to the device", color=COPY_COLOR),
+            *([Patch(label="the host launches ops", color=LAUNCH_COLOR)] if launches else []),
             Line2D([], [], label="end of step", color=INK, linestyle="--", linewidth=1.2),
         ],
     )
@@ -226,20 +229,25 @@ class _Page:
         ax.plot([step.step_ns, step.step_ns], ends, color=INK, ls="--", lw=1.2)
 
     def _draw_row(self, ax: Axes, step: Step, device: str, top: float) -> None:
+        from matplotlib.collections import PolyCollection
+
         height = self.row_in
         pixel_ns = self.end_ns / _PIXELS_ACROSS
         computing = step.computing(device)
         ax.axhspan(top + 0.04 * height, top + 0.96 * height, color=BAND_COLOR, lw=0, zorder=0)
         compute, copies = merge(computing, pixel_ns), merge(step.copies_to(device), pixel_ns)
+        launches = merge(step.launching(device), pixel_ns)
         for bars, (start, share), color in (
+            (launches, _COMPUTE_STRIP, LAUNCH_COLOR),
             (compute, _COMPUTE_STRIP, COMPUTE_COLOR),
             (copies, _COPIES_STRIP, COPY_COLOR),
         ):
-            spans = [(bar.start_ns, max(bar.end_ns - bar.start_ns, pixel_ns)) for bar in bars]
-            strip = (top + start * height, share * height)
-            ax.broken_barh(spans, strip, facecolors=color, linewidth=0)
+            bottom, most = top + (start + share) * height, share * height
+            drawn = [_rectangle(bar, bottom, most, pixel_ns) for bar in bars]
+            ax.add_collection(PolyCollection(drawn, facecolors=color, linewidths=0))
             wide = [bar for bar in bars if bar.end_ns - bar.start_ns > _PARTED_PIXELS * pixel_ns]
-            ax.vlines([bar.start_ns for bar in wide], strip[0], sum(strip), color="white", lw=0.6)
+            starts = [bar.start_ns for bar in wide]
+            ax.vlines(starts, bottom - most, bottom, color="white", lw=0.6)
         start, share = _COMPUTE_STRIP
         if share * height >= _WORDED_IN:
             self._name(ax, compute, top + (start + share / 2) * height)
@@ -268,3 +276,15 @@ class _Page:
     def _beside(self, y_in: float, text: str) -> None:
         x_in = WIDTH_IN - _BUSY_IN + 0.08
         write(self.figure, x_in, y_in, text, size=SMALL_FONT_SIZE, color=FAINT)
+
+
+def _rectangle(
+    bar: Bar, bottom: float, most: float, pixel_ns: float
+) -> tuple[tuple[float, float], ...]:
+    """Return the corners of a bar that stands on a height: as large as its time.
+
+    A bar of ops shorter than the time between them would else look like work all the time.
+    """
+    start, end = bar.start_ns, max(bar.end_ns, bar.start_ns + pixel_ns)
+    top = bottom - most * bar.share(pixel_ns)
+    return (start, bottom), (start, top), (end, top), (end, bottom)

@@ -14,7 +14,12 @@ from placement_advisor.report.analysis.tables import (
     activity_rows,
     copy_share,
 )
-from placement_advisor.report.pictures.bars import simulated_spans
+from placement_advisor.report.pictures.bars import (
+    MEASURED,
+    SIMULATED,
+    heading_of,
+    simulated_spans,
+)
 from placement_advisor.simulator.events import carried
 from placement_advisor.simulator.intervals import length, merged
 from placement_advisor.units import format_share
@@ -47,12 +52,12 @@ def details_as_json(
     profile = candidate.profile
     predicted = candidate.predicted
     spans = {
-        "simulated": simulated_spans(predicted) if predicted else (),
-        "measured": profile.timeline if profile else (),
+        SIMULATED: simulated_spans(predicted) if predicted else (),
+        MEASURED: profile.timeline if profile else (),
     }
     steps_ns = {
-        "simulated": predicted.step_ns if predicted else None,
-        "measured": round(median(profile.step_ns)) if profile and profile.step_ns else None,
+        SIMULATED: predicted.step_ns if predicted else None,
+        MEASURED: round(median(profile.step_ns)) if profile and profile.step_ns else None,
     }
     others = sorted({span.lane for some in spans.values() for span in some})
     lanes = list(dict.fromkeys([*devices, *others]))
@@ -67,7 +72,7 @@ def details_as_json(
         "activities": _activities(profile) if profile else None,
         "lanes": lanes,
         "timelines": {
-            which: _timeline(some, lanes, steps_ns[which]) if some else None
+            which: _timeline(which, some, lanes, steps_ns[which]) if some else None
             for which, some in spans.items()
         },
     }
@@ -137,11 +142,14 @@ def _activities(profile: StepProfile) -> dict[str, Any]:
     }
 
 
-def _timeline(spans: Sequence[Span], lanes: list[str], step_ns: int | None) -> dict[str, Any]:
+def _timeline(
+    which: str, spans: Sequence[Span], lanes: list[str], step_ns: int | None
+) -> dict[str, Any]:
     lane = {name: i for i, name in enumerate(lanes)}
     names = {name: i for i, name in enumerate(dict.fromkeys(span.name for span in spans))}
     ordered = sorted(spans, key=lambda span: (lane[span.lane], span.start_ns, span.end_ns))
     return {
+        "heading": which if step_ns is None else heading_of(which, step_ns),
         "step_ns": step_ns,
         "names": list(names),
         # Lane, name, start, end; a lane has either ops or copies.

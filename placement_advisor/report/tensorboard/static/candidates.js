@@ -17,7 +17,7 @@ function tableOf(candidates, asIs, chosen, choose) {
   return el(
     'table',
     { class: 'candidates' },
-    el('caption', {}, 'Candidates: predicted | measured, per step'),
+    el('caption', {}, 'Candidates: predicted | measured, per step; measured steps are timed, copies profiled'),
     el('thead', {}, el('tr', {}, ...HEAD.map((name) => el('th', { scope: 'col' }, name)))),
     el('tbody', {}, ...candidates.map((each) => row(each, each.name === chosen, choose))),
     asIs ? el('tfoot', {}, ownRow(asIs)) : null,

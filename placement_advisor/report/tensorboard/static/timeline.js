@@ -48,7 +48,7 @@ export class Timeline extends Panel {
     for (const [which, timeline] of Object.entries(details.timelines)) {
       if (timeline === null) continue;
       const first = top;
-      this.rows.push({ heading: `${which}, step ${formatNs(timeline.step_ns)}`, top });
+      this.rows.push({ heading: timeline.heading, top });
       top += HEAD;
       const byLane = details.lanes.map(() => []);
       for (const [lane, name, start, end] of timeline.spans) {
@@ -181,29 +181,29 @@ export class Timeline extends Panel {
     context.fillRect(this.left, row.top + 2, this.room, LANE - 4);
     context.fillStyle = color('ink');
     context.fillText(fitted(context, row.name, this.left - 24), 16, row.top + LANE / 2);
-    const fill = row.isCopy ? color('copy') : deviceColor(row.device < 0 ? null : row.device);
-    const text = row.isCopy ? color('on-copy') : color('on-device');
+    if (row.device >= 0 && !row.isCopy) {
+      context.fillStyle = deviceColor(row.device);
+      context.fillRect(4, row.top + LANE / 2 - 4, 8, 8);
+    }
+    const fill = color(row.isCopy ? 'copy' : 'compute');
+    const text = color(row.isCopy ? 'on-copy' : 'on-compute');
     context.save();
     context.beginPath();
     context.rect(this.left, row.top, this.room, LANE);
     context.clip();
-    // What no pixel can show apart is drawn once.
-    let drawnTo = -Infinity;
     const named = [];
     context.fillStyle = fill;
-    for (const bar of row.bars) {
-      if (bar.end < this.from || bar.start > this.to) continue;
-      const left = this.x(bar.start);
-      const right = Math.max(this.x(bar.end), left + 1);
-      if (right <= drawnTo) continue;
-      drawnTo = right;
-      context.fillRect(left, row.top + 3, right - left, LANE - 6);
-      if (right - left > 4) {
+    for (const { bar, left, right, busy } of this.drawn(row.bars)) {
+      const width = Math.max(right - left, 1);
+      // What is drawn is as large as its time, however short its bars.
+      const high = ((LANE - 6) * busy) / width;
+      context.fillRect(left, row.top + LANE - 3 - high, width, high);
+      if (width > 4) {
         context.fillStyle = color('background');
         context.fillRect(left, row.top + 3, 0.6, LANE - 6);
         context.fillStyle = fill;
       }
-      if (right - left > NAMED) named.push({ bar, left: Math.max(left, this.left), right });
+      if (bar && width > NAMED) named.push({ bar, left: Math.max(left, this.left), right });
     }
     context.fillStyle = text;
     named.forEach(({ bar, left, right }, number) => {
@@ -215,6 +215,25 @@ export class Timeline extends Panel {
     });
     if (this.chosen?.row === row) this.drawChosen(context, row);
     context.restore();
+  }
+
+  /** Returns what to draw of bars, in pixels; tiny ones with less than one between them as one. */
+  drawn(bars) {
+    const found = [];
+    for (const bar of bars) {
+      if (bar.end < this.from || bar.start > this.to) continue;
+      const [left, right] = [this.x(bar.start), this.x(bar.end)];
+      const isTiny = right - left < 2;
+      const last = found.at(-1);
+      if (last?.isTiny && isTiny && left - last.right < 1) {
+        last.busy += Math.max(0, right - Math.max(left, last.right));
+        last.right = Math.max(last.right, right);
+        last.bar = null;
+      } else if (!last || right > last.right) {
+        found.push({ bar, left, right, busy: right - left, isTiny });
+      }
+    }
+    return found;
   }
 
   drawChosen(context, row) {
