@@ -14,6 +14,7 @@ from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.measurement.measurement import Measurement
 from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.tf.answers import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -121,6 +122,7 @@ def evidence_of(
         "requested_device_of": {},
         "scope_of": {},
         "line_of": {},
+        "left_out": LeftOut(),
         "batch_size": None,
     }
     return gather(

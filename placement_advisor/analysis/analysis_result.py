@@ -81,7 +81,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSummary:
-    """What was analysed. ``fingerprint`` is that of its graph."""
+    """What was analysed. ``fingerprint`` is that of its graph.
+
+    ``left_out`` says in words what the user's program has and what was analysed has not.
+    """
 
     path: str
     name: str
@@ -93,6 +96,7 @@ class ModelSummary:
     edge_bytes_known_share: float
     chosen: str
     fingerprint: str
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,6 +208,7 @@ def _model(subject: Subject) -> ModelSummary:
         edge_bytes_known_share=graph.edge_bytes_known_share,
         chosen=traced.chosen,
         fingerprint=graph.fingerprint,
+        left_out=traced.left_out.told(),
     )
 
 
@@ -256,6 +257,7 @@ def _evidence(
         growing=growing if isinstance(growing, GrowingStep) else None,
         takes_batch_size=traced.takes_batch_size,
         break_even=break_even,
+        left_out=traced.left_out,
     )
 
 

@@ -40,6 +40,7 @@ def trace_as_json(
             "mode": traced.mode,
             "chosen": traced.chosen,
             "batch_size": traced.batch_size,
+            "left_out": list(traced.left_out.told()),
         },
         "graph_file": graph_file,
         "graph_fingerprint": summary.fingerprint,

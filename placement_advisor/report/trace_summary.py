@@ -36,6 +36,8 @@ def render_trace(traced: Traced, summary: GraphSummary, *, model_path: str, grap
         one_line(f"{model_path}: {traced.name}, {mode}, batch {traced.batch_size or _UNKNOWN}"),
         fact("chosen", one_line(traced.chosen)),
     ]
+    if left_out := traced.left_out.told():
+        head.append(fact("left out", one_line("; ".join(left_out))))
     return "\n".join(head) + "\n" + render_graph(summary, graph_file=graph_file)
 
 

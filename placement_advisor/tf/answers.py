@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from placement_advisor.profile.timeline.worker_steps import Crossing
 
 
+AUTO_JIT, MIXED_PRECISION = "tf.config.optimizer.set_jit", "auto_mixed_precision"
 _UPDATES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 
 
@@ -21,6 +22,50 @@ class SourceLine(NamedTuple):
 
     file: str
     line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """What the user's program has and its step, as it is analysed and placed, has not.
+
+    ``jit_compile``: XLA compiles the step, or functions in it. ``run_eagerly``: it is no graph.
+    ``steps_per_call`` is Keras' ``steps_per_execution``. ``method`` is one of a Keras model's that
+    is the user's own and is not called. ``summaries`` counts the ops that write summaries.
+    ``devices``: a frozen graph says where its ops run. ``settings`` are calls of `tf.config`, and
+    options of TensorFlow's graph optimizer, that hold for the user's own process alone.
+    """
+
+    jit_compile: bool = False
+    run_eagerly: bool = False
+    steps_per_call: int = 1
+    method: str | None = None
+    summaries: int = 0
+    devices: bool = False
+    settings: tuple[str, ...] = ()
+
+    @property
+    def has_xla(self) -> bool:
+        """Whether XLA compiles some of the user's program."""
+        return self.jit_compile or AUTO_JIT in self.settings
+
+    def told(self) -> tuple[str, ...]:
+        """Return each in words, with the reason or what is done instead."""
+        found = []
+        if self.jit_compile:
+            found.append("jit_compile=True (XLA ignores devices within a step)")
+        if self.run_eagerly:
+            found.append("eager execution (the step is traced as a graph)")
+        if self.steps_per_call != 1:
+            found.append(f"steps_per_execution={self.steps_per_call} (each step is a call)")
+        if self.method is not None:
+            found.append(f"your own {self.method}")
+        if self.summaries:
+            found.append("summaries")
+        if self.devices:
+            found.append("the devices written into the graph")
+        if self.settings:
+            found.append(f"your settings of {', '.join(self.settings)}")
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +80,7 @@ class Traced:
     first, where there are any; ``created_at`` those that led to the creation of a variable.
     ``created`` has the place of each variable among all that were created, in order,
     where that was seen. ``takes_batch_size``: the model can be loaded with another batch.
+    where that was seen. ``left_out`` is what the user's program has beside the graph.
     """
 
     graph: OpGraph
@@ -50,6 +96,7 @@ class Traced:
     stack_of: Mapping[str, tuple[SourceLine, ...]] = field(default_factory=dict)
     created: Mapping[str, int] = field(default_factory=dict)
     created_at: Mapping[str, tuple[SourceLine, ...]] = field(default_factory=dict)
+    left_out: LeftOut = LeftOut()
 
     @property
     def line_of(self) -> dict[str, SourceLine]:

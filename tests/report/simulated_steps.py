@@ -26,7 +26,7 @@ def towers_graph(user_layer: str = "user") -> OpGraph:
     """Return a lookup whose two results feed a tower each, which meet in a product."""
     ops = [
         Op(name="ids", kind="Placeholder", role=Role.INPUT, output_bytes=(800,)),
-        _op("lookup", "LookupTableFindV2", 1_600, 1_600),
+        _op("lookup", "LookupTableFindV2", 1_600, 1_600, layer="lookup"),
         _op("user", "MatMul", 4_000, layer=user_layer),
         _op("item", "MatMul", None, layer="item"),
         _op("dot", "Mul", 400, layer="dot"),

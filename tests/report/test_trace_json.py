@@ -114,6 +114,7 @@ def test_every_number_is_there_and_null_for_what_is_unknown(content: dict[str, A
         "mode": "train",
         "chosen": "model (compiled Functional), batches from `dataset`",
         "batch_size": 4,
+        "left_out": [],
     }
     assert content["graph_fingerprint"] == training_step().fingerprint
     assert content["ops"] == 13

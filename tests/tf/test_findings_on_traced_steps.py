@@ -20,6 +20,7 @@ from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.measurement.input_timing import InputTiming
 from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.tf.answers import MIXED_PRECISION, LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +126,12 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence
         path.write_text(source)
         return trace(path, folder, run=False)
 
-    def gathered(source: str, cluster: Cluster | None = None, **more: Any) -> Evidence:
+    def gathered(
+        source: str,
+        cluster: Cluster | None = None,
+        left_out: LeftOut | None = None,
+        **more: Any,
+    ) -> Evidence:
         step = traced(source).traced
         cluster = cluster or assumed_cluster(2)
         costs = roofline_by_place(step.graph, cluster)
@@ -154,6 +160,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Evidence
             requested_device_of=step.requested_device_of,
             scope_of=step.scope_of,
             line_of=step.line_of,
+            left_out=left_out or LeftOut(),
             batch_size=step.batch_size,
             **more,
         )
@@ -297,6 +304,12 @@ def test_pa305_large_products_in_float32_are_slow_where_units_do_halves(
     # What is in halves already.
     halves = large.replace('astype("float32")', 'astype("float16")')
     assert found("PA305", evidence(halves, **absent("2xV100"))) == []
+    # What TensorFlow itself puts into halves, and what is kept in float32 beside halves.
+    auto = LeftOut(settings=(MIXED_PRECISION,))
+    assert found("PA305", evidence(large, **absent("2xV100"), left_out=auto)) == []
+    half = "tf.cast(tf.cast(x, tf.float16) @ tf.cast(kernels[i], tf.float16), tf.float32)"
+    in_part = large.replace("tf.tanh(", f"{half} + tf.tanh(")
+    assert found("PA305", evidence(in_part, **absent("2xV100"))) == []
 
 
 _CHAIN = (
@@ -321,6 +334,13 @@ def test_pa306_a_chain_of_elementwise_ops_could_be_one(evidence: Callable[..., E
     assert finding.saving_ns is not None
     assert finding.saving_ns > 0
     assert found("PA306", evidence(_CHAIN.format(chain=""), **absent("2xV100"))) == []
+    (there,) = found(
+        "PA306", evidence(chain, **absent("2xV100"), left_out=LeftOut(jit_compile=True))
+    )
+    assert there.finding.startswith("your program has XLA make 4 elementwise ops one with")
+    assert "jit_compile" not in there.action
+    assert "compare splits with what one device takes then" in there.action
+    assert there.saving_ns is None
     assert found("PA306", evidence(chain, read_hardware("2xV100"))) == []
     (texts,) = found("PA306", evidence(_TEXTS.format(device="GPU:0"), **absent("2xV100")))
     assert "(not with StringLength, StringLower in it, which no GPU computes)" in texts.action

@@ -5,7 +5,8 @@ ops and steps cost beside their computing (launches, the call). The first is tol
 pipeline timed alone, with the same step as the verdict; the second from the simulated step on one
 device, whose costs are measured where the model ran.
 
-Left out: input that slows the step down by taking cores from it.
+Left out: input that slows the step down by taking cores from it; the launches of a step that XLA
+compiles, which are others than those of the ops that are simulated.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
+from placement_advisor.analysis.findings.input_without_overlap import lacking
 from placement_advisor.units import format_ns, format_share
 
 if TYPE_CHECKING:
@@ -48,8 +50,8 @@ def _slow_input(evidence: Evidence) -> Finding | None:
         finding=f"the input delivers a batch in {format_ns(batch_ns)}{rate} (measured, alone), a "
         f"step takes {format_ns(step_ns)} ({basis}): a device is busy for at most "
         f"{format_share(step_ns / batch_ns)} of the time, and no split changes that",
-        action="make the input faster first: parallel map, prefetch, cache, larger reads, less "
-        "work per sample",
+        action="make the input faster first: "
+        + ", ".join((*lacking(timing.transformations), "larger reads", "less work per sample")),
         where={},
         saving_ns=round(batch_ns - step_ns),
         saving_basis=basis,
@@ -58,7 +60,8 @@ def _slow_input(evidence: Evidence) -> Finding | None:
 
 def _slow_host(evidence: Evidence) -> Finding | None:
     alone, device = evidence.alone, evidence.cluster.devices[0].name
-    if alone is None or alone.predicted is None or alone.placement is None:
+    left_out = evidence.left_out
+    if left_out.has_xla or alone is None or alone.predicted is None or alone.placement is None:
         return None
     step_ns, compute_ns = alone.predicted.step_ns, alone.predicted.compute_ns.get(device, 0)
     if not compute_ns or compute_ns >= BUSY_SHARE * step_ns:
@@ -71,7 +74,8 @@ def _slow_host(evidence: Evidence) -> Finding | None:
         f"({format_ns(compute_ns)} of {format_ns(step_ns)}, simulated); the rest goes to launching "
         "ops, to the host and to the call",
         action="have fewer and larger ops first: a larger batch, fused layers and optimizers, "
-        "jit_compile=True on one device, several steps per call (steps_per_execution)",
+        "jit_compile=True on one device"
+        + (", several steps per call (steps_per_execution)" * (left_out.steps_per_call == 1)),
         where={"device": device},
         saving_ns=step_ns - free.step_ns(alone.placement),
     )

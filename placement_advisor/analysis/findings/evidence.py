@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.step_growth import GrowingStep
+    from placement_advisor.tf.answers import LeftOut
 
 YOUR_SPLIT = "your own split"
 # What gains less cannot be told from nothing in any measurement.
@@ -92,7 +93,8 @@ class Evidence:
     None where it is not known there; ``takes_batch_size``: the command can be given another.
     ``loop_timing`` is of the step in Keras' fit. ``break_even`` is None where nothing was swept.
     ``own_of_replicas`` are ops that compute something of a replica's own where the batch is split.
-    ``recommended`` is the candidate to use, None if none is.
+    ``recommended`` is the candidate to use, None if none is. ``left_out`` is what the user's
+    program has beside all that: no advice names what is there.
     """
 
     graph: OpGraph
@@ -114,6 +116,7 @@ class Evidence:
     growing: GrowingStep | None
     takes_batch_size: bool
     break_even: BreakEven | None
+    left_out: LeftOut
 
     def is_of_batch(self, candidate: str | None) -> bool:
         """Whether a candidate splits the batch."""
@@ -183,6 +186,7 @@ def gather(
     requested_device_of: Mapping[str, str],
     scope_of: Mapping[str, tuple[str, int]],
     line_of: Mapping[str, tuple[str, int]],
+    left_out: LeftOut,
     batch_size: int | None,
     batch_points: Sequence[Throughput] = (),
     loop_timing: LoopTiming | None = None,
@@ -226,6 +230,7 @@ def gather(
         growing=growing,
         takes_batch_size=takes_batch_size,
         break_even=break_even,
+        left_out=left_out,
     )
 
 

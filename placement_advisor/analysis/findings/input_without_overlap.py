@@ -23,7 +23,7 @@ NAME = "input-without-overlap"
 # Below a tenth of the step, even input that is not overlapped at all costs less than PA301's tenth.
 MIN_INPUT_SHARE = 0.1
 # What stands behind a prefetch and hands its batches on as they are.
-_NO_WORK = frozenset({"Options"})
+_NO_WORK = frozenset({"Options", "Repeat", "Take", "Skip"})
 
 
 def find(evidence: Evidence) -> tuple[Finding, ...]:
@@ -33,8 +33,10 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
         return ()
     step_ns, basis = step
     batch_ns = mean(timing.batch_ns)
-    missing = _missing(timing.transformations)
-    if not missing or batch_ns < MIN_INPUT_SHARE * step_ns:
+    kinds = _kinds(timing.transformations)
+    is_last = [kind for kind in kinds if kind not in _NO_WORK][-1:] == ["Prefetch"]
+    missing = _missing(kinds)
+    if is_last or not missing or batch_ns < MIN_INPUT_SHARE * step_ns:
         return ()
     return (
         Finding(
@@ -50,12 +52,29 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     )
 
 
-def _missing(transformations: tuple[str, ...]) -> dict[str, str]:
-    """Return what is missing, with the call that adds it; nothing if the pipeline overlaps."""
-    kinds = [kind.removesuffix("Dataset") for kind in transformations]
-    if [kind for kind in kinds if kind not in _NO_WORK][-1:] == ["Prefetch"]:
-        return {}
-    missing = {"prefetch": ".prefetch(tf.data.AUTOTUNE) at the end"}
+def lacking(transformations: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what would make a pipeline faster and is not in it, as far as it tells how it is made.
+
+    >>> lacking(("TensorSliceDataset", "MapDataset", "PrefetchDataset"))
+    ('parallel map', 'cache')
+    """
+    kinds = _kinds(transformations)
+    lacks = {
+        "parallel map": "Map" in kinds or not kinds,
+        "prefetch": "Prefetch" not in kinds,
+        "cache": "Cache" not in kinds,
+    }
+    return tuple(what for what, is_lacking in lacks.items() if is_lacking)
+
+
+def _kinds(transformations: tuple[str, ...]) -> list[str]:
+    return [kind.removesuffix("Dataset") for kind in transformations]
+
+
+def _missing(kinds: list[str]) -> dict[str, str]:
+    """Return what a pipeline that does not end in a prefetch lacks, with the call that adds it."""
+    where = "prefetch at its end" if "Prefetch" in kinds else "prefetch"
+    missing = {where: ".prefetch(tf.data.AUTOTUNE) at the end"}
     if "Map" in kinds:
         missing["parallel map"] = "num_parallel_calls=tf.data.AUTOTUNE to map"
     if any(kind in ("Map", "ParallelMap") for kind in kinds) and "Cache" not in kinds:

@@ -15,6 +15,7 @@ from placement_advisor.cost.gpu.mixed_precision import (
     policy_for,
     with_policy,
 )
+from placement_advisor.tf.answers import MIXED_PRECISION
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ NAME = "plain-float32"
 def find(evidence: Evidence) -> tuple[Finding, ...]:
     """Return a finding if one device would gain by mixed precision."""
     assumed = evidence.assumed
-    if assumed is None or not computes_in_float32(evidence.graph):
+    is_mixed = MIXED_PRECISION in evidence.left_out.settings
+    if assumed is None or is_mixed or not computes_in_float32(evidence.graph):
         return ()
     policy = policy_for(assumed.gpu)
     if policy is None:

@@ -36,13 +36,16 @@ def policy_for(gpu: GpuFacts) -> Arithmetic | None:
 
 
 def computes_in_float32(graph: OpGraph) -> bool:
-    """Whether products or convolutions of the step are in float32."""
-    return any(
-        op.kernel is not None
-        and op.kernel.family in MATRIX_FAMILIES
-        and op.kernel.arithmetic in _WHOLE
+    """Whether products and convolutions of the step are in float32, and none in halves.
+
+    Where some are in halves, the others are in float32 because somebody wants them so.
+    """
+    numbers = {
+        op.kernel.arithmetic
         for op in graph.ops
-    )
+        if op.kernel is not None and op.kernel.family in MATRIX_FAMILIES
+    }
+    return bool(numbers) and numbers <= _WHOLE
 
 
 def with_policy(graph: OpGraph, policy: Arithmetic) -> OpGraph:

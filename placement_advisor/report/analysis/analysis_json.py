@@ -95,6 +95,7 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
             "parameter_bytes": model.parameter_bytes,
             "edge_bytes_known_share": model.edge_bytes_known_share,
             "graph_fingerprint": model.fingerprint,
+            "left_out": list(model.left_out),
         },
         "testbed": _testbed(analysis.testbed),
         "as_is": {"step_ns": _steps(analysis.as_is)} if analysis.as_is else None,

@@ -42,6 +42,7 @@ from placement_advisor.report.analysis.tables import (
     failure_lines,
     figure_lines,
     hypothetical_findings,
+    left_out_text,
     no_findings_text,
     one_line,
     predicted_lines,
@@ -217,6 +218,8 @@ def _peak_memory(candidate: Candidate) -> Text:
 def _footnotes(analysis: Analysis) -> Text:
     testbed = analysis.testbed
     lines = [f"Per step, batch {analysis.model.batch_size or 'unknown'}, {analysis.model.mode}."]
+    if (left_out := left_out_text(analysis.model.left_out)) is not None:
+        lines.append(f"{left_out}.")
     if was_measured(analysis):
         lines.append(
             f"Measured on {testbed.description}; step: median without profiler, copies: profiled"

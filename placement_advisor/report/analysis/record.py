@@ -90,7 +90,7 @@ class FindingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRecord:
-    """What was analysed."""
+    """What was analysed; ``left_out`` is what of the user's program was not, in words."""
 
     path: str
     mode: str
@@ -98,6 +98,7 @@ class ModelRecord:
     ops: int
     parameter_bytes: int
     graph_fingerprint: str
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,6 +104,7 @@ def _model(value: object) -> ModelRecord:
         ops=field(document, "ops", _count),
         parameter_bytes=field(document, "parameter_bytes", _count),
         graph_fingerprint=field(document, "graph_fingerprint", text),
+        left_out=field(document, "left_out", partial(list_of, _prose)),
     )
 
 

@@ -28,6 +28,7 @@ from placement_advisor.report.analysis.tables import (
     FULL_TEXT,
     HOW_TO_SPLIT,
     NOTHING,
+    left_out_text,
     no_findings,
     one_line,
     with_range,
@@ -124,6 +125,8 @@ def _head(record: AnalysisRecord, folder: Path, width: int, most: int) -> Iterat
         yield from _instruction(how, width, most, f"how: {_file(folder, HOW_TO_SPLIT)}")
     if answer.caveat is not None:
         yield from _paragraph(f"But {answer.caveat}", width, most, _WARNING_STYLE)
+    if (left_out := left_out_text(model.left_out)) is not None:
+        yield from _paragraph(left_out, width, most, _WARNING_STYLE)
 
 
 def _ranked(candidates: Iterable[CandidateRecord], basis: str) -> list[CandidateRecord]:

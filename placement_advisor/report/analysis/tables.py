@@ -426,6 +426,11 @@ def where_text(finding: Finding) -> str:
     return ", ".join(parts)
 
 
+def left_out_text(left_out: Sequence[str]) -> str | None:
+    """Return what of the user's program is left out, in a line; None if nothing is."""
+    return f"Left out of your program: {'; '.join(left_out)}" if left_out else None
+
+
 def one_line(text: str) -> str:
     """Return text from a model or a worker as one line that cannot drive a terminal.
 

@@ -210,6 +210,7 @@ _OVERVIEW = _object(
     as_is=_or_null(_object(name=_text, step_ns=_count)),
     input=_or_null(_text),
     expected_errors=_or_null(_text),
+    left_out=_or_null(_text),
     graph=_object(
         box=_pair(_number, _number),
         layers=_some(

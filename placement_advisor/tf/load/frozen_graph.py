@@ -19,6 +19,7 @@ from placement_advisor.tf.load import example_batches
 from placement_advisor.tf.load.loaded_step import LoadedStep, leading_size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _VARIABLES = frozenset(
@@ -50,6 +51,9 @@ def load_frozen_graph(
     if mode == "train":
         raise ModelError(f"{path}: a frozen graph cannot be trained", hint="leave --mode out")
     graph_def = _read(path)
+    has_devices = any(node.device for node in _nodes(graph_def))
+    for node in _nodes(graph_def):
+        node.device = ""
     graph = _imported(path, graph_def)
     wanted = _outputs(path, graph, outputs)
     inputs = _inputs(graph, wanted)
@@ -87,6 +91,7 @@ def load_frozen_graph(
         takes_batch_size=found.takes_batch_size,
         input_names=tuple(names),
         trace=trace,
+        has_devices=has_devices,
     )
 
 
@@ -113,10 +118,12 @@ def _read(path: Path) -> Any:
             f"{path}: not frozen: it holds variables such as {variable.name!r} ({variable.op})",
             hint="freeze it (variables to constants), or give the SavedModel's directory",
         )
-    bodies = [function.node_def for function in graph_def.library.function]
-    for node in chain(graph_def.node, *bodies):
-        node.device = ""
     return graph_def
+
+
+def _nodes(graph_def: Any) -> Iterator[Any]:
+    bodies = (function.node_def for function in graph_def.library.function)
+    return chain(graph_def.node, *bodies)
 
 
 def _is_saved_model(content: bytes) -> bool:

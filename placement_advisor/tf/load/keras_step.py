@@ -65,8 +65,6 @@ def keras_step(
         found = example_batches.made_up(path, specs, origin, batch_size)
     alone = _is_x_alone(model, found.specs)
     features = found.specs if alone else found.specs[0]
-    # With a GPU in sight Keras would hand the whole step to XLA, which ignores devices inside.
-    model.jit_compile = False
     try:
         if mode == "train":
             found = _ready_to_train(model, found, features, alone=alone)

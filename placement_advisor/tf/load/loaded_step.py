@@ -22,6 +22,7 @@ class LoadedStep:
     if ``step`` does not. ``trace`` turns specs into a concrete function, for a step that a
     `tf.function` cannot hold. ``dataset`` is the user's own, if the batches come from one.
     ``takes_batch_size``: it can be loaded with another batch than its file has.
+    ``has_devices``: a frozen graph says where its ops run.
     """
 
     name: str
@@ -37,6 +38,18 @@ class LoadedStep:
     trace: Callable[[Any], Any] | None = None
     dataset: Any | None = None
     takes_batch_size: bool = True
+    has_devices: bool = False
+
+    @property
+    def is_for_xla(self) -> bool:
+        """Whether Keras would have XLA compile the step (of a tf.function its graph tells)."""
+        return bool(getattr(self.model, "compiled", False) and self.model.jit_compile)
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether the user's program would run the step op by op, and not as a graph."""
+        run_eagerly = getattr(self.model, "run_eagerly", False)
+        return bool(run_eagerly or tf.config.functions_run_eagerly())
 
     def part(self, start: int, stop: int) -> LoadedStep:
         """Return the step on some samples of its batches.

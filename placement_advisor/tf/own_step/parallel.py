@@ -98,8 +98,6 @@ def _when_called(step: Any, split: Callable[[TracedStep], Any]) -> Any:
         return made[0](*given)
 
     if is_model and step.compiled:
-        # What fit compiles with XLA ignores devices inside.
-        step.jit_compile = False
         take_over(step, called)
     return called
 

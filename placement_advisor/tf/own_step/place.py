@@ -69,14 +69,12 @@ def live_model_step(model: Any, inputs: tuple[Any, ...]) -> TracedStep:
 def left_as_it_was(model: Any) -> Iterator[None]:
     """Give a Keras model back at the end what tracing its step changes.
 
-    A tracer sees to it that no step is compiled by XLA, and gives a model that was placed its own
-    step again; the user's training goes on.
+    A tracer gives a model that was placed its own step again; the user's training goes on.
     """
-    jit_compile, train_step = model.jit_compile, vars(model).get("train_step")
+    train_step = vars(model).get("train_step")
     try:
         yield
     finally:
-        model.jit_compile = jit_compile
         if train_step is not None:
             model.train_step = train_step
 
@@ -231,13 +229,16 @@ def taking_over(live: TracedStep, step: Any) -> Any:
 
 
 def take_over(model: Any, step: Any) -> None:
-    """Let a Keras model's own methods train with a step of ours, and trace all others anew."""
+    """Let a Keras model's own methods train with a step of ours, and trace all others anew.
+
+    What `fit` compiles with XLA ignores devices inside, so it does not.
+    """
 
     def train_step(data: Any) -> Any:
         return step(data)
 
     setattr(train_step, _MARK, True)
-    model.train_step = train_step
+    model.train_step, model.jit_compile = train_step, False
     model.train_function = model.test_function = model.predict_function = None
 
 

@@ -60,8 +60,14 @@ def _timed_steps(batch: int, steps: int) -> list[int]:
 def _timed_steps_on(data: Any, steps: int) -> list[int]:
     global _function
     workload = loaded_workload()
-    if _function is None:
-        _function = tf.function(workload.step, autograph=workload.model is None)
+    if _function is None and workload.is_eager:
+        _function = workload.step
+    elif _function is None:
+        _function = tf.function(
+            workload.step,
+            autograph=workload.model is None,
+            jit_compile=True if workload.is_for_xla else None,
+        )
     times = []
     for _ in range(steps):
         start = time.perf_counter_ns()

@@ -29,6 +29,13 @@ def has_calls(kinds: Iterable[str], functions: Iterable[str]) -> bool:
     return not _INLINED_KINDS.union(functions).isdisjoint(kinds)
 
 
+def is_for_xla(graph: Any) -> bool:
+    """Return whether XLA is to compile functions that a traced graph calls."""
+    mark = _UNWANTED[0]
+    held = (function.cached_definition for function in graph._functions.values())
+    return any(mark in found.attr and found.attr[mark].b for found in held)
+
+
 def strip(graph_def: Any) -> Any:
     """Remove what binds ops to each other or to XLA; loops and conditionals are not lowered."""
     graph_def = convert_to_constants.disable_lower_using_switch_merge(graph_def)

@@ -14,17 +14,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import ops
+from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from placement_advisor.errors import ModelError
-from placement_advisor.tf.answers import Traced
+from placement_advisor.tf.answers import AUTO_JIT, LeftOut, Traced
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.load.made_up_batches import make_batches, resampled
 from placement_advisor.tf.load.run_model_file import describe, hint_for
-from placement_advisor.tf.trace import captures
+from placement_advisor.tf.trace import captures, inlining
 from placement_advisor.tf.trace.flat_step import flatten
 from placement_advisor.tf.trace.large_fills import filled_in, large_fills
 from placement_advisor.tf.trace.op_layers import CONTAINER_MARK, LAYER_ATTRIBUTE
@@ -165,7 +167,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         members=step.members(),
         name=workload.name,
         mode=workload.mode,
-        chosen=workload.chosen + (", summaries left out" if step.flat.summaries else ""),
+        chosen=workload.chosen,
         batch_size=workload.batch_size,
         takes_batch_size=workload.takes_batch_size,
         tensorflow_version=tf.__version__,
@@ -174,6 +176,50 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         stack_of=stack_of,
         created=_log.places(handles),
         created_at=created_at,
+        left_out=_left_out(step),
+    )
+
+
+def _left_out(step: TracedStep) -> LeftOut:
+    """Return what the user's program has and the traced step has not."""
+    loaded = step.loaded
+    return LeftOut(
+        jit_compile=loaded.is_for_xla or inlining.is_for_xla(step.function.graph),
+        run_eagerly=loaded.is_eager,
+        steps_per_call=getattr(loaded.model, "steps_per_execution", 1),
+        method=_uncalled_method(loaded),
+        summaries=step.flat.summaries,
+        devices=loaded.has_devices,
+        settings=_settings(),
+    )
+
+
+def _uncalled_method(loaded: LoadedStep) -> str | None:
+    """Return the method of a Keras model of the user's own that its step is not run by."""
+    model = type(loaded.model)
+    if not issubclass(model, keras.Model):
+        return None
+    around = ("make_train_function",)
+    if loaded.mode == "infer":
+        around = ("make_predict_function", "predict_step")
+    own = (name for name in around if getattr(model, name) is not getattr(keras.Model, name))
+    return next(own, None)
+
+
+def _settings() -> tuple[str, ...]:
+    """Return what the user has set in this process, and does not hold where candidates run."""
+    optimizer, threads = tf.config.optimizer, tf.config.threading
+    found = {
+        AUTO_JIT: optimizer.get_jit(),
+        "tf.config.threading": (
+            threads.get_intra_op_parallelism_threads() or threads.get_inter_op_parallelism_threads()
+        ),
+        "tf.config.experimental.enable_op_determinism": is_op_determinism_enabled(),
+    }
+    options = optimizer.get_experimental_options()
+    return (
+        *(call for call, setting in found.items() if setting),
+        *(name for name, is_on in options.items() if is_on or not name.startswith("disable_")),
     )
 
 

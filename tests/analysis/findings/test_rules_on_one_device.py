@@ -15,6 +15,7 @@ from placement_advisor.cost.batch import Throughput
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.measurement.input_timing import InputTiming
 from placement_advisor.measurement.loop_timing import LoopTiming
+from placement_advisor.tf.answers import LeftOut
 
 MS = 1_000_000
 STEP = graph_of([op("forward", 8), op("update", 8, Role.UPDATE)], ("forward", "update"))
@@ -38,6 +39,36 @@ def test_a_device_that_mostly_launches_by_hand():
     (finding,) = device_waits_for_host.find(_evidence(launch_ns=15))
     assert "a computes for 75 % of a step (90 ns of 120 ns, simulated)" in finding.finding
     assert (finding.saving_ns, finding.saving_basis) == (30, "simulated")
+
+
+@pytest.mark.parametrize(
+    "left_out", [LeftOut(jit_compile=True), LeftOut(settings=("tf.config.optimizer.set_jit",))]
+)
+def test_what_launches_cost_in_a_program_that_xla_compiles_is_not_told(left_out):
+    assert device_waits_for_host.find(_evidence(launch_ns=15, left_out=left_out)) == ()
+
+
+def test_several_steps_for_each_call_are_not_advised_where_there_are_several():
+    (finding,) = device_waits_for_host.find(_evidence(launch_ns=15))
+    assert "steps_per_execution" in finding.action
+    left_out = LeftOut(steps_per_call=4)
+    (finding,) = device_waits_for_host.find(_evidence(launch_ns=15, left_out=left_out))
+    assert finding.action.endswith("jit_compile=True on one device")
+
+
+@pytest.mark.parametrize(
+    ("transformations", "advised"),
+    [
+        ((), "parallel map, prefetch, cache, larger reads"),
+        (("MapDataset", "BatchDataset"), "parallel map, prefetch, cache, larger reads"),
+        (("BatchDataset", "PrefetchDataset", "RepeatDataset"), "cache, larger reads"),
+        (("ParallelMapDataset", "BatchDataset"), "prefetch, cache, larger reads"),
+        (GOOD_INPUT, "larger reads"),
+    ],
+)
+def test_what_the_input_has_is_not_advised(transformations, advised):
+    (finding,) = device_waits_for_host.find(_evidence(input_timing=_input(900, transformations)))
+    assert finding.action == f"make the input faster first: {advised}, less work per sample"
 
 
 def test_a_device_that_mostly_computes_is_not_found():
@@ -115,7 +146,10 @@ def test_a_step_without_a_batch_has_none_to_enlarge():
     [
         (("TensorSliceDataset", "BatchDataset"), "prefetch"),
         (("MapDataset", "CacheDataset", "BatchDataset"), "prefetch and no parallel map"),
-        (("ParallelMapDataset", "PrefetchDataset", "BatchDataset"), "prefetch and no cache"),
+        (
+            ("ParallelMapDataset", "PrefetchDataset", "BatchDataset"),
+            "prefetch at its end and no cache",
+        ),
         (("MapDataset", "BatchDataset"), "prefetch and no parallel map and no cache"),
     ],
 )
@@ -133,6 +167,7 @@ def test_what_the_input_lacks_is_named(transformations, missing):
         ("TensorSliceDataset", "PrefetchDataset"),
         ("MapDataset", "BatchDataset", "PrefetchDataset"),
         ("ParallelMapDataset", "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset"),
+        ("BatchDataset", "PrefetchDataset", "RepeatDataset", "TakeDataset"),
     ],
 )
 def test_a_pipeline_that_ends_in_a_prefetch_overlaps_and_is_left_alone(transformations):

@@ -48,13 +48,14 @@ def test_what_an_older_advisor_did_not_write_is_null(logdir: Path) -> None:
     def as_before(overview: Document) -> None:
         for name in ("how", "break_even", "scaling", "as_is", "input", "hosts", "expected_errors"):
             del overview[name]
+        del overview["left_out"]
         del overview["candidates"][0]["peak_memory"]
         del overview["candidates"][0]["predicted_after_runs"]
 
     overview = read_overview(changed(logdir / OVERVIEW, as_before))
     assert (overview["how"], overview["break_even"], overview["scaling"]) == (None, None, None)
     assert (overview["as_is"], overview["input"], overview["hosts"]) == (None, None, None)
-    assert overview["expected_errors"] is None
+    assert (overview["expected_errors"], overview["left_out"]) == (None, None)
     assert overview["candidates"][0]["peak_memory"] is None
     assert overview["candidates"][0]["predicted_after_runs"] is None
     path = logdir / DETAILS / "single.json"

@@ -188,12 +188,13 @@ function showRuns() {
 }
 
 function showVerdict() {
-  const { doing, verdict, model, testbed, warnings } = state.overview;
+  const { doing, verdict, model, testbed, left_out: leftOut, warnings } = state.overview;
   const batch = model.batch_size === null ? '' : `, batch of ${model.batch_size}`;
   const facts = `${model.path}: ${model.name} (${model.mode}${batch}), ${model.ops} ops, ${formatBytes(model.parameter_bytes)} of parameters`;
   parts.headline.textContent = verdict?.headline ?? `Running: ${doing}`;
   parts.verdict.replaceChildren(
     el('p', { class: 'hint' }, testbed ? `${facts}; ${testbed}` : facts),
+    leftOut ? el('p', { class: 'hint' }, leftOut) : '',
     verdict ? list(verdict.reasons) : '',
     verdict?.others.length
       ? el('details', {}, el('summary', {}, 'The other candidates'), list(verdict.others))
