@@ -100,6 +100,19 @@ def candidates_of(forecast: Forecast, results: Results) -> tuple[Candidate, ...]
     )
 
 
+def answer_of(
+    subject: Subject,
+    forecast: Forecast,
+    results: Results,
+    candidates: tuple[Candidate, ...],
+    bound: Bound,
+    again: Again | None = None,
+) -> Recommendation:
+    """Return the answer that these candidates give; see `recommend` for ``again``."""
+    as_is = results.beside.as_is_ns or None
+    return recommend(candidates, _testbed(subject, forecast), as_is, bound, again)
+
+
 def assemble(
     subject: Subject,
     forecast: Forecast,
@@ -110,17 +123,15 @@ def assemble(
     again: Again | None,
 ) -> Analysis:
     """Return the analysis, but for the time that it took; see `recommend` for ``again``."""
-    testbed = _testbed(subject, forecast)
-    as_is = results.beside.as_is_ns or None
-    recommendation = recommend(candidates, testbed, as_is, bound, again)
+    recommendation = answer_of(subject, forecast, results, candidates, bound, again)
     evidence = _evidence(subject, forecast, results, candidates, recommendation, break_even)
     return Analysis(
         advisor_version=__version__,
         tensorflow_version=subject.traced.tensorflow_version,
         options=subject.options,
         model=_model(subject),
-        testbed=testbed,
-        as_is=as_is,
+        testbed=_testbed(subject, forecast),
+        as_is=results.beside.as_is_ns or None,
         candidates=candidates,
         recommendation=recommendation,
         findings=find_all(evidence),

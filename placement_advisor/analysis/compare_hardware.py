@@ -1,19 +1,31 @@
 """`advisor compare-hardware`: what each further device of a machine brings a model.
 
 The model is traced at its batch, at shares of it and at multiples; then each machine is simulated.
-Every figure is assumed; nothing runs.
+With the batch shared among the devices of one host, it is the stages of `advisor analyze` that
+propose, predict and rule, so that both give one answer. Every figure is assumed; nothing runs.
 """
 
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from placement_advisor import defaults
+from placement_advisor.analysis.assemble import answer_of, candidates_of
+from placement_advisor.analysis.batch_splits import split_batch
 from placement_advisor.analysis.host_traces import HostTraces
-from placement_advisor.analysis.machine_scaling import HardwareComparison
-from placement_advisor.analysis.prices_elsewhere import check_priced, is_cluster_file
+from placement_advisor.analysis.machine_scaling import HardwareComparison, ScaledStep, Scaling
+from placement_advisor.analysis.options import AnalyzeOptions, effort_of
+from placement_advisor.analysis.predict import bound_of, predict
+from placement_advisor.analysis.price import assume_prices
+from placement_advisor.analysis.prices_elsewhere import Elsewhere, check_priced, is_cluster_file
+from placement_advisor.analysis.propose import propose_all
+from placement_advisor.analysis.run import Results
 from placement_advisor.analysis.scaled_machine import scaled_machine
+from placement_advisor.analysis.scaled_steps import limit_of
+from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import traced_model
 from placement_advisor.candidates.batch_split.shares import shares_of
 from placement_advisor.candidates.batch_split.split_traces import unsplit
@@ -23,16 +35,24 @@ from placement_advisor.machine.cluster_file import load_machine
 from placement_advisor.machine.hierarchy import read_machine
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.processes.children import Child, preload
+from placement_advisor.testbed.trial import BASELINE
 from placement_advisor.tf.calls import splitter
+from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from placement_advisor.analysis.analysis_result import Candidate
+    from placement_advisor.analysis.machine_scaling import MachineScaling
+    from placement_advisor.analysis.predict import Forecast
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.machine.hierarchy import Machine
     from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.tf.answers import TracedSplit
     from placement_advisor.tf.load.model_source import ModelSource
+
+    Splits = dict[tuple[str, ...], TracedSplit | BatchSplitError]
 
 
 def compare_hardware(
@@ -63,6 +83,9 @@ def compare_hardware(
         # Where layers are split within hosts, each host has a share.
         shared_by.update(counts, (count // of_host for count in counts))
         within.update(min(count, of_host) for count in counts)
+    # One host is what `advisor analyze` takes.
+    answered = {c for m in machines if not m.levels for c in m.device_counts()[1:]}
+    options = _options(source)
     watcher.working("importing TensorFlow", 0, 1)
     preload()
     with Child("loader") as loader:
@@ -78,6 +101,10 @@ def compare_hardware(
         for done, times in enumerate(sorted(within - {1})):
             watcher.working("tracing larger batches", done, len(within - {1}))
             larger[times] = _larger(loader, times, source.time_limit_s)
+        splits_to_place: dict[int, Splits] = {
+            count: split_batch(options, count, traced, None, loader, watcher)
+            for count in sorted(answered)
+        }
     traces = HostTraces(unsplit(traced.graph, batch), splits, larger)
     scaled = []
     # Ops by the hundred thousand: looking for cycles among them takes a fifth of the time.
@@ -86,7 +113,20 @@ def compare_hardware(
         for done, machine in enumerate(machines):
             watcher.working("simulating", done, len(machines))
             price = None if prices is None else prices[done]
-            scaled.append(scaled_machine(machine, traces, price))
+            found = scaled_machine(machine, traces, price)
+            for count in [] if machine.levels else machine.device_counts()[1:]:
+                watcher.working(f"searching placements on {count} devices", done, len(machines))
+                host = machine.host.with_devices(machine.host.device_names()[:count])
+                elsewhere = Elsewhere(label=machine.label, cluster=host, recorded=None)
+                subject = Subject(
+                    options=options,
+                    plan=elsewhere.plan(),
+                    traced=traced,
+                    splits=splits_to_place[count],
+                    growth=None,
+                )
+                found = with_answer(found, subject, elsewhere)
+            scaled.append(found)
     finally:
         gc.enable()
     return HardwareComparison(
@@ -95,6 +135,74 @@ def compare_hardware(
         batch=batch,
         ops=len(traced.graph),
         machines=tuple(scaled),
+    )
+
+
+def _options(source: ModelSource) -> AnalyzeOptions:
+    """Return what `advisor analyze --hardware` is asked where no option is given."""
+    return AnalyzeOptions(
+        source=source,
+        devices=defaults.DEVICES,
+        hardware=None,
+        costs=None,
+        testbed=None,
+        candidates=None,
+        ratios=None,
+        effort=effort_of(None, 0, quick=False),
+        steps=defaults.STEPS,
+        rounds=None,
+        refine=defaults.REFINE,
+        run=True,
+        quick=False,
+        open_ports=False,
+        output=None,
+    )
+
+
+def with_answer(found: MachineScaling, subject: Subject, elsewhere: Elsewhere) -> MachineScaling:
+    """Add what `advisor analyze` answers on some devices, in place of what it did on fewer."""
+    options, cluster = subject.options, elsewhere.cluster
+    priced = assume_prices(subject, elsewhere)
+    forecast = predict(propose_all(subject.graph, priced, options.families, options.effort))
+    candidates = candidates_of(forecast, Results())
+    answer = answer_of(subject, forecast, Results(), candidates, bound_of(forecast))
+    split = next((c for c in candidates if c.name == answer.candidate), None)
+    devices, samples = len(cluster.devices), found.alone[0].samples
+    row = None if split is None else _row(forecast, split, devices, samples)
+    # Fewer devices may do better.
+    fewer = [step for step in found.best(Scaling.STRONG) if step.devices > 1][-1:]
+    if fewer and (row is None or fewer[0].step_ns < row.step_ns):
+        row = replace(fewer[0], devices=devices)
+    rows = () if row is None else (replace(row, verdict=answer.verdict),)
+    return replace(found, rows=(*found.rows, *rows), answer=answer.answer, verdict=answer.verdict)
+
+
+def _row(forecast: Forecast, split: Candidate, devices: int, samples: int) -> ScaledStep | None:
+    """Return a candidate as a step on so many devices, None if it was not predicted."""
+    alone = forecast.predicted[BASELINE]
+    if split.placement is None or split.predicted is None:
+        return None
+    proposals, placement = forecast.proposals, split.placement
+    cluster, of_split = proposals.prices.cluster, proposals.splits.get(split.name)
+    simulator = proposals.simulator if of_split is None else of_split.simulator
+    bare = cluster.scaled(copies=1, launches=0)
+    step = simulator.outline(simulator.devices_of(placement))
+    alone_ns, step_ns = alone.schedule.step_ns, split.predicted.step_ns
+    bare_alone_ns = proposals.simulator.on(bare).step_ns(proposals.placements[BASELINE])
+    used = {*placement.device_of.values()} & {*cluster.device_names()}
+    fits = alone.too_large is None
+    share = 1.0 if split.samples is None else 1 / len(split.samples)
+    return ScaledStep(
+        scaling=Scaling.STRONG,
+        family=split.name,
+        devices=devices,
+        used=len(used),
+        samples=samples,
+        step_ns=step_ns,
+        alone_per_s=samples / alone_ns * NS_PER_S if fits else None,
+        ratio=split.predicted_ratio if fits else None,
+        without_launches=simulator.on(bare).step_ns(placement) / bare_alone_ns,
+        limit=limit_of(step, cluster, alone_ns / devices, share),
     )
 
 

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from placement_advisor.analysis.scaled_steps import costs_of_collectives, slowest_of_used
+from placement_advisor.analysis.scaled_steps import (
+    costs_of_collectives,
+    slowest_of_used,
+    step_ns_if_wrong,
+)
 from placement_advisor.analysis.step_memory import SizedOps, StepMemory, bytes_of_ops
 from placement_advisor.candidates.batch_split.data_parallel import ONE_BY_ONE, DataParallelSteps
 from placement_advisor.candidates.batch_split.variable_places import SPREAD
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from placement_advisor.analysis.scaled_steps import StepNsIfWrong
     from placement_advisor.analysis.step_memory import OpBytes
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_traces import SplitTraces
@@ -131,8 +136,7 @@ class FoldedSteps:
             return structure.sized(self._pools(structure, other), other)
 
         pools = self._pools(structure, traces)
-        outline, held = structure.step(pools, traces, cluster, rings)
-        return FoldedStep(outline, held, sized)
+        return structure.step(pools, traces, cluster, rings)._replace(sized=sized)
 
     def _pools(self, structure: _Structure, traces: SplitTraces) -> Sequence[_PricedOps]:
         share = traces.replicas[0]
@@ -207,12 +211,13 @@ class _Structure:
         traces: SplitTraces,
         cluster: Cluster,
         rings: Sequence[Ring],
-    ) -> tuple[Outline, StepMemory]:
+    ) -> FoldedStep:
         sized = self.sized(pools, traces)
         like_last = traces.wiring.like_last
         cost_ns = self._cost_ns(pools, like_last, cluster, rings)
         repetition = replace(self._repetition, times=like_last) if like_last > 1 else None
-        outline = self._simulator.resized(sized.ops, cost_ns).outline(self._device, repetition)
+        simulator = self._simulator.resized(sized.ops, cost_ns)
+        outline = simulator.outline(self._device, repetition)
         held = StepMemory(
             outline,
             sized,
@@ -221,7 +226,7 @@ class _Structure:
             self._constants,
             cluster.devices,
         )
-        return outline, held
+        return FoldedStep(outline, held, step_ns_if_wrong(simulator, self._device, repetition))
 
     def sized(self, pools: Sequence[_PricedOps], traces: SplitTraces) -> SizedOps:
         ops = [op for pool in pools for op in pool.ops]
@@ -279,9 +284,11 @@ class _Structure:
 class FoldedStep(NamedTuple):
     """A simulated step, what its devices hold, and its ops as other traces have them, by number.
 
-    There are no others where shares differ.
+    There are no others where shares differ. ``if_wrong`` says how long the step takes if costs are
+    wrong.
     """
 
     outline: Outline
     memory: StepMemory
+    if_wrong: StepNsIfWrong
     sized: Callable[[SplitTraces], SizedOps] | None = None

@@ -1,17 +1,29 @@
 """What a machine does with a model, by number of devices: what `advisor compare-hardware` answers.
 
+A step on several devices is held against one device that does as many samples: in one step, or in
+several of its own batch, whichever is faster. So what a larger batch brings one device as well,
+which is much where a step waits for launches, is not taken for what further devices bring.
+
 The *knee* is the last number of devices at which doubling them brings at least half of what it
-could: speed-ups are of the best family on each.
+could: speed-ups are of the best step on each.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from placement_advisor.analysis.scaled_steps import Limit
+from placement_advisor.measurement.measurement import Interval
+from placement_advisor.measurement.verdict import WORTHWHILE_SPEEDUP
 from placement_advisor.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from placement_advisor.analysis.analysis_result import AdviceVerdict
+    from placement_advisor.analysis.scaled_steps import Limit
+    from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
 
 # A doubling that brings less than half of what it could.
 _KNEE = 1.5
@@ -25,37 +37,26 @@ class Scaling(StrEnum):
     STRONG = "strong"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaledStep:
-    """A simulated step on the first devices of a machine.
+class Excess(StrEnum):
+    """Why a step is faster than one device by more than the number of devices.
 
-    ``samples`` are those of all devices together, ``efficiency`` is the throughput of a device over
-    that of one alone; where layers are split, of one that takes all samples of a host. ``limit`` is
-    None where next to nothing is lost; it is memory where the step does not fit.
+    ``LAUNCHES``: with launches that cost nothing it is not. ``UNEXPLAINED``: nothing that was taken
+    out of the simulation makes it vanish.
     """
+
+    LAUNCHES = "launches"
+    UNEXPLAINED = "unexplained"
+
+
+class SimulatedStep(NamedTuple):
+    """A family's step of so many samples on so many devices, and whether these have the memory."""
 
     scaling: Scaling
     family: str
     devices: int
     samples: int
     step_ns: int
-    efficiency: float
-    limit: Limit | None
-
-    @property
-    def fits(self) -> bool:
-        """Whether every device has the memory for it."""
-        return self.limit is not Limit.MEMORY
-
-    @property
-    def samples_per_s(self) -> float:
-        """The throughput of all devices."""
-        return self.samples / self.step_ns * NS_PER_S
-
-    @property
-    def speedup(self) -> float:
-        """The throughput over that of one device, as of `efficiency`."""
-        return self.efficiency * self.devices
+    fits: bool
 
 
 class OneDevice(NamedTuple):
@@ -71,6 +72,58 @@ class OneDevice(NamedTuple):
         return self.samples / self.step_ns * NS_PER_S
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledStep:
+    """The best step on a number of devices; it may use fewer.
+
+    It uses ``used`` of the ``devices``, for ``samples`` in all. ``ratio`` is the time of a sample
+    over that on one device, which does as many at ``alone_per_s``; it is None for that device
+    itself, and where no single device holds the step. ``without_launches`` is that ratio if
+    launches cost nothing. ``if_wrong_ns`` is the step where costs are wrong, by the ways of the
+    doubt, and without launches last. ``limit`` is what most is lost to, None where next to
+    nothing is. ``verdict`` is that of `advisor analyze` on these devices, None where it gives none.
+    """
+
+    scaling: Scaling
+    family: str
+    devices: int
+    used: int
+    samples: int
+    step_ns: int
+    alone_per_s: float | None
+    ratio: PredictedRatio | None
+    without_launches: float | None
+    limit: Limit | None
+    if_wrong_ns: tuple[int, ...] = ()
+    verdict: AdviceVerdict | None = None
+
+    @property
+    def samples_per_s(self) -> float:
+        """The throughput of all devices."""
+        return self.samples / self.step_ns * NS_PER_S
+
+    @property
+    def excess(self) -> Excess | None:
+        """Why it is more than so many times as fast as one device, None if it is not."""
+        if self.ratio is None or self.ratio.ratio * self.devices >= 1:
+            return None
+        bare = self.without_launches
+        return Excess.LAUNCHES if bare and bare * self.devices >= 1 else Excess.UNEXPLAINED
+
+    @property
+    def speedup(self) -> Interval | None:
+        """The throughput over that of one device and its range; None if it is not explained."""
+        if self.ratio is None or self.excess is Excess.UNEXPLAINED:
+            return None
+        ratio = self.ratio
+        return Interval(median=ratio.ratio, low=ratio.low, high=ratio.high).inverted
+
+    @property
+    def efficiency(self) -> float | None:
+        """The speed-up over the number of devices; None if there is none, or more than that."""
+        return None if self.speedup is None or self.excess else self.speedup.median / self.devices
+
+
 class FamilyMemory(NamedTuple):
     """What a family's step on so many devices holds on the one that holds most.
 
@@ -84,45 +137,53 @@ class FamilyMemory(NamedTuple):
     largest_batch: int | None
 
 
+class Knee(NamedTuple):
+    """Up to how many devices each doubling pays: as simulated, and at the ends of the ranges."""
+
+    devices: int
+    at_worst: int
+    at_best: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineScaling:
-    """What a machine does with a model, by number of devices; ``steps`` begin with one device.
+    """What a machine does with a model, by number of devices.
 
-    ``larger`` has one device with the samples of several, where layers were split among these.
+    ``rows`` has the best step of each scaling on each number of devices, that of one device first
+    if it fits, ``steps`` what was simulated of all families, ``alone`` one device with ever larger
+    batches. ``answer`` is that of `advisor analyze` on all devices, None where it gives none.
     ``memory`` is that of one device alone and of all devices, ``memory_bytes`` what each of these
     has, None if it is not known. ``price_per_hour`` is that of a device, None if it is not known.
     ``notes`` say what could not be simulated.
     """
 
     label: str
-    steps: tuple[ScaledStep, ...]
-    larger: tuple[OneDevice, ...]
+    answer: str | None
+    verdict: AdviceVerdict | None
+    doubt: Doubt
+    rows: tuple[ScaledStep, ...]
+    steps: tuple[SimulatedStep, ...]
+    alone: tuple[OneDevice, ...]
     memory: tuple[FamilyMemory, ...]
     memory_bytes: int | None
     price_per_hour: float | None
     notes: tuple[str, ...]
 
     def best(self, scaling: Scaling) -> tuple[ScaledStep, ...]:
-        """Return the step with the largest speed-up that fits on each number of devices."""
-        best: dict[int, ScaledStep] = {}
-        for step in self.steps:
-            known = best.get(step.devices)
-            is_asked = step.scaling is scaling or step.devices == 1
-            if is_asked and step.fits and (known is None or step.speedup > known.speedup):
-                best[step.devices] = step
-        return tuple(best[devices] for devices in sorted(best))
+        """Return the best step on each number of devices."""
+        return tuple(row for row in self.rows if row.scaling is scaling or row.devices == 1)
 
-    def knee(self, scaling: Scaling) -> ScaledStep | None:
-        """Return the step on as many devices as each doubling up to them pays for."""
-        best = self.best(scaling)
-        last = best[0] if best else None
-        for step in best[1:]:
-            assert last is not None
-            doublings = step.devices / last.devices
-            if step.speedup / last.speedup < 1 + (_KNEE - 1) * (doublings - 1):
-                break
-            last = step
-        return last
+    def knee(self, scaling: Scaling) -> Knee | None:
+        """Return up to how many devices each doubling pays; None where nothing fits on one."""
+        best = [row for row in self.best(scaling) if row.devices == 1 or row.speedup is not None]
+        if not best or best[0].devices > 1:
+            return None
+        curves: tuple[list[float], ...] = ([], [], [])
+        for row in best:
+            speedup = row.speedup or Interval(median=1.0, low=1.0, high=1.0)
+            for curve, end in zip(curves, (speedup.median, speedup.low, speedup.high), strict=True):
+                curve.append(end)
+        return Knee(*(_knee([row.devices for row in best], curve) for curve in curves))
 
     def cost_per_million(self, step: ScaledStep) -> float | None:
         """Return what a million samples cost, in the unit of the price; None without a price."""
@@ -130,6 +191,30 @@ class MachineScaling:
             return None
         hours = 1e6 / step.samples_per_s / _SECONDS_PER_HOUR
         return hours * self.price_per_hour * step.devices
+
+
+def _knee(devices: list[int], speedups: list[float]) -> int:
+    last = 0
+    for this in range(1, len(devices)):
+        doublings = devices[this] / devices[last]
+        if speedups[this] / speedups[last] < 1 + (_KNEE - 1) * (doublings - 1):
+            break
+        last = this
+    return devices[last]
+
+
+class Ranked(NamedTuple):
+    """The first of several machines, and those that it does not surely beat.
+
+    ``is_by_launches``: they tie as simulated and would not if launches cost nothing, where another
+    may be first, ``without_launches``.
+    """
+
+    machine: MachineScaling
+    step: ScaledStep
+    ties: tuple[MachineScaling, ...]
+    is_by_launches: bool
+    without_launches: MachineScaling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +226,46 @@ class HardwareComparison:
     batch: int
     ops: int
     machines: tuple[MachineScaling, ...]
+
+    def fastest(self) -> Ranked | None:
+        """Return the machine of most samples per second; see `_first` for what is compared."""
+        return self._first(lambda machine, step: 1.0)
+
+    def cheapest(self) -> Ranked | None:
+        """Return the machine of the least price for a sample, None if one has no price."""
+        if any(machine.price_per_hour is None for machine in self.machines):
+            return None
+        return self._first(lambda machine, step: (machine.price_per_hour or 0) * step.devices)
+
+    def _first(self, price: Callable[[MachineScaling, ScaledStep], float]) -> Ranked | None:
+        """Return the machine of the least time, or price, for a sample.
+
+        Each has the whole batch on as many devices as pay. Machines are compared with costs as they
+        are and in each way in which they may be wrong, which is the same for all: launches are the
+        host's, and how copies are known does not differ.
+        """
+        entries = []
+        for machine in self.machines:
+            knee = machine.knee(Scaling.WEAK)
+            if knee is None:
+                continue
+            step = next(s for s in machine.best(Scaling.WEAK) if s.devices == knee.devices)
+            of_sample = price(machine, step) / step.samples
+            entries.append(
+                (machine, step, [n * of_sample for n in (step.step_ns, *step.if_wrong_ns)])
+            )
+        if not entries:
+            return None
+        first, step, costs = min(entries, key=lambda entry: entry[2][0])
+        ties, is_by_launches = [], False
+        for other, _, theirs in entries:
+            if other is first:
+                continue
+            *ratios, bare = (b / a for a, b in zip(costs, theirs, strict=True))
+            if min(ratios) / max(first.doubt.ops, other.doubt.ops) > 1:
+                continue
+            ties.append(other)
+            is_level = ratios[0] < WORTHWHILE_SPEEDUP
+            is_by_launches |= is_level and not 1 / WORTHWHILE_SPEEDUP < bare < WORTHWHILE_SPEEDUP
+        bare_first, *_ = min(entries, key=lambda entry: entry[2][-1])
+        return Ranked(first, step, tuple(ties), is_by_launches, bare_first)

@@ -26,7 +26,10 @@ from placement_advisor.simulator.outline import union_ns
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
 
     from placement_advisor.candidates.batch_split.data_parallel import DataParallel
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
@@ -35,6 +38,11 @@ if TYPE_CHECKING:
     from placement_advisor.machine.devices import Cluster
     from placement_advisor.machine.nccl_rings import Ring
     from placement_advisor.simulator.outline import Outline
+    from placement_advisor.simulator.repetition import Repetition
+
+    Ints: TypeAlias = NDArray[np.int64]
+    # (copies, launches), in times of what they are taken to cost -> how long the step takes
+    StepNsIfWrong: TypeAlias = Callable[[float, float], int]
 
 # Below this share of a step, what is lost is not worth a word.
 _LITTLE = 0.05
@@ -46,7 +54,6 @@ class Limit(StrEnum):
     EXCHANGE = "exchange"
     LAUNCHES = "launches"
     SHARED_WORK = "work that is not shared"
-    MEMORY = "memory"
 
 
 def simulated(
@@ -81,6 +88,22 @@ def simulator_of(
     costs[ALL_DEVICES] = costs_of_collectives(split.graph.ops, split, rings)
     there = with_collectives(cluster)
     return Simulator(split.graph, costs, there, collective_of=split.collective_of)
+
+
+def step_ns_if_wrong(
+    simulator: Simulator, device: Ints, repetition: Repetition | None = None
+) -> StepNsIfWrong:
+    """Return what says how long an `outline` takes if copies and launches cost otherwise.
+
+    Both are in times of what they are taken to cost. A collective is a copy.
+    """
+
+    def step_ns(copies: float, launches: float) -> int:
+        cluster = simulator.cluster.scaled(copies=copies, launches=launches)
+        wrong = simulator.on(cluster).scaled_at(ALL_DEVICES, copies)
+        return wrong.outlined_step_ns(device, repetition)
+
+    return step_ns
 
 
 def slowest_of_used(
@@ -132,7 +155,8 @@ def limit_of(step: Outline, cluster: Cluster, ideal_ns: float, share: float) -> 
     launch_ns = cluster.devices[busiest].launch_overhead_ns
     launches_ns = len(run_ns[busiest]) * launch_ns * (1 - share)
     # A collective is a copy to each device.
-    collectives_ns = step.run_ns[step.place == step.places.index(ALL_DEVICES)]
+    places = {name: number for number, name in enumerate(step.places)}
+    collectives_ns = step.run_ns[step.place == places.get(ALL_DEVICES, len(places))]
     waiting_ns = 0
     for device in devices:
         copied_ns = np.concatenate([step.copy_ns[step.target == device], collectives_ns])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import shown
@@ -38,6 +39,29 @@ class GpuFacts:
     power_watts: float
     tf32_flops_per_s: float | None = None
     half_flops_per_s: float | None = None
+
+    def is_matched_by(self, other: GpuFacts) -> bool:
+        """Return whether another GPU is as good or better in every figure.
+
+        What one multiprocessor reaches is one of these: a kernel too small to fill the GPU runs as
+        fast as those do that it fills.
+        """
+        return all(
+            ours <= theirs for ours, theirs in zip(self._figures(), other._figures(), strict=True)
+        )
+
+    def _figures(self) -> tuple[float, ...]:
+        return (
+            self.multiprocessors,
+            self.peak_flops_per_s,
+            self.peak_flops_per_s / self.multiprocessors,
+            self.tf32_flops_per_s or 0,
+            self.half_flops_per_s or 0,
+            self.memory_bandwidth_bytes_per_s,
+            self.l2_bytes,
+            self.power_watts,
+            self.capability,
+        )
 
 
 def gpu_facts(name: str) -> GpuFacts:
@@ -74,3 +98,10 @@ def _letters(name: str) -> str:
 def gpus_with_facts() -> tuple[str, ...]:
     """Return the names that `gpu_facts` knows."""
     return tuple(hardware_figures()["gpus"])
+
+
+@cache
+def gpus_matched_by(gpu: GpuFacts) -> tuple[GpuFacts, ...]:
+    """Return the GPU and those with a datasheet that it matches in every figure."""
+    known = dict.fromkeys((gpu, *map(gpu_facts, gpus_with_facts())))
+    return tuple(each for each in known if each.is_matched_by(gpu))

@@ -34,8 +34,7 @@ class ListedGpu:
     datasheet: str
     facts: GpuFacts
     links: tuple[str, ...]
-    launch_overhead_basis: Basis
-    note: str | None
+    note: str
     sources: tuple[Source, ...]
 
 
@@ -65,7 +64,8 @@ def listed_links() -> tuple[ListedLink, ...]:
 def _gpu(name: str, table: Mapping[str, Any]) -> ListedGpu:
     datasheet = table["gpu"]
     sheet = hardware_figures()["gpus"][datasheet]
-    notes = [told for told in (sheet.get("note"), table.get("note")) if told]
+    launches = hardware_figures()["launches"]
+    told = (sheet.get("note"), table.get("note"), f"launch of an op: {launches['note']}")
     return ListedGpu(
         name=name,
         aliases=tuple(table.get("aliases", ())),
@@ -73,9 +73,8 @@ def _gpu(name: str, table: Mapping[str, Any]) -> ListedGpu:
         datasheet=datasheet,
         facts=gpu_facts(datasheet),
         links=tuple(table["links"]),
-        launch_overhead_basis=_basis("launch_overhead_ns", table),
-        note="; ".join(notes) or None,
-        sources=_sources([*sheet["sources"], *table["sources"]]),
+        note="; ".join(filter(None, told)),
+        sources=_sources([*sheet["sources"], *table["sources"], *launches["sources"]]),
     )
 
 

@@ -210,7 +210,10 @@ def device_preset(preset: str, *, name: str, host: str | None = None) -> Device:
         matrix_flops_per_s=sheet.get("tf32_flops_per_s"),
         memory_bandwidth_bytes_per_s=sheet["memory_bandwidth_bytes_per_s"],
         memory_bytes=table["memory_bytes"],
-        launch_overhead_ns=table["launch_overhead_ns"],
+        # That of a GPU is its host's, whichever card it is.
+        launch_overhead_ns=table.get(
+            "launch_overhead_ns", hardware_figures()["launches"]["overhead_ns"]
+        ),
         # Streams are asynchronous: TensorFlow queues a kernel and goes on.
         launches_ahead=table["kind"] == "GPU",
         gpu=table.get("gpu"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement_advisor import __version__
 from placement_advisor.cost.gpu.assumed_times import family_bases
+from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
 from placement_advisor.report.analysis.expected_errors_json import published_steps_as_json
 
@@ -48,7 +49,7 @@ def _gpu(gpu: ListedGpu) -> dict[str, Any]:
         "memory_bandwidth_bytes_per_s": facts.memory_bandwidth_bytes_per_s,
         "memory_bytes": device.memory_bytes,
         "launch_overhead_ns": device.launch_overhead_ns,
-        "launch_overhead_basis": gpu.launch_overhead_basis.value,
+        "launch_overhead_basis": Basis.ASSUMED.value,
         "links": list(gpu.links),
         "kernels": [
             {"family": family.value, "basis": basis.value, "mean_error": error}

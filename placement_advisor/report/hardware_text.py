@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.cost.gpu.assumed_times import family_bases
 from placement_advisor.cost.gpu.kernel_times import KernelBasis
 from placement_advisor.graph.op_work.kernels import KernelFamily
+from placement_advisor.machine.devices import Basis
 from placement_advisor.machine.listed_hardware import listed_gpus, listed_links
 from placement_advisor.report.analysis.expected_errors import (
     FAMILY_WORDS,
@@ -120,7 +121,7 @@ def _one_gpu(gpu: ListedGpu) -> Iterator[str]:
         ["peak, float32", _rate(facts.peak_flops_per_s), "published"],
         ["memory", format_bytes(device.memory_bytes), "published"],
         ["memory bandwidth", format_bandwidth(facts.memory_bandwidth_bytes_per_s), "published"],
-        ["launch of an op", format_ns(device.launch_overhead_ns), gpu.launch_overhead_basis.value],
+        ["launch of an op", format_ns(device.launch_overhead_ns), Basis.ASSUMED.value],
     ]
     if device.matrix_flops_per_s is not None:
         rows.insert(1, ["peak, TF32", _rate(device.matrix_flops_per_s), "published"])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.machine_scaling import Scaling
-from placement_advisor.analysis.scaled_steps import Limit
-from placement_advisor.report.analysis.tables import one_line
+from placement_advisor.analysis.machine_scaling import Excess, Scaling
+from placement_advisor.report.analysis.tables import NOTHING, one_line, with_range
 from placement_advisor.report.trace_summary import aligned
 from placement_advisor.units import format_bytes, format_ns
 
@@ -15,28 +14,32 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.machine_scaling import (
         HardwareComparison,
+        Knee,
         MachineScaling,
+        Ranked,
         ScaledStep,
     )
 
 _HEADINGS = {
-    Scaling.WEAK: "a batch of {batch} on each device: weak scaling, more samples a step",
-    Scaling.STRONG: "a batch of {batch} shared among them: strong scaling, the same training",
+    Scaling.STRONG: "the same training, a batch of {batch} shared among the devices",
+    Scaling.WEAK: "more samples a step, a batch of {batch} on each device",
 }
-_COLUMNS = ("devices", "family", "step", "samples/s", "speed-up", "efficiency")
-_MEMORY_COLUMNS = ("devices", "family", "most held", "largest batch of each that fits")
-_PRICE, _LIMIT = "per million", "most lost to"
-_KNEE = "◀ pays up to here"
-_NOTHING = "–"
+_SHARING = {Scaling.STRONG: "the batch shared", Scaling.WEAK: "a batch on each"}
+_COLUMNS = (
+    *("devices", "samples a step", "best", "step", "samples/s", "on one device, samples/s"),
+    *("speed-up (range)", "efficiency"),
+)
+_PRICE, _LIMIT = "price of a million samples", "most lost to"
 
 
 def render_hardware_comparison(compared: HardwareComparison) -> str:
     """Return the text."""
     parts = [list(_answers(compared))]
     for machine in compared.machines:
-        parts.append(_memory(machine, compared.batch))
-        parts += [_table(machine, scaling, compared.batch) for scaling in Scaling]
-        parts.append([one_line(f"{machine.label}: {note}") for note in machine.notes])
+        parts += [_table(machine, scaling, compared.batch) for scaling in _HEADINGS]
+        parts.append(
+            [*_memory(machine), *(one_line(f"{machine.label}: {note}") for note in machine.notes)]
+        )
     return "\n\n".join("\n".join(map(str.rstrip, part)) for part in parts if part) + "\n"
 
 
@@ -46,99 +49,110 @@ def _answers(compared: HardwareComparison) -> Iterator[str]:
         "costs, nothing was run"
     )
     for machine in compared.machines:
-        yield one_line(f"{machine.label}: {_knees(machine)}")
-    knees = [
-        (machine, knee)
-        for machine in compared.machines
-        if (knee := machine.knee(Scaling.WEAK)) is not None
-    ]
-    if len(compared.machines) == 1 or not knees:
+        yield from (one_line(f"{machine.label}: {said}") for said in _said(machine))
+    if len(compared.machines) == 1:
         return
-    fastest, step = max(knees, key=lambda pair: pair[1].samples_per_s)
-    yield one_line(
-        f"most samples per second: {fastest.label}, {step.samples_per_s:,.0f} on "
-        f"{_devices(step.devices)}"
-    )
-    priced = [
-        (cost, machine, step)
-        for machine, step in knees
-        if (cost := machine.cost_per_million(step)) is not None
-    ]
-    if priced:
-        cost, cheapest, step = min(priced, key=lambda each: each[0])
-        yield one_line(
-            f"least for a million samples: {cheapest.label}, {cost:.3g} on {_devices(step.devices)}"
+    fastest, cheapest = compared.fastest(), compared.cheapest()
+    if fastest is not None:
+        samples_per_s = f"{fastest.step.samples_per_s:,.0f}"
+        yield one_line(f"most samples per second: {_first(fastest, samples_per_s)}")
+    if cheapest is not None:
+        price = f"{cheapest.machine.cost_per_million(cheapest.step):.3g}"
+        yield one_line(f"least for a million samples: {_first(cheapest, price)}")
+
+
+def _first(ranked: Ranked, figure: str) -> str:
+    """Return which machine is first, or which tie."""
+    label, devices = ranked.machine.label, _devices(ranked.step.devices)
+    others = ", ".join(machine.label for machine in ranked.ties)
+    if ranked.is_by_launches:
+        return (
+            "a tie: launches decide, which are the host's: "
+            f"{figure} on {devices} of {label}, not surely more than {others}; "
+            f"if launches cost nothing, {ranked.without_launches.label} is first"
         )
+    unsure = f", not surely before {others}" if others else ""
+    return f"{label}, {figure} on {devices}{unsure}"
 
 
-def _knees(machine: MachineScaling) -> str:
-    """Return up to how many devices each doubling pays, and what is lost from there on."""
-    told = []
-    for scaling in Scaling:
-        knee, best = machine.knee(scaling), machine.best(scaling)
-        if knee is None:
-            return "the step does not fit on its devices"
-        rest = [step for step in best if step.devices > knee.devices]
-        what = f"{scaling} scaling pays up to {_devices(knee.devices)} ({knee.speedup:.2f}×)"
-        if rest and rest[0].limit is not None:
-            what += f", then most is lost to {rest[0].limit}"
-        told.append(what)
-    return "; ".join(told)
+def _said(machine: MachineScaling) -> Iterator[str]:
+    """Yield the answer of `advisor analyze`, then up to how many devices each doubling pays."""
+    if machine.answer is not None:
+        yield machine.answer
+    if not machine.rows or machine.rows[0].devices > 1:
+        yield "the step does not fit on one device"
+        return
+    for scaling, words in _SHARING.items():
+        knee = machine.knee(scaling)
+        if knee is not None and any(row.speedup for row in machine.best(scaling)):
+            yield f"{words}: {_up_to(knee)}"
 
 
-def _memory(machine: MachineScaling, batch: int) -> list[str]:
-    """Return what a device holds with each family, and how large a batch it could have."""
-    if not machine.memory:
-        return []
-    size = machine.memory_bytes
-    has = "" if size is None else f", which has {format_bytes(size)}"
-    heading = f"{machine.label}, memory of the fullest device{has}, a batch of {batch} on each"
-    rows: list[Sequence[str]] = [_MEMORY_COLUMNS]
-    for held in machine.memory:
-        most = _NOTHING if held.largest_batch is None else f"{held.largest_batch:,}"
-        rows.append([str(held.devices), held.family, format_bytes(held.peak_bytes), most])
-    return [one_line(heading), *aligned(rows)]
+def _up_to(knee: Knee) -> str:
+    pays = f"each doubling pays up to {_devices(knee.devices)}"
+    if knee.devices == 1:
+        pays = "a second device brings less than half of what it could"
+    between = f"{knee.at_worst} to {knee.at_best}"
+    return pays if knee.at_worst == knee.at_best else f"{pays} ({between} within the ranges)"
 
 
 def _table(machine: MachineScaling, scaling: Scaling, batch: int) -> list[str]:
+    best = machine.best(scaling)
+    if all(step.devices == 1 for step in best):
+        return []
     is_priced = machine.price_per_hour is not None
     rows: list[Sequence[str]] = [[*_COLUMNS, *([_PRICE] if is_priced else []), _LIMIT]]
-    knee = machine.knee(scaling)
-    for step in machine.steps:
-        if step.devices > 1 and step.scaling is not scaling:
-            continue
-        cells = _cells(step)
-        if is_priced:
-            cost = machine.cost_per_million(step) if step.fits else None
-            cells.append(_NOTHING if cost is None else f"{cost:.3g}")
-        limit = "does not fit" if step.limit is Limit.MEMORY else step.limit or ""
-        rows.append([*cells, f"{limit} {_KNEE}".strip() if step is knee else limit])
-    heading = f"{machine.label}, {_HEADINGS[scaling].format(batch=batch)}"
-    told = [_larger_batches(machine)] if scaling is Scaling.WEAK and machine.larger else []
-    return [one_line(heading), *aligned(rows), *told]
-
-
-def _larger_batches(machine: MachineScaling) -> str:
-    """Return what families that split layers are held against."""
-    larger = ", ".join(
-        f"{one.samples:,} at {one.samples_per_s:,.0f} a second"
-        if one.fits
-        else f"{one.samples:,} do not fit"
-        for one in machine.larger
-    )
-    return f"layers split: speed-up over one device that takes all samples of a host ({larger})"
+    for step in best:
+        cost = machine.cost_per_million(step)
+        priced = [] if cost is None else [f"{cost:.3g}"]
+        rows.append([*_cells(step), *priced, _lost(step)])
+    heading = f"{machine.label}: {_HEADINGS[scaling].format(batch=batch)}"
+    return [one_line(heading), *aligned(rows)]
 
 
 def _cells(step: ScaledStep) -> list[str]:
-    if step.limit is Limit.MEMORY:
-        return [str(step.devices), step.family, *[_NOTHING] * 4]
+    family = step.family if step.used == step.devices else f"{step.family} on {step.used}"
+    alone = step.alone_per_s
+    speedup, efficiency = step.speedup, step.efficiency
     return [
         str(step.devices),
-        step.family,
+        f"{step.samples:,}",
+        family,
         format_ns(step.step_ns),
         f"{step.samples_per_s:,.0f}",
-        f"{step.speedup:.2f}×",
-        f"{step.efficiency * 100:.0f} %",
+        NOTHING if alone is None else f"{alone:,.0f}",
+        NOTHING if speedup is None else with_range(speedup.median, speedup),
+        NOTHING if efficiency is None else f"{efficiency * 100:.0f} %",
+    ]
+
+
+def _lost(step: ScaledStep) -> str:
+    """Return what most is lost to, or why a step is faster than so many devices can make it."""
+    if step.excess is Excess.LAUNCHES and step.without_launches:
+        return (
+            f"nothing: more threads launch; {1 / step.without_launches:.2f}× if launches cost "
+            "nothing"
+        )
+    if step.excess is Excess.UNEXPLAINED:
+        return f"over {step.devices}×, and the simulation does not show why: not counted"
+    return "" if step.limit is None else step.limit
+
+
+def _memory(machine: MachineScaling) -> list[str]:
+    """Return what the fullest device holds, and how large a batch it could have."""
+    weak = [step.family for step in machine.best(Scaling.WEAK)][-1:]
+    size = machine.memory_bytes
+    has = "" if size is None else f" of {format_bytes(size)}"
+    return [
+        f"{machine.label}: memory{has}: {held.family} on {_devices(held.devices)} holds "
+        f"{format_bytes(held.peak_bytes)} at most"
+        + (
+            ""
+            if held.largest_batch is None
+            else f"; a batch of {held.largest_batch:,} on each device fits"
+        )
+        for held in machine.memory
+        if held.devices == 1 or held.family in weak
     ]
 
 

@@ -14,7 +14,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from placement_advisor.graph.placement import Placement
     from placement_advisor.simulator.simulator import Simulator
@@ -34,6 +34,12 @@ class Doubt:
     ops: float
     may_hide_launches: bool = False
 
+    @property
+    def ways(self) -> tuple[tuple[float, float], ...]:
+        """What copies and launches may cost, in times of what they are taken to cost, together."""
+        least = 0 if self.may_hide_launches else 1 / self.launches
+        return tuple(product((1 / self.copies, self.copies), (least, self.launches)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedRatio:
@@ -50,15 +56,18 @@ class PredictedRatio:
     runs: int = 0
 
 
+def predicted_ratio(ratios: Sequence[float], doubt: Doubt) -> PredictedRatio:
+    """Return a ratio by what it is with costs as they are, then in each of the doubt's ways."""
+    return PredictedRatio(
+        ratio=ratios[0], low=min(ratios) / doubt.ops, high=max(ratios) * doubt.ops, doubt=doubt
+    )
+
+
 class Sensitivity:
     """Ratios of placements to a baseline, under costs that may be wrong."""
 
     def __init__(self, simulator: Simulator, baseline: Placement, doubt: Doubt) -> None:
         """Simulate the baseline on the simulator's cluster, and on what it may be in truth."""
-        least_launches = 0 if doubt.may_hide_launches else 1 / doubt.launches
-        self._wrong = tuple(
-            product((1 / doubt.copies, doubt.copies), (least_launches, doubt.launches))
-        )
         self._doubt = doubt
         self._simulators = self._on_all(simulator)
         self._baseline_ns = [max(1, each.step_ns(baseline)) for each in self._simulators]
@@ -88,14 +97,11 @@ class Sensitivity:
             simulator.step_ns(placement) / baseline_ns
             for simulator, baseline_ns in zip(simulators, self._baseline_ns, strict=True)
         ]
-        return PredictedRatio(
-            ratio=ratios[0],
-            low=min(ratios) / self._doubt.ops,
-            high=max(ratios) * self._doubt.ops,
-            doubt=self._doubt,
-        )
+        return predicted_ratio(ratios, self._doubt)
 
     def _on_all(self, simulator: Simulator) -> list[Simulator]:
-        cluster = simulator.cluster
-        scaled = (cluster.scaled(copies=c, launches=n) for c, n in self._wrong)
-        return [simulator, *map(simulator.on, scaled)]
+        wrong = (
+            simulator.on(simulator.cluster.scaled(copies=copies, launches=launches))
+            for copies, launches in self._doubt.ways
+        )
+        return [simulator, *wrong]

@@ -128,6 +128,15 @@ class Simulator:
         other._check_horizon()
         return other
 
+    def scaled_at(self, place: str, factor: float) -> Simulator:
+        """Return the same graph whose ops take ``factor`` times as long at one place.
+
+        For an `outline`, which checks that 64 bits hold the times.
+        """
+        other = copy(self)
+        other._places = self._places.scaled_at(place, factor)
+        return other
+
     def resized(self, ops: Sequence[Op], cost_ns: Mapping[str, Ints]) -> Simulator:
         """Return the same graph, whose ops have other sizes and costs, on the same cluster.
 
@@ -248,10 +257,7 @@ class Simulator:
             AdvisorError: times of all copies add up to more than 64 bits hold.
             ValueError: an op has no cost.
         """
-        simulator, op, place = self, np.arange(len(self.ops)), self._places.of(device)
-        if repetition is not None:
-            simulator, op, place = self._repeated(device, repetition)
-        simulator._check_horizon()
+        simulator, op, place = self._outlined(device, repetition)
         _, result = simulator._run(place)
         tensor, source, target, _, start_ns, _, end_ns = result.crossings.T
         held_place, held_ns, held_bytes = simulator._held(result, place)
@@ -274,6 +280,20 @@ class Simulator:
             held_ns=held_ns,
             held_bytes=held_bytes,
         )
+
+    def outlined_step_ns(self, device: Ints, repetition: Repetition | None = None) -> int:
+        """Return how long the step of an `outline` takes."""
+        simulator, _, place = self._outlined(device, repetition)
+        return simulator.placed_step_ns(place)
+
+    def _outlined(
+        self, device: Ints, repetition: Repetition | None
+    ) -> tuple[Simulator, Ints, Ints]:
+        simulator, op, place = self, np.arange(len(self.ops)), self._places.of(device)
+        if repetition is not None:
+            simulator, op, place = self._repeated(device, repetition)
+        simulator._check_horizon()
+        return simulator, op, place
 
     def _held(self, result: Result, place: Ints) -> tuple[Ints, Ints, Ints]:
         """Return where, from when to when, and with how many bytes each tensor is wanted."""

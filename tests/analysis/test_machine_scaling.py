@@ -1,3 +1,5 @@
+"""What is said of a machine by number of devices, from steps by hand."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -5,59 +7,89 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
+from placement_advisor.analysis.analysis_result import AdviceVerdict
+from placement_advisor.analysis.doubts import ASSUMED_DOUBT
 from placement_advisor.analysis.machine_scaling import (
+    Excess,
     FamilyMemory,
     HardwareComparison,
+    Knee,
     MachineScaling,
     OneDevice,
     ScaledStep,
     Scaling,
+    SimulatedStep,
 )
-from placement_advisor.analysis.scaled_steps import Limit, slowest_of
+from placement_advisor.analysis.scaled_steps import Limit
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.pictures.scaling_plot import draw_scaling
 from placement_advisor.report.scaling_json import hardware_comparison_as_json
 from placement_advisor.report.scaling_text import render_hardware_comparison
+from placement_advisor.simulator.sensitivity import PredictedRatio
 
+# 640 samples a second. In the ways in which costs may be wrong, and without launches last, it takes
+# as long.
 ONE = ScaledStep(
     scaling=Scaling.WEAK,
     family="single",
     devices=1,
+    used=1,
     samples=64,
     step_ns=100_000_000,
-    efficiency=1.0,
+    alone_per_s=640.0,
+    ratio=None,
+    without_launches=None,
     limit=None,
+    if_wrong_ns=(100_000_000,) * 5,
 )
 
 
-def scaled(devices, efficiency, scaling=Scaling.WEAK, family="mirrored", limit=Limit.EXCHANGE):
+def scaled(
+    devices: int,
+    speedup: float,
+    scaling: Scaling = Scaling.WEAK,
+    *,
+    low: float = 0.8,
+    high: float = 1.25,
+    without_launches: float | None = None,
+    limit: Limit | None = Limit.EXCHANGE,
+) -> ScaledStep:
+    """Return a step so many times as fast as one device, in a range of so much of it."""
     samples = 64 * devices if scaling is Scaling.WEAK else 64
-    step_ns = round(ONE.step_ns * samples / 64 / devices / efficiency)
+    step_ns = round(ONE.step_ns * samples / 64 / speedup)
     return replace(
         ONE,
         scaling=scaling,
-        family=family,
+        family="mirrored",
         devices=devices,
+        used=devices,
         samples=samples,
         step_ns=step_ns,
-        efficiency=efficiency,
+        ratio=PredictedRatio(
+            ratio=1 / speedup, low=1 / speedup / high, high=1 / speedup / low, doubt=ASSUMED_DOUBT
+        ),
+        without_launches=1 / (without_launches or speedup),
         limit=limit,
+        if_wrong_ns=(step_ns,) * 5,
     )
 
 
 MACHINE = MachineScaling(
     label="8xV100",
-    steps=(
+    answer="split: mirrored at 2.40×",
+    verdict=AdviceVerdict.SPLIT,
+    doubt=ASSUMED_DOUBT,
+    rows=(
         ONE,
-        scaled(2, 0.97, limit=None),
-        scaled(2, 0.90, family="batch"),
-        scaled(2, 0.9, Scaling.STRONG),
-        scaled(4, 0.95, limit=None),
-        scaled(4, 0.6, Scaling.STRONG, limit=Limit.LAUNCHES),
-        scaled(8, 0.5),
-        scaled(8, 0.2, Scaling.STRONG, limit=Limit.LAUNCHES),
+        scaled(2, 1.94, limit=None),
+        scaled(4, 3.8, limit=None),
+        scaled(8, 4.0),
+        scaled(2, 1.8, Scaling.STRONG),
+        scaled(4, 2.4, Scaling.STRONG, limit=Limit.LAUNCHES),
+        replace(scaled(8, 2.4, Scaling.STRONG), used=4, verdict=AdviceVerdict.SPLIT),
     ),
-    larger=(),
+    steps=(SimulatedStep(Scaling.WEAK, "batch", 2, 128, 110_000_000, False),),
+    alone=(OneDevice(64, 100_000_000, True), OneDevice(128, 200_000_000, False)),
     memory=(
         FamilyMemory("single", 1, 3_000_000_000, 340),
         FamilyMemory("batch", 8, 3_680_000_000, 0),
@@ -65,127 +97,182 @@ MACHINE = MachineScaling(
     ),
     memory_bytes=16_000_000_000,
     price_per_hour=3.6,
-    notes=(),
+    notes=("towers: no layer joins two independent towers",),
 )
 SLOWER = replace(
     MACHINE,
     label="2xT4",
-    steps=(ONE, scaled(2, 0.6)),
+    answer="cannot tell: mirrored at 1.30×",
+    verdict=AdviceVerdict.CANNOT_TELL,
+    rows=(ONE, scaled(2, 1.3)),
     memory=(),
     memory_bytes=None,
     price_per_hour=0.36,
+    notes=(),
 )
 COMPARED = HardwareComparison(
     model="net", mode="train", batch=64, ops=100, machines=(MACHINE, SLOWER)
 )
 
 
-def test_the_slowest_of_more_devices_is_slower():
-    assert slowest_of(1) == 1
-    # Of two normal draws, the larger one is expected 0.56 standard deviations above the mean.
-    assert slowest_of(2) == pytest.approx(1 + 0.015 * 0.564, abs=1e-3)
-    assert slowest_of(8) == pytest.approx(1 + 0.015 * 1.424, abs=1e-3)
+def told(*rows: ScaledStep) -> str:
+    machine = replace(MACHINE, rows=rows, price_per_hour=None)
+    return render_hardware_comparison(replace(COMPARED, machines=(machine,)))
 
 
-def test_the_best_family_counts_and_the_knee_is_before_what_brings_less_than_half():
-    assert [step.family for step in MACHINE.best(Scaling.WEAK)] == ["single"] + ["mirrored"] * 3
+def test_the_knee_is_before_what_brings_less_than_half_also_at_the_ends_of_the_ranges() -> None:
     # 8 devices are 4.0 times as fast as one, 4 are 3.8 times.
-    assert MACHINE.knee(Scaling.WEAK).devices == 4
-    # 4 are 2.4 times, 2 are 1.8.
-    assert MACHINE.knee(Scaling.STRONG).devices == 2
+    assert MACHINE.knee(Scaling.WEAK) == Knee(devices=4, at_worst=4, at_best=4)
+    # 4 are 2.4 times, 2 are 1.8: at worst 1.44, which is less than 1.5.
+    assert MACHINE.knee(Scaling.STRONG) == Knee(devices=2, at_worst=1, at_best=2)
+    assert replace(MACHINE, rows=MACHINE.rows[1:]).knee(Scaling.WEAK) is None
 
 
-def test_what_a_larger_batch_brings_one_device_makes_no_knee():
-    # Faster than the others, since one device that takes as many samples is.
-    towers = replace(scaled(2, 0.6, family="towers"), step_ns=60_000_000)
-    machine = replace(MACHINE, steps=(*MACHINE.steps, towers))
-    assert machine.best(Scaling.WEAK) == MACHINE.best(Scaling.WEAK)
-    alone = replace(MACHINE, steps=(ONE, towers))
-    assert alone.best(Scaling.WEAK) == (ONE, towers)
-    assert alone.knee(Scaling.WEAK) == ONE
-
-
-def test_a_step_that_does_not_fit_is_no_answer():
-    steps = tuple(
-        replace(step, limit=Limit.MEMORY) if step.family == "mirrored" else step
-        for step in MACHINE.steps
+def test_more_than_the_devices_can_do_is_no_efficiency_and_has_its_cause() -> None:
+    excess = scaled(2, 2.4, without_launches=1.9)
+    assert excess.excess is Excess.LAUNCHES
+    assert excess.speedup is not None
+    assert excess.speedup.median == pytest.approx(2.4)
+    assert excess.efficiency is None
+    (line,) = (line for line in told(ONE, excess).splitlines() if line.split()[:1] == ["2"])
+    assert line.endswith(
+        "2.40× (1.92–3.00)           –  nothing: more threads launch; 1.90× if launches cost "
+        "nothing"
     )
-    machine = replace(MACHINE, steps=steps)
-    assert [step.family for step in machine.best(Scaling.WEAK)] == ["single", "batch"]
-    nowhere = replace(machine, steps=tuple(replace(s, limit=Limit.MEMORY) for s in steps))
-    assert nowhere.knee(Scaling.WEAK) is None
-    text = render_hardware_comparison(replace(COMPARED, machines=(nowhere,)))
-    assert "8xV100: the step does not fit on its devices" in text
+    level = scaled(2, 2.0)
+    assert (level.excess, level.efficiency) == (None, pytest.approx(1.0))
 
 
-def test_a_million_samples_cost_what_their_hours_on_all_devices_cost():
-    # 640 samples a second are 434 hours less: a million take 0.434 hours.
+def test_more_than_the_devices_can_do_is_not_counted_if_it_stays_without_launches() -> None:
+    strange = scaled(2, 2.4, without_launches=2.1)
+    assert strange.excess is Excess.UNEXPLAINED
+    assert strange.speedup is None
+    assert strange.efficiency is None
+    assert replace(MACHINE, rows=(ONE, strange)).knee(Scaling.WEAK) == Knee(1, 1, 1)
+    answer, *lines = told(ONE, strange).splitlines()[1:]
+    assert answer == "8xV100: split: mirrored at 2.40×"
+    (line,) = (line for line in lines if line.split()[:1] == ["2"])
+    assert line.endswith("over 2×, and the simulation does not show why: not counted")
+    assert not any("2.40×" in line or "pays" in line for line in lines)
+
+
+def test_a_million_samples_cost_what_their_hours_on_all_devices_cost() -> None:
+    # 640 samples a second: a million take 0.434 hours.
     assert MACHINE.cost_per_million(ONE) == pytest.approx(1e6 / 640 / 3600 * 3.6)
-    assert MACHINE.cost_per_million(scaled(2, 0.5)) == pytest.approx(2 * 1e6 / 640 / 3600 * 3.6)
+    assert MACHINE.cost_per_million(scaled(2, 1.0)) == pytest.approx(2 * 1e6 / 640 / 3600 * 3.6)
     assert replace(MACHINE, price_per_hour=None).cost_per_million(ONE) is None
 
 
-def test_the_text_begins_with_the_answers_and_marks_the_knees():
-    text = render_hardware_comparison(COMPARED)
-    assert text.splitlines()[:5] == [
+def test_the_text_begins_with_the_answers() -> None:
+    assert render_hardware_comparison(COMPARED).splitlines()[:9] == [
         "net, train, a batch of 64: simulated from assumed costs, nothing was run",
-        "8xV100: weak scaling pays up to 4 devices (3.80×), then most is lost to exchange; strong "
-        "scaling pays up to 2 devices (1.80×), then most is lost to launches",
-        "2xT4: weak scaling pays up to 1 device (1.00×), then most is lost to exchange; strong "
-        "scaling pays up to 1 device (1.00×)",
+        "8xV100: split: mirrored at 2.40×",
+        "8xV100: the batch shared: each doubling pays up to 2 devices (1 to 2 within the ranges)",
+        "8xV100: a batch on each: each doubling pays up to 4 devices",
+        "2xT4: cannot tell: mirrored at 1.30×",
+        "2xT4: a batch on each: a second device brings less than half of what it could (1 to 2 "
+        "within the ranges)",
         "most samples per second: 8xV100, 2,432 on 4 devices",
         "least for a million samples: 2xT4, 0.156 on 1 device",
+        "",
     ]
-    marked = [line.split()[:2] for line in text.splitlines() if "◀" in line]
-    assert marked == [["4", "mirrored"], ["2", "mirrored"], ["1", "single"], ["1", "single"]]
 
 
-def test_the_text_says_what_devices_hold_and_how_large_a_batch_fits():
-    lines = render_hardware_comparison(COMPARED).splitlines()
-    begin = lines.index(
-        "8xV100, memory of the fullest device, which has 16.0 GB, a batch of 64 on each"
-    )
-    assert [line.split() for line in lines[begin + 2 : begin + 6]] == [
-        ["1", "single", "3.00", "GB", "340"],
-        ["8", "batch", "3.68", "GB", "0"],
-        ["8", "mirrored", "3.02", "GB", "–"],
+def test_the_text_has_a_row_for_each_number_of_devices() -> None:
+    lines = told(*MACHINE.rows).splitlines()
+    begin = lines.index("8xV100: the same training, a batch of 64 shared among the devices")
+    assert [line.split()[:3] for line in lines[begin + 2 : begin + 7]] == [
+        ["1", "64", "single"],
+        ["2", "64", "mirrored"],
+        ["4", "64", "mirrored"],
+        ["8", "64", "mirrored"],
         [],
     ]
-    assert not any(line.startswith("2xT4, memory") for line in lines)
+    assert "mirrored on 4" in lines[begin + 5]
+    assert "8xV100: towers: no layer joins two independent towers" in lines
 
 
-def test_the_text_says_what_split_layers_are_held_against():
-    larger = (OneDevice(128, 160_000_000, True), OneDevice(256, 310_000_000, False))
-    text = render_hardware_comparison(
-        replace(COMPARED, machines=(replace(MACHINE, larger=larger),))
+def test_the_text_says_what_devices_hold_and_how_large_a_batch_fits() -> None:
+    lines = told(*MACHINE.rows).splitlines()
+    assert [line for line in lines if "memory" in line] == [
+        "8xV100: memory of 16.0 GB: single on 1 device holds 3.00 GB at most; a batch of 340 on "
+        "each device fits",
+        "8xV100: memory of 16.0 GB: mirrored on 8 devices holds 3.02 GB at most",
+    ]
+
+
+def test_a_step_that_does_not_fit_on_one_device_is_held_against_none() -> None:
+    alone = replace(scaled(2, 1.5), alone_per_s=None, ratio=None, without_launches=None)
+    text = told(alone)
+    assert "8xV100: the step does not fit on one device" in text
+    (line,) = (line for line in text.splitlines() if line.split()[:1] == ["2"])
+    assert line.split()[-4:-1] == ["–", "–", "–"]
+
+
+def machine_taking(label: str, *step_ns: int) -> MachineScaling:
+    """Return a machine of one device with a step as is, in four ways, and without launches."""
+    first, *if_wrong = step_ns
+    one = replace(ONE, step_ns=first, if_wrong_ns=tuple(if_wrong))
+    return replace(MACHINE, label=label, rows=(one,), price_per_hour=None)
+
+
+def test_a_tie_that_launches_make_is_no_rank() -> None:
+    old = machine_taking("P100", 1_001, 501, 2_001, 501, 2_001, 900)
+    new = machine_taking("H100", 1_000, 200, 2_000, 200, 2_000, 100)
+    far = machine_taking("K80", 9_000, 9_000, 9_000, 9_000, 9_000, 9_000)
+    compared = replace(COMPARED, machines=(old, new, far))
+    ranked = compared.fastest()
+    assert ranked is not None
+    assert (ranked.machine, ranked.ties, ranked.is_by_launches) == (new, (old,), True)
+    assert (
+        "most samples per second: a tie: launches decide, which are the host's: 64,000,000 on "
+        "1 device of H100, not surely more than P100; if launches cost nothing, H100 is first"
+    ) in render_hardware_comparison(compared)
+    assert compared.cheapest() is None
+
+
+def test_a_machine_that_is_first_whatever_costs_are_is_surely_first() -> None:
+    first, second = (
+        machine_taking("A", *[1_000] * 6),
+        machine_taking("B", *[1_300] * 6),
     )
-    line = (
-        "layers split: speed-up over one device that takes all samples of a host "
-        "(128 at 800 a second, 256 do not fit)"
-    )
-    # Below weak scaling, as the batch of strong scaling is that of one device.
-    assert text.count(line) == 1
-    assert text.index("weak scaling, more") < text.index(line) < text.index("strong scaling, the")
+    ranked = replace(COMPARED, machines=(first, second)).fastest()
+    assert ranked is not None
+    # Ops may be 1.25 times as slow against the other's.
+    assert ranked.ties == ()
+    near = replace(COMPARED, machines=(first, machine_taking("B", *[1_200] * 6))).fastest()
+    assert near is not None
+    assert [machine.label for machine in near.ties] == ["B"]
+    assert not near.is_by_launches
 
 
-def test_json_follows_its_schema():
-    machine = replace(MACHINE, larger=(OneDevice(128, 160_000_000, True),))
-    content = hardware_comparison_as_json(replace(COMPARED, machines=(machine, SLOWER)))
+def test_json_follows_its_schema() -> None:
+    content = hardware_comparison_as_json(COMPARED)
     jsonschema.validate(content, load_schema("scaling"))
-    assert content["machines"][0]["memory"][1] == {
+    machine = content["machines"][0]
+    assert machine["memory"][1] == {
         "family": "batch",
         "devices": 8,
         "peak_bytes": 3_680_000_000,
         "largest_batch": 0,
     }
-    assert content["machines"][0]["one_device_with_larger_batch"] == [
-        {"samples": 128, "step_ns": 160_000_000, "samples_per_s": 800.0, "fits": True}
-    ]
-    assert content["machines"][0]["knee"] == {"weak": 4, "strong": 2}
+    assert machine["one_device"][0] == {
+        "samples": 64,
+        "step_ns": 100_000_000,
+        "samples_per_s": 640.0,
+        "fits": True,
+    }
+    assert machine["knee"] == {
+        "weak": {"devices": 4, "at_worst": 4, "at_best": 4},
+        "strong": {"devices": 2, "at_worst": 1, "at_best": 2},
+    }
+    assert (machine["verdict"], content["fastest"]["hardware"]) == ("split", "8xV100")
 
 
-def test_a_picture_has_a_line_for_each_machine():
-    weak, strong = draw_scaling(COMPARED).axes
+def test_a_picture_has_a_line_and_a_range_for_each_machine_and_no_ideal() -> None:
+    strong, weak = draw_scaling(COMPARED).axes
     labels = [line.get_label() for line in weak.get_lines()]
     assert [label for label in labels if not label.startswith("_")] == ["8xV100", "2xT4"]
-    assert "strong" in strong.get_title()
+    assert len(weak.collections) == 2
+    assert "shared" in strong.get_title()
+    assert [text.get_text() for text in weak.texts] == ["N× on N devices"]

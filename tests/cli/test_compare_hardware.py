@@ -43,29 +43,27 @@ def test_each_machine_is_simulated_on_ever_more_of_its_devices(
     content = json.loads(ran.out)
     jsonschema.Draft202012Validator(load_schema("scaling")).validate(content)
     nvlink, t4 = content["machines"]
-    assert [step["devices"] for step in t4["steps"]] == [1]
-    # A batch of 6 can be halved, but not be shared among 4 alike: collectives want it so.
-    found = {(step["devices"], step["family"], step["scaling"]) for step in nvlink["steps"][1:]}
-    both = ("weak", "strong")
+    assert t4["steps"] == []
+    assert [row["devices"] for row in t4["best"]] == [1]
     joint = ("mirrored", "mirrored-one-by-one", "mirrored-by-copies")
     apart = ("batch", "variables-on-host", "variables-spread")
-    assert found == {
-        *((2, family, scaling) for family in (*apart, *joint) for scaling in both),
-        *((4, family, scaling) for family in apart for scaling in both),
-        *((4, family, "weak") for family in joint),
-    }
+    found = {(step["devices"], step["family"], step["scaling"]) for step in nvlink["steps"]}
+    assert found == {(count, family, "weak") for count in (2, 4) for family in (*apart, *joint)}
     of_towers, *others = nvlink["notes"]
     assert of_towers == "towers: no layer joins two independent towers: every layer feeds the next"
     assert others[0].startswith("pipeline: any cut costs more in copies")
-    assert [note for note in others if "devices" in note] == [
-        f"4 devices: {family} wants the same samples on each device" for family in joint
-    ]
-    for step in nvlink["steps"][1:]:
-        assert step["samples"] == 6 * (step["devices"] if step["scaling"] == "weak" else 1)
-        assert 0 < step["efficiency"] <= 1
-        assert step["speedup"] == pytest.approx(
-            step["samples_per_s"] / nvlink["steps"][0]["samples_per_s"]
+    one, *rows = nvlink["best"]
+    assert (one["scaling"], one["speedup"]) == (None, None)
+    counts = [(row["scaling"], row["devices"]) for row in rows]
+    assert counts[:2] == [("weak", 2), ("weak", 4)]
+    assert counts[2:] in ([], [("strong", 2), ("strong", 4)])
+    for row in rows:
+        assert row["samples"] == 6 * (row["devices"] if row["scaling"] == "weak" else 1)
+        assert row["efficiency"] is None or 0 < row["efficiency"] <= 1
+        assert row["speedup"]["simulated"] == pytest.approx(
+            row["samples_per_s"] / row["one_device_samples_per_s"]
         )
+        assert row["speedup"]["low"] <= row["speedup"]["simulated"] <= row["speedup"]["high"]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -114,6 +112,7 @@ def test_hosts_of_a_hierarchy_are_doubled_after_the_devices_of_one(
     assert step_ns == sorted(step_ns)
     # Each level costs more than the one below.
     assert step_ns[2] - step_ns[1] > step_ns[1] - step_ns[0] > 0
+    assert (machine["verdict"], machine["answer"]) == (None, None)
     assert "8 devices: mirrored-by-copies is of one host" in machine["notes"]
     assert (
         "8 devices: a batch of 6 has less than one sample for each of 8 devices"
@@ -225,25 +224,57 @@ def test_towers_within_hosts_win_where_variables_are_large(
     ran = advisor("compare-hardware", str(path), *machines, "--json", "-q")
     assert ran.code == 0, ran.err
     host, hosts = json.loads(ran.out)["machines"]
-    step_ns = {s["family"]: s["step_ns"] for s in host["steps"] if s["scaling"] != "weak"}
-    for family in ("single", "batch", "variables-on-host", "variables-spread", "mirrored"):
-        assert step_ns["towers"] < 0.7 * step_ns[family], family
-    assert host["knee"]["strong"] == 2
+    (row,) = (row for row in host["best"] if row["scaling"] == "strong")
+    assert host["knee"]["strong"]["devices"] == 2
     assert host["notes"] == []
-    weak, towers = (
-        [s for s in hosts["steps"] if (s["family"], s["scaling"]) == ("towers", scaling)]
+    weak, strong = (
+        {
+            (step["family"], step["devices"]): step
+            for step in hosts["steps"]
+            if step["scaling"] == scaling
+        }
         for scaling in ("weak", "strong")
     )
-    assert [(step["devices"], step["samples"]) for step in towers] == [(2, 64), (4, 64), (8, 64)]
-    assert [(step["devices"], step["samples"]) for step in weak] == [(2, 128), (4, 256), (8, 512)]
-    (larger,) = hosts["one_device_with_larger_batch"]
-    assert larger["samples"] == 128
-    for step in weak:
-        assert step["speedup"] == pytest.approx(step["samples_per_s"] / larger["samples_per_s"])
+    for family in ("batch", "variables-on-host", "variables-spread", "mirrored"):
+        assert strong["towers", 2]["step_ns"] < 0.7 * strong[family, 2]["step_ns"], family
+    # The search of `advisor analyze` has towers to begin with.
+    assert row["step_ns"] <= strong["towers", 2]["step_ns"]
+    assert [strong["towers", devices]["samples"] for devices in (2, 4, 8)] == [64, 64, 64]
+    assert [weak["towers", devices]["samples"] for devices in (2, 4, 8)] == [128, 256, 512]
     # Twice the samples take more, but not twice as long: matrices are read once.
-    assert towers[0]["step_ns"] < weak[0]["step_ns"] < 2 * towers[0]["step_ns"]
-    assert towers[0]["step_ns"] == step_ns["towers"]
-    # The gradients of all four leave each host.
-    assert towers[1]["step_ns"] > 4 * 2048**2 * 4 / 1.25e9 * 1e9
-    assert towers[1]["limit"] == "exchange"
-    assert hosts["knee"]["strong"] == 2
+    once, twice = strong["towers", 2]["step_ns"], weak["towers", 2]["step_ns"]
+    assert once < twice < 2 * once
+    # One device that takes as many samples is what they are held against.
+    assert [one["samples"] for one in hosts["one_device"]] == [64, 128]
+    (two,) = (r for r in hosts["best"] if (r["scaling"], r["devices"]) == ("weak", 2))
+    assert two["one_device_samples_per_s"] == hosts["one_device"][1]["samples_per_s"]
+    # The gradients of all four leave each host, so that one host alone is faster.
+    assert strong["towers", 4]["step_ns"] > 4 * 2048**2 * 4 / 1.25e9 * 1e9
+    used = [(r["devices"], r["devices_used"]) for r in hosts["best"] if r["scaling"] == "strong"]
+    assert used == [(2, 2), (4, 2), (8, 2)]
+    assert hosts["knee"]["strong"]["devices"] == 2
+
+
+def test_the_verdict_is_that_of_analyze_on_the_same_machine(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    path = tmp_path / "towers.py"
+    path.write_text(TOWERS)
+    compared = advisor("compare-hardware", str(path), "2xT4", "--json", "-q")
+    assert compared.code == 0, compared.err
+    options = ("--hardware", "2xT4", "--json", "-q", "-o", str(tmp_path / "out"))
+    analyzed = advisor("analyze", str(path), *options)
+    assert analyzed.code == 0, analyzed.err
+    (machine,) = json.loads(compared.out)["machines"]
+    analysis = json.loads(analyzed.out)
+    recommended = analysis["recommendation"]
+    assert machine["verdict"] == recommended["verdict"]
+    assert machine["answer"] == recommended["answer"]
+    row = machine["best"][-1]
+    assert (row["scaling"], row["family"]) == ("strong", recommended["candidate"])
+    (split,) = (c for c in analysis["candidates"] if c["name"] == recommended["candidate"])
+    assert row["step_ns"] == split["predicted"]["step_ns"]
+    ratio = split["predicted"]["ratio_to_single"]
+    assert row["speedup"] == {
+        "simulated": 1 / ratio["ratio"], "low": 1 / ratio["high"], "high": 1 / ratio["low"],
+    }  # fmt: skip

@@ -53,8 +53,14 @@ def test_what_is_measured_fitted_transferred_and_assumed_is_told_apart() -> None
     }
     assert (bases["T4"]["linear"], bases["T4"]["conv_by_input"]) == ("fitted", "assumed")
     assert (bases["L4"]["linear"], bases["L4"]["relu"]) == ("assumed", "transferred")
-    launches = {gpu["name"]: gpu["launch_overhead_basis"] for gpu in told()["devices"]}
-    assert (launches["K80"], launches["V100"]) == ("measured", "assumed")
+
+
+def test_a_launch_is_the_hosts_and_costs_the_same_with_every_card() -> None:
+    launches = [
+        (gpu["launch_overhead_ns"], gpu["launch_overhead_basis"]) for gpu in told()["devices"]
+    ]
+    assert set(launches) == {(3_000, "assumed")}
+    assert "5.7 µs with a K80" in run_here("hardware", "K80").out
 
 
 def test_text_about_a_gpu_has_its_figures_and_sources() -> None:

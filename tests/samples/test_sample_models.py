@@ -7,6 +7,8 @@ import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, permutations
+from operator import ge
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +17,20 @@ import pytest
 from command_runs import Command, Ran, few_rounds
 from real_runs import needs_workers
 
+from placement_advisor.candidates import single
 from placement_advisor.candidates.families import SPLITS, propose
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.graph.placement import Placement
+from placement_advisor.machine.gpu_facts import gpu_facts
+from placement_advisor.machine.presets import hardware_figures, read_hardware
 from placement_advisor.machine.this_machine import usable_cores
 from placement_advisor.measurement.measurement import Law
 from placement_advisor.processes import children
 from placement_advisor.report.analysis.analysis_json import load_schema
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.tf.answers import Traced
 from placement_advisor.tf.calls import tracer
 
@@ -220,6 +226,37 @@ def readers(graph: OpGraph, name: str) -> set[Role]:
     return {graph.op(edge.consumer).role for edge in graph.outputs_of(name) if not edge.is_control}
 
 
+def single_step_ns(graph: OpGraph, card: str) -> int:
+    """Return the simulated step on one card."""
+    cluster = read_hardware(card)
+    costs = roofline_by_place(graph, cluster)
+    return Simulator(graph, costs, cluster).step_ns(single.propose(graph, costs, cluster))
+
+
+def pairs_of_cards() -> list[tuple[str, str]]:
+    """Return presets of which the first is no worse in any figure, its links included."""
+
+    def figures(card: str) -> tuple[float, ...]:
+        cluster = read_hardware(card)
+        (device,) = cluster.devices
+        links = (cluster.link("CPU:0", "GPU:0"), cluster.link("GPU:0", "CPU:0"))
+        ways = [(-link.latency_ns, link.bandwidth_bytes_per_s) for link in links]
+        assert device.memory_bytes is not None
+        return (device.memory_bytes, *chain.from_iterable(ways))
+
+    cards = {card: read_hardware(card).devices[0].gpu for card in hardware_figures()["devices"]}
+    found = [
+        (better, worse)
+        for (better, sheet), (worse, other) in permutations(cards.items(), 2)
+        if sheet is not None
+        and other is not None
+        and gpu_facts(other).is_matched_by(gpu_facts(sheet))
+        and all(map(ge, figures(better), figures(worse)))
+    ]
+    assert ("H100", "A100") in found
+    return found
+
+
 def towers_of(graph: OpGraph) -> Placement | NotApplicable:
     """Return the tower split at assumed costs."""
     cluster = assumed_cluster(len(DEVICES))
@@ -288,6 +325,19 @@ class TestASampleAtItsSmallSize:
             if not edge.is_control and edge.size_bytes is None
         }
         assert graph.edge_bytes_known_share >= EXPECTED[name].known_bytes, sorted(unknown)
+
+    @each_sample
+    def test_takes_no_longer_on_a_card_that_is_no_worse_in_any_figure(
+        self, traced: Callable[[str], Traced], name: str
+    ) -> None:
+        graph = traced(name).graph
+        step_ns = {card: single_step_ns(graph, card) for card in hardware_figures()["devices"]}
+        slower = [
+            (better, worse)
+            for better, worse in pairs_of_cards()
+            if step_ns[better] > step_ns[worse]
+        ]
+        assert slower == []
 
     @pytest.mark.parametrize("name", WITH_TOWERS)
     def test_is_split_by_its_towers(self, traced: Callable[[str], Traced], name: str) -> None:

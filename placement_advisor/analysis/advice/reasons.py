@@ -40,10 +40,12 @@ _VERDICT_WORDS = {
 
 def doubt_text(doubt: Doubt) -> str:
     """Return how wrong costs may be."""
+    times = f"copies and launches cost up to {doubt.copies:g} times"
+    if doubt.launches != doubt.copies:
+        times = f"copies cost up to {doubt.copies:g} and launches up to {doubt.launches:g} times"
     hidden = ", or launches nothing" if doubt.may_hide_launches else ""
     return (
-        f"copies and launches cost up to {doubt.copies:g} times as much or as little against "
-        f"ops{hidden}, and a split's ops {doubt.ops:g} times"
+        f"{times} as much or as little against ops{hidden}, and a split's ops {doubt.ops:g} times"
     )
 
 

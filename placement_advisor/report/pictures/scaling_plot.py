@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.machine_scaling import Scaling
+from placement_advisor.measurement.measurement import Interval
 from placement_advisor.report.pictures.canvas import (
     FAINT,
     FONT_SIZE,
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 _HEIGHT_IN = 4.4
 _TITLES = {
-    Scaling.WEAK: "weak: the whole batch on each device",
-    Scaling.STRONG: "strong: the batch shared among them",
+    Scaling.STRONG: "the same training: the batch shared",
+    Scaling.WEAK: "more samples a step: the batch on each",
 }
 
 
@@ -40,17 +41,17 @@ def plot_scaling(compared: HardwareComparison, path: Path) -> None:
 
 @plain_style()
 def draw_scaling(compared: HardwareComparison) -> Figure:
-    """Return a picture with a panel for weak and one for strong scaling."""
+    """Return a picture with a panel for strong and one for weak scaling."""
     figure = new_page(_HEIGHT_IN)
     figure.set_layout_engine("constrained")
-    row = figure.subplots(1, len(Scaling), sharey=True)
-    for ax, scaling in zip(row, Scaling, strict=True):
+    row = figure.subplots(1, len(_TITLES), sharey=True)
+    for ax, scaling in zip(row, _TITLES, strict=True):
         _draw(ax, compared, scaling)
-    row[0].set_ylabel("speed-up over one device (simulated)", fontsize=FONT_SIZE)
+    row[0].set_ylabel("times as fast as one device (simulated)", fontsize=FONT_SIZE)
     row[0].legend(frameon=False, fontsize=FONT_SIZE, loc="upper left")
     figure.suptitle(
         f"{drawable(compared.model)}, {compared.mode}, a batch of {compared.batch}: "
-        "speed-up by number of devices; a ring marks the knee",
+        "speed-up by number of devices, shaded its range; a ring marks the knee",
         fontsize=FONT_SIZE,
     )
     return figure
@@ -59,11 +60,13 @@ def draw_scaling(compared: HardwareComparison) -> Figure:
 def _draw(ax: Axes, compared: HardwareComparison, scaling: Scaling) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    most = max(step.devices for machine in compared.machines for step in machine.steps)
-    counts = sorted({step.devices for machine in compared.machines for step in machine.steps})
+    counts = sorted({1, *(row.devices for machine in compared.machines for row in machine.rows)})
+    most = counts[-1]
     ax.plot([1, most], [1, most], color=FAINT, linewidth=0.8, linestyle="--")
-    ax.annotate("ideal", (most, most), ha="right", fontsize=SMALL_FONT_SIZE, color=FAINT)
+    # A split can be faster where more threads launch, so this is no bound.
+    ax.annotate("N× on N devices", (most, most), ha="right", fontsize=SMALL_FONT_SIZE, color=FAINT)
     for number, machine in enumerate(compared.machines):
+<<<<<<< HEAD
         sign, dashes = SIGNS[number % len(SIGNS)]
         best = machine.best(scaling)
         points = [step.devices for step in best], [step.speedup for step in best]
@@ -77,6 +80,25 @@ def _draw(ax: Axes, compared: HardwareComparison, scaling: Scaling) -> None:
                 [knee.devices], [knee.speedup],
                 color=INK, marker="o", markersize=11, fillstyle="none",
             )  # fmt: skip
+=======
+        color = _COLORS[number % len(_COLORS)]
+        knee = machine.knee(scaling)
+        if knee is None:
+            continue
+        shown = [step for step in machine.best(scaling) if step.speedup is not None]
+        devices = [1, *(step.devices for step in shown)]
+        found = [Interval(median=1.0, low=1.0, high=1.0), *(s.speedup for s in shown if s.speedup)]
+        speedups = [each.median for each in found]
+        ax.plot(
+            devices, speedups, color=color, marker="o", markersize=4, label=drawable(machine.label)
+        )
+        ends = [each.low for each in found], [each.high for each in found]
+        ax.fill_between(devices, *ends, color=color, alpha=0.12, linewidth=0)
+        ax.plot(
+            [knee.devices], [speedups[devices.index(knee.devices)]],
+            color=color, marker="o", markersize=10, fillstyle="none",
+        )  # fmt: skip
+>>>>>>> f44015f6 (compare-hardware: one device at its best to compare with, ranges, the verdict of analyze, ties said)
     ax.set_title(_TITLES[scaling], fontsize=FONT_SIZE)
     ax.set_xlabel("devices", fontsize=FONT_SIZE)
     ax.set_xscale("log", base=2)

@@ -15,8 +15,11 @@ from placement_advisor.cost.gpu.kernel_times import (
     OPS,
     KernelBasis,
     kernel_time,
+    reached_bandwidth,
 )
+from placement_advisor.cost.gpu.op_costs import kernel_cost
 from placement_advisor.cost.table import ASSUMED_WITHIN
+from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, Kernel, KernelFamily
 from placement_advisor.machine.gpu_facts import gpu_facts, gpus_with_facts
 
 SHIPPED = tomllib.loads(
@@ -184,3 +187,33 @@ def test_no_kernel_draws_more_than_the_nominal_bandwidth(
     moved = 4 * rows * length * (3 if op in ("add", "mul") else 2)
     least_s = moved / gpu_facts(gpu).memory_bandwidth_bytes_per_s
     assert seconds(op, gpu, rows, length) + 1e-9 >= least_s
+
+
+MATCHED = [
+    (better, worse)
+    for better in gpus_with_facts()
+    for worse in gpus_with_facts()
+    if better != worse and gpu_facts(worse).is_matched_by(gpu_facts(better))
+]
+
+
+def test_a_card_is_matched_by_one_that_is_no_worse_in_any_figure() -> None:
+    assert ("RTX4090", "V100-SXM2") in MATCHED
+    assert ("V100-SXM2", "V100-PCIe") in MATCHED
+    # It has more multiprocessors, each of which is slower: 80 at 0.18 against 28 at 0.41 Tflop/s.
+    assert ("V100-PCIe", "GTX1080Ti") not in MATCHED
+
+
+@given(
+    cards=st.sampled_from(MATCHED),
+    family=st.sampled_from(KernelFamily),
+    arithmetic=st.sampled_from(Arithmetic),
+    sizes=st.lists(st.integers(min_value=1, max_value=600), min_size=10, max_size=10),
+)
+def test_no_kernel_takes_longer_on_a_card_that_is_no_worse_in_any_figure(
+    cards: tuple[str, str], family: KernelFamily, arithmetic: Arithmetic, sizes: list[int]
+) -> None:
+    kernel = Kernel(family, tuple(sizes[: len(DIMENSIONS[family])]), arithmetic)
+    better, worse = map(gpu_facts, cards)
+    assert kernel_cost(kernel, better).time_ns <= kernel_cost(kernel, worse).time_ns
+    assert reached_bandwidth(better) >= reached_bandwidth(worse)
