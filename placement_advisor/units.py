@@ -54,6 +54,15 @@ def time_unit(time_ns: int) -> tuple[int, str]:
     return next((step for step in _TIME_STEPS if time_ns >= step[0]), (1, "ns"))
 
 
+def copies_text(count: int) -> str:
+    """Return a number of copies in words.
+
+    >>> copies_text(0), copies_text(1), copies_text(19)
+    ('no copies', '1 copy', '19 copies')
+    """
+    return "no copies" if not count else "1 copy" if count == 1 else f"{count} copies"
+
+
 def format_bytes(size_bytes: float | None, *, is_floor: bool = False) -> str:
     """Return a size in decimal units with three significant digits, ``?`` if unknown.
 

@@ -145,6 +145,13 @@ def test_what_is_to_be_done_is_never_cut_but_found_in_a_file_that_is_named() -> 
     assert not any("do this" in line for line in lines)
 
 
+def test_a_paragraph_is_cut_where_a_sentence_or_clause_ends() -> None:
+    plain = record(sample_analysis.sample())
+    said = "It rests on 9 steps, 12 % off. " + "Of what those take, more is said elsewhere " * 9
+    of = replace(plain, answer=replace(plain.answer, deciding=(said,) * 3))
+    assert text(of).splitlines().count("- It rests on 9 steps, 12 % off. …") == 3
+
+
 ACTIONS = ("take a batch of 205", "put layer tower_1/dense on worker:1", "jit_compile=True, then")
 
 

@@ -17,7 +17,7 @@ from placement_advisor.graph.name_patterns import first_names, listed
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO, WORTHWHILE_SPEEDUP, Verdict
 from placement_advisor.solvers.bounds.bound_in_words import argument_text
-from placement_advisor.units import format_bytes, format_ns, format_share
+from placement_advisor.units import copies_text, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -145,7 +145,8 @@ def simulated_reasons(candidate: Candidate, alone: Candidate) -> list[str]:
     return [
         *reasons,
         f"{candidate.name} (simulated): step {format_ns(ours.step_ns)} against "
-        f"{format_ns(theirs.step_ns)} for {alone.name}; {ours.transfer_count} copies per step, "
+        f"{format_ns(theirs.step_ns)} for {alone.name}; "
+        f"{copies_text(ours.transfer_count)} per step, "
         f"{format_bytes(crossing.amount, is_floor=crossing.is_floor)}, "
         f"{format_ns(ours.transfer_ns)}, of which "
         f"{format_ns(ours.exposed_ns)} behind no compute; compute {_by_device(ours.compute_ns)}",
@@ -317,8 +318,9 @@ def _copies_against_compute(name: str, profile: StepProfile) -> str:
     if not profile.transfer_count:
         return f"{name}: no copies; compute: {compute}"
     size = profile.transfer_bytes
+    carry = "carries" if profile.transfer_count == 1 else "carry"
     line = (
-        f"{name}: {profile.transfer_count} copies per step carry "
+        f"{name}: {copies_text(profile.transfer_count)} per step {carry} "
         f"{'an unknown number of bytes' if size is None else format_bytes(size)} "
         f"in {format_ns(profile.transfer_ns)}"
     )

@@ -284,7 +284,8 @@ def _all_lost(lost: Ruling, tried: Sequence[Candidate], is_proved: bool) -> Ruli
     if not all(candidate.family in BAD_ON_PURPOSE for candidate in tried):
         return stay
     names = " and ".join(candidate.name for candidate in tried)
-    is_bad = "split tried is" if len(tried) == 1 else "splits tried are"
+    is_one = len(tried) == 1
+    is_bad, loses = ("split tried is", "it loses") if is_one else ("splits tried are", "they lose")
     because = f"the only {is_bad} {names}, bad on purpose"
     if is_proved:
         return replace(stay, because=because)
@@ -292,7 +293,7 @@ def _all_lost(lost: Ruling, tried: Sequence[Candidate], is_proved: bool) -> Ruli
         lost,
         verdict=AdviceVerdict.CANNOT_TELL,
         adds="; no split was tried but those that are bad on purpose",
-        because=f"{because}: that they lose does not show that no split would help",
+        because=f"{because}: that {loses} does not show that no split would help",
     )
 
 

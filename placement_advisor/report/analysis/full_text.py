@@ -222,8 +222,8 @@ def _footnotes(analysis: Analysis) -> Text:
         lines.append(f"{left_out}.")
     if was_measured(analysis):
         lines.append(
-            f"Measured on {testbed.description}; step: median without profiler, copies: profiled"
-            f"{bytes_basis_text(analysis)}."
+            f"Measured on {testbed.description}; step: median without profiler, "
+            f"copies and compute: profiled{bytes_basis_text(analysis)}."
         )
     else:
         lines.append(f"Nothing was measured ({testbed.not_run or 'no candidate ran'}).")

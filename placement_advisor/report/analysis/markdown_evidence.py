@@ -19,13 +19,18 @@ from placement_advisor.report.analysis.tables import (
     activity_rows,
     bytes_text,
     candidate_figures,
-    copies_text,
     copy_share,
     error_text,
     longer_text,
 )
 from placement_advisor.simulator.events import carried
-from placement_advisor.units import format_bandwidth, format_bytes, format_ns, format_share
+from placement_advisor.units import (
+    copies_text,
+    format_bandwidth,
+    format_bytes,
+    format_ns,
+    format_share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

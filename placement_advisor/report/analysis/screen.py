@@ -2,10 +2,10 @@
 
 Made of what `analysis.json` holds, for `advisor analyze` and `advisor show` alike. No more than
 `MOST_LINES` of the given width: a paragraph gets the fewer lines the less room there is, and ends
-in … where it is cut, between words and never beside a number; the table shows the best candidates
-and counts the others. What is to be done is not cut: where there is no room for it, the file is
-named that has it. A command, which is there to be copied, is never broken, however long the path in
-it.
+in … where it is cut, after a clause or between words, never beside a number; the table shows the
+best candidates and counts the others. What is to be done is not cut: where there is no room for it,
+the file is named that has it. A command, which is there to be copied, is never broken, however long
+the path in it.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ _FEWEST_ROWS = 4
 _GAP = "  "
 _ELLIPSIS = "…"
 _NUMBER = re.compile(r"\d")
+_ENDS = (".", ";")
 _ANSWER_STYLE = {
     AdviceVerdict.SPLIT: "bold green",
     AdviceVerdict.STAY_SINGLE: "bold green",
@@ -289,7 +290,8 @@ def _file(folder: Path, name: str) -> str:
 def _paragraph(text: str, width: int, most: int, style: str = "", lead: str = "") -> list[Line]:
     """Return a text in lines; where it takes more than so many, it is cut and ends in ….
 
-    It is cut between words, and not beside a number, which without its unit would be another one.
+    It is cut at the end of a sentence or clause, else between words, and there not beside a number,
+    which without its unit would be another one.
     """
     lines = _wrapped(text, width, lead, style)
     if len(lines) <= most:
@@ -297,13 +299,22 @@ def _paragraph(text: str, width: int, most: int, style: str = "", lead: str = ""
     room = most * (width - len(lead)) - 1
     words = one_line(text)[:room].split(" ")
     while len(lines) > most and len(words) > 1:
-        words.pop()
-        while len(words) > 1 and _NUMBER.search(words[-1]):
-            words.pop()
+        words = _without_last(words)
         lines = _wrapped(f"{' '.join(words)} {_ELLIPSIS}", width, lead, style)
     if len(lines) > most:  # A word longer than all of the room.
         lines = _wrapped(_without_end(words[0], room).rstrip("0123456789.,"), width, lead, style)
     return lines[:most]
+
+
+def _without_last(words: list[str]) -> list[str]:
+    """Return words without the last, up to where a sentence or clause ends, if one does."""
+    before = words[:-1]
+    ends = [n for n, word in enumerate(before, start=1) if word.endswith(_ENDS)]
+    if ends:
+        return before[: ends[-1]]
+    while len(before) > 1 and _NUMBER.search(before[-1]):
+        before.pop()
+    return before
 
 
 def _wrapped(text: str, width: int, lead: str, style: str = "") -> list[Line]:

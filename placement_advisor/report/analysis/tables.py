@@ -15,7 +15,7 @@ from placement_advisor.analysis.analysis_result import TO_SPLIT
 from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement.measurement import Interval, SizeBasis, bootstrap_median
 from placement_advisor.testbed.trial import BASELINE
-from placement_advisor.units import format_bytes, format_ns
+from placement_advisor.units import copies_text, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -253,7 +253,8 @@ def predicted_lines(candidate: Candidate) -> list[str]:
     after = candidate.ratio_after_runs
     later = range_after_runs(candidate)
     if after is not None and later is not None:
-        lines.append(f"after {after.runs} runs {with_range(later.median, later)}")
+        runs = "1 run" if after.runs == 1 else f"{after.runs} runs"
+        lines.append(f"after {runs} {with_range(later.median, later)}")
     return lines
 
 
@@ -273,15 +274,6 @@ def figure_lines(figures: StepFigures | None) -> list[str]:
         f"{copies_text(figures.transfer_count)}, {bytes_text(figures)}",
         f"{format_ns(figures.exposed_ns)} exposed",
     ]
-
-
-def copies_text(count: int) -> str:
-    """Return a number of copies in words.
-
-    >>> copies_text(0), copies_text(1), copies_text(19)
-    ('no copies', '1 copy', '19 copies')
-    """
-    return "no copies" if not count else "1 copy" if count == 1 else f"{count} copies"
 
 
 def bytes_basis_text(analysis: Analysis) -> str:
