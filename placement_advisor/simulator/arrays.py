@@ -154,17 +154,6 @@ class PlaceArrays:
         other._set_durations()
         return other
 
-<<<<<<< HEAD
-=======
-    def scaled(self, factor: float, ops: Set[str]) -> PlaceArrays:
-        """Return the arrays with the known costs of these ops multiplied."""
-        grows = np.array([op.name in ops for op in self._ops], bool)
-        known = self._cost_ns != UNKNOWN
-        other = copy(self)
-        other._cost_ns = np.where(known & grows, _held_whole(self._cost_ns * factor), self._cost_ns)
-        other._set_durations()
-        return other
-
     def scaled_at(self, place: str, factor: float) -> PlaceArrays:
         """Return the arrays with the known costs at one place multiplied."""
         row = self.index[place]
@@ -175,7 +164,6 @@ class PlaceArrays:
         other._set_durations()
         return other
 
->>>>>>> f44015f6 (compare-hardware: one device at its best to compare with, ranges, the verdict of analyze, ties said)
     def resized(self, ops: Sequence[Op], cost_ns: Mapping[str, Ints]) -> PlaceArrays:
         """Return the arrays for other ops, by number, with their cost at each place by its name."""
         other = copy(self)

@@ -51,7 +51,7 @@ def draw_scaling(compared: HardwareComparison) -> Figure:
     row[0].legend(frameon=False, fontsize=FONT_SIZE, loc="upper left")
     figure.suptitle(
         f"{drawable(compared.model)}, {compared.mode}, a batch of {compared.batch}: "
-        "speed-up by number of devices, shaded its range; a ring marks the knee",
+        "speed-up by number of devices, thin lines its range; a ring marks the knee",
         fontsize=FONT_SIZE,
     )
     return figure
@@ -66,22 +66,7 @@ def _draw(ax: Axes, compared: HardwareComparison, scaling: Scaling) -> None:
     # A split can be faster where more threads launch, so this is no bound.
     ax.annotate("N× on N devices", (most, most), ha="right", fontsize=SMALL_FONT_SIZE, color=FAINT)
     for number, machine in enumerate(compared.machines):
-<<<<<<< HEAD
         sign, dashes = SIGNS[number % len(SIGNS)]
-        best = machine.best(scaling)
-        points = [step.devices for step in best], [step.speedup for step in best]
-        ax.plot(
-            *points, color=INK, linestyle=dashes, linewidth=1.1, marker=sign, markersize=4,
-            label=drawable(machine.label),
-        )  # fmt: skip
-        knee = machine.knee(scaling)
-        if knee is not None:
-            ax.plot(
-                [knee.devices], [knee.speedup],
-                color=INK, marker="o", markersize=11, fillstyle="none",
-            )  # fmt: skip
-=======
-        color = _COLORS[number % len(_COLORS)]
         knee = machine.knee(scaling)
         if knee is None:
             continue
@@ -90,15 +75,15 @@ def _draw(ax: Axes, compared: HardwareComparison, scaling: Scaling) -> None:
         found = [Interval(median=1.0, low=1.0, high=1.0), *(s.speedup for s in shown if s.speedup)]
         speedups = [each.median for each in found]
         ax.plot(
-            devices, speedups, color=color, marker="o", markersize=4, label=drawable(machine.label)
-        )
-        ends = [each.low for each in found], [each.high for each in found]
-        ax.fill_between(devices, *ends, color=color, alpha=0.12, linewidth=0)
+            devices, speedups, color=INK, linestyle=dashes, linewidth=1.1, marker=sign,
+            markersize=4, label=drawable(machine.label),
+        )  # fmt: skip
+        for ends in ([each.low for each in found], [each.high for each in found]):
+            ax.plot(devices, ends, color=INK, linestyle=dashes, linewidth=0.4)
         ax.plot(
             [knee.devices], [speedups[devices.index(knee.devices)]],
-            color=color, marker="o", markersize=10, fillstyle="none",
+            color=INK, marker="o", markersize=11, fillstyle="none",
         )  # fmt: skip
->>>>>>> f44015f6 (compare-hardware: one device at its best to compare with, ranges, the verdict of analyze, ties said)
     ax.set_title(_TITLES[scaling], fontsize=FONT_SIZE)
     ax.set_xlabel("devices", fontsize=FONT_SIZE)
     ax.set_xscale("log", base=2)
