@@ -28,7 +28,7 @@ def profile(
         typer.Argument(
             metavar="PATH",
             help="A TensorBoard log folder (its newest run), a run, an .xplane.pb file, a Chrome "
-            "trace (.json, .json.gz), or the summary that nvprof printed.",
+            "trace of TensorBoard or PyTorch, or a table of nvprof or Nsight Systems.",
         ),
     ],
     graph: Annotated[

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from placement_advisor.profile.file_format import FileFormat
     from placement_advisor.profile.tensor_totals import TensorTotals
     from placement_advisor.profile.timeline.by_host import ByHost
     from placement_advisor.profile.timeline.device_trace import Copied, Route, Trace
@@ -129,9 +130,10 @@ class ProfileTotals:
 class ReadProfile:
     """What a profile says, and what XProf's overview says of it, None if that was not to be had.
 
-    ``which`` says which run was read of several, None where there is one.
+    ``form`` says what it is. ``which`` says which run was read of several, None where there is one.
     """
 
+    form: FileFormat
     totals: ProfileTotals
     xprof: XprofOverview | None
     which: str | None = None

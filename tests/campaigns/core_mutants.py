@@ -6,6 +6,7 @@ from mutants import Area, Subject, run_on_mutants
 
 CORE = Subject(
     areas=(
+        Area(modules=("graph/*.py",), tests=("tests/graph",)),
         Area(modules=("simulator/*.py",), tests=("tests/simulator",)),
         Area(modules=("cost/*.py",), tests=("tests/cost",)),
         Area(modules=("candidates/**/*.py",), tests=("tests/candidates",)),
@@ -23,6 +24,10 @@ CORE = Subject(
                 "tests/analysis/test_recommend.py",
                 "tests/check/test_judge.py",
             ),
+        ),
+        Area(
+            modules=("solvers/coarse.py", "solvers/step/*.py"),
+            tests=("tests/solvers/test_latency.py", "tests/solvers/test_local_search.py"),
         ),
         Area(
             modules=("profile/step_profile.py", "profile/totals.py", "profile/timeline/*.py"),

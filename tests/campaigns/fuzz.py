@@ -19,7 +19,7 @@ from placement_advisor.profile.formats import read_profile
 sys.path.append(str(Path(__file__).parents[1] / "profile"))
 sys.path.append(str(Path(__file__).parents[1] / "report"))
 sys.path.append(str(Path(__file__).parents[1] / "report" / "html"))
-from test_damaged_profiles import NVPROF, silent, sound, trace_text
+from test_damaged_profiles import GPU_TRACE, NVPROF, silent, sound, trace_text
 from test_damaged_tab_files import READERS as OF_THE_TAB
 
 FILES = 20_000
@@ -40,6 +40,7 @@ def _profiles() -> dict[str, Reader]:
             suffix=".json.gz", sound=trace_text(), read=_read_profile, seal=gzip.compress
         ),
         "nvprof": Reader(suffix=".txt", sound=NVPROF.encode(), read=_read_profile),
+        "gpu-trace": Reader(suffix=".csv", sound=GPU_TRACE.encode(), read=_read_profile),
     }
 
 

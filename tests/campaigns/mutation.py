@@ -2,9 +2,9 @@
 
 A mutant is made from the syntax tree: another comparison or operator, min for max, a number off by
 one, a condition that always holds or never, an operand, argument or statement that is gone, two
-arguments in the other's place. Words (docstrings, messages), annotations and imports are let be: no
-result rests on them. What is changed is written anew in one place of the text, so that the rest
-stands as it was and the difference can be read.
+arguments in the other's place, a collection that stays empty. Words (docstrings, messages),
+annotations and imports are let be: no result rests on them. What is changed is written anew in one
+place of the text, so that the rest stands as it was and the difference can be read.
 
 Whether tests notice is for `workshop` to say. Left out: mistakes of two places, and mistakes that
 are no slip but a misunderstanding.
@@ -253,6 +253,9 @@ class _Changes(ast.NodeVisitor):
                     del other.generators[i].ifs[j]
 
                 self._offer(node, self._with(node, drop))
+        empty = {ast.ListComp: "[]", ast.SetComp: "set()", ast.DictComp: "{}"}.get(type(node))
+        if empty is not None:
+            self._offer(node, ast.parse(empty, mode="eval").body)
         self.generic_visit(node)
 
     def visit_ListComp(self, node: ast.ListComp) -> None:

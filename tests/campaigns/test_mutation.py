@@ -72,6 +72,7 @@ def test_every_kind_of_slip_is_made_and_no_word_is_changed() -> None:
         ("x = a is None", "a is None → a is not None"),
         ("x = a // b", "a // b → a * b"),
         ("x = True", "True → False"),
+        ("x = {a for a in b} - c", "{a for a in b} → set()"),
     ],
 )
 def test_a_slip_of_this_kind_is_made(source: str, change: str) -> None:

@@ -57,8 +57,8 @@ def test_the_text_says_where_the_time_went(advisor: Callable[..., Ran], tmp_path
     assert ran.code == 0, ran.err
     lines = ran.out.splitlines()
     assert lines[0].endswith(
-        "plugins/profile/run: 2 of 2 devices did something; 2 steps of 850 µs (by group_id, the "
-        "first one left out); 2.70 ms in all"
+        "plugins/profile/run: TensorFlow profile (XSpace); 2 of 2 devices did something; 2 steps "
+        "of 850 µs (by group_id, the first one left out); 2.70 ms in all"
     )
     words = [line.split() for line in lines]
     assert ["GPU:0", "300", "µs", "200", "µs", "(150", "µs)", "400", "µs"] in [
@@ -93,7 +93,7 @@ def test_another_kind_of_file_is_no_profile(advisor: Callable[..., Ran], tmp_pat
     ran = advisor("profile", str(model))
     assert (ran.code, ran.out) == (2, "")
     assert f"advisor: error: {model} is not a profile: " in ran.err
-    assert "a file that ends in .xplane.pb" in ran.err
+    assert "an XSpace file (.xplane.pb)" in ran.err
     assert "corrupt" not in ran.err
     assert "copy it again" not in ran.err
     assert "advisor: reading the profile\n" in ran.err
@@ -206,7 +206,32 @@ def test_a_chrome_trace_is_read(advisor: Callable[..., Ran], tmp_path: Path) -> 
     trace.write_text(json.dumps({"traceEvents": [event]}))
     ran = advisor("profile", str(trace), "-q")
     assert ran.code == 0, ran.err
-    assert "1 of 1 devices did something; 5.00 µs in all" in ran.out
+    told = "PyTorch trace (Kineto); 1 of 1 devices did something; 5.00 µs in all"
+    assert ran.out.splitlines()[0] == f"{trace}: {told}; the profile shows no steps"
+    assert json.loads(advisor("profile", str(trace), "-q", "--json").out)["format"] == (
+        "PyTorch trace (Kineto)"
+    )
+
+
+def test_a_gpu_trace_of_nvprof_is_read(advisor: Callable[..., Ran], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(
+        "==7== NVPROF is profiling process 7\n"
+        "==7== Profiling result:\n"
+        '"Start","Duration","Size","Throughput","Device","Src Dev","Dst Dev","Name"\n'
+        "ms,us,MB,GB/s,,,,\n"
+        '1.0,100.0,1.0,10.0,"Tesla V100 (0)","Tesla V100 (0)","Tesla V100 (1)",'
+        '"[CUDA memcpy PtoP]"\n'
+        '2.0,300.0,,,"Tesla V100 (1)",,,"volta_sgemm"\n'
+    )
+    ran = advisor("profile", str(trace), "-q")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith(f"{trace}: nvprof GPU trace; 2 of 2 devices did something; 1.30 ms")
+    (row,) = (line for line in ran.out.splitlines() if "GPU:0 → GPU:1" in line)
+    assert "1.00 MB" in row
+    assert row.endswith("10.0 GB/s")
+    content = json.loads(advisor("profile", str(trace), "-q", "--json").out)
+    jsonschema.Draft202012Validator(load_schema("profile")).validate(content)
 
 
 def test_half_a_character_in_a_name_is_written_as_a_question_mark(
@@ -233,7 +258,7 @@ def test_markdown_shows_names_as_they_are(advisor: Callable[..., Ran], tmp_path:
     ("content", "said"),
     [
         (None, "there is no profile"),
-        (b"", "holds no plane"),
+        (b"", "is empty"),
         (b"\x0a\xff\xff\xff\xff\x0f", "there is no field at byte 0"),
         (b"no profile at all", "is corrupt"),
     ],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from placement_advisor.profile.run_files import recorded_run
 from placement_advisor.profile.timeline.read_trace import read_trace
-from placement_advisor.profile.xspace.run_files import recorded_run
 from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
 
 if TYPE_CHECKING:

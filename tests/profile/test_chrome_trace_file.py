@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.profile.chrome_trace_file import read_chrome_trace
+from placement_advisor.profile.file_format import FileFormat
 from placement_advisor.profile.timeline.copy_kinds import CopyKind
 from placement_advisor.profile.timeline.device_trace import Route, Use
 from placement_advisor.profile.totals import ProfileTotals, totals_of
@@ -30,7 +31,7 @@ def named(what: str, name: str, pid: int, tid: int = 0) -> dict[str, Any]:
 
 def read(path: Path, content: Any) -> ProfileTotals:
     path.write_text(json.dumps(content))
-    return totals_of(read_chrome_trace(path))
+    return totals_of(read_chrome_trace(path)[1])
 
 
 KINETO = [
@@ -59,6 +60,28 @@ def test_kineto_tells_kernels_and_copies_by_category(tmp_path: Path) -> None:
     assert (route.count, route.size_bytes, route.time_ns) == (1, 4096, 100_000)
 
 
+def test_a_pytorch_trace_is_called_one_with_gpus_and_without(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": KINETO}))
+    assert read_chrome_trace(path)[0] is FileFormat.PYTORCH
+    path.write_text(json.dumps({"traceEvents": KINETO[-1:]}))
+    with pytest.raises(AdvisorError, match=r"\(PyTorch trace \(Kineto\)\) shows no GPU at work"):
+        read_chrome_trace(path)
+
+
+def test_a_timeline_of_tensorflow_1_is_called_one(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.json"
+    device = "/job:localhost/replica:0/task:0/device:GPU:0"
+    events = [
+        named("process_name", f"{device} Compute", 1),
+        named("process_name", f"{device} Tensors", 2),
+        ran("MatMul", 10, 5, pid=1, cat="Op", args={"name": "a", "op": "MatMul"}),
+    ]
+    path.write_text(json.dumps({"traceEvents": events}))
+    with pytest.raises(AdvisorError, match=r"is a timeline of TensorFlow 1"):
+        read_chrome_trace(path)
+
+
 def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path: Path) -> None:
     details = "kind_src:device kind_dst:host size:64 dest:0 async:1"
     events = [
@@ -80,7 +103,9 @@ def test_tensorboard_tells_them_by_planes_and_streams_packed_or_not(tmp_path: Pa
     ]
     path = tmp_path / "host.trace.json.gz"
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
-    profile = totals_of(read_chrome_trace(path))
+    form, trace = read_chrome_trace(path)
+    assert form is FileFormat.TRACE_VIEWER
+    profile = totals_of(trace)
     assert [device.device for device in profile.devices] == ["GPU:2"]
     assert profile.devices[0].total[Use.COMPUTE].time_ns == 120_000
     assert profile.step_ns == (100_000, 40_000)
@@ -142,5 +167,5 @@ def test_lies_are_read_or_refused(
     sound = ran("k", 0, 9, cat="kernel", args={"device": 0})
     drawn = [{**sound, **event} for event in events]
     path.write_text(json.dumps([*drawn, sound]))
-    profile = totals_of(read_chrome_trace(path))
+    profile = totals_of(read_chrome_trace(path)[1])
     assert all(device.idle_ns is not None and device.idle_ns >= 0 for device in profile.devices)

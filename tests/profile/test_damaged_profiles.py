@@ -98,6 +98,13 @@ NVPROF = """\
                    20.16%  1.00980s     78292  12.898us  4.3190us  893.33us  [CUDA memcpy PtoP]
       API calls:   99.00%  9.00000s      5000  1.8000ms  1.0000us  20.000ms  cudaLaunchKernel
 """
+# Sizes and rates, and a row of another GPU.
+GPU_TRACE = """\
+"Start","Duration","Size","Throughput","Device","Src Dev","Dst Dev","Name"
+ms,us,MB,GB/s,,,,
+1.0,100.0,1.0,10.0,"V100 (0)","V100 (0)","V100 (1)","[CUDA memcpy PtoP]"
+2.0,300.0,,,"V100 (1)",,,"void gemm<int, 4>(T*) [207]"
+"""
 
 
 def chrome(name: str, at_us: int) -> dict[str, object]:
@@ -169,8 +176,9 @@ def refusal(path: Path) -> AdvisorError | None:
         # It has a checksum.
         ("t.json.gz", gzip.compress(trace_text(), mtime=0), 0),
         ("nvprof.txt", NVPROF.encode(), 50),
+        ("nvprof.csv", GPU_TRACE.encode(), 50),
     ],
-    ids=["json", "packed", "nvprof"],
+    ids=["json", "packed", "nvprof", "gpu-trace"],
 )
 def test_damaged_texts_are_read_or_refused(
     tmp_path: Path, name: str, sound: bytes, least_read: int
@@ -234,8 +242,18 @@ def test_empty_planes_and_lines_without_end_are_refused(tmp_path: Path, content:
         ("n.txt", NVPROF.encode() + b" " * 40_000_000, ""),
         ("n.txt", NVPROF.encode() + b"==7== A" + b" " * 40_000_000, ""),
         ("n.txt", b"Profiling result:\n" + b"0.0% 1s 1 1s 1s 1s a\n" * 1_000_000, "100,000 rows"),
+        ("t.csv", GPU_TRACE.encode() + b"1,1,1,1,a (0),,,[CUDA memcpy DtoH]\n" * 100_000, ""),
+        ("t.csv", GPU_TRACE.encode() + b"1,1,1,1,a (0),,," + b"a" * 40_000_000, ""),
+        (
+            "t.csv",
+            GPU_TRACE.encode() + b"".join(b"1,1,,,a (0),,,k%d\n" % i for i in range(150_000)),
+            "more than 100,000 names",
+        ),
     ],
-    ids=["lists", "long-event", "deep", "names", "lines", "spaces", "section", "rows"],
+    ids=[
+        *("lists", "long-event", "deep", "names", "lines", "spaces", "section", "rows"),
+        *("copies", "long-row", "kernels"),
+    ],
 )
 def test_what_would_fill_the_memory_does_not(
     tmp_path: Path, name: str, content: bytes, refused: str

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from placement_advisor.errors import AdvisorError
-from placement_advisor.profile.xspace.run_files import recorded_run
+from placement_advisor.profile.run_files import recorded_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def made(path: Path, *, at_s: int = 1_000) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
+    path.write_bytes(b"\x0a\x00")  # A plane of nothing.
     os.utime(path, (at_s, at_s))
     return path
 
@@ -85,6 +85,6 @@ def test_steps_that_an_analysis_simulated_are_no_recorded_profiles(
 def test_no_path_and_no_profile_are_errors_that_name_it(tmp_path):
     with pytest.raises(AdvisorError, match=r"there is no profile .*gone"):
         recorded_run(tmp_path / "gone")
-    with pytest.raises(AdvisorError, match=r"no \*\.xplane\.pb in") as caught:
+    with pytest.raises(AdvisorError, match="holds no profile") as caught:
         recorded_run(tmp_path)
     assert "plugins/profile" in (caught.value.hint or "")

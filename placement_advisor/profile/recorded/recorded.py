@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.profile.file_format import SUFFIX, FileFormat
 from placement_advisor.profile.recorded.recorded_events import Process, Run, copies, runs
 from placement_advisor.profile.recorded.recorded_steps import recorded_steps
+from placement_advisor.profile.run_files import CLIENT_FILE, recorded_run
 from placement_advisor.profile.timeline.gpu_streams import gpu_planes
-from placement_advisor.profile.xspace.run_files import CLIENT_FILE, recorded_run
 from placement_advisor.profile.xspace.xplane import space_file
 
 if TYPE_CHECKING:
@@ -80,6 +81,12 @@ def read_recorded(path: Path) -> Recorded:
     """
     run = recorded_run(path)
     files = run.files
+    if run.form is not FileFormat.XSPACE:
+        raise AdvisorError(
+            f"{files[0]} ({run.form}) does not say which op took which time",
+            hint=f"op costs are read from profiles of TensorFlow, *{SUFFIX}; `advisor profile` "
+            "reads this one",
+        )
     is_own = any(file.name == CLIENT_FILE for file in files)
     processes = tuple(_processes([space_file(file) for file in files], shares_core=is_own))
     seen = [run for process in processes for run in runs(process)]

@@ -29,9 +29,10 @@ class CopyKind(StrEnum):
 #   Memcpy PtoP (Device -> …)    Kineto
 #   [CUDA memcpy PtoP]           nvprof
 #   [CUDA memcpy Peer-to-Peer]   Nsight Systems
+#   [Unified Memory Memcpy HtoD] nvprof; Nsight Systems says CUDA Unified Memory memcpy
 #   CopyDeviceToDevice           ROCm
 # `__amd_rocclr_copyBuffer.kd` is a kernel that copies in any direction, so it stays unclassified.
-_COPY = r"(?:Memcpy ?|MEMCPY|\[CUDA memcpy )"
+_COPY = r"(?:Memcpy ?|MEMCPY|\[CUDA memcpy |\[(?:CUDA )?Unified Memory [Mm]emcpy )"
 _SPELLINGS: tuple[tuple[re.Pattern[str], CopyKind], ...] = (
     (
         re.compile(rf"{_COPY}(?:P2P|P[tT]oP|Peer-to-Peer)|CopyPeerToPeer"),
@@ -54,7 +55,10 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], CopyKind], ...] = (
         CopyKind.HOST_TO_HOST,
     ),
     (re.compile(r"nccl"), CopyKind.COLLECTIVE),
-    (re.compile(r"Memcpy|MEMCPY|\[CUDA memcpy|__amd_rocclr_copy"), CopyKind.UNCLASSIFIED),
+    (
+        re.compile(r"Memcpy|MEMCPY|\[CUDA memcpy|\[(?:CUDA )?Unified Memory|__amd_rocclr_copy"),
+        CopyKind.UNCLASSIFIED,
+    ),
 )
 
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")

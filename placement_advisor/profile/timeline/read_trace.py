@@ -6,12 +6,12 @@ import filecmp
 from typing import TYPE_CHECKING, Protocol
 
 from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.run_files import CLIENT_FILE
 from placement_advisor.profile.timeline.device_trace import TraceBuilder, widen
 from placement_advisor.profile.timeline.gpu_trace import GpuPlanes
 from placement_advisor.profile.timeline.host_trace import copies_between, read_process
 from placement_advisor.profile.timeline.marks import CORRELATION, outermost, read_marks
 from placement_advisor.profile.timeline.waiting import waits
-from placement_advisor.profile.xspace.run_files import CLIENT_FILE
 from placement_advisor.profile.xspace.space_file import SpaceFile
 
 if TYPE_CHECKING:

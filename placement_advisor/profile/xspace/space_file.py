@@ -55,8 +55,6 @@ _SPACE_PLANES, _PLANE_LINES = 1, 3
 _UINT64 = 2**64
 # Those of large hosts have some hundred planes and lines; each is an object of its own here.
 _MOST_PARTS = 100_000
-# How the names of XSpace files end, whatever wrote them.
-SUFFIX = ".xplane.pb"
 # Rows that are Python's at a time.
 _CHUNK = 10_000
 
@@ -264,13 +262,6 @@ class SpaceFile:
             at = after
 
     def _corrupt(self, what: str) -> AdvisorError:
-        if not self.path.name.endswith(SUFFIX):
-            # Another kind of file altogether, as likely as not.
-            return AdvisorError(
-                f"{self.path} is not a profile: {what}",
-                hint=f"give a log folder of TensorBoard, a file that ends in {SUFFIX}, a Chrome "
-                "trace (.json, .json.gz), or the summary that nvprof printed",
-            )
         return AdvisorError(
             f"the profile {self.path} is corrupt: {what}",
             hint="copy it again once the profiler has stopped and written it, or record it anew",

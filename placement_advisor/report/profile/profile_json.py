@@ -29,6 +29,7 @@ def profile_as_json(read: ReadProfile) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "advisor_version": __version__,
         "path": profile.path,
+        "format": read.form,
         "steps_from": profile.steps_from,
         "step_ns": list(profile.step_ns),
         "warm_up_steps": profile.warm_up_steps,

@@ -16,7 +16,7 @@ def profile_as_markdown(read: ReadProfile) -> str:
     """Return the document."""
     profile = read.totals
     sections = [
-        f"# {escape(profile.path)}\n\n{escape(headline(profile))}.",
+        f"# {escape(profile.path)}\n\n{escape(headline(read))}.",
         *([] if read.which is None else [f"{escape(read.which)}."]),
         *(section(title, _table(rows)) for title, rows in tables(profile)),
         section("To know", bullets(remarks(read))),

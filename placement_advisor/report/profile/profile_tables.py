@@ -51,8 +51,12 @@ def tables(profile: ProfileTotals) -> list[tuple[str, Table]]:
     return [(title, table) for title, table in found if len(table) > 1]
 
 
-def headline(profile: ProfileTotals) -> str:
+def headline(read: ReadProfile) -> str:
     """Return what was read, in a line."""
+    return f"{read.form}; {_contents(read.totals)}"
+
+
+def _contents(profile: ProfileTotals) -> str:
     working = [d for d in profile.devices if any(a.time_ns for a in d.total.values())]
     devices = f"{len(working)} of {len(profile.devices)} devices did something"
     if profile.span_ns is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def render_profile(read: ReadProfile) -> str:
     """Return the text."""
     profile = read.totals
-    parts = [[f"{one_line(profile.path)}: {headline(profile)}"]]
+    parts = [[f"{one_line(profile.path)}: {headline(read)}"]]
     if read.which is not None:
         parts[0].append(one_line(read.which))
     for title, table in tables(profile):

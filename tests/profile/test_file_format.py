@@ -1,0 +1,196 @@
+"""What a file is, by its content: every format under every name, and what is no profile."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement_advisor.errors import AdvisorError
+from placement_advisor.profile.file_format import FileFormat, format_of
+from placement_advisor.profile.formats import read_profile
+from placement_advisor.profile.recorded.recorded import read_recorded
+from placement_advisor.profile.run_files import recorded_run
+from placement_advisor.profile.timeline.device_trace import Use
+from placement_advisor.profile.xspace.xplane import Event, Line, Plane, write_planes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from placement_advisor.profile.totals import ReadProfile
+
+ROW = " 90.00%  900.00us        10  90.000us  80.000us  100.00us  gemm\n"
+HEADING = "Time(%)      Time     Calls       Avg       Min       Max  Name\n"
+TRACE = (
+    '"Start","Duration","Size","Throughput","Device","Src Dev","Dst Dev","Name"\n'
+    "ms,us,MB,GB/s,,,,\n"
+    '1.0,100.0,1.0,10.0,"V100 (0)","V100 (0)","V100 (1)","[CUDA memcpy PtoP]"\n'
+    '2.0,300.0,,,"V100 (1)",,,"gemm"\n'
+)
+NSIGHT = "Start (ns),Duration (ns),Device,Name\n1000,500,A100 (0),gemm\n"
+NSIGHT_SUMS = (
+    "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Name\n100.0,9,1,9.0,9,9,gemm\n"
+)
+KERNEL = {"ph": "X", "name": "gemm", "cat": "kernel", "ts": 1, "dur": 5, "args": {"device": 0}}
+PYTORCH = json.dumps({"schemaVersion": 1, "deviceProperties": [], "traceEvents": [KERNEL]})
+PLANE = [
+    {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "/device:GPU:0"}},
+    {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "Stream #1"}},
+    {"ph": "X", "name": "gemm", "pid": 1, "tid": 2, "ts": 1, "dur": 5},
+]
+
+
+def xspace(folder: Path) -> bytes:
+    path = folder / "made.xplane.pb"
+    event = Event(name="gemm", start_ns=10, duration_ns=10)
+    line = Line(name="Stream #13(Compute)", id=13, events=(event,))
+    write_planes(path, [Plane(name="/device:GPU:0", lines=(line,))])
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+def contents(folder: Path) -> dict[FileFormat, bytes]:
+    return {
+        FileFormat.XSPACE: xspace(folder),
+        FileFormat.TRACE_VIEWER: json.dumps({"traceEvents": PLANE}).encode(),
+        FileFormat.PYTORCH: PYTORCH.encode(),
+        FileFormat.NVPROF_SUMMARY: (HEADING + ROW).encode(),
+        FileFormat.NVPROF_TRACE: TRACE.encode(),
+        FileFormat.NSIGHT_SUMMARY: NSIGHT_SUMS.encode(),
+        FileFormat.NSIGHT_TRACE: NSIGHT.encode(),
+    }
+
+
+def read(path: Path) -> ReadProfile:
+    return read_profile(path, graph=None, ask_xprof=False, working=lambda *_: None)
+
+
+@pytest.mark.parametrize("name", ["profile", "p.json", "p.csv", "p.txt", "p.xplane.pb"])
+def test_every_format_is_read_whatever_the_file_is_called(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    for form, content in contents(tmp_path).items():
+        path.write_bytes(content)
+        profile = read(path)
+        assert profile.form is form
+        assert sum(d.total[Use.COMPUTE].time_ns for d in profile.totals.devices) > 0
+
+
+@pytest.mark.parametrize(
+    ("mark", "encoding"),
+    [(b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")],
+)
+def test_tables_are_read_with_byte_order_marks_and_the_newlines_of_windows(
+    tmp_path: Path, mark: bytes, encoding: str
+) -> None:
+    """Windows' shell writes what a program prints as UTF-16."""
+    path = tmp_path / "p.txt"
+    for text in (HEADING + ROW, TRACE, NSIGHT, NSIGHT_SUMS):
+        path.write_bytes(text.encode())
+        plain = read(path)
+        path.write_bytes(mark + text.replace("\n", "\r\n").encode(encoding))
+        assert read(path) == plain
+
+
+def test_comments_and_what_the_program_printed_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "readme.txt"
+    path.write_text(f"[INFO] start\n# first, a comment\n\n{HEADING}# one\n{ROW}# two\n{ROW}")
+    profile = read(path)
+    assert profile.form is FileFormat.NVPROF_SUMMARY
+    assert profile.totals.devices[0].total[Use.COMPUTE].time_ns == 1_800_000
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "the profile .* is empty"),
+        (b"import keras\n", "is not a profile: nothing in it says of what kind"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "is not a profile"),
+        (b"SQLite format 3\0...", r"is a database \(SQLite\), as nvprof -o and Nsight Systems"),
+        (b'{"a": [1, 2]}', "is JSON and not a Chrome trace"),
+        (b'{"schema_version":4,"ops":[]}', "is an op graph, which `advisor trace` writes"),
+        (gzip.compress(b'{"schema_version":4,"ops":[]}'), "is an op graph"),
+        (gzip.compress(b"\x0a\x02\x0a\x00"), r"is packed \(gzip\), and what is in it is no Chrome"),
+        (b"\x1f\x8bxx", r"is packed \(gzip\), and corrupt"),
+        (
+            b"==7== Profiling result:\n   Start  Duration            Grid Size  Name\n",
+            "is an nvprof GPU trace in columns of blanks",
+        ),
+        (
+            b" Time (%)  Total Time (ns)  Instances  Avg (ns)  Name\n --------  ----\n",
+            "is a table of Nsight Systems in columns of blanks",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "p"
+    path.write_bytes(content)
+    with pytest.raises(AdvisorError, match=said) as caught:
+        read(path)
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=60), st.sampled_from([b"", b"\x1f\x8b\x08", b"{", b"\x0a", b'"Name",']))
+def test_any_bytes_are_named_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, head: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "p"
+    path.write_bytes(head + content)
+    told: FileFormat | AdvisorError
+    try:
+        told = format_of(path)
+    except AdvisorError as error:
+        told = error
+    assert isinstance(told, FileFormat) or str(path) in told.message
+
+
+def test_a_folder_with_a_pytorch_trace_is_read(tmp_path: Path) -> None:
+    """As PyTorch's handler for TensorBoard leaves it, beside files of other kinds."""
+    path = tmp_path / "logs" / "host_7.1700000000000.pt.trace.json.gz"
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(PYTORCH.encode()))
+    (path.parent / "settings.json").write_text('{"batch": 32}')
+    (path.parent / "notes.txt").write_text("a run\n")
+    profile = read(tmp_path)
+    assert profile.form is FileFormat.PYTORCH
+    assert profile.totals.path == str(path)
+    assert profile.which is None
+
+
+def test_of_several_files_the_newest_counts_and_that_is_said(tmp_path: Path) -> None:
+    older, newer = tmp_path / "a.pt.trace.json", tmp_path / "nvprof.csv"
+    older.write_text(PYTORCH)
+    newer.write_text(TRACE)
+    os.utime(older, (1_000, 1_000))
+    os.utime(newer, (2_000, 2_000))
+    profile = read(tmp_path)
+    assert profile.form is FileFormat.NVPROF_TRACE
+    assert profile.which is not None
+    assert profile.which.startswith("read was nvprof.csv, the newest of 2 profiles")
+    # XSpaces come before what viewers save beside them.
+    (tmp_path / "vm.xplane.pb").write_bytes(xspace(tmp_path))
+    assert read(tmp_path).form is FileFormat.XSPACE
+
+
+def test_a_folder_without_a_profile_says_what_could_be_read(tmp_path: Path) -> None:
+    (tmp_path / "analysis.json").write_text('{"schema_version": 1}')
+    with pytest.raises(AdvisorError, match="holds no profile") as caught:
+        recorded_run(tmp_path)
+    assert ".xplane.pb" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("form", [FileFormat.PYTORCH, FileFormat.NVPROF_TRACE])
+def test_costs_come_from_profiles_of_tensorflow_alone(tmp_path: Path, form: FileFormat) -> None:
+    path = tmp_path / "p"
+    path.write_bytes(contents(tmp_path)[form])
+    with pytest.raises(AdvisorError) as caught:
+        read_recorded(path)
+    assert caught.value.message == f"{path} ({form}) does not say which op took which time"
+    assert "op costs are read from profiles of TensorFlow" in (caught.value.hint or "")
