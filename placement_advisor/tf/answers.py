@@ -80,7 +80,7 @@ class Traced:
     first, where there are any; ``created_at`` those that led to the creation of a variable.
     ``created`` has the place of each variable among all that were created, in order,
     where that was seen. ``takes_batch_size``: the model can be loaded with another batch.
-    where that was seen. ``left_out`` is what the user's program has beside the graph.
+    ``left_out`` is what the user's program has beside the graph.
     """
 
     graph: OpGraph
