@@ -14,10 +14,11 @@ from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.devices import Basis, Cluster, Device, Link
 from placement_advisor.measurement.measurement import Measurement
 from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf.answers import LeftOut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from placement_advisor.analysis.analysis_result import Finding
     from placement_advisor.analysis.findings.evidence import Evidence
@@ -92,14 +93,8 @@ def evidence_of(
     cluster = cluster or two_devices()
     tables = {name: cost for name, cost in costs.items() if isinstance(cost, CostTable)}
     if not tables:
-        table = CostTable(
-            costs={
-                name: OpCost(time_ns=time_ns, basis=CostBasis.MEASURED)
-                for name, time_ns in costs.items()
-                if isinstance(time_ns, int)
-            }
-        )
-        tables = table.everywhere(cluster)
+        times = {name: cost for name, cost in costs.items() if isinstance(cost, int)}
+        tables = _measured_costs(times).everywhere(cluster)
     simulator = Simulator(graph, tables, cluster)
     alone = single.on_device(graph, cluster.devices[0].name)
     placements = [alone, *(_as_placement(split) for split in splits)]
@@ -132,6 +127,27 @@ def evidence_of(
         simulator=simulator,
         candidates=candidates,
         **fields | more,
+    )
+
+
+def growing_of(
+    at: Callable[[int], OpGraph],
+    batch: int,
+    costs_ns: Mapping[str, int],
+    cluster: Cluster | None = None,
+) -> GrowingStep:
+    """Return a step with costs at its batch and others; ``at`` makes it for so many samples."""
+    cluster = cluster or two_devices()
+    growth = StepGrowth(at(batch), batch, {times: at(batch * times) for times in TIMES})
+    return GrowingStep(growth, _measured_costs(costs_ns).everywhere(cluster), cluster)
+
+
+def _measured_costs(costs_ns: Mapping[str, int]) -> CostTable:
+    return CostTable(
+        costs={
+            name: OpCost(time_ns=time_ns, basis=CostBasis.MEASURED)
+            for name, time_ns in costs_ns.items()
+        }
     )
 
 

@@ -49,7 +49,7 @@ class HostsAsked:
     @property
     def words(self) -> str:
         """Hosts and devices as ``--hosts`` takes them."""
-        return ",".join(f"{request.name}:{request.devices}" for request in self.requests)
+        return ",".join(request.words for request in self.requests)
 
     @property
     def device_count(self) -> int:

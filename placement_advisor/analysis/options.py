@@ -72,7 +72,6 @@ class AnalyzeOptions:
             "--devices": _unless(defaults.DEVICES, self.devices),
             "--hardware": self.hardware,
             "--testbed": self.testbed,
-            "--hosts": None,
             "--costs": self.costs,
             "--candidates": _listed(",", self.candidates),
             "--ratios": _listed(":", self.ratios),
@@ -100,7 +99,7 @@ class AnalyzeOptions:
         words = ["advisor", "analyze", model]
         for option, value in asked.items():
             if value is not None:
-                words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
+                words += [option, _text(value)]
         flags = {QUICK: self.quick, NO_RUN: not self.run and not self.quick}
         flags["--open-ports"] = self.open_ports
         return shlex.join([*words, *(flag for flag, is_set in flags.items() if is_set)])
@@ -116,8 +115,11 @@ def _unless(usual: T, value: T) -> T | None:
 
 
 def _listed(between: str, values: Iterable[float | str] | None) -> str | None:
-    texts = [f"{each:g}" if isinstance(each, float) else each for each in values or ()]
-    return between.join(texts) or None
+    return between.join(map(_text, values or ())) or None
+
+
+def _text(value: object) -> str:
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def effort_of(units: float | None, seed: int, *, quick: bool) -> Effort:

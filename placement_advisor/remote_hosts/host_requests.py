@@ -48,6 +48,13 @@ class HostRequest:
     address: str | None = None
     port: int | None = None
 
+    @property
+    def words(self) -> str:
+        """The host as `parse_hosts` reads it."""
+        where = "" if self.address is None else f"@[{self.address}]"
+        port = "" if self.port is None else f":{self.port}"
+        return f"{self.name}:{self.devices}{where}{port}"
+
 
 def parse_hosts(words: str) -> tuple[HostRequest, ...]:
     """Read the words of ``--hosts``, as in ``a:2,b:2``.

@@ -1,7 +1,8 @@
-"""Where an analysis goes that is given no folder: none takes the place of another answer."""
+"""Where an analysis goes that is given no folder, and what asks for it at another batch."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sample_analysis import OPTIONS
 
+import placement_advisor.cli.analyze as analyze_command
 from placement_advisor.analysis.hosts import HostsAsked
+from placement_advisor.cli.app import app
 from placement_advisor.machine.testbed_plan import HostLink, TestbedKind
 from placement_advisor.remote_hosts.host_requests import parse_hosts
+from placement_advisor.report import analysis_folder
 from placement_advisor.solvers.effort import Effort
 from placement_advisor.tf.load.model_source import ModelSource
 
@@ -26,6 +30,40 @@ def asked(path: str = "net.py", name: str | None = None, **options: Any) -> Anal
     of_source |= {key: options.pop(key) for key in of_source.keys() & options.keys()}
     source = ModelSource(path=path, name=name, time_limit_s=1.0, **of_source)  # type: ignore[arg-type]
     return replace(OPTIONS, source=source, output=None, **options)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["net.py"],
+        ["my models/net.py:train step", "--batch-size", "16"],
+        ["net.py", "--devices", "4", "--candidates", "towers,batch", "--ratios", "3:2.5:1:1"],
+        ["net.py", "--testbed", "logical-cpus", "--open-ports", "--no-run"],
+        ["net.py", "--hardware", "2xA100", "--costs", "logs/step.xplane.pb", "-o", "here"],
+        ["net.py", "--quick", "--mode", "infer", "--outputs", "loss:0,top/score"],
+        ["net.py", "--quick", "--effort", "20", "--seed", "3"],
+        ["net.py", "--effort", "0.5", "--steps", "9", "--rounds", "90", "--refine", "0"],
+        ["net.py", "--time-limit", "1000000.5"],
+        ["net.py", "--hosts", "a:2,b:1", "--launch", "srun -w {host}", "--link", "direct"],
+        ["net.py", "--hosts", "a:2@10.0.0.1:7600,b:1@10.0.0.2", "--secret", "a secret"],
+    ],
+)
+def test_the_command_with_another_batch_asks_for_nothing_else(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[AnalyzeOptions] = []
+    monkeypatch.setattr(
+        analysis_folder, "analyze_into_folder", lambda options, _: asked.append(options)
+    )
+    monkeypatch.setattr(analyze_command, "print_analysis", lambda *_, **__: None)
+    app(["analyze", *words], standalone_mode=False)
+    program, *again = shlex.split(asked[0].command(batch_size=208))
+    app(again, standalone_mode=False)
+    one, other = asked
+    assert program == "advisor"
+    assert other.source.batch_size == 208
+    source = replace(other.source, batch_size=one.source.batch_size)
+    assert replace(other, source=source) == replace(one, output=None)
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_schemas_are_valid_strict_and_explain_every_field(name: str) -> None:
     schema = load_schema(name)
     jsonschema.Draft202012Validator.check_schema(schema)
     optional = {"layer", "op", "tensor", "device", "candidate", "file", "line"}
-    optional |= {"saving_ns", "saving_basis"}
+    optional |= {"saving_ns", "saving_basis", "command"}
     for part in _objects(schema):
         assert part["additionalProperties"] is False
         assert set(part["properties"]) - set(part["required"]) <= optional

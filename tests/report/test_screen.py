@@ -82,6 +82,7 @@ def finding(number: int) -> FindingRecord:
         action="do this " * 40,
         saving_ns=MS,
         saving_basis="simulated",
+        command=None,
     )
 
 
@@ -180,6 +181,18 @@ def test_no_number_is_cut_or_parted_from_its_unit_and_no_instruction_is_cut(
     joined = " ".join(shown_text.split())
     assert f"c: {to_do}" in joined or "how: advisor-out/deepconn/how_to_split.py" in joined
     assert joined.count(to_do) >= 2 or "what to do: advisor-out/deepconn/report.txt" in joined
+
+
+def test_what_to_do_next_is_what_the_first_finding_that_can_be_tried_advises() -> None:
+    plain = record(sample_analysis.sample())
+    command = "advisor analyze 'my models/net.py' --devices 4 --batch-size 208" + " --steps 9" * 9
+    tried = replace(finding(302), command=command)
+    answer = replace(plain.answer, verdict=AdviceVerdict.STAY_SINGLE, next_run=None)
+    of = replace(plain, answer=answer, findings=(finding(201), tried, finding(305)))
+    # On a line of its own, however long: a break would be typed with it.
+    assert f"Next: {command}" in text(of).splitlines()
+    untried = replace(of, findings=(finding(201), finding(305), tried))
+    assert "Next: advisor explain PA201" in text(untried).splitlines()
 
 
 def test_why_a_candidate_failed_is_a_sentence_under_the_table_and_the_rest_in_a_file() -> None:

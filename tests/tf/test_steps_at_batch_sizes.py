@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from finding_evidence import graph_of, growing_of, op
 
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.testbed.batch_sizes import batch_points
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from placement_advisor.processes.children import Child
+    from placement_advisor.simulator.step_growth import GrowingStep
 
 _LIMIT_S = 600.0
 _STEP = """
@@ -35,8 +37,16 @@ def _loaded(child: Child, folder: Path, *, shape: str = "(-1,)") -> Child:
     return child
 
 
+def _growing(batch: int) -> GrowingStep:
+    return growing_of(
+        lambda n: graph_of([op("total", 4 * n, flops=6 * n, bytes_accessed=24 * n)]),
+        batch,
+        {"total": 80},
+    )
+
+
 def test_the_batch_is_cut_and_what_is_no_batch_stays_whole(child: Child, tmp_path: Path) -> None:
-    points = batch_points(_loaded(child, tmp_path), 8, [1_000_000])
+    points = batch_points(_loaded(child, tmp_path), _growing(8), [1_000_000])[:3]
     assert [point.batch for point in points] == [8, 4, 2]
     assert all(point.samples_per_s > 0 for point in points)
 
@@ -50,14 +60,12 @@ def test_a_step_that_takes_its_own_batch_alone_gives_none(child: Child, tmp_path
     loaded = _loaded(child, tmp_path, shape="(48,)")
     answer = loaded.call(as_is.run_at_batches, (8, 4), 1, 1, time_limit_s=_LIMIT_S)
     assert isinstance(answer, CallFailure)
-    assert batch_points(loaded, 8, [1_000_000]) == ()
+    assert batch_points(loaded, _growing(8), [1_000_000]) == ()
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "as_is_ns"), [(None, [1]), (3, [1]), (8, []), (8, [2_000_000_000])]
-)
+@pytest.mark.parametrize(("batch_size", "as_is_ns"), [(3, [1]), (8, []), (8, [2_000_000_000])])
 def test_nothing_is_run_where_it_cannot_tell_or_takes_too_long(
-    child: Child, batch_size: int | None, as_is_ns: list[int]
+    child: Child, batch_size: int, as_is_ns: list[int]
 ) -> None:
     # Nothing is loaded: any call would fail.
-    assert batch_points(child, batch_size, as_is_ns) == ()
+    assert batch_points(child, _growing(batch_size), as_is_ns) == ()

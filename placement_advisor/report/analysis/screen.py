@@ -269,7 +269,7 @@ def _next(record: AnalysisRecord, folder: Path) -> str:
         return f"cat {shlex.quote(str(folder / HOW_TO_SPLIT))}"
     for finding in record.findings[:_FINDINGS]:
         if finding.command is not None:
-            return finding.command
+            return one_line(finding.command)
     if record.findings:
         return f"advisor explain {shlex.quote(record.findings[0].code)}"
     if record.is_quick:  # There is nothing to view.

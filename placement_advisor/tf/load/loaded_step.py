@@ -43,7 +43,8 @@ class LoadedStep:
     @property
     def is_for_xla(self) -> bool:
         """Whether Keras would have XLA compile the step (of a tf.function its graph tells)."""
-        return bool(getattr(self.model, "compiled", False) and self.model.jit_compile)
+        model = self.model
+        return model is not None and bool(getattr(model, "compiled", False) and model.jit_compile)
 
     @property
     def is_eager(self) -> bool:

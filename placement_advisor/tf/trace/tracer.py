@@ -199,7 +199,7 @@ def _uncalled_method(loaded: LoadedStep) -> str | None:
     model = type(loaded.model)
     if not issubclass(model, keras.Model):
         return None
-    around = ("make_train_function",)
+    around: tuple[str, ...] = ("make_train_function",)
     if loaded.mode == "infer":
         around = ("make_predict_function", "predict_step")
     own = (name for name in around if getattr(model, name) is not getattr(keras.Model, name))

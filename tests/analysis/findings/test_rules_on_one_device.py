@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import pytest
-from finding_evidence import evidence_of, graph_of, measured_as, op, two_devices
+from finding_evidence import evidence_of, graph_of, growing_of, measured_as, op, two_devices
 
 from placement_advisor.analysis.findings import (
     batch_too_small,
@@ -11,10 +13,19 @@ from placement_advisor.analysis.findings import (
     input_without_overlap,
     one_step_per_call,
 )
+from placement_advisor.analysis.findings.rules import find_all
 from placement_advisor.cost.batch import Throughput
 from placement_advisor.graph.op_graph import Role
 from placement_advisor.measurement.input_timing import InputTiming
 from placement_advisor.measurement.loop_timing import LoopTiming
+from placement_advisor.simulator.break_even import (
+    Axis,
+    BestSplit,
+    BreakEven,
+    Outcome,
+    Sweep,
+    Swept,
+)
 from placement_advisor.tf.answers import LeftOut
 
 MS = 1_000_000
@@ -97,48 +108,169 @@ def test_input_that_keeps_up_is_not_found():
     assert device_waits_for_host.find(evidence) == ()
 
 
+def _even(samples):
+    """A step whose forward pass grows with the batch, and whose update does not."""
+    forward = op("forward", 8 * samples, flops=100 * samples, bytes_accessed=0)
+    update = op("update", 8, Role.UPDATE, flops=7, bytes_accessed=0)
+    return graph_of([forward, update], ("forward", "update"))
+
+
+def _of_pairs(samples):
+    """A step that scores all pairs of its samples."""
+    pairs = op("pairs", 4 * samples**2, flops=samples**2, bytes_accessed=0)
+    update = op("update", 8, Role.UPDATE, flops=7, bytes_accessed=0)
+    return graph_of([pairs, update], ("pairs", "update"))
+
+
 def _points(*steps):
     return tuple(Throughput(batch=n, samples_per_s=n / step_ns * 1e9) for n, step_ns in steps)
 
 
+def _of_batch(*steps, at=_even, costs_ns=MappingProxyType({"forward": 60, "update": 30}), **more):
+    """Return the evidence of a step of 10 samples, measured at some batches."""
+    return evidence_of(
+        at(10),
+        costs_ns,
+        batch_size=10,
+        batch_points=_points(*steps),
+        growing=growing_of(at, 10, costs_ns),
+        **more,
+    )
+
+
 def test_a_batch_that_is_too_small_by_hand():
     # t(n) = 400 + 10 n: at 10 samples 500, of which 100 go to samples. 9 · 400 / 10 = 360.
-    points = _points((10, 500), (20, 600))
-    (finding,) = batch_too_small.find(_evidence(batch_size=10, batch_points=points))
+    (finding,) = batch_too_small.find(_of_batch((10, 500), (5, 450)))
     assert "at batch 10 a step reaches 20 % of the best rate" in finding.finding
-    assert "400 ns of it do not depend on the batch, 10 ns go to each sample" in finding.finding
-    assert finding.action.startswith("take a batch of 360 for 90 % of the best rate")
-    # 10 samples take 100 / 0.9 then.
-    assert (finding.saving_ns, finding.saving_basis) == (round(500 - 100 / 0.9), "measured")
+    assert "20,000,000 of 100,000,000 samples/s (measured, your step as it is" in finding.finding
+    assert finding.action.startswith("take a batch of 360, for 90 % of the best rate")
+    # 360 samples take 4,000 then, 10 of them a 36th of that.
+    assert (finding.saving_ns, finding.saving_basis) == (round(500 - 4_000 / 36), "extrapolated")
+    assert finding.batch_size == 360
+
+
+def test_of_a_batch_that_ran_too_the_measurement_counts():
+    (finding,) = batch_too_small.find(_of_batch((10, 500), (5, 450), (360, 6_000)))
+    assert finding.finding.startswith(
+        "a step makes 20,000,000 samples/s at batch 10 and 60,000,000 at batch 360 (measured"
+    )
+    assert finding.action.startswith("take a batch of 360, if it fits")
+    assert (finding.saving_ns, finding.saving_basis) == (round(500 - 6_000 / 36), "measured")
+
+
+def test_a_larger_batch_that_ran_and_is_no_faster_is_not_advised():
+    assert batch_too_small.find(_of_batch((10, 500), (5, 450), (360, 17_000))) == ()
+
+
+def test_the_batch_that_is_advised_is_a_multiple_of_eight():
+    # 9 · 150 / 10 = 135.
+    (finding,) = batch_too_small.find(_of_batch((10, 250), (5, 200)))
+    assert finding.batch_size == 136
+
+
+def test_of_pairs_of_samples_the_best_batch_is_where_the_rate_is_highest_by_hand():
+    # t(n) = 400 + n²: a rate of n / t(n) is highest at n = 20, where it is 20 / 800; a line
+    # through the two points, 325 + 17.5 n, would promise 1 / 17.5.
+    costs_ns = {"pairs": 100, "update": 400}
+    (finding,) = batch_too_small.find(
+        _of_batch((10, 500), (8, 464), (5, 425), at=_of_pairs, costs_ns=costs_ns)
+    )
+    assert "at batch 10 a step reaches 80 % of the best rate" in finding.finding
+    assert "beyond about 20 samples the rate falls again: for 'pairs'" in finding.finding
+    # 16 samples take 656, a rate of 0.976 of the best.
+    assert finding.batch_size == 16
+    assert (finding.saving_ns, finding.saving_basis) == (500 - 410, "extrapolated")
+
+
+def test_of_pairs_of_samples_a_batch_beyond_the_best_is_not_too_small():
+    costs_ns = {"pairs": 100, "update": 30}
+    steps = ((10, 130), (8, 94), (5, 55))
+    assert batch_too_small.find(_of_batch(*steps, at=_of_pairs, costs_ns=costs_ns)) == ()
 
 
 def test_no_batch_is_named_far_from_where_the_line_was_fitted():
     # 9 · 1000 / 1 = 9000 is 900 times the batch.
-    points = _points((10, 1_010), (5, 1_005))
-    (finding,) = batch_too_small.find(_evidence(batch_size=10, batch_points=points))
-    assert "more than 64 times this one" in finding.action
+    (finding,) = batch_too_small.find(_of_batch((10, 1_010), (5, 1_005)))
+    assert "more than 64 times as large" in finding.action
     assert "9000" not in finding.action
-    assert finding.saving_ns is None
+    assert (finding.saving_ns, finding.batch_size) == (None, None)
 
 
 def test_a_batch_that_is_large_enough_is_not_found():
-    points = _points((360, 4_000), (180, 2_200))
-    assert batch_too_small.find(_evidence(batch_size=360, batch_points=points)) == ()
+    assert batch_too_small.find(_of_batch((10, 100), (5, 55))) == ()
+
+
+@pytest.mark.parametrize("steps", [((10, 500),), ((10, 600), (5, 1_500), (2, 500))])
+def test_where_measurements_make_no_line_nothing_is_found(steps):
+    assert batch_too_small.find(_of_batch(*steps)) == ()
+
+
+@pytest.mark.parametrize(("assumed", "basis"), [(True, "simulated"), (False, "extrapolated")])
+def test_a_step_that_did_not_run_is_simulated_at_each_batch(assumed, basis):
+    # forward goes with the batch, 60 / 10; the other 30 do not. 9 · 30 / 6 = 45.
+    (finding,) = batch_too_small.find(_of_batch(costs_are_assumed=assumed))
+    assert finding.batch_size == 48
+    assert "(simulated)" in finding.finding
+    # 48 samples take 318.
+    assert (finding.saving_ns, finding.saving_basis) == (round(90 - 318 / 4.8), basis)
+
+
+def test_a_step_that_is_not_known_at_other_batches_is_not_told_to_take_one():
+    assert batch_too_small.find(_evidence(batch_size=10)) == ()
+
+
+def test_a_step_that_takes_its_own_batch_alone_has_no_command_with_another():
+    (finding,) = batch_too_small.find(_of_batch((10, 500), (5, 450), takes_batch_size=False))
+    assert finding.batch_size is None
 
 
 @pytest.mark.parametrize(
-    "points", [(), _points((10, 500)), _points((10, 500), (20, 1_500), (40, 600))]
+    ("ratios", "recommended", "said"),
+    [
+        ((1.2, 1.1, 0.8, 0.7), None, ". At 360 samples a split (towers) would win (simulated)"),
+        ((0.7, 0.8, 1.1, 1.2), "towers", ". At 360 samples no split would win (simulated)"),
+        ((0.7, 0.8, 0.8, 0.9), "towers", ""),
+        ((1.2, 1.1, 1.1, 1.2), None, ""),
+        # Between 320 and 640 it changes; where is not known well.
+        ((1.2, 1.1, 1.1, 0.7), None, ""),
+    ],
 )
-def test_without_a_measured_line_the_simulated_one_is_taken(points):
-    # forward goes with the batch, 60 / 10; the other 30 do not. 9 · 30 / 6 = 45.
-    (finding,) = batch_too_small.find(_evidence(batch_size=10, batch_points=points))
-    assert finding.action.startswith("take a batch of at least 45")
-    assert finding.saving_basis == "simulated"
-    assert finding.finding.endswith("(simulated)")
+def test_a_batch_that_changes_the_verdict_says_so(ratios, recommended, said):
+    values = zip((1, 10, 320, 640), ratios, strict=True)
+    points = tuple(
+        Swept(value=n, best=BestSplit(split="towers", ratio=ratio)) for n, ratio in values
+    )
+    sweep = Sweep(
+        axis=Axis.BATCH,
+        outcome=Outcome.CROSSES,
+        here=points[1],
+        points=points,
+        wins_from=None,
+        loses_at=None,
+        changes=1,
+    )
+    swept = BreakEven(
+        baseline="single",
+        worthwhile_ratio=0.97,
+        free_copies=points[0].best,
+        bandwidth=None,
+        latency=None,
+        batch=sweep,
+        corrections={},
+    )
+    evidence = _of_batch((10, 500), (5, 450), break_even=swept, recommended=recommended)
+    (finding,) = batch_too_small.find(evidence)
+    assert finding.action.endswith(f"before splitting{said}")
 
 
-def test_a_step_without_a_batch_has_none_to_enlarge():
-    assert batch_too_small.find(_evidence(batch_size=None)) == ()
+def test_what_is_extrapolated_never_leads():
+    # Launches take 30 of 120: PA301 saves less than the larger batch may, and comes first.
+    cluster = two_devices(launch_overhead_ns=15)
+    found = find_all(_of_batch((10, 500), (5, 450), cluster=cluster))
+    codes = [finding.code for finding in found if not finding.is_hypothetical]
+    assert codes.index("PA301") < codes.index("PA302")
+    saved = {finding.code: finding.saving_ns or 0 for finding in found}
+    assert saved["PA301"] < saved["PA302"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from finding_evidence import evidence_of, graph_of, measured_as, on, op, told, two_devices
+from finding_evidence import (
+    evidence_of,
+    graph_of,
+    growing_of,
+    measured_as,
+    on,
+    op,
+    told,
+    two_devices,
+)
 
 from placement_advisor.analysis.findings import (
     does_not_fit,
@@ -307,7 +316,8 @@ def test_a_step_that_does_not_fit_by_hand():
     graph, costs = _holding(600, 300)
     split = on(graph, "apart", {"w": "b"})
     cluster = two_devices(memory_bytes=700)
-    evidence = evidence_of(graph, costs, split, cluster=cluster, batch_size=6)
+    growing = growing_of(lambda n: _holding(100 * n, 300)[0], 6, costs, cluster)
+    evidence = evidence_of(graph, costs, split, cluster=cluster, batch_size=6, growing=growing)
     (finding,) = does_not_fit.find(evidence)
     # 300 always, 601 for batch 6: 400 are left, so 3 samples fit.
     assert finding.finding.startswith("single does not fit: on a the step holds 901 B")
@@ -315,6 +325,25 @@ def test_a_step_that_does_not_fit_by_hand():
         "use a placement that fits: apart, or take a batch of at most 3 (simulated)"
     )
     assert finding.where == {"layer": "make", "op": "make", "device": "a", "candidate": "single"}
+    assert finding.batch_size == 3
+
+
+def test_the_batch_that_fits_of_pairs_of_samples_is_a_multiple_of_eight_by_hand():
+    graph, costs = _holding(4 * 50**2, 300)
+    cluster = two_devices(memory_bytes=3_000)
+    growing = growing_of(lambda n: _holding(4 * n**2, 300)[0], 50, costs, cluster)
+    evidence = evidence_of(graph, costs, cluster=cluster, batch_size=50, growing=growing)
+    (finding,) = does_not_fit.find(evidence)
+    # 4 n² + 301 are at most 3,000 up to 25; a line through nothing and 50 would have it at 13.
+    assert finding.action == "take a batch of at most 24 (simulated)"
+
+
+def test_without_traces_at_other_batches_none_is_named():
+    graph, costs = _holding(600, 300)
+    cluster = two_devices(memory_bytes=700)
+    (finding,) = does_not_fit.find(evidence_of(graph, costs, cluster=cluster, batch_size=6))
+    assert finding.action == "take a smaller batch"
+    assert finding.batch_size is None
 
 
 def test_variables_too_large_for_a_device_leave_no_batch_to_take():
