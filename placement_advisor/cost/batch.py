@@ -131,8 +131,9 @@ class LargerBatch(NamedTuple):
 def larger_batch(
     step_ns: Callable[[int], float], batch: int, *, is_even: bool
 ) -> LargerBatch | None:
-    """Return how much faster a sample is in a larger batch, None if it gets faster without end.
+    """Return how much faster a sample is in a larger batch.
 
+    None if the batch is near enough to the best rate, or a sample gets faster without end.
     ``step_ns`` is what a step of so many samples takes. ``is_even``: what grows does so evenly, so
     that rates have a limit; else the best is that of a batch up to `MAX_FACTOR` times as large.
     """
@@ -148,10 +149,13 @@ def larger_batch(
             return None
         best, most = 1 / of_sample_ns, last
     else:
-        most = max(sizes, key=rate)
-        best = rate(most)
-    tiles = range(ceil((batch + 1) / TILE) * TILE, ceil(most / TILE) * TILE + 1, TILE)
+        place = sizes.index(max(sizes, key=rate))
+        most = _peak(rate, sizes[max(place - 1, 0)], sizes[min(place + 1, len(sizes) - 1)])
+        best = max(rate(most), rate(batch))
     enough = GOOD_SHARE * best * (1 - _ROUNDING)
+    if rate(batch) >= enough:
+        return None
+    tiles = range(ceil((batch + 1) / TILE) * TILE, ceil(most / TILE) * TILE + 1, TILE)
     place = bisect_left(tiles, x=True, key=lambda samples: rate(samples) >= enough)
     good = tiles[place] if place < len(tiles) else None
     return LargerBatch(
@@ -182,6 +186,16 @@ def larger_batch_by(
 def whole_tiles(batch: int) -> int:
     """Return the largest multiple of `TILE` up to a batch; below `TILE` the batch."""
     return batch - batch % TILE if batch >= TILE else batch
+
+
+def _peak(rate: Callable[[int], float], least: int, last: int) -> int:
+    """Return the multiple of `TILE` with the best rate, between two batches around it.
+
+    So a step at another batch has the same.
+    """
+    tiles = range(ceil(least / TILE) * TILE, last + 1, TILE)
+    falls = bisect_left(tiles, x=True, key=lambda samples: rate(samples + TILE) <= rate(samples))
+    return tiles[min(falls, len(tiles) - 1)] if tiles else last
 
 
 def _doubled(most: int) -> list[int]:

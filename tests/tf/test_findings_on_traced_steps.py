@@ -20,6 +20,7 @@ from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.measurement.input_timing import InputTiming
 from placement_advisor.simulator.simulator import Simulator
+from placement_advisor.simulator.step_growth import TIMES, GrowingStep, StepGrowth
 from placement_advisor.tf.answers import MIXED_PRECISION, LeftOut
 
 if TYPE_CHECKING:
@@ -113,6 +114,35 @@ def branches(
         in_chain=in_chain,
         follows=follows,
     )
+
+
+# Every sample of the batch is a negative of every other one.
+_RETRIEVAL = """
+import tensorflow as tf
+items = tf.Variable(tf.ones((20_000, 32)), name="items")
+weights = tf.Variable(tf.ones((32, 32)), name="weights")
+@tf.function
+def step(x, chosen):
+    with tf.GradientTape() as tape:
+        queries = tf.matmul(x, weights)
+        scores = tf.matmul(queries, tf.gather(items, chosen), transpose_b=True, name="scores")
+        loss = tf.reduce_mean(tf.nn.log_softmax(scores))
+    gradients = tape.gradient(loss, [weights])
+    weights.assign_sub(0.1 * gradients[0])
+    items.assign_sub(1e-3 * items)
+    return loss
+inputs = tf.ones(({batch}, 32)), tf.zeros(({batch},), tf.int32)
+"""
+
+
+def with_growth(
+    evidence: Callable[..., Evidence], at: Callable[[int], str], batch: int
+) -> Evidence:
+    """Return the evidence of a source at a batch, with how it grows."""
+    found = evidence(at(batch))
+    larger = {times: evidence(at(batch * times)).graph for times in TIMES}
+    growth = StepGrowth(found.graph, batch, larger)
+    return replace(found, growing=GrowingStep(growth, found.costs, found.cluster))
 
 
 @pytest.fixture(scope="module")
@@ -280,9 +310,30 @@ def test_pa301_and_pa303_tell_of_slow_input(evidence: Callable[..., Evidence]) -
 def test_pa302_a_batch_of_one_is_too_small_for_large_weights(
     evidence: Callable[..., Evidence],
 ) -> None:
-    (finding,) = found("PA302", evidence(branches("00", width=512, batch=1)))
-    assert finding.saving_basis == "simulated"
-    assert found("PA302", evidence(branches("00", batch=16384))) == []
+    def at(batch: int) -> str:
+        return branches("00", width=512, batch=batch)
+
+    (finding,) = found("PA302", with_growth(evidence, at, 1))
+    assert finding.saving_basis == "extrapolated"
+    assert found("PA302", with_growth(evidence, at, 16384)) == []
+
+
+def test_pa302_of_negatives_in_the_batch_names_the_op_by_which_a_larger_one_is_slower(
+    evidence: Callable[..., Evidence],
+) -> None:
+    def at(batch: int) -> str:
+        return _RETRIEVAL.format(batch=batch)
+
+    (finding,) = found("PA302", with_growth(evidence, at, 16))
+    assert "the rate falls again: for 'scores' each is more work" in finding.finding
+    advised = finding.batch_size
+    assert advised is not None
+    # At the batch that is advised, as traced there, it is not found again.
+    assert found("PA302", with_growth(evidence, at, advised)) == []
+    # What is told of it is what is traced there.
+    growing = with_growth(evidence, at, 16).growing
+    assert growing is not None
+    assert growing.growth.at(advised) == evidence(at(advised)).graph
 
 
 def absent(hardware: str) -> dict[str, Any]:

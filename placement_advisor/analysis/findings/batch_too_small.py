@@ -38,7 +38,7 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
 def _measured(evidence: Evidence, growing: GrowingStep) -> Finding | None:
     points, growth = evidence.batch_points, growing.growth
     found = larger_batch_by(points, growth.batch, growing.worth, is_even=not growth.faster)
-    if found is None or found.share >= GOOD_SHARE:
+    if found is None:
         return None
     now = next(point for point in points if point.batch == growth.batch)
     ran = next((point for point in points if point.batch == found.batch), None)
@@ -69,7 +69,7 @@ def _simulated(evidence: Evidence, growing: GrowingStep) -> Finding | None:
         growth.batch,
         is_even=not growth.faster,
     )
-    if found is None or found.share >= GOOD_SHARE:
+    if found is None:
         return None
     # What costs that were measured at this batch come to at another is no simulation of that.
     basis = "simulated" if evidence.costs_are_assumed else EXTRAPOLATED
