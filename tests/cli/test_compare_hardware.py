@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
@@ -12,10 +13,10 @@ from placement_advisor.report.analysis.analysis_json import load_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from command_runs import Ran
 
+SAMPLES = sorted((Path(__file__).parents[2] / "sample_models").glob("*.py"))
 MODEL = """
 import keras
 import tensorflow as tf
@@ -255,21 +256,44 @@ def test_towers_within_hosts_win_where_variables_are_large(
     assert hosts["knee"]["strong"]["devices"] == 2
 
 
+def both_answers(
+    advisor: Callable[..., Ran], model: Path, hardware: str, folder: Path
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what both commands say of a model on a machine, which is one verdict."""
+    compared = advisor("compare-hardware", str(model), hardware, "--json", "-q")
+    assert compared.code == 0, compared.err
+    options = ("--hardware", hardware, "--json", "-q", "-o", str(folder / "out"))
+    analyzed = advisor("analyze", str(model), *options)
+    assert analyzed.code == 0, analyzed.err
+    (machine,) = json.loads(compared.out)["machines"]
+    analysis = json.loads(analyzed.out)
+    assert machine["verdict"] == analysis["recommendation"]["verdict"]
+    assert machine["answer"] == analysis["recommendation"]["answer"]
+    return machine, analysis
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hardware", ["4xT4", "2xH100-NVLink4"])
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_the_verdict_is_that_of_analyze_for_every_sample(
+    advisor: Callable[..., Ran], tmp_path: Path, sample: Path, hardware: str
+) -> None:
+    machine, _ = both_answers(advisor, sample, hardware, tmp_path)
+    for row in machine["best"]:
+        assert row["excess"] != "unexplained"
+        assert (row["excess"] == "launches") <= (row["efficiency"] is None)
+        assert row["efficiency"] is None or row["efficiency"] <= 1
+    per_s = [row["samples_per_s"] for row in machine["best"] if row["scaling"] == "strong"]
+    assert per_s == sorted(per_s)
+
+
 def test_the_verdict_is_that_of_analyze_on_the_same_machine(
     advisor: Callable[..., Ran], tmp_path: Path
 ) -> None:
     path = tmp_path / "towers.py"
     path.write_text(TOWERS)
-    compared = advisor("compare-hardware", str(path), "2xT4", "--json", "-q")
-    assert compared.code == 0, compared.err
-    options = ("--hardware", "2xT4", "--json", "-q", "-o", str(tmp_path / "out"))
-    analyzed = advisor("analyze", str(path), *options)
-    assert analyzed.code == 0, analyzed.err
-    (machine,) = json.loads(compared.out)["machines"]
-    analysis = json.loads(analyzed.out)
+    machine, analysis = both_answers(advisor, path, "2xT4", tmp_path)
     recommended = analysis["recommendation"]
-    assert machine["verdict"] == recommended["verdict"]
-    assert machine["answer"] == recommended["answer"]
     row = machine["best"][-1]
     assert (row["scaling"], row["family"]) == ("strong", recommended["candidate"])
     (split,) = (c for c in analysis["candidates"] if c["name"] == recommended["candidate"])
