@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.graph.waiting import MOST_LIMIT_S, step_limit_s
 from placement_advisor.machine.testbed_plan import TestbedKind
 from placement_advisor.processes.call_failure import CallFailure, FailureCause, expect
 from placement_advisor.processes.children import Child, ChildError
@@ -244,7 +245,11 @@ class Testbed:
         self._client, self._workers, self._core_clocks = None, (), {}
 
     def _open(self, client: Child, name: str, bundle: str, graph: OpGraph) -> None:
-        opened = client.call(runner.open_program, name, bundle, graph, time_limit_s=START_LIMIT_S)
+        # Over a slow network a step may take minutes, whatever its ops do.
+        limit_s = MOST_LIMIT_S if self.plan.hosts else step_limit_s(graph)
+        opened = client.call(
+            runner.open_program, name, bundle, graph, limit_s, time_limit_s=START_LIMIT_S
+        )
         expect(opened, partial(self._not_started, client))
 
     def _children(self) -> tuple[Callee, ...]:

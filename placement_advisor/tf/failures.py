@@ -8,10 +8,15 @@ All of it is kept beside the sentence.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from placement_advisor.graph.waiting import what_waits
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
+
+if TYPE_CHECKING:
+    from placement_advisor.graph.op_graph import OpGraph
 
 _FAILED_NODE = re.compile(r"^Node: '?(.*?)'?\n", re.MULTILINE)
 _FUNCTION_MARK = re.compile(r"\{\{function_node [^}]*\}\}\s*")
@@ -52,6 +57,17 @@ def run_failure(error: BaseException) -> CallFailure:
         cause=FailureCause.OUT_OF_MEMORY if is_full else FailureCause.CRASHED,
         message=f"{cause} (op {nodes[-1].group(1)!r})" if nodes else cause,
         in_full="" if message in ("", cause) or cause == in_full else in_full,
+    )
+
+
+def step_without_end(
+    error: tf.errors.DeadlineExceededError, graph: OpGraph, limit_s: float
+) -> CallFailure:
+    """Return what a report says of a step that reached its limit."""
+    return CallFailure(
+        cause=FailureCause.TIMED_OUT,
+        message=f"a step did not end within {limit_s:.0f} s: {what_waits(graph)}",
+        in_full=run_failure(error).message,
     )
 
 

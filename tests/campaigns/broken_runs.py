@@ -25,6 +25,7 @@ from placement_advisor.candidates.batch_split.split_graph import FAMILY
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import placed_ops
+from placement_advisor.graph.waiting import MOST_LIMIT_S
 from placement_advisor.processes.call_failure import CallFailure
 from placement_advisor.testbed.testbed import STEP
 from placement_advisor.tf.load.loader import load
@@ -119,7 +120,7 @@ class _Steps:
             folder = self.folder / name
             folder.mkdir(exist_ok=True)
             bundle.save(folder)
-            runner.open_program(name, str(folder), self.graphs[name])
+            runner.open_program(name, str(folder), self.graphs[name], MOST_LIMIT_S)
         alone = dict.fromkeys((op.name for op in placed_ops(self.whole.graph)), "cpu:0")
         _must(runner.prepare("single", alone, STEP))
         _must(runner.verify("single", _STEPS))
@@ -208,7 +209,8 @@ def _judged(
         placer.placed_graph = untouched
         runner.discard("candidate")
         # What this mistake made of the split step on one device is not to be kept.
-        runner.open_program(program, str(steps.folder / program), steps.graphs[program])
+        folder = str(steps.folder / program)
+        runner.open_program(program, folder, steps.graphs[program], MOST_LIMIT_S)
     verdict = "refused" if found.wrong else "unverified" if found.unverified else "verified"
     return {
         "verdict": verdict,

@@ -46,7 +46,7 @@ def call(child: Child, model: TracedModel) -> Callable[..., Any]:
 
     host = _DEVICES["cpu:0"]
     call(runner.open_runner, "", _DEVICES, host, len(_DEVICES))
-    call(runner.open_program, STEP, str(model.bundle), model.graph)
+    call(runner.open_program, STEP, str(model.bundle), model.graph, _LIMIT_S)
     return call
 
 
@@ -126,7 +126,8 @@ def test_an_op_apart_from_its_variable_is_refused_or_seen_to_have_moved(
 def test_a_device_that_is_not_there_is_a_failure(child: Child, model: TracedModel) -> None:
     nowhere = {"cpu:0": "/job:localhost/replica:0/task:0/device:CPU:7"}
     child.call(runner.open_runner, "", nowhere, nowhere["cpu:0"], 1, time_limit_s=_LIMIT_S)
-    child.call(runner.open_program, STEP, str(model.bundle), model.graph, time_limit_s=_LIMIT_S)
+    program = STEP, str(model.bundle), model.graph, _LIMIT_S
+    child.call(runner.open_program, *program, time_limit_s=_LIMIT_S)
     answer = child.call(
         runner.prepare, "lost", _everything_on(model, "cpu:0"), STEP, time_limit_s=_LIMIT_S
     )

@@ -34,9 +34,11 @@ class Runtime:
     logical_cpus: int = 0
     on_gpus: bool = False
 
-    def session(self, graph: Any) -> Any:
-        """Return a session that runs a graph as it is."""
+    def session(self, graph: Any, limit_s: float | None = None) -> Any:
+        """Return a session that runs a graph as it is; a run ends at the limit, if there is one."""
         config = v1.ConfigProto(isolate_session_state=True)
+        if limit_s is not None:
+            config.operation_timeout_in_ms = round(limit_s * 1_000)
         # A kernel that a GPU lacks for one type shows only when it runs; what TensorFlow moves to
         # the host then is reported as moved. On CPUs nothing lacks a kernel, so nothing may move.
         config.allow_soft_placement = self.on_gpus
@@ -54,11 +56,11 @@ class PlacedStep:
     execute.
     """
 
-    def __init__(self, bundle: Bundle, placed: Any, runtime: Runtime) -> None:
-        """Set up the state and run one step.
+    def __init__(self, bundle: Bundle, placed: Any, runtime: Runtime, limit_s: float) -> None:
+        """Set up the state and run one step; no step takes longer than the limit.
 
         Raises:
-            OpError: TensorFlow refuses the placement, or the step fails.
+            OpError: TensorFlow refuses the placement, or the step fails or does not end.
             ValueError: the graph is not valid.
         """
         self.bundle, self.placed = bundle, placed
@@ -82,7 +84,7 @@ class PlacedStep:
         outputs = [graph.get_tensor_by_name(name) for name in bundle.outputs]
         targets = [graph.get_operation_by_name(name) for name in bundle.targets]
         ends = [*dict.fromkeys([*targets, *(tensor.op for tensor in outputs)])]
-        self._session = runtime.session(graph)
+        self._session = runtime.session(graph, limit_s)
         try:
             for operation, feeds in fill:
                 self._session.run(operation, feeds)

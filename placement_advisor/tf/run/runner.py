@@ -15,7 +15,7 @@ import tensorflow as tf
 from placement_advisor.errors import TestbedError
 from placement_advisor.machine.this_machine import VISIBLE_GPUS
 from placement_advisor.tf.answers import Prepared
-from placement_advisor.tf.failures import run_failure
+from placement_advisor.tf.failures import run_failure, step_without_end
 from placement_advisor.tf.place import placer
 from placement_advisor.tf.place.placed_step import PlacedStep, Runtime
 from placement_advisor.tf.run import measure_hosts as hosts
@@ -39,10 +39,11 @@ T = TypeVar("T")
 
 
 class _Program(NamedTuple):
-    """A step that candidates run: what runs, and its op graph."""
+    """A step that candidates run: what runs, its op graph, and how long a run may take."""
 
     bundle: Bundle
     graph: OpGraph
+    limit_s: float
 
 
 _programs: dict[str, _Program] = {}
@@ -66,21 +67,21 @@ def open_runner(target: str, devices: dict[str, str], host: str, logical_cpus: i
     _devices.update(devices)
 
 
-def open_program(name: str, folder: str, graph: OpGraph) -> None:
-    """Load a bundle that candidates can run, and its op graph."""
-    _programs[name] = _Program(Bundle.load(Path(folder)), graph)
+def open_program(name: str, folder: str, graph: OpGraph, limit_s: float) -> None:
+    """Load a bundle that candidates can run, its op graph, and how long a run may take."""
+    _programs[name] = _Program(Bundle.load(Path(folder)), graph, limit_s)
     if _verifier is not None:
         _verifier.forget(name)
 
 
 def prepare(label: str, device_of: Mapping[str, str], program: str) -> Prepared | CallFailure:
     """Build the session of a candidate, run one step and prove where its ops ran."""
-    bundle, graph = _programs[program]
+    bundle, graph, _ = _programs[program]
     discard(label)
     try:
         _ready[label] = _place(bundle, device_of)
     except (tf.errors.OpError, ValueError) as error:
-        return run_failure(error)
+        return _failure(error, program)
     _placed[label] = program, dict(device_of)
     placed, partitions = _ready[label].placed, _ready[label].partitions
     sizes = {(op.name, port): size for op in graph.ops for port, size in enumerate(op.output_bytes)}
@@ -107,7 +108,7 @@ def results(label: str, steps: int) -> Results | CallFailure:
     try:
         return _ready[label].results(steps)
     except tf.errors.OpError as error:
-        return run_failure(error)
+        return _failure(error, _placed[label][0])
 
 
 def verify(label: str, steps: int) -> Verification | CallFailure | None:
@@ -126,7 +127,7 @@ def verify(label: str, steps: int) -> Verification | CallFailure | None:
             return None
         return _verifier.verify(program, bundle, device_of, _ready[label], steps)
     except tf.errors.OpError as error:
-        return run_failure(error)
+        return _failure(error, program)
 
 
 def compare(program: str, paths: list[str], steps: int) -> Verification | CallFailure | None:
@@ -142,12 +143,23 @@ def compare(program: str, paths: list[str], steps: int) -> Verification | CallFa
     try:
         return _verifier.compare(found, split, steps)
     except tf.errors.OpError as error:
-        return run_failure(error)
+        return _failure(error, program)
 
 
 def _place(bundle: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
     devices = {op: _devices[device] for op, device in device_of.items()}
-    return PlacedStep(bundle, placer.placed_graph(bundle, devices, _host), _runtime)
+    return PlacedStep(bundle, placer.placed_graph(bundle, devices, _host), _runtime, _limit_s())
+
+
+def _limit_s() -> float:
+    """Return the limit of every step: the verifier runs several programs, at limits much alike."""
+    return max(program.limit_s for program in _programs.values())
+
+
+def _failure(error: Exception, program: str) -> CallFailure:
+    if isinstance(error, tf.errors.DeadlineExceededError):
+        return step_without_end(error, _programs[program].graph, _limit_s())
+    return run_failure(error)
 
 
 def run_steps(label: str, batch: int, steps: int) -> list[int] | CallFailure:
@@ -157,7 +169,7 @@ def run_steps(label: str, batch: int, steps: int) -> list[int] | CallFailure:
         ready.put_batch(batch)
         return [timed(ready.run) for _ in range(steps)]
     except tf.errors.OpError as error:
-        return run_failure(error)
+        return _failure(error, _placed[label][0])
 
 
 def profile_steps(label: str, steps: int, folder: str) -> str | CallFailure:
@@ -173,7 +185,7 @@ def profile_steps(label: str, steps: int, folder: str) -> str | CallFailure:
             with tf.profiler.experimental.Trace("train", step_num=i, _r=1):
                 ready.run()
     except tf.errors.OpError as error:
-        return run_failure(error)
+        return _failure(error, _placed[label][0])
     finally:
         tf.profiler.experimental.stop()
     return written_profile(Path(folder))

@@ -13,7 +13,8 @@ from placement_advisor.candidates.batch_split.plan import own_of_replicas
 from placement_advisor.candidates.batch_split.wiring import Merge
 from placement_advisor.errors import BatchSplitError
 from placement_advisor.graph.op import Role
-from placement_advisor.tf.failures import run_failure
+from placement_advisor.graph.waiting import step_limit_s
+from placement_advisor.tf.failures import run_failure, step_without_end
 from placement_advisor.tf.split.merging import Merging, Repeated, merges, tensors_of
 from placement_advisor.tf.split.own_samples import Differing, own_samples, parts_of
 from placement_advisor.tf.verify.held import with_constant_draws
@@ -67,8 +68,9 @@ def found_mergings(
     And which ops compute something of a replica's own.
 
     Raises:
-        BatchSplitError: it does not run on a share; or what comes of it is not what the whole
-            batch gives, and neither random numbers nor statistics of the batch explain that.
+        BatchSplitError: it does not end, or does not run on a share; or what comes of it is not
+            what the whole batch gives, and neither random numbers nor statistics of the batch
+            explain that.
     """
     # Draws of their own would hide whether what comes of them is a mean or a sum.
     first, *others = (
@@ -78,7 +80,11 @@ def found_mergings(
     handed_back = _handed_back(plan, whole)
     names = [node_tensor(tensor, whole.flat) for tensor in (*plan.merged, *handed_back)]
     noisy = rounded(first.variables, _ROUNDING_SEED)
-    as_is, as_rounded = tensors_of(first, names, [first.variables, noisy])
+    states, limit_s = [first.variables, noisy], step_limit_s(whole.graph)
+    try:
+        as_is, as_rounded = tensors_of(first, names, states, limit_s=limit_s)
+    except tf.errors.DeadlineExceededError as error:
+        raise BatchSplitError(step_without_end(error, whole.graph, limit_s).message) from None
     count = len(plan.merged)
 
     def on_share(bundle: Bundle, handed: Mapping[Tensor, Any]) -> list[Any]:

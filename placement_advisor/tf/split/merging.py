@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from placement_advisor.candidates.batch_split.wiring import Merge
+from placement_advisor.graph.waiting import MOST_LIMIT_S
 from placement_advisor.measurement.verification import NOISE_MARGIN
 from placement_advisor.tf.place.placed_step import assignments, table_imports
 from placement_advisor.tf.verify.rounding import relative_difference
@@ -69,11 +70,15 @@ def tensors_of(
     wanted: Sequence[str],
     states: Sequence[Mapping[str, Any]],
     given: Mapping[str, Any] = MappingProxyType({}),
+    limit_s: float = MOST_LIMIT_S,
 ) -> list[list[Any]]:
     """Return what a step computes for tensors on its first batch, for each state of its variables.
 
     ``given`` has tensors within the step whose values are known: they are not computed. The step
     changes no state but that of this call.
+
+    Raises:
+        OpError: the step fails, or does not end within the limit.
     """
     graph = tf.Graph()
     with graph.as_default():
@@ -83,6 +88,7 @@ def tensors_of(
     feeds = dict(zip((f"{name}:0" for name in bundle.inputs), bundle.batches[0], strict=True))
     feeds |= given
     config = v1.ConfigProto(allow_soft_placement=True)
+    config.operation_timeout_in_ms = round(limit_s * 1_000)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     found = []
     with v1.Session(graph=graph, config=config) as session:
