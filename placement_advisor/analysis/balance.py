@@ -23,6 +23,7 @@ from placement_advisor.cost.batch_balance import (
     Balance,
     best_by_lines,
     largest_alone,
+    misfit_of,
     other_batches,
     sizes_to_time,
 )
@@ -101,7 +102,7 @@ def balance(
         speeds = time_devices(running, shares, bundles, watcher)
         most = [memory.largest_batch(device.memory_bytes) for device in plan.devices]
         by_lines = best_by_lines(speeds, batch, most)
-        off = max(abs(each) for speed in speeds for each in speed.residuals)
+        off = misfit_of(speeds)
         splits = Splits(running, steps.split, most, watcher)
         warnings, advised = list(plan.warnings), by_lines.batches
         try:
@@ -109,6 +110,11 @@ def balance(
                 splits.time([even])
             advised = splits.search(with_every_device(advised))
         except BatchSplitError as error:
+            if off > MAX_MISFIT:
+                raise ModelError(
+                    f"{source.path}: no split can be run: {error.message}; and step times of "
+                    f"devices alone, {format_share(off)} off a line over the batch, tell of none"
+                ) from None
             warnings.append(f"no split was run: {error.message}")
         running.close()
     if off > MAX_MISFIT:

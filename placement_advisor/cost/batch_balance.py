@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_advisor.cost.batch import (
+    MAX_MISFIT,
     BatchTime,
     SplitStep,
     Throughput,
@@ -78,6 +79,11 @@ class Balance:
     warnings: tuple[str, ...]
 
     @property
+    def lies_on_lines(self) -> bool:
+        """Whether step times say enough of batches that did not run."""
+        return misfit_of(self.devices) <= MAX_MISFIT
+
+    @property
     def fastest_alone(self) -> tuple[str, float] | None:
         """The device that makes most of the batch by itself, and its samples per second.
 
@@ -138,6 +144,11 @@ def speed_of(name: str, step_ns: Mapping[int, Sequence[int]]) -> DeviceSpeed:
     line = fit_batch_time(points)
     residuals = tuple(line.step_ns(point.batch) / point.step_ns - 1 for point in points)
     return DeviceSpeed(name=name, points=points, line=line, residuals=residuals)
+
+
+def misfit_of(devices: Sequence[DeviceSpeed]) -> float:
+    """Return by what part of a measured step the line of any device is off at most."""
+    return max(abs(each) for device in devices for each in device.residuals)
 
 
 def best_by_lines(

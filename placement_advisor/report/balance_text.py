@@ -124,7 +124,7 @@ def _splits(balance: Balance) -> list[str]:
 
 
 def _other_batches(balance: Balance) -> list[str]:
-    if not balance.others:
+    if not balance.lies_on_lines:
         return ["Other batches: nothing is said, step times lie on no line over the batch."]
     names = [one_line(device.name) for device in balance.devices]
     rows = [["global batch, by the lines", *names, "step", "samples/s"]]

@@ -75,6 +75,15 @@ def test_a_model_without_a_batch_is_refused(advisor: Callable[..., Ran], tmp_pat
     assert "its inputs hold no batch" in ran.err
 
 
+def test_a_step_that_compares_samples_with_each_other_is_refused(
+    advisor: Callable[..., Ran], tmp_path: Path
+) -> None:
+    pairs = MODEL.replace("SAMPLES", "64").replace("return x", "return x @ tf.transpose(x)")
+    ran = advisor("balance", written(tmp_path, pairs), "--testbed", "logical-cpus", "-q")
+    assert ran.code == 2
+    assert "makes something for each pair of samples" in ran.err
+
+
 @pytest.mark.parametrize(
     ("memory", "said"),
     [

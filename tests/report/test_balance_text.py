@@ -82,6 +82,17 @@ def test_where_no_split_ran_the_answer_is_by_the_lines_and_says_so():
     assert ["advised", "24", "8", "–", "–", "8.00", "ms"] in [x.split() for x in text.splitlines()]
 
 
+def test_where_step_times_lie_on_no_line_nothing_is_said_of_other_batches():
+    bent = (
+        speed_of("GPU:0", {32: [10 * MS], 16: [9 * MS], 8: [2 * MS]}),
+        speed_of("GPU:1", {32: [20 * MS], 16: [12 * MS], 8: [8 * MS]}),
+    )
+    found = replace(balance({(16, 16): 12.8}, (16, 16)), devices=bent, others=())
+    text = render_balance(found)
+    assert "Other batches: nothing is said, step times lie on no line over the batch." in text
+    assert "global batch" not in text
+
+
 def test_the_json_fits_its_schema():
     content = balance_as_json(balance({(16, 16): 12.8, (25, 7): 8}, (25, 7)))
     jsonschema.Draft202012Validator(load_schema("balance")).validate(content)

@@ -6,6 +6,7 @@ import pytest
 from split_steps import op, training, wired
 
 from placement_advisor.candidates.batch_split.plan import (
+    check_no_pairs,
     finished,
     kept_statistics,
     own_of_replicas,
@@ -206,6 +207,29 @@ def test_a_step_wired_otherwise_at_another_size_is_refused():
     ops = [op("x", 32, role=Role.INPUT), op("y", 32), op("z", 32)]
     with pytest.raises(BatchSplitError, match="see op 'z'"):
         plan_split(wired(ops, {"y": ["x"], "z": ["y"]}), wired(ops, {"y": ["x"], "z": ["x"]}), [])
+
+
+def scored(samples: int):
+    """Return a step that makes something of samples, and scores pairs of them."""
+    ops = [
+        op("x", 32 * samples, role=Role.INPUT),
+        op("y", 8 * samples),
+        op("scores", 4 * samples**2),
+    ]
+    return wired(ops, {"y": ["x"], "scores": ["y"]})
+
+
+def test_what_holds_something_for_each_pair_of_samples_is_refused():
+    with pytest.raises(BatchSplitError, match="op 'scores' makes something for each pair"):
+        check_no_pairs(scored(16), scored(4), 4)
+
+
+def test_what_is_rounded_up_for_shares_holds_no_pairs():
+    def routed(samples: int):
+        room = op("room", 4 * -(-samples // 3))
+        return wired([op("x", 32 * samples, role=Role.INPUT), room], {"room": ["x"]})
+
+    check_no_pairs(routed(16), routed(4), 4)
 
 
 def test_a_step_without_a_batch_is_refused():
