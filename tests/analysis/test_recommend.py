@@ -474,7 +474,7 @@ def test_a_bound_is_told_as_one_of_all_only_where_nothing_that_is_shown_is_beyon
     if BATCH.name in [each.name for each in also]:
         assert "no placement that leaves the batch whole can take less than 6.00 ms" in told
         assert told.endswith("; batch splits the batch, which makes other ops")
-    assert told.startswith("bound (simulated, too high: pipeline took less as measured):") is (
+    assert told.startswith("bound (simulated, too high: pipeline took less as measured; no ") is (
         any(c.measured and c.samples is None and c.measured.step_ns[0] < 6 * MS for c in also)
     )
 
@@ -492,9 +492,23 @@ def test_a_measurement_that_saves_more_than_a_proof_allows_refutes_it():
     answer = recommend([SINGLE, better], TESTBED, None, bound(9_800_000))
     assert answer.verdict is AdviceVerdict.STAY_SINGLE
     assert answer.headline.startswith("stay single: ")
+    too_high = "bound (simulated, too high: towers took less as measured"
+    assert any(reason.startswith(f"{too_high}):") for reason in answer.reasons)
     as_fast = candidate("towers", ms=9.9, ratio=(0.985, 0.98, 0.99))
     answer = recommend([SINGLE, as_fast], TESTBED, None, bound(9_800_000))
     assert answer.headline.startswith("stay single, proved")
+
+
+def test_a_proof_beside_a_bound_above_what_single_took_says_that_it_is_of_the_gain():
+    slow = candidate("towers", ms=12, ratio=(1.2, 1.1, 1.3))
+    alone = candidate("single", ms=9.7, ratio=None)
+    answer = recommend([alone, slow], TESTBED, None, bound(9_800_000))
+    assert answer.headline.startswith("stay single, proved")
+    (told,) = (reason for reason in answer.reasons if reason.startswith("bound"))
+    assert told.startswith(
+        "bound (simulated, too high: single took less as measured; no split refutes what it says "
+        "of the gain):"
+    )
 
 
 def test_that_a_family_does_not_apply_decides_only_where_there_is_no_split():

@@ -188,6 +188,9 @@ def bound_reason(bound: Bound, candidates: Sequence[Candidate]) -> str:
     of = _WHOLE if others else "of these ops"
     below = _measured_below(bound, candidates)
     refuted = f", too high: {listed(below)} took less as measured" if below else ""
+    if below and not is_refuted(bound, candidates):
+        # All times are off alike: a proof, which is of the share, stands beside this.
+        refuted += "; no split refutes what it says of the gain"
     line = (
         f"bound (simulated{refuted}): one device takes {format_ns(bound.single_ns)}, "
         f"no placement {of} can take less than {format_ns(lower.step_ns)}: at most "
