@@ -186,6 +186,7 @@ def analyze(
     run: bool = True,
     quick: bool = False,
     open_ports: bool = False,
+    resume: bool = False,
     time_limit_s: float = defaults.TIME_LIMIT_S,
 ) -> Report:
     """Analyse a model as `advisor analyze` does, write its reports, and return what it found.
@@ -240,6 +241,7 @@ def analyze(
         quick=quick,
         open_ports=open_ports,
         output=None if output is None else Path(output),
+        resume=resume,
     )
     display = notebook_display()
     if display is None:

@@ -377,6 +377,7 @@ def sample() -> Analysis:
             fingerprint="a1b2c3d4e5f60718",
             not_run=None,
         ),
+        sessions=1,
         as_is=tuple((29_400 + 50 * place) * US for place in range(-3, 4)),
         candidates=candidates,
         recommendation=Recommendation(
@@ -465,6 +466,7 @@ def unmeasured() -> Analysis:
     measured = sample()
     return replace(
         measured,
+        sessions=0,
         as_is=None,
         candidates=tuple(
             replace(candidate, measured=None, comparison=None, failure=None)

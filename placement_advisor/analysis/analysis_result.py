@@ -135,7 +135,7 @@ TO_SPLIT = (AdviceVerdict.SPLIT, AdviceVerdict.CANNOT_FIT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextRun:
-    """The same command once more, with a ``change`` by which it would tell more.
+    """The same command, with a ``change`` by which it would tell more.
 
     ``takes_ns`` is about how long it would take.
     """
@@ -258,7 +258,7 @@ class Analysis:
     ``bound`` is None where nothing was predicted.
     ``how`` is about the candidate that the recommendation names, None if it names none.
     ``assumed_times`` is what times of ops rest on, on GPUs that are not here; none if others were
-    recorded there.
+    recorded there. ``sessions`` is in how many analyses rounds ran, each resuming the one before.
     """
 
     advisor_version: str
@@ -277,6 +277,7 @@ class Analysis:
     input_timing: InputTiming | None = None
     how: HowToSplit | None = None
     assumed_times: tuple[AssumedTimes, ...] = ()
+    sessions: int = 0
 
     @property
     def verdict(self) -> AdviceVerdict:

@@ -18,13 +18,33 @@ from placement_advisor.analysis.assemble import assemble, candidates_of, review_
 from placement_advisor.analysis.batch_splits import growth_of, split_batch
 from placement_advisor.analysis.durations import Stage, known_at_first
 from placement_advisor.analysis.hosts import connect
-from placement_advisor.analysis.options import NO_RUN, QUICK
+from placement_advisor.analysis.kept import (
+    Kept,
+    check_same,
+    check_there,
+    conditions_of,
+    conditions_traced,
+    read_kept,
+    read_searched,
+)
+from placement_advisor.analysis.options import NO_RUN, QUICK, RESUME
 from placement_advisor.analysis.predict import bound_of, break_even_of, certificate_of, predict
-from placement_advisor.analysis.price import assume_prices, measure_prices
+from placement_advisor.analysis.price import (
+    assume_prices,
+    measure_prices,
+    priced_by,
+    start_again,
+)
 from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.analysis.propose import propose_all
-from placement_advisor.analysis.refine import learned, refine
-from placement_advisor.analysis.run import Results, run, to_be_run, to_be_run_briefly
+from placement_advisor.analysis.refine import learned, refine, with_ratio
+from placement_advisor.analysis.run import (
+    Beside,
+    Results,
+    run,
+    to_be_run,
+    to_be_run_briefly,
+)
 from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import load_model, trace_loaded
 from placement_advisor.candidates import batch_towers
@@ -54,7 +74,7 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.durations import Known
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.predict import Forecast
-    from placement_advisor.analysis.price import Priced
+    from placement_advisor.analysis.price import MeasuredCosts, Priced
     from placement_advisor.analysis.prices_elsewhere import Elsewhere
     from placement_advisor.analysis.recorder import Recorder
     from placement_advisor.graph.op_graph import OpGraph
@@ -84,6 +104,7 @@ def analyze(
     # Refuse what cannot work before anything is started.
     source_kind(Path(options.source.path))
     check_names(options.candidates or ())
+    kept = _kept(options)
     elsewhere = None
     if options.hardware is not None:
         elsewhere = read_elsewhere(options.hardware, options.costs)
@@ -102,6 +123,8 @@ def analyze(
         else:
             course.known = replace(course.known, is_run=False)
         plan = _to_be_used(plan, options, course.watcher)
+        if kept is not None:
+            check_same(kept.conditions, conditions_of(options, plan), options.folder)
         course.known = replace(course.known, is_busy=plan.load is not None)
         course.begin(Stage.IMPORT)
         course.watcher.working("importing TensorFlow", 0, 1)
@@ -118,6 +141,8 @@ def analyze(
             if connected is not None and connected.lost is not None:
                 raise TestbedError(connected.lost) from None
             raise
+        if kept is not None:
+            check_same(kept.traced, conditions_traced(subject), options.folder)
         onlookers = _Onlookers(recorder=recording(subject.graph), course=course)
         if plan.not_run is not None:
             loader.close()
@@ -128,7 +153,19 @@ def analyze(
             connected.when_lost(lambda why: course.watcher.note(f"warning: {why}"))
         apparatus = set_up(subject, loader, bundle, scratch, course.watcher, site)
         stack.callback(apparatus.close)
-        return _by_running(subject, apparatus, onlookers)
+        return _by_running(subject, apparatus, onlookers, kept)
+
+
+def _kept(options: AnalyzeOptions) -> Kept | None:
+    """Return what there is to go on from, None for a new analysis."""
+    if not options.resume:
+        return None
+    if not known_at_first(options).is_run:
+        raise AdvisorError(
+            f"{RESUME} adds rounds, and by the other options none run",
+            hint=f"leave out --hardware, --testbed none, {NO_RUN} and {QUICK}",
+        )
+    return read_kept(options.folder)
 
 
 def _plan(options: AnalyzeOptions, elsewhere: Elsewhere | None) -> TestbedPlan:
@@ -198,13 +235,24 @@ def _by_predicting(
     return _conclude(subject, forecast, Results(), onlookers)
 
 
-def _by_running(subject: Subject, apparatus: Apparatus, onlookers: _Onlookers) -> Analysis:
-    """Analyse the subject by measured costs, and run what is predicted from them."""
+def _by_running(
+    subject: Subject, apparatus: Apparatus, onlookers: _Onlookers, kept: Kept | None
+) -> Analysis:
+    """Analyse the subject by measured costs, and run what is predicted from them.
+
+    What was ``kept`` is gone on from: costs, what is predicted from them, who runs, and rounds.
+    """
     recorder, course = onlookers.recorder, onlookers.course
     course.begin(Stage.CALIBRATE)
     recorder.review(review_so_far(subject, "measuring costs"))
-    priced = measure_prices(subject, apparatus, course)
-    forecast = _forecast(subject, priced, onlookers)
+    if kept is None:
+        costs = measure_prices(subject, apparatus, course)
+    else:
+        costs = kept.costs
+        apparatus.trial.resume(kept.candidates, kept.joining)
+        start_again(subject, apparatus, course)
+    priced = priced_by(subject, costs)
+    forecast = _forecast(subject, priced, onlookers, kept)
 
     def show(doing: str, results: Results) -> None:
         recorder.review(review_so_far(subject, doing, forecast, results))
@@ -218,15 +266,45 @@ def _by_running(subject: Subject, apparatus: Apparatus, onlookers: _Onlookers) -
         forecast = refined.forecast
         return refined.placement
 
-    chosen = to_be_run(forecast, subject.options)
-    brief = to_be_run_briefly(forecast, subject.options)
+    if kept is None:
+        chosen = to_be_run(forecast, subject.options)
+        brief = to_be_run_briefly(forecast, subject.options)
+    else:
+        placements = forecast.proposals.placements
+        chosen = tuple(placements[label] for label in kept.candidates if label != BASELINE)
+        brief = None
     course.known = _known_of(course.known, forecast, chosen, brief)
     growing = subject.growing(priced.prices)
-    results = run(subject, chosen, brief, apparatus, course, show, look, growing)
+    beside = Beside() if kept is None else kept.beside
+    results = run(subject, chosen, brief, apparatus, course, show, look, growing, beside)
+    results = replace(results, sessions=1 if kept is None else kept.sessions + 1)
     results = _with_profiles_kept(results, recorder)
     last = learned(forecast, results)
     _keep_changes(forecast, last, recorder)
+    recorder.rounds(_to_be_kept(subject, costs, apparatus, last, results))
     return _conclude(subject, last, results, onlookers)
+
+
+def _to_be_kept(
+    subject: Subject,
+    costs: MeasuredCosts,
+    apparatus: Apparatus,
+    forecast: Forecast,
+    results: Results,
+) -> Kept:
+    """Return what another session needs to go on from this one."""
+    trial = apparatus.trial
+    after_runs = {label: forecast.predicted[label].after_runs for label in trial.entries}
+    return Kept(
+        conditions=conditions_of(subject.options, subject.plan),
+        traced=conditions_traced(subject),
+        sessions=results.sessions,
+        joining=trial.joining,
+        costs=costs,
+        candidates={label: entry.so_far() for label, entry in trial.entries.items()},
+        beside=results.beside,
+        after_runs={label: ratio for label, ratio in after_runs.items() if ratio is not None},
+    )
 
 
 def _known_of(
@@ -249,8 +327,8 @@ def _again(subject: Subject, forecast: Forecast, course: Course) -> Again | None
     """
     options, plan = subject.options, subject.plan
     if plan.not_run is None:
-        # What was calibrated is kept.
-        return course.again(replace(course.known, is_calibrated=True), None)
+        known = replace(course.known, is_calibrated=True, is_resumed=True, brief_ns=None)
+        return course.again(known, None)
     if not plan.is_declined and not options.quick:
         return None
     chosen, brief = to_be_run(forecast, options), to_be_run_briefly(forecast, options)
@@ -262,12 +340,21 @@ def _again(subject: Subject, forecast: Forecast, course: Course) -> Again | None
     return course.again(known, QUICK if options.quick else NO_RUN)
 
 
-def _forecast(subject: Subject, priced: Priced, onlookers: _Onlookers) -> Forecast:
-    """Find the candidates, predict them all, and have it kept before any of them runs."""
+def _forecast(
+    subject: Subject,
+    priced: Priced,
+    onlookers: _Onlookers,
+    kept: Kept | None = None,
+) -> Forecast:
+    """Find the candidates, predict them all, and have it kept before any of them runs.
+
+    What was ``kept`` stays: what searches had found, and what was predicted of those that joined.
+    """
     recorder, options, course = onlookers.recorder, subject.options, onlookers.course
     course.begin(Stage.SEARCH)
     course.watcher.working("searching placements", 0, 1)
-    proposals = propose_all(subject.graph, priced, options.families, options.effort)
+    found = {} if kept is None else read_searched(options.folder, kept, subject.graph)
+    proposals = propose_all(subject.graph, priced, options.families, options.effort, found)
     cluster = proposals.prices.cluster
     recorder.placements(subject.graph, cluster, [*proposals.of_whole_batch.values()])
     pair = replace(cluster, devices=cluster.devices[: batch_towers.GROUP])
@@ -278,6 +365,12 @@ def _forecast(subject: Subject, priced: Priced, onlookers: _Onlookers) -> Foreca
     forecast = predict(proposals)
     for label, predicted in forecast.predicted.items():
         recorder.prediction(label, predicted.schedule, predicted.ratio)
+    if kept is None:
+        return forecast
+    check_there(kept, proposals.placements, options.folder)
+    for label, ratio in kept.after_runs.items():
+        recorder.prediction_after_runs(label, ratio)
+        forecast = with_ratio(forecast, label, ratio)
     return forecast
 
 

@@ -148,6 +148,7 @@ def assemble(
         input_timing=results.input_timing,
         how=_how(forecast, recommendation, subject.options.folder),
         assumed_times=_assumed_times(forecast),
+        sessions=results.sessions,
     )
 
 

@@ -84,7 +84,8 @@ class Known:
     for candidates, ``joining`` the candidates that may join between rounds. ``rounds`` are those
     asked for, None if none were. ``ops`` are those of the step, None while they are not known,
     ``steps_ns`` what a step of each candidate that runs takes, ``brief_ns`` of one that runs
-    briefly. ``is_busy``: other work runs beside it.
+    briefly. ``is_busy``: other work runs beside it. ``is_resumed``: costs are known, and what
+    searches found.
     """
 
     is_run: bool
@@ -99,6 +100,7 @@ class Known:
     joining: int = 0
     ops: int | None = None
     is_busy: bool = False
+    is_resumed: bool = False
 
     @property
     def round_s(self) -> float:
@@ -157,7 +159,8 @@ def known_at_first(options: AnalyzeOptions) -> Known:
         rounds=options.rounds,
         steps=options.steps,
         steps_ns=(_USUAL_STEP_NS,) * count,
-        brief_ns=_USUAL_STEP_NS if named is None else None,
+        brief_ns=_USUAL_STEP_NS if named is None and not options.resume else None,
+        is_resumed=options.resume,
     )
 
 
@@ -186,6 +189,8 @@ def usual_s(known: Known) -> dict[Stage, float]:
             Stage.RUN: rounds_left(known, 0, known.round_s).stage_s + _beside_rounds_s(known),
             Stage.PROFILE: grows(*_PROFILE_S) * count,
         }
+    if known.is_resumed:
+        del found[Stage.MEASURE], found[Stage.SEARCH]
     return {stage: found[stage] for stage in Stage if stage in found}
 
 
@@ -241,15 +246,15 @@ def rounds_left(known: Known, done: int, round_s: float) -> Ahead:
 def again(
     known: Known, seen_ns: Mapping[str, int], round_s: float | None, left_out: str | None
 ) -> Again:
-    """Return what an analysis would take once more, without an option that keeps it short.
+    """Return what an analysis would take that goes on, or without an option that keeps it short.
 
     ``known`` is known of that one; ``seen_ns`` is what the stages of this one took, ``round_s``
     what a round did, None if none ran. Stages that differ take what is usual.
     """
-    alike = set(Stage) - {Stage.CALIBRATE, Stage.RUN}
+    fixed_s = usual_s(known)
+    alike = set(fixed_s) - {Stage.CALIBRATE, Stage.RUN}
     if left_out is not None:
         alike = {Stage.IMPORT, Stage.LOAD, Stage.TRACE}
-    fixed_s = usual_s(known)
     if known.is_run:
         fixed_s[Stage.RUN] = _beside_rounds_s(known)
         round_s = known.round_s if round_s is None else round_s

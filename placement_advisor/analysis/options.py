@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 # Options by which nothing runs.
 NO_RUN, QUICK = "--no-run", "--quick"
+RESUME = "--resume"
+OPEN_PORTS = "--open-ports"
 # What a name of hardware or of a function may hold that a folder's had better not.
 _NOT_IN_NAMES = re.compile(r"[^\w.+]+")
 # Of 255 bytes that file systems take, with room for a hash, and for names that are not ASCII.
@@ -40,7 +42,7 @@ class AnalyzeOptions:
     ``rounds`` is None for as many as it takes; ``refine`` is how many candidates may join once
     others have run. What is ``quick`` does not ``run``. ``devices`` are
     those of ``hosts``, if there are any; None runs on this machine. ``output`` is None if no folder
-    was named.
+    was named. What is to ``resume`` adds rounds to those that the folder has.
     """
 
     source: ModelSource
@@ -59,16 +61,20 @@ class AnalyzeOptions:
     quick: bool
     open_ports: bool
     output: Path | None
+    resume: bool = False
 
     @property
     def folder(self) -> Path:
         """The folder for the analysis: the one that was named, else one named by what is asked."""
         return self.output or _default_folder(self)
 
-    def command(self, *, batch_size: int) -> str:
-        """Return the command that asks the same at another batch, into a folder of its own name."""
+    def asked(self) -> dict[str, str]:
+        """Return what is asked otherwise than usual, by option; "" for one that has no value.
+
+        Where it is written, and whether it is new, is no part of it.
+        """
         source, hosts = self.source, self.hosts
-        asked = {
+        values: dict[str, object] = {
             "--devices": _unless(defaults.DEVICES, self.devices),
             "--hardware": self.hardware,
             "--testbed": self.testbed,
@@ -77,32 +83,37 @@ class AnalyzeOptions:
             "--ratios": _listed(":", self.ratios),
             "--effort": _unless(effort_of(None, 0, quick=self.quick).units, self.effort.units),
             "--seed": _unless(0, self.effort.seed),
-            "--batch-size": batch_size,
+            "--batch-size": source.batch_size,
             "--mode": source.mode,
             "--outputs": _listed(",", source.outputs),
             "--steps": _unless(defaults.STEPS, self.steps),
             "--rounds": self.rounds,
             "--refine": _unless(defaults.REFINE, self.refine),
             "--time-limit": _unless(defaults.TIME_LIMIT_S, source.time_limit_s),
+            QUICK: "" if self.quick else None,
+            NO_RUN: None if self.run or self.quick else "",
+            OPEN_PORTS: "" if self.open_ports else None,
         }
         if self.hardware is not None:
-            asked["--devices"] = None
+            values["--devices"] = None
         if hosts is not None:
-            asked |= {
+            values |= {
                 "--devices": None,
                 "--hosts": hosts.words,
                 "--launch": _unless(defaults.LAUNCH, hosts.launch),
                 "--link": _unless(HostLink.TLS, hosts.link),
                 "--secret": hosts.secret,
             }
+        return {option: _text(value) for option, value in values.items() if value is not None}
+
+    def command(self, *, batch_size: int) -> str:
+        """Return the command that asks the same at another batch, into a folder of its own name."""
+        source = replace(self.source, batch_size=batch_size)
         model = source.path if source.name is None else f"{source.path}:{source.name}"
         words = ["advisor", "analyze", model]
-        for option, value in asked.items():
-            if value is not None:
-                words += [option, _text(value)]
-        flags = {QUICK: self.quick, NO_RUN: not self.run and not self.quick}
-        flags["--open-ports"] = self.open_ports
-        return shlex.join([*words, *(flag for flag, is_set in flags.items() if is_set)])
+        for option, value in replace(self, source=source).asked().items():
+            words += [option, value] if value else [option]
+        return shlex.join(words)
 
     @property
     def families(self) -> tuple[str, ...]:

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.doubts import MEASURED_DOUBT, assumed_doubt
 from placement_advisor.analysis.durations import Stage
 from placement_advisor.analysis.prices_elsewhere import Prices
+from placement_advisor.candidates import single
 from placement_advisor.candidates.batch_split.programs import SPLIT, share_folder
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis, CostSource, CostTable
 from placement_advisor.errors import BatchSplitError
-from placement_advisor.testbed.costing import calibrated, measure_costs, measure_split_costs
+from placement_advisor.testbed.costing import (
+    calibrated,
+    measure_costs,
+    measure_shares,
+    split_costs,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from placement_advisor.analysis.apparatus import Apparatus
     from placement_advisor.analysis.course import Course
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from placement_advisor.cost.collectives import CollectiveTimes
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.testbed.costing import Costing
+    from placement_advisor.testbed.trial import Watcher
     from placement_advisor.tf.answers import TracedSplit
 
 
@@ -81,8 +88,21 @@ def assume_prices(subject: Subject, elsewhere: Elsewhere | None) -> Priced:
     return Priced(prices=prices, splits=splits)
 
 
-def measure_prices(subject: Subject, apparatus: Apparatus, course: Course) -> Priced:
-    """Start the apparatus and return what all costs on it, by steps on its first device.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCosts:
+    """What was measured on one device, and of collectives: all that prices here rest on.
+
+    ``shares`` has what shares of the batch cost by their samples, or says why they did not run, by
+    the program that splits the batch. ``collectives`` is None where none was timed.
+    """
+
+    costing: Costing
+    shares: Mapping[str, Mapping[int, CostTable] | BatchSplitError]
+    collectives: CollectiveTimes | None
+
+
+def measure_prices(subject: Subject, apparatus: Apparatus, course: Course) -> MeasuredCosts:
+    """Start the testbed, and run the model and shares of its batch on the first device.
 
     Raises:
         TestbedError: it does not start, or the model does not run there.
@@ -95,17 +115,50 @@ def measure_prices(subject: Subject, apparatus: Apparatus, course: Course) -> Pr
     course.begin(Stage.MEASURE)
     watcher.working("measuring op times on one device", 0, 1)
     costing = measure_costs(apparatus.trial, subject.plan, subject.traced, calibration)
-    collectives = None
-    if apparatus.mirrored is not None:
-        watcher.working("measuring collectives", 0, 1)
-        collectives = apparatus.mirrored.start()
+    collectives = _start_mirrored(apparatus, watcher)
+    shares: dict[str, Mapping[int, CostTable] | BatchSplitError] = {}
+    for program, split in _traced_splits(subject):
+        watcher.working("measuring op times on shares of the batch", 0, 1)
+        _add_programs(apparatus, program, split)
+        shares[program] = measure_shares(apparatus.trial, split, costing)
+    return MeasuredCosts(costing=costing, shares=shares, collectives=collectives)
+
+
+def start_again(subject: Subject, apparatus: Apparatus, course: Course) -> None:
+    """Start the testbed with all that runs there, where costs were measured before.
+
+    Raises:
+        TestbedError: it does not start.
+    """
+    watcher = course.watcher
+    course.begin(Stage.CALIBRATE)
+    watcher.working("starting devices", 0, 1)
+    apparatus.testbed.start()
+    apparatus.trial.enter(single.on_device(subject.graph, subject.plan.devices[0].name))
+    _start_mirrored(apparatus, watcher)
+    for program, split in _traced_splits(subject):
+        _add_programs(apparatus, program, split)
+
+
+def priced_by(subject: Subject, measured: MeasuredCosts) -> Priced:
+    """Return the prices of the step and of the splits of its batch, by what was measured."""
+    costing = measured.costing
     splits: dict[tuple[str, ...], PricedSplit | BatchSplitError] = {}
     for families, split in subject.splits.items():
         if isinstance(split, BatchSplitError):
             splits[families] = split
             continue
-        watcher.working("measuring op times on shares of the batch", 0, 1)
-        splits[families] = _measured_split(apparatus, families[0], split, costing, collectives)
+        tables = measured.shares[families[0]]
+        if isinstance(tables, BatchSplitError):
+            splits[families] = tables
+            continue
+        here, weak = (
+            {name: table.everywhere(costing.cluster) for name, table in costs.items()}
+            for costs in split_costs(split, tables, costing, measured.collectives)
+        )
+        splits[families] = PricedSplit(
+            traced=split, costs=here, weak_costs=weak, collectives=measured.collectives
+        )
     prices = Prices(
         cluster=costing.cluster,
         costs=costing.costs.everywhere(costing.cluster),
@@ -160,23 +213,24 @@ def _as_recorded(
     return found
 
 
-def _measured_split(
-    apparatus: Apparatus,
-    program: str,
-    split: TracedSplit,
-    costing: Costing,
-    collectives: CollectiveTimes | None,
-) -> PricedSplit | BatchSplitError:
+def _traced_splits(subject: Subject) -> Iterator[tuple[str, TracedSplit]]:
+    """Yield the splits of the batch that there are, with the program that each is."""
+    for families, split in subject.splits.items():
+        if not isinstance(split, BatchSplitError):
+            yield families[0], split
+
+
+def _start_mirrored(apparatus: Apparatus, watcher: Watcher) -> CollectiveTimes | None:
+    if apparatus.mirrored is None:
+        return None
+    watcher.working("measuring collectives", 0, 1)
+    return apparatus.mirrored.start()
+
+
+def _add_programs(apparatus: Apparatus, program: str, split: TracedSplit) -> None:
+    """Have the testbed know a split of the batch and its shares."""
     testbed, folder = apparatus.testbed, apparatus.bundles / program
     testbed.add_program(program, folder / SPLIT, split.graphs[program].graph)
     for samples, share in split.shares.items():
         name = share_folder(samples)
         testbed.add_program(name, folder / name, share.graph)
-    costs = measure_split_costs(apparatus.trial, split, costing, collectives)
-    if isinstance(costs, BatchSplitError):
-        return costs
-    here, weak = (
-        {name: table.everywhere(costing.cluster) for name, table in tables.items()}
-        for tables in costs
-    )
-    return PricedSplit(traced=split, costs=here, weak_costs=weak, collectives=collectives)

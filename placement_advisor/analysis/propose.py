@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.split_steps import SplitStep, split_steps
@@ -49,16 +50,24 @@ class Proposals:
 
 
 def propose_all(
-    graph: OpGraph, priced: Priced, families: Sequence[str], effort: Effort
+    graph: OpGraph,
+    priced: Priced,
+    families: Sequence[str],
+    effort: Effort,
+    known: Mapping[str, Placement] = MappingProxyType({}),
 ) -> Proposals:
-    """Return the candidates of some families; the single device is always among them."""
+    """Return the candidates of some families; the single device is always among them.
+
+    Those that searches have found before are ``known``, by label, and taken as they are.
+    """
     prices = priced.prices
     simulator = Simulator(graph, prices.costs, prices.cluster)
     answers = propose(tuple(FAMILIES), graph, prices.costs, prices.cluster)
-    if SEARCHED in families:
+    if SEARCHED in families and SEARCHED not in known:
         dearer = prices.doubt.copies
         found = searched.propose(answers, prices.costs, simulator, effort, dearer=dearer)
         answers[SEARCHED] = found
+    answers.update(known)
     splits: dict[str, SplitStep] = {}
     for of, split in priced.splits.items():
         for family, step in split_steps(graph, prices, of, split).items():

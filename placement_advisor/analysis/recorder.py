@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Recommendation,
         TestbedSummary,
     )
+    from placement_advisor.analysis.kept import Kept
     from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
@@ -65,6 +66,9 @@ class Recorder(Protocol):
 
     def bound(self, graph: OpGraph, certificate: Certificate) -> None:
         """Keep what no placement can beat, and what is needed to check it."""
+
+    def rounds(self, kept: Kept) -> None:
+        """Keep what more rounds can be added to."""
 
     def profile(self, label: str, files: ProfileFiles) -> str:
         """Keep the raw profiles of a candidate; return where, for reports."""

@@ -86,7 +86,10 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """What runs have shown, of candidates by label; without arguments, that nothing ran."""
+    """What runs have shown, of candidates by label; without arguments, that nothing ran.
+
+    ``sessions`` is in how many analyses, each resuming the one before.
+    """
 
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     beside: Beside = Beside()
@@ -94,6 +97,7 @@ class Results:
     loop_timing: LoopTiming | None = None
     input_timing: InputTiming | None = None
     warnings: tuple[str, ...] = ()
+    sessions: int = 0
 
 
 def to_be_run(forecast: Forecast, options: AnalyzeOptions) -> tuple[Placement, ...]:
@@ -133,12 +137,14 @@ def run(
     show: Callable[[str, Results], None],
     refine: Callable[[Results], Placement | None],
     growing: GrowingStep | BatchSplitError | None = None,
+    beside: Beside = Beside(),
 ) -> Results:
     """Run candidates beside the baseline, which the trial has already; all ends with it.
 
     What is ``brief`` runs last, for a few rounds. ``growing`` is the step at other batches, of
     which those are run that tell of a larger one. ``show`` is told what goes on, with what is known
-    by then. ``refine`` says which candidate is to join by what has run, None if none is.
+    by then. ``refine`` says which candidate is to join by what has run, None if none is. What runs
+    ``beside`` them is added to what it has by now.
     """
     trial, loader, watcher = apparatus.trial, apparatus.loader, course.watcher
     course.begin(Stage.PREPARE)
@@ -147,7 +153,7 @@ def run(
         show(f"preparing {placement.label}", Results(outcomes=_outcomes(trial)))
         _enter(apparatus, placement)
     course.begin(Stage.RUN)
-    beside = _race(subject.options, brief, apparatus, course, show, refine)
+    beside = _race(subject.options, brief, apparatus, course, show, refine, beside)
     course.end_rounds()
     watcher.working("timing other batch sizes", 0, 1)
     points: tuple[Throughput, ...] = ()
@@ -208,14 +214,18 @@ def _race(
     course: Course,
     show: Callable[[str, Results], None],
     refine: Callable[[Results], Placement | None],
+    beside: Beside,
 ) -> Beside:
     """Time all candidates in rounds, and those that join; return what was timed beside them."""
     trial, watcher = apparatus.trial, course.watcher
-    look_after = looks(options.rounds, options.refine)
+    look_after, first = looks(options.rounds, trial.joining), trial.rounds
     # Both are run once before, since the first call traces.
-    first = Beside(without_as_is=not apparatus.testbed.plan.runs_as_is)
-    warm = _time_weak_scaling(_time_as_is(first, options, apparatus, 0), options, apparatus, 0)
-    beside, began_s = replace(warm, as_is_ns=(), weak_ns=()), time.monotonic()
+    if not apparatus.testbed.plan.runs_as_is:
+        beside = replace(beside, without_as_is=True)
+    as_is_ns, weak_ns = beside.as_is_ns, beside.weak_ns
+    warm = _time_weak_scaling(_time_as_is(beside, options, apparatus, 0), options, apparatus, 0)
+    as_is_ns = () if warm.without_as_is else as_is_ns
+    beside, began_s = replace(warm, as_is_ns=as_is_ns, weak_ns=weak_ns), time.monotonic()
 
     def time_as_is(number: int) -> None:
         nonlocal beside
@@ -223,7 +233,7 @@ def _race(
 
     def end_round(number: int) -> None:
         nonlocal beside
-        done = number + 1
+        done = number + 1 - first
         time_as_is(number)
         beside = _time_weak_scaling(beside, options, apparatus, number)
         results = Results(outcomes=_outcomes(trial), beside=beside)

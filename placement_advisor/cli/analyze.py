@@ -116,6 +116,14 @@ def analyze(
             f"Default: {defaults.ROUNDS}, more while in doubt, for a minute or two.",
         ),
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Add rounds to those of the analysis in the output folder, which was asked the "
+            "same; costs and candidates stay. --rounds says how many to add.",
+        ),
+    ] = False,
     refine: Annotated[
         int,
         typer.Option(
@@ -199,6 +207,7 @@ def analyze(
         quick=quick,
         open_ports=open_ports,
         output=output,
+        resume=resume,
     )
     with progress(quiet=quiet) as watcher:
         analysis = analyze_into_folder(options, watcher)

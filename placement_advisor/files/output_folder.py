@@ -31,6 +31,7 @@ CONTENT = (
     "how_to_split.py",
     "bound.json",
     "graph.json.gz",
+    "rounds.json",
     "timeline.png",
     "timelines",
     "break-even.png",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.analyze import analyze
 from placement_advisor.analysis.course import Course
 from placement_advisor.analysis.durations import Stage
+from placement_advisor.analysis.kept import write_kept
 from placement_advisor.files.log_files import LOG_FOLDER, MEASURED, RUNS_FOLDER, profile_run
 from placement_advisor.files.output_folder import output_folder
 from placement_advisor.profile.timeline.kept_profiles import CLIENT, keep_profiles
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.analysis.analysis_result import Analysis
     from placement_advisor.analysis.course import Onlooker
+    from placement_advisor.analysis.kept import Kept
     from placement_advisor.analysis.options import AnalyzeOptions
     from placement_advisor.analysis.recorder import Review
     from placement_advisor.graph.op_graph import OpGraph
@@ -109,6 +111,10 @@ class TextFolder:
         """Write a certificate, and beside it the graph that it is about."""
         write_certificate(self._folder / CERTIFICATE, certificate)
         graph.save(self._folder / GRAPH)
+
+    def rounds(self, kept: Kept) -> None:
+        """Write what `--resume` goes on from."""
+        write_kept(kept, self._folder)
 
     def profile(self, label: str, files: ProfileFiles) -> str:
         """Copy profiles to where TensorBoard looks, all on the command's clock."""

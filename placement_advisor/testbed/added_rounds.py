@@ -32,20 +32,21 @@ def time_in_rounds(trial: Trial, asked: int | None, as_is: Callable[[int], None]
     """Time all candidates of a trial in rounds, adding rounds while its verdict is in doubt.
 
     As many as were ``asked`` for run, however long they take; None for as many as usual, if there
-    is time; none after the end of the trial. ``as_is`` is called once a round, to time the user's
-    own step beside the candidates.
+    is time; none after the end of the trial. They come on top of rounds that the trial has already.
+    ``as_is`` is called once a round, to time the user's own step beside the candidates.
     """
     deadline = time.monotonic() + TIMING_BUDGET_S
-    rounds = asked or defaults.ROUNDS
+    first, rounds = trial.rounds, asked or defaults.ROUNDS
     most, least = max(rounds, MAX_ROUNDS), max(asked or 0, least_samples(trial.competitors))
     done = 0
     while done < rounds or (done < most and _may_settle(trial)):
-        trial.round(done, rounds if done < rounds else most)
+        trial.round(first + done, first + (rounds if done < rounds else most))
         if trial.ended is not None:
             return
-        as_is(done)
+        as_is(first + done)
         done += 1
-        if time.monotonic() > deadline and trial.fewest_rounds >= least:
+        is_late = time.monotonic() > deadline and done >= (asked or 0)
+        if is_late and trial.fewest_rounds >= least:
             return
 
 

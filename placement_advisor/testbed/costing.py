@@ -151,17 +151,10 @@ def measure_costs(
     )
 
 
-def measure_split_costs(
-    trial: Trial, traced: TracedSplit, costing: Costing, collectives: CollectiveTimes | None
-) -> tuple[SplitCosts, SplitCosts] | BatchSplitError:
-    """Run each share of a batch on the first device; return what the graphs cost.
-
-    First those that split the batch, then those of weak scaling.
-
-    What is shared costs what it does in the unsplit step. What joins shares has run nowhere yet; it
-    costs for each byte what element by element ops were measured to cost. ``collectives`` says what
-    it takes to get one going.
-    """
+def measure_shares(
+    trial: Trial, traced: TracedSplit, costing: Costing
+) -> dict[int, CostTable] | BatchSplitError:
+    """Run each share of a batch on the first device; return what they cost, by their samples."""
     device = costing.cluster.devices[0]
     tables: dict[int, CostTable] = {}
     for samples, share in traced.shares.items():
@@ -172,6 +165,21 @@ def measure_split_costs(
         costs = measured_costs(share.graph, with_members(entry.profile.op_ns, share.members))
         in_ops_ns = step_ns - costing.step_overhead_ns
         tables[samples] = _filling(costs, in_ops_ns, device.launch_overhead_ns)
+    return tables
+
+
+def split_costs(
+    traced: TracedSplit,
+    tables: Mapping[int, CostTable],
+    costing: Costing,
+    collectives: CollectiveTimes | None,
+) -> tuple[SplitCosts, SplitCosts]:
+    """Return what the graphs cost that split the batch, and those of weak scaling.
+
+    ``tables`` have the costs of each share. What is shared costs what it does in the unsplit step.
+    What joins shares has run nowhere yet; it costs for each byte what element by element ops were
+    measured to cost. ``collectives`` says what it takes to get one going.
+    """
     shares = [(share.graph, tables[samples]) for samples, share in traced.shares.items()]
     per_byte = ns_per_byte(shares)
     replicas = [tables[samples] for samples in traced.samples]

@@ -100,6 +100,16 @@ class Bench(Protocol):
         """Run steps under profilers."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What a candidate had shown when the trial ended that another one goes on from."""
+
+    rounds: tuple[tuple[int, ...], ...]
+    warmup_ns: tuple[int, ...]
+    failure: Failure | None
+    is_brief: bool
+
+
 @dataclass(slots=True)
 class Entry:
     """One candidate's way through the trial; ``profiled_steps`` is how many were profiled last."""
@@ -131,6 +141,15 @@ class Entry:
             profile_run=profile_run,
         )
 
+    def so_far(self) -> Earlier:
+        """Return what another trial can go on from."""
+        return Earlier(
+            rounds=tuple(self.rounds),
+            warmup_ns=tuple(self.warmup_ns),
+            failure=self.failure,
+            is_brief=self.is_brief,
+        )
+
 
 class Trial:
     """Runs placements on a testbed; the first one entered is the reference for results."""
@@ -149,13 +168,22 @@ class Trial:
         ``line_of`` has the line of the user's code that updates each variable, where it is known.
         ``joining`` is how many candidates may join between rounds.
         """
-        self._line_of, self._joining = line_of, joining
-        # How many are done.
-        self.rounds = 0
+        self._line_of = line_of
+        self._earlier: Mapping[str, Earlier] = {}
+        # How many may still join, and how many rounds are done.
+        self.joining, self.rounds = joining, 0
         self.entries: dict[str, Entry] = {}
         self._testbed, self._steps, self._watcher = testbed, steps, watcher
         # Why nothing runs any more, None while all goes on.
         self.ended: str | None = None
+
+    def resume(self, earlier: Mapping[str, Earlier], joining: int) -> None:
+        """Go on from what another trial has shown, by label, before anything is entered.
+
+        So many as could still have joined there may join here.
+        """
+        self._earlier, self.joining = earlier, joining
+        self.rounds = max(len(each.rounds) for each in earlier.values())
 
     def enter(
         self,
@@ -169,7 +197,7 @@ class Trial:
         """Prepare a candidate, verify its results against the first one's, warm it up.
 
         It runs on the testbed, unless it has a ``bench`` of its own. ``if_wrong`` says why results
-        may be wrong.
+        may be wrong. What it had shown earlier stays: what failed then is out.
         """
         entry = Entry(
             placement=placement,
@@ -179,7 +207,13 @@ class Trial:
             is_brief=is_brief,
             rounds=[()] * self.rounds,
         )
-        self._joining -= bool(self.rounds) and not is_brief
+        earlier = self._earlier.get(placement.label)
+        if earlier is None:
+            self.joining -= bool(self.rounds) and not is_brief
+        else:
+            entry.rounds[: len(earlier.rounds)] = earlier.rounds
+            entry.warmup_ns, entry.is_brief = [*earlier.warmup_ns], earlier.is_brief
+            entry.failure = earlier.failure
         self.entries[placement.label] = entry
         self._prepare(entry)
         if entry.failure is None:
@@ -270,7 +304,7 @@ class Trial:
         That one fails, or does not join, is no reason to ask less of others.
         """
         compared = sum(not entry.is_brief for entry in self.entries.values())
-        return max(1, compared - 1 + self._joining)
+        return max(1, compared - 1 + self.joining)
 
     @property
     def fewest_rounds(self) -> int:

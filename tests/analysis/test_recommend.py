@@ -130,9 +130,10 @@ def test_when_every_split_is_slower_the_answer_is_to_stay_and_names_the_best():
 def test_one_split_of_unsure_gain_leaves_the_answer_open_and_says_what_would_settle_it():
     answer = recommend([SINGLE, UNSURE, SLOWEST], TESTBED, None)
     assert answer.verdict is AdviceVerdict.CANNOT_TELL
-    # The interval reaches 0.06 from the median, the margin is 0.02 away: 20 * 3 * 3 rounds.
+    # The interval reaches 0.06 from the median, the margin is 0.02 away: 20 * 3 * 3 rounds,
+    # 20 of which have run.
     assert answer.headline.endswith(
-        "; more rounds (--rounds 180) or a quieter machine would settle it"
+        "; more rounds (--resume --rounds 160) or a quieter machine would settle it"
     )
     assert "towers at 1.01" in answer.headline
 
@@ -171,7 +172,7 @@ def test_where_nothing_else_was_measured_what_ran_briefly_is_what_there_is():
     [
         ((0.971, 0.9, 1.0), 20, "only a quieter machine would settle it"),
         ((0.97, 0.9, 1.0), 20, "only a quieter machine would settle it"),
-        ((0.95, 0.93, 0.97), 20, "(--rounds 40) or a quieter machine would settle it"),
+        ((0.95, 0.93, 0.97), 20, "(--resume --rounds 20) or a quieter machine would settle it"),
     ],
 )
 def test_what_would_settle_it(ratio, rounds, settles):
@@ -564,7 +565,9 @@ def test_the_answer_leaves_out_the_devices_and_the_caveat_stands_apart():
     assert recommend([SINGLE, FAST], GPUS, [9 * MS] * 20).caveat is None
     assert recommend([SINGLE, FAST], TESTBED, [12 * MS] * 20).caveat is None
     unsure = recommend([SINGLE, UNSURE], TESTBED, None).answer
-    assert unsure.endswith("; more rounds (--rounds 180) or a quieter machine would settle it")
+    assert unsure.endswith(
+        "; more rounds (--resume --rounds 160) or a quieter machine would settle it"
+    )
 
 
 SHORT = Failure(kind=FailureKind.DOES_NOT_FIT, message="on w0 the step holds 3 GB")

@@ -12,7 +12,7 @@ from sample_analysis import OPTIONS
 
 from placement_advisor.analysis.apparatus import Apparatus
 from placement_advisor.analysis.course import Course, SilentOnlooker
-from placement_advisor.analysis.run import Results, run
+from placement_advisor.analysis.run import Beside, Results, run
 from placement_advisor.measurement.loop_timing import LoopTiming
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.testbed.added_rounds import BRIEF_ROUNDS
@@ -83,20 +83,28 @@ def ran(
     enter: Callable[..., None] = lambda placement, **how: None,
     runs_as_is: bool = True,
     brief: Any = None,
+    before: int = 0,
+    beside: Beside | None = None,
 ) -> tuple[Results, Loader]:
     """Run no candidate but the mirrored one for some rounds."""
     loader = Loader(cues or {})
     entries = {}
     if mirrored is not None:
         entries["mirrored"] = SimpleNamespace(failure=None, files=None, measurement=lambda _: None)
+
+    def time_round(number: int, of: int, *, is_brief: bool = False) -> None:
+        assert number == trial.rounds
+        trial.rounds += 1
+
     trial = SimpleNamespace(
         entries=entries,
         ended=ended,
         comparisons=dict,
         competitors=1,
         running=list,
-        rounds=ROUNDS,
-        round=lambda number, of, is_brief=False: None,
+        joining=refine,
+        rounds=before,
+        round=time_round,
         enter=enter,
         profile_all=lambda: None,
     )
@@ -104,7 +112,6 @@ def ran(
         options=SimpleNamespace(
             steps=STEPS,
             rounds=ROUNDS,
-            refine=refine,
             source=SimpleNamespace(time_limit_s=1.0),
         ),
         traced=SimpleNamespace(batch_size=8),
@@ -119,7 +126,7 @@ def ran(
         bundles=Path(),
     )
     course = Course(onlooker or SilentOnlooker(), replace(OPTIONS, rounds=ROUNDS))
-    found = run(subject, (), brief, apparatus, course, show, joining)  # type: ignore[arg-type]
+    found = run(subject, (), brief, apparatus, course, show, joining, beside=beside or Beside())  # type: ignore[arg-type]
     assert loader.is_closed
     return found, loader
 
@@ -243,3 +250,34 @@ def test_after_a_host_is_lost_nothing_runs_briefly() -> None:
     entered: list[object] = []
     ran(brief=SimpleNamespace(label="alternating"), ended="lost", enter=entered.append)
     assert entered == []
+
+
+def test_rounds_that_are_added_go_on_from_those_before() -> None:
+    shown: list[str] = []
+    earlier = Beside(as_is_ns=(7, 8, 9, 10), weak_ns=(11,), warnings=("said before",))
+    found, _ = ran(before=2, beside=earlier, show=lambda doing, results: shown.append(doing))
+    assert found.beside.as_is_ns == (7, 8, 9, 10, 101, 101, 102, 102, 103, 103)
+    assert (found.beside.weak_ns, found.warnings) == ((11,), ("said before",))
+    assert shown[:ROUNDS] == [f"timing, round {done} done" for done in (1, 2, 3)]
+
+
+def test_looks_for_who_may_join_count_the_rounds_that_are_added() -> None:
+    seen: list[int] = []
+
+    def joining(results: Results) -> None:
+        seen.append(len(results.beside.as_is_ns) // STEPS)
+
+    ran(before=40, refine=1, joining=joining)
+    assert seen == [1]
+
+
+def test_a_step_as_it_is_that_failed_before_is_not_timed_in_added_rounds() -> None:
+    failed = Beside(without_as_is=True, warnings=("as-is was not timed: it crashed",))
+    found, loader = ran(before=2, beside=failed)
+    assert "run_as_is" not in loader.calls
+    assert found.warnings == failed.warnings
+
+
+def test_a_step_as_it_is_that_fails_in_added_rounds_leaves_no_times_of_some_rounds() -> None:
+    found, _ = ran({("run_as_is", 0): FAILED}, before=2, beside=Beside(as_is_ns=(7, 8, 9, 10)))
+    assert found.beside.as_is_ns == ()

@@ -30,12 +30,13 @@ S = 1_000_000_000
         (
             MoreRounds(count=130),
             RAN,
-            "; more rounds (--rounds 130, about 5 min) or a quieter machine would settle it",
+            "; more rounds (--resume --rounds 130, about 5 min) or a quieter machine would settle "
+            "it",
         ),
         (
             MoreRounds(count=130),
             None,
-            "; more rounds (--rounds 130) or a quieter machine would settle it",
+            "; more rounds (--resume --rounds 130) or a quieter machine would settle it",
         ),
         (
             MoreRounds(count=None),
@@ -65,7 +66,11 @@ def test_what_settles_it_is_said_with_how_long_it_takes(
 @pytest.mark.parametrize(
     ("settling", "again", "run"),
     [
-        (MoreRounds(count=130), RAN, NextRun(change="with --rounds 130", takes_ns=300 * S)),
+        (
+            MoreRounds(count=130),
+            RAN,
+            NextRun(change="with --resume --rounds 130", takes_ns=300 * S),
+        ),
         (RealRun(), NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),
         # A verdict that is simulated is worth a run though nothing is in doubt.
         (None, NOT_RUN, NextRun(change="without --quick", takes_ns=70 * S)),

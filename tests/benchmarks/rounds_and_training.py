@@ -36,7 +36,7 @@ from placement_advisor.analysis.batch_splits import split_batch
 from placement_advisor.analysis.course import Course, SilentOnlooker
 from placement_advisor.analysis.options import AnalyzeOptions, effort_of
 from placement_advisor.analysis.predict import predict
-from placement_advisor.analysis.price import measure_prices
+from placement_advisor.analysis.price import measure_prices, priced_by
 from placement_advisor.analysis.propose import propose_all
 from placement_advisor.analysis.refine import refine
 from placement_advisor.analysis.run import run, to_be_run
@@ -134,7 +134,7 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
         forecast = predict(
             propose_all(
                 subject.graph,
-                measure_prices(subject, apparatus, course),
+                priced_by(subject, measure_prices(subject, apparatus, course)),
                 options.families,
                 options.effort,
             )
@@ -154,7 +154,7 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
                 raise _NotProfiledError
 
         with suppress(_NotProfiledError):
-            run(subject, to_be_run(forecast, options), apparatus, course, show, look)
+            run(subject, to_be_run(forecast, options), None, apparatus, course, show, look)
 
 
 def _options(path: Path, mode: str) -> AnalyzeOptions:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import jsonschema
 import pytest
@@ -25,6 +27,7 @@ from placement_advisor.machine import testbed_plan
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.analysis.screen import MOST_LINES
 from placement_advisor.report.tensorboard.runs import find_runs
+from placement_advisor.testbed import added_rounds
 from placement_advisor.testbed.testbed import Testbed
 from placement_advisor.tf.calls import runner
 
@@ -165,8 +168,8 @@ class TestACompleteRun:
     def test_leaves_nothing_half_written(self, analysed: Analysed) -> None:
         assert sorted(path.name for path in analysed.folder.iterdir()) == [
             "analysis.json", "bound.json", "break-even.png", "comparison.png", "graph.json.gz",
-            "placements", "predictions", "report.html", "report.md", "report.txt", "runs",
-            "tensorboard", "timeline.png",
+            "placements", "predictions", "report.html", "report.md", "report.txt", "rounds.json",
+            "runs", "tensorboard", "timeline.png",
         ]  # fmt: skip
 
     def test_times_every_candidate_in_every_round(self, analysed: Analysed) -> None:
@@ -235,6 +238,124 @@ class TestACompleteRun:
         running = [call for call in analysed.calls if call.function == "run_steps"]
         assert {call.listening_here for call in running} == {0}
         assert {call.listening_there for call in running} == {2}
+
+
+def content_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def samples(analysis: dict[str, Any], name: str) -> list[int]:
+    candidate = next(each for each in analysis["candidates"] if each["name"] == name)
+    steps: list[int] = candidate["measured"]["step_ns"]["samples"]
+    return steps
+
+
+@needs_workers
+class TestAResumedRun:
+    @pytest.fixture(scope="class")
+    def resumed(
+        self, analysed: Analysed, two_towers: Path, tmp_path_factory: pytest.TempPathFactory
+    ) -> Analysed:
+        """Two rounds more than those of the complete run."""
+        folder = tmp_path_factory.mktemp("resumed") / "out"
+        shutil.copytree(analysed.folder, folder)
+        with mock.patch.object(added_rounds, "MAX_ROUNDS", 1):
+            words = ("--resume", "--rounds", "2", *FEW[2:])
+            ran = run_here("analyze", str(two_towers), "-o", str(folder), *words)
+        assert ran.code == 0, ran.err
+        return Analysed(ran=ran, folder=folder, calls=[])
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_adds_its_rounds_to_those_before(
+        self, analysed: Analysed, resumed: Analysed, name: str
+    ) -> None:
+        before, after = samples(analysed.analysis, name), samples(resumed.analysis, name)
+        assert after[: len(before)] == before
+        assert len(after) == len(before) + 2
+        as_is = resumed.analysis["as_is"]["step_ns"]["samples"]
+        assert as_is[: len(before)] == analysed.analysis["as_is"]["step_ns"]["samples"]
+        assert len(as_is) == len(after)
+
+    def test_predicts_what_was_predicted_before_anything_ran(
+        self, analysed: Analysed, resumed: Analysed
+    ) -> None:
+        for folder in ("predictions", "placements"):
+            names = {path.name for path in (analysed.folder / folder).iterdir()}
+            assert names == {path.name for path in (resumed.folder / folder).iterdir()}
+            for name in names:
+                before = (analysed.folder / folder / name).read_bytes()
+                assert (resumed.folder / folder / name).read_bytes() == before, name
+        assert resumed.analysis["testbed"] == analysed.analysis["testbed"]
+        assert resumed.analysis["bound"] == analysed.analysis["bound"]
+
+    def test_says_of_how_many_sessions_its_rounds_are(
+        self, analysed: Analysed, resumed: Analysed
+    ) -> None:
+        jsonschema.validate(resumed.analysis, load_schema("analysis"))
+        assert (analysed.analysis["sessions"], resumed.analysis["sessions"]) == (1, 2)
+        assert "They ran in 2 sessions." in (resumed.folder / "report.md").read_text()
+
+    def test_measures_no_costs_and_searches_nothing(self, resumed: Analysed) -> None:
+        assert resumed.analysis["timings_ns"]["measure"] is None
+        assert "measuring op times" not in resumed.ran.err
+
+    def test_takes_a_profile_of_each_candidate(self, resumed: Analysed) -> None:
+        assert all(resumed.candidate(name)["measured"]["compute_ns"] for name in NAMES)
+
+    @pytest.mark.parametrize(
+        ("words", "differs"),
+        [
+            (("--steps", "2"), "--steps: 1 then, 2 now"),
+            (("--batch-size", "16"), "--batch-size: not given then, 16 now"),
+            (("--testbed", "logical-cpus"), "testbed: 2 CPU stand-ins (1 core each, gRPC) then, "),
+        ],
+    )
+    def test_is_refused_where_more_rounds_were_others(
+        self, analysed: Analysed, two_towers: Path, words: tuple[str, ...], differs: str
+    ) -> None:
+        before = content_of(analysed.folder)
+        ran = run_here(
+            "analyze", str(two_towers), "-o", str(analysed.folder), *FEW, "--resume", *words
+        )
+        assert ran.code == 2
+        assert f"cannot be resumed, its rounds ran under other conditions: {differs}" in ran.err
+        assert content_of(analysed.folder) == before
+
+    def test_is_refused_where_the_step_is_another(
+        self, analysed: Analysed, two_towers: Path, tmp_path: Path
+    ) -> None:
+        wider = tmp_path / "two_towers.py"
+        wider.write_text(two_towers.read_text().replace("Dense(64", "Dense(65"))
+        assert wider.read_text() != two_towers.read_text()
+        before = content_of(analysed.folder)
+        ran = run_here("analyze", str(wider), "-o", str(analysed.folder), *FEW, "--resume")
+        assert ran.code == 2
+        assert "under other conditions: graph: " in ran.err
+        assert content_of(analysed.folder) == before
+
+    @pytest.mark.parametrize("word", ["--quick", "--no-run"])
+    def test_is_refused_where_nothing_runs(self, two_towers: Path, word: str) -> None:
+        ran = run_here("analyze", str(two_towers), "--resume", word)
+        assert ran.code == 2
+        assert "--resume adds rounds, and by the other options none run" in ran.err
+
+    def test_that_is_interrupted_loses_nothing_of_those_before(
+        self, analysed: Analysed, two_towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = tmp_path / "out"
+        shutil.copytree(analysed.folder, folder)
+        before = content_of(folder)
+
+        def interrupt(call: Call, testbed: Testbed) -> None:
+            if (call.function, call.label, call.count) == ("run_steps", "towers", 2):
+                raise KeyboardInterrupt
+
+        watch = Watch(output=folder, before=interrupt)
+        monkeypatch.setattr(WatchedTestbed, "watch", watch, raising=False)
+        monkeypatch.setattr(apparatus, "Testbed", WatchedTestbed)
+        ran = run_here("analyze", str(two_towers), "-o", str(folder), *FEW, "--resume")
+        assert ran.code == 130
+        assert content_of(folder) == before
 
 
 @pytest.mark.slow

@@ -72,6 +72,7 @@ def test_top_level_has_the_fields_of_the_contract_in_order(content: dict[str, An
         "options",
         "model",
         "testbed",
+        "sessions",
         "as_is",
         "candidates",
         "recommendation",

@@ -17,7 +17,9 @@ def test_the_tables_of_the_page_are_those_of_the_schemas() -> None:
 
 def test_a_page_that_leaves_out_a_field_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no table for testbed of analysis"):
-        with_tables(TEXT.replace("<!-- analysis: testbed -->", "<!-- analysis: model -->"))
+        with_tables(
+            TEXT.replace("<!-- analysis: testbed, sessions -->", "<!-- analysis: model -->")
+        )
 
 
 def test_a_row_says_what_a_field_may_be() -> None:

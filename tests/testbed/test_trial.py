@@ -592,3 +592,81 @@ def test_replicas_that_train_alone_are_a_wrong_result_with_the_line_and_the_reme
         "tf.distribute.get_replica_context().all_reduce"
     )
     assert trial.entries["mirrored"].rounds == []
+
+
+def in_sessions(
+    lengths: tuple[int, ...], cues: dict[tuple[str, str, int], Any] | None = None
+) -> Trial:
+    """Run candidates in trials of so many rounds, each going on from the one before.
+
+    One joins after a round of the first, one more might.
+    """
+    first, second, third = (
+        Placement(label=label, family=label, device_of={}, rationale="") for label in STEP_NS
+    )
+    testbed = FakeTestbed(cues or {})
+    trial = Trial(testbed, steps=2, watcher=Silent(), joining=2)  # type: ignore[arg-type]
+    trial.enter(first)
+    trial.enter(second)
+    time_in_rounds(trial, 1, lambda _: None)
+    trial.enter(third)
+    for number, rounds in enumerate(lengths):
+        if number:
+            earlier = {label: entry.so_far() for label, entry in trial.entries.items()}
+            joining = trial.joining
+            trial = Trial(FakeTestbed(cues or {}), steps=2, watcher=Silent())  # type: ignore[arg-type]
+            trial.resume(earlier, joining)
+            for placement in (first, second, third):
+                trial.enter(placement)
+        time_in_rounds(trial, rounds, lambda _: None)
+    return trial
+
+
+def test_rounds_in_sessions_are_compared_as_if_they_had_run_in_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(added_rounds, "MAX_ROUNDS", 1)
+    at_once, resumed = in_sessions((20,)), in_sessions((7, 4, 9))
+    assert resumed.rounds == at_once.rounds == 21
+    assert resumed.entries["alternating"].rounds == at_once.entries["alternating"].rounds
+    assert resumed.entries["alternating"].rounds[0] == ()
+    # The interval allows for all that compete, and for the one that may still join: not for each
+    # of them anew in every session.
+    assert resumed.competitors == at_once.competitors == 3
+    assert resumed.joining == at_once.joining == 1
+    assert resumed.comparisons() == at_once.comparisons()
+
+
+def test_each_round_has_an_order_of_its_own_in_whatever_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(added_rounds, "MAX_ROUNDS", 1)
+    trial = in_sessions((3, 5))
+    numbers: list[int] = []
+    time_in_rounds(trial, 2, numbers.append)
+    assert numbers == [9, 10]
+
+
+def test_what_failed_in_one_session_is_out_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(added_rounds, "MAX_ROUNDS", 1)
+    # After the warm-up and two rounds, in the first session alone.
+    trial = in_sessions((9, 5), {("run_steps", "towers", 3): REFUSED})
+    towers = trial.entries["towers"]
+    assert towers.failure is not None
+    assert towers.failure.message == REFUSED.message
+    assert towers.rounds[:2] == [(700, 700)] * 2
+    assert not any(towers.rounds[2:])
+    assert trial.competitors == 3
+
+
+def test_what_ran_briefly_stays_so_in_the_next_session() -> None:
+    before, _ = briefly()
+    earlier = {label: entry.so_far() for label, entry in before.entries.items()}
+    trial = Trial(FakeTestbed({}), steps=2, watcher=Silent())  # type: ignore[arg-type]
+    trial.resume(earlier, before.joining)
+    for label in STEP_NS:
+        trial.enter(Placement(label=label, family=label, device_of={}, rationale=""))
+    time_in_rounds(trial, 1, lambda _: None)
+    assert trial.comparisons()["alternating"] == before.comparisons()["alternating"]
+    assert trial.competitors == before.competitors
+    assert trial.comparisons()["towers"].rounds == ROUNDS + 1

@@ -208,7 +208,7 @@ def _against_as_is(
         says=f"{says} over single, but not clearly faster than the step as it is",
         split=best,
         speedup=speedup,
-        settling=MoreRounds(count=2 * run.round_count),
+        settling=MoreRounds(count=run.round_count),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import defaults
 from placement_advisor.analysis.analysis_result import NextRun
+from placement_advisor.analysis.options import RESUME
 from placement_advisor.measurement.verdict import WORTHWHILE_RATIO
 from placement_advisor.units import NS_PER_S, format_duration
 
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 
 # The interval shrinks with the square root of the rounds: past this they buy next to nothing.
 MAX_ROUNDS_TO_ADVISE = 500
+_MORE = f"{RESUME} --rounds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoreRounds:
-    """So many rounds would settle it; None if no number of them would."""
+    """So many rounds in addition would settle it; None if no number of them would."""
 
     count: int | None
 
@@ -42,10 +44,10 @@ Settling = MoreRounds | RealRun | RunElsewhere
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """What the same command would take once more: rounds of steps, and all else.
+    """What a command would take that tells more: rounds of steps, and all else.
 
-    ``left_out`` is the option without which it would tell more, None if there is none. ``round_s``
-    is None where no step can run.
+    ``left_out`` is the option without which it would tell more, None where it goes on with rounds.
+    ``round_s`` is None where no step can run.
     """
 
     fixed_s: float
@@ -58,14 +60,14 @@ class Again:
 
 
 def rounds_to_settle(comparison: Comparison) -> MoreRounds:
-    """Return how many rounds would get the interval to one side of the worthwhile ratio."""
+    """Return how many more would get the interval to one side of the worthwhile ratio."""
     ratio = comparison.ratio
     distance = abs(ratio.median - WORTHWHILE_RATIO)
     reach = max(ratio.high - ratio.median, ratio.median - ratio.low)
     if reach**2 * comparison.rounds > distance**2 * MAX_ROUNDS_TO_ADVISE:
         return MoreRounds(count=None)
     rounds = ceil(comparison.rounds * (reach / distance) ** 2)
-    return MoreRounds(count=max(rounds, 2 * comparison.rounds))
+    return MoreRounds(count=max(rounds - comparison.rounds, comparison.rounds))
 
 
 def in_words(settling: Settling | None, again: Again | None) -> str:
@@ -89,7 +91,8 @@ def in_words(settling: Settling | None, again: Again | None) -> str:
                 "only a quieter machine would settle it"
             )
         case MoreRounds(count=rounds):
-            return f"; more rounds (--rounds {rounds}{takes}) or a quieter machine would settle it"
+            how = f"{_MORE} {rounds}{takes}"
+            return f"; more rounds ({how}) or a quieter machine would settle it"
 
 
 def next_run(settling: Settling | None, again: Again | None) -> NextRun | None:
@@ -99,7 +102,7 @@ def next_run(settling: Settling | None, again: Again | None) -> NextRun | None:
     if again.left_out is not None:
         rounds, change = defaults.ROUNDS, f"without {again.left_out}"
     elif isinstance(settling, MoreRounds) and settling.count is not None:
-        rounds, change = settling.count, f"with --rounds {settling.count}"
+        rounds, change = settling.count, f"with {_MORE} {settling.count}"
     else:
         return None
     return NextRun(change=change, takes_ns=round(again.takes_s(rounds) * NS_PER_S))

@@ -98,6 +98,7 @@ def analysis_as_json(analysis: Analysis) -> dict[str, Any]:
             "left_out": list(model.left_out),
         },
         "testbed": _testbed(analysis.testbed),
+        "sessions": analysis.sessions,
         "as_is": {"step_ns": _steps(analysis.as_is)} if analysis.as_is else None,
         "candidates": [_candidate(candidate) for candidate in analysis.candidates],
         "recommendation": _recommendation(analysis),

@@ -208,11 +208,12 @@ def method(analysis: Analysis) -> Iterable[str]:
         if (told_of := analysis_error(analysis)) is not None:
             yield escape(told_of)
         return
+    several = f"They ran in {analysis.sessions} sessions. " if analysis.sessions > 1 else ""
     yield (
         "Timing rounds of all candidates are interleaved and run without the profiler; warm-up "
-        "steps are kept apart. Ratios are paired by round; their 95 % intervals allow for rounds "
-        "that are added while in doubt and for the choice among candidates. Copies and compute "
-        "come from separate, profiled steps."
+        f"steps are kept apart. {several}Ratios are paired by round; their 95 % intervals allow "
+        "for rounds that are added while in doubt and for the choice among candidates. Copies and "
+        "compute come from separate, profiled steps."
     )
     yield table(_METHOD_HEADINGS, [_method_row(name, run) for name, run in runs])
 
