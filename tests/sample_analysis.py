@@ -17,6 +17,7 @@ from placement_advisor.analysis.analysis_result import (
     ModelSummary,
     NextRun,
     Recommendation,
+    Saving,
 )
 from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
 from placement_advisor.analysis.options import AnalyzeOptions
@@ -421,7 +422,7 @@ def sample() -> Analysis:
                 finding="the gradient of the shared embedding crosses worker:1 → worker:0",
                 action="keep the item tower's part of the embedding on worker:1",
                 where={"layer": "item_conv", "file": "sample_models/deepconn.py", "line": 41},
-                saving_ns=1_100 * US,
+                saving=Saving(saving_ns=1_100 * US, low_ns=700 * US, high_ns=1_500 * US),
             ),
         ),
         warnings=("alternating was not measured: it crashed; the verdict rests on the others",),

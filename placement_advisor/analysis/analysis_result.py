@@ -227,12 +227,31 @@ class HowToSplit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """What acting on a finding saves per step, between its least and its most.
+
+    ``basis`` says where it comes from: simulated or measured. What may save nothing is none.
+
+    Raises:
+        ValueError: its least is not positive, or it lies outside of its ends.
+    """
+
+    saving_ns: int
+    low_ns: int
+    high_ns: int
+    basis: str = "simulated"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low_ns <= self.saving_ns <= self.high_ns:
+            raise ValueError(f"{self} is no saving")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something to act on, found by one rule.
 
-    ``code`` and ``name`` are the rule's. ``saving_ns`` is what acting on it saves per step, None if
-    that is not known; ``saving_basis`` says where the figure comes from: simulated, measured, or
-    `EXTRAPOLATED`. ``batch_size`` is the batch with which the same command tries the advice, None
+    ``code`` and ``name`` are the rule's. ``saving`` is None where it is not known that acting on it
+    saves something. ``batch_size`` is the batch with which the same command tries the advice, None
     if it does not.
     ``is_hypothetical``: it is about a split that the user neither has nor is told to make. Such a
     finding has no rank, and what is shown of it no saving (`findings.rules.find_all`).
@@ -243,8 +262,7 @@ class Finding:
     finding: str
     action: str
     where: Mapping[str, str | int]
-    saving_ns: int | None
-    saving_basis: str = "simulated"
+    saving: Saving | None = None
     is_hypothetical: bool = False
     batch_size: int | None = None
 

@@ -270,6 +270,7 @@ def _evidence(
         takes_batch_size=traced.takes_batch_size,
         break_even=break_even,
         left_out=traced.left_out,
+        doubt=proposals.prices.doubt,
     )
 
 

@@ -45,12 +45,15 @@ _ROUNDING = 1e-9
 class Throughput:
     """A measurement: samples per second of one card at a batch size.
 
+    ``within`` is the factor by which repeats were off it at most, as far as there were any.
+
     Raises:
         AdvisorError: a batch or a rate that is not positive.
     """
 
     batch: int
     samples_per_s: float
+    within: float = 1.0
 
     def __post_init__(self) -> None:
         if self.batch <= 0 or not 0 < self.samples_per_s < float("inf"):

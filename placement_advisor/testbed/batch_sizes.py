@@ -50,16 +50,25 @@ def batch_points(
         return ()
     times = _timed(loader, tuple(batch // part for part in _PARTS))
     points = tuple(
-        Throughput(batch=size, samples_per_s=size / step_ns * NS_PER_S)
-        for size, step_ns in times.items()
+        Throughput(batch=size, samples_per_s=size / median(steps_ns) * NS_PER_S)
+        for size, steps_ns in times.items()
     )
     larger = _worth_a_run(points, growing)
     again = {} if larger is None else _timed(loader, (batch, larger))
     if larger is None or not again:
         return points
     # The machine may have become slower meanwhile: what counts is the one over the other.
-    step_ns = times[batch] * again[larger] / again[batch]
-    return (*points, Throughput(batch=larger, samples_per_s=larger / step_ns * NS_PER_S))
+    ratio = median(again[larger]) / median(again[batch])
+    turns = [
+        median(again[larger][start : start + _STEPS]) / median(again[batch][start : start + _STEPS])
+        for start in range(0, _ROUNDS * _STEPS, _STEPS)
+    ]
+    point = Throughput(
+        batch=larger,
+        samples_per_s=larger / (median(times[batch]) * ratio) * NS_PER_S,
+        within=max(max(turn / ratio, ratio / turn) for turn in turns),
+    )
+    return (*points, point)
 
 
 def _worth_a_run(points: Sequence[Throughput], growing: GrowingStep) -> int | None:
@@ -75,9 +84,9 @@ def _worth_a_run(points: Sequence[Throughput], growing: GrowingStep) -> int | No
     return found.batch if held_bytes <= there_bytes else None
 
 
-def _timed(loader: Child, sizes: tuple[int, ...]) -> dict[int, float]:
-    """Return the median step at each of several batches, none if it fails at one."""
+def _timed(loader: Child, sizes: tuple[int, ...]) -> dict[int, list[int]]:
+    """Return the steps at each of several batches, turn by turn; none if it fails at one."""
     times = loader.call(as_is.run_at_batches, sizes, _ROUNDS, _STEPS, time_limit_s=_TIME_LIMIT_S)
     if isinstance(times, CallFailure):
         return {}
-    return {size: median(times[size]) for size in sizes}
+    return times

@@ -144,7 +144,10 @@ def _simulated(graph: Any, name: str, op_ns: dict[str, int], step_ns: int) -> fl
     device = Device(name=name, kind="CPU", launch_overhead_ns=launch_ns)
     cluster = Cluster(devices=(device,), links=())
     evidence = evidence_of(graph, costs.everywhere(cluster), cluster=cluster)
-    savings_ns = [finding.saving_ns or 0 for finding in table_updated_whole.find(evidence)]
+    savings_ns = [
+        finding.saving.saving_ns if finding.saving else 0
+        for finding in table_updated_whole.find(evidence)
+    ]
     assert evidence.alone is not None
     assert evidence.alone.predicted is not None
     return 1 - sum(savings_ns) / evidence.alone.predicted.step_ns

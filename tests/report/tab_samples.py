@@ -14,6 +14,7 @@ from placement_advisor.analysis.analysis_result import (
     HowToSplit,
     ModelSummary,
     Recommendation,
+    Saving,
 )
 from placement_advisor.analysis.analysis_result import TestbedSummary as Testbed
 from placement_advisor.analysis.recorder import Review
@@ -204,5 +205,5 @@ def _finding(layer: str) -> Finding:
         finding=f"{layer} waits",
         action=f"join {layer}",
         where={"layer": layer},
-        saving_ns=1_000_000,
+        saving=Saving(saving_ns=1_000_000, low_ns=900_000, high_ns=1_200_000),
     )

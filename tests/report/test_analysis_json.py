@@ -152,11 +152,12 @@ def test_a_run_without_a_timed_step_is_not_a_measurement(analysis: Analysis) -> 
 def test_saving_is_absent_where_it_is_not_known(analysis: Analysis) -> None:
     finding = analysis.findings[0]
     known, unknown = analysis_as_json(
-        replace(analysis, findings=(finding, replace(finding, saving_ns=None, where={})))
+        replace(analysis, findings=(finding, replace(finding, saving=None, where={})))
     )["findings"]
     assert known["saving_ns"] == 1_100_000
+    assert (known["saving_low_ns"], known["saving_high_ns"]) == (700_000, 1_500_000)
     assert known["saving_basis"] == "simulated"
-    assert not {"saving_ns", "saving_basis"} & unknown.keys()
+    assert not {name for name in unknown if name.startswith("saving")}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_schemas_are_valid_strict_and_explain_every_field(name: str) -> None:
     schema = load_schema(name)
     jsonschema.Draft202012Validator.check_schema(schema)
     optional = {"layer", "op", "tensor", "device", "candidate", "file", "line"}
-    optional |= {"saving_ns", "saving_basis", "command"}
+    optional |= {"saving_ns", "saving_low_ns", "saving_high_ns", "saving_basis", "command"}
     for part in _objects(schema):
         assert part["additionalProperties"] is False
         assert set(part["properties"]) - set(part["required"]) <= optional

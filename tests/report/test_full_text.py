@@ -160,7 +160,7 @@ def test_peak_memory_of_every_device_is_shown(four_devices: Analysis) -> None:
 
 def _if_split(analysis: Analysis) -> Analysis:
     (finding,) = analysis.findings
-    return replace(analysis, findings=(replace(finding, is_hypothetical=True, saving_ns=None),))
+    return replace(analysis, findings=(replace(finding, is_hypothetical=True, saving=None),))
 
 
 def test_findings_of_a_split_that_is_not_recommended_stand_apart_and_save_nothing(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_analysis import record
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
+from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun, Saving
 from placement_advisor.cli.show import shown
 from placement_advisor.measurement.failure import FailureKind
 from placement_advisor.measurement.measurement import Interval
@@ -80,8 +80,7 @@ def finding(number: int) -> FindingRecord:
         code=f"PA{number}",
         name="a-name",
         action="do this " * 40,
-        saving_ns=MS,
-        saving_basis="simulated",
+        saving=Saving(saving_ns=MS, low_ns=MS, high_ns=2 * MS),
         command=None,
     )
 

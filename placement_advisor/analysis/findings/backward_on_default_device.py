@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
-from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, Split
+from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, Split, scale_of
 from placement_advisor.analysis.findings.moves import InSplit, Move
 from placement_advisor.candidates import towers, towers_forward_only
 from placement_advisor.candidates.as_written import (
@@ -36,8 +36,8 @@ CURE = (
     "beside their forward ops, or use placement_advisor.place(step, placement)"
 )
 _LEAVE = (
-    "leave the backward pass where it is: beside its forward ops it makes the step no shorter "
-    "(simulated)"
+    "leave the backward pass where it is: beside its forward ops it does not surely make the step "
+    "shorter (simulated)"
 )
 
 
@@ -85,11 +85,7 @@ def _in_your_scopes(evidence: Evidence) -> tuple[Finding | InSplit, ...]:
     where = _where(evidence, left, ops)
     own = next((split for split in evidence.splits if split.name == YOUR_SPLIT), None)
     if own is None:
-        return (
-            Finding(
-                code=CODE, name=NAME, finding=finding, action=CURE, where=where, saving_ns=None
-            ),
-        )
+        return (Finding(code=CODE, name=NAME, finding=finding, action=CURE, where=where),)
     return (
         InSplit(
             code=CODE,
@@ -157,6 +153,7 @@ def _in_the_candidate(evidence: Evidence) -> tuple[InSplit, ...]:
                 by_hand.name,
                 by_hand.placement,
                 by_hand.predicted,
+                scale_of(by_hand),
                 evidence.is_hypothetical(by_hand.name),
             ),
             finding="split by hand with tf.device and tf.GradientTape, this model's backward pass "

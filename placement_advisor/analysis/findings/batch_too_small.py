@@ -5,23 +5,39 @@ a rate is known at each, and the best of them (`cost/batch.py`). A line is drawn
 own step as measured at its batch and at smaller ones, and the batch that it leads to is run as
 well, if that is quick. Where no step ran, it is simulated at each batch. Nothing is found where
 measurements lie on no line, or the step is not known at other batches.
+
+What a batch saves that ran is within what its turns were; one that did not run, within what the
+lines through each two of the points say; a simulated one, within what costs may be off.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import EXTRAPOLATED, Finding
-from placement_advisor.cost.batch import GOOD_SHARE, MAX_FACTOR, larger_batch, larger_batch_by
-from placement_advisor.units import NS_PER_S, format_share
+from placement_advisor.analysis.findings.savings import by_ratio, sure_saving
+from placement_advisor.cost.batch import (
+    GOOD_SHARE,
+    MAX_FACTOR,
+    fit_batch_time,
+    larger_batch,
+    larger_batch_by,
+)
+from placement_advisor.simulator.sensitivity import Sensitivity
+from placement_advisor.units import format_share
 
 if TYPE_CHECKING:
+    from placement_advisor.analysis.analysis_result import Saving
     from placement_advisor.analysis.findings.evidence import Evidence
     from placement_advisor.cost.batch import LargerBatch
+    from placement_advisor.graph.placement import Placement
     from placement_advisor.simulator.step_growth import GrowingStep
 
 CODE = "PA302"
 NAME = "batch-too-small"
+_LEAST_POINTS = 3
 _AS_IS = "measured, your step as it is on this machine"
 _IF = "if it fits and training allows it, before splitting"
 
@@ -43,9 +59,12 @@ def _measured(evidence: Evidence, growing: GrowingStep) -> Finding | None:
     now = next(point for point in points if point.batch == growth.batch)
     ran = next((point for point in points if point.batch == found.batch), None)
     if ran is None:
-        return _finding(evidence, growing, found, now.step_ns, (_AS_IS, EXTRAPOLATED))
+        saving = _extrapolated(evidence, growing, found.batch)
+        return _finding(evidence, growing, found, saving, _AS_IS)
     if now.samples_per_s >= GOOD_SHARE * ran.samples_per_s:
         return None
+    of_sample_ns = [ran.step_ns * factor / ran.batch for factor in (1, 1 / ran.within, ran.within)]
+    saving_ns, *ends_ns = [now.step_ns - now.batch * each for each in of_sample_ns]
     return Finding(
         code=CODE,
         name=NAME,
@@ -53,8 +72,7 @@ def _measured(evidence: Evidence, growing: GrowingStep) -> Finding | None:
         f"{ran.samples_per_s:,.0f} at batch {ran.batch} ({_AS_IS}){_peak(found, growing)}",
         action=f"take a batch of {ran.batch}, {_IF}{_then(evidence, ran.batch)}",
         where={},
-        saving_ns=round(now.step_ns - now.batch / ran.samples_per_s * NS_PER_S),
-        saving_basis="measured",
+        saving=sure_saving(saving_ns, ends_ns, "measured"),
         batch_size=ran.batch if evidence.takes_batch_size else None,
     )
 
@@ -71,24 +89,60 @@ def _simulated(evidence: Evidence, growing: GrowingStep) -> Finding | None:
     )
     if found is None:
         return None
+    saving = _by_simulation(evidence, growing, placement, found.batch)
+    return _finding(evidence, growing, found, saving, "simulated")
+
+
+def _extrapolated(evidence: Evidence, growing: GrowingStep, larger: int | None) -> Saving | None:
+    """Return what a batch saves that did not run, by lines through all points, and through two.
+
+    None if there are but two: whether these lie on a line nobody knows.
+    """
+    batch = growing.growth.batch
+    points = [point for point in evidence.batch_points if point.batch <= batch]
+    if larger is None or len(points) < _LEAST_POINTS:
+        return None
+    now_ns = next(point.step_ns for point in points if point.batch == batch)
+    saving_ns, *others_ns = [
+        now_ns - batch * fit_batch_time(some, growing.worth).step_ns(larger) / larger
+        for some in (points, *combinations(points, 2))
+    ]
+    return sure_saving(saving_ns, others_ns, EXTRAPOLATED)
+
+
+def _by_simulation(
+    evidence: Evidence, growing: GrowingStep, placement: Placement, larger: int | None
+) -> Saving | None:
+    """Return what a batch saves by what both steps may take where costs are wrong."""
+    if larger is None:
+        return None
+    batch = growing.growth.batch
+    now, share = growing.simulator(batch), batch / larger
+    of_step = Sensitivity(now, placement, evidence.doubt).ratio(
+        placement, growing.simulator(larger)
+    )
+    ratio = replace(
+        of_step,
+        ratio=of_step.ratio * share,
+        low=of_step.low * share,
+        high=of_step.high * share,
+    )
     # What costs that were measured at this batch come to at another is no simulation of that.
     basis = "simulated" if evidence.costs_are_assumed else EXTRAPOLATED
-    return _finding(evidence, growing, found, alone.predicted.step_ns, ("simulated", basis))
+    return by_ratio(now.step_ns(placement), ratio, evidence.scale, basis)
 
 
 def _finding(
     evidence: Evidence,
     growing: GrowingStep,
     found: LargerBatch,
-    step_ns: float,
-    told_by: tuple[str, str],
+    saving: Saving | None,
+    words: str,
 ) -> Finding:
-    """Return the finding of a batch that did not run; ``told_by`` are its words and its basis."""
+    """Return the finding of a batch that did not run; ``words`` say by what it is known."""
     batch, best, larger = growing.growth.batch, found.best_samples_per_s, found.batch
-    words, basis = told_by
-    wanted, saving_ns = f"that is more than {MAX_FACTOR} times as large", None
-    if larger is not None:
-        wanted, saving_ns = f"of {larger}", round(step_ns - batch * found.step_ns / larger)
+    more = f"that is more than {MAX_FACTOR} times as large"
+    wanted = more if larger is None else f"of {larger}"
     return Finding(
         code=CODE,
         name=NAME,
@@ -97,8 +151,7 @@ def _finding(
         action=f"take a batch {wanted}, for {format_share(GOOD_SHARE)} of the best rate, {_IF}"
         f"{_then(evidence, larger)}",
         where={},
-        saving_ns=saving_ns,
-        saving_basis=basis,
+        saving=saving,
         batch_size=larger if evidence.takes_batch_size else None,
     )
 

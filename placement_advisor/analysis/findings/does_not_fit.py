@@ -59,7 +59,6 @@ def _finding(
         or f"{format_bytes(short.peak.resident_bytes)} are held all the time: the variables must "
         "be split over more devices, or be smaller",
         where=evidence.where(largest.name, device=short.device.name, candidate=name),
-        saving_ns=None,
         is_hypothetical=evidence.is_hypothetical(name),
         batch_size=batch if evidence.takes_batch_size else None,
     )

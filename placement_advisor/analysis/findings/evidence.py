@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from placement_advisor.analysis.doubts import MEASURED_DOUBT
+from placement_advisor.analysis.findings.savings import by_ops, by_ratio
 from placement_advisor.candidates import single
 from placement_advisor.candidates.as_written import as_written
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.machine.gpu_facts import gpu_facts
+from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from placement_advisor.analysis.analysis_result import Candidate
+    from placement_advisor.analysis.analysis_result import Candidate, Saving
     from placement_advisor.cost.batch import Throughput
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from placement_advisor.measurement.loop_timing import LoopTiming
     from placement_advisor.simulator.break_even import BreakEven
     from placement_advisor.simulator.schedule import Schedule
+    from placement_advisor.simulator.sensitivity import Doubt
     from placement_advisor.simulator.step_growth import GrowingStep
     from placement_advisor.tf.answers import LeftOut
 
@@ -44,12 +48,14 @@ MIN_SAVING_SHARE = 0.01
 class Split(NamedTuple):
     """A placement on several devices, with its simulated step.
 
-    ``is_hypothetical``: it is neither the user's own nor recommended.
+    ``scale`` is a step as measured over the same as simulated: its own, or that of the single
+    device, 1 if none ran. ``is_hypothetical``: it is neither the user's own nor recommended.
     """
 
     name: str
     placement: Placement
     schedule: Schedule
+    scale: float
     is_hypothetical: bool = False
 
 
@@ -57,13 +63,14 @@ class Split(NamedTuple):
 class AssumedStep:
     """A step on one GPU that is known by its datasheet alone: another step can be priced like it.
 
-    ``now_ns`` is what the step takes as it is.
+    ``now_ns`` is what the step takes as it is; times of ops are ``within`` a factor.
     """
 
     cluster: Cluster
     device: Device
     gpu: GpuFacts
     now_ns: int
+    within: float
 
     def step_ns(self, graph: OpGraph) -> int:
         """Return what a changed step takes on the device."""
@@ -71,10 +78,11 @@ class AssumedStep:
         placement = single.on_device(graph, self.device.name)
         return Simulator(graph, costs, self.cluster).step_ns(placement)
 
-    def saving_ns(self, step_ns: int) -> int | None:
+    def saving(self, step_ns: int) -> Saving | None:
         """Return what a step that takes so long saves, None if it is hardly anything."""
-        saving_ns = self.now_ns - step_ns
-        return None if saving_ns < MIN_SAVING_SHARE * self.now_ns else saving_ns
+        if self.now_ns - step_ns < MIN_SAVING_SHARE * self.now_ns:
+            return None
+        return by_ops(self.now_ns, step_ns, self.within, scale=1)
 
 
 # What rules would say of these, nobody would act on; a split of the batch is of another graph.
@@ -87,14 +95,15 @@ class Evidence:
 
     ``requested_device_of`` has the devices that ops ask for, ``scope_of`` file and line of the
     user's `tf.device` scope that makes them ask, where it is known, ``line_of`` those of the ops.
-    ``costs`` are those of ops by device and host; ``costs_are_assumed`` says that they
-    rest on figures of devices alone. ``batch_points`` are measurements of the user's own step at
-    several batch sizes, none where it was not run so; ``growing`` is the step at other batches,
-    None where it is not known there; ``takes_batch_size``: the command can be given another.
-    ``loop_timing`` is of the step in Keras' fit. ``break_even`` is None where nothing was swept.
-    ``own_of_replicas`` are ops that compute something of a replica's own where the batch is split.
-    ``recommended`` is the candidate to use, None if none is. ``left_out`` is what the user's
-    program has beside all that: no advice names what is there.
+    ``costs`` are those of ops by device and host, ``doubt`` is how wrong they may be;
+    ``costs_are_assumed`` says that they rest on figures of devices alone. ``batch_points`` are
+    measurements of the user's own step at several batch sizes, none where it was not run so;
+    ``growing`` is the step at other batches, None where it is not known there;
+    ``takes_batch_size``: the command can be given another. ``loop_timing`` is of the step in Keras'
+    fit. ``break_even`` is None where nothing was swept. ``own_of_replicas`` are ops that compute
+    something of a replica's own where the batch is split. ``recommended`` is the candidate to use,
+    None if none is. ``left_out`` is what the user's program has beside all that: no advice names
+    what is there.
     """
 
     graph: OpGraph
@@ -113,6 +122,7 @@ class Evidence:
     own_of_replicas: tuple[str, ...]
     recommended: str | None
     costs_are_assumed: bool
+    doubt: Doubt
     growing: GrowingStep | None
     takes_batch_size: bool
     break_even: BreakEven | None
@@ -146,7 +156,16 @@ class Evidence:
             device=device,
             gpu=gpu_facts(device.gpu),
             now_ns=alone.predicted.step_ns,
+            within=self.costs[device.name].total_within,
         )
+
+    @property
+    def scale(self) -> float:
+        """The step of the single device as measured, over the same as simulated; 1 if it did not.
+
+        What all simulated times are too short or too long by shows in it.
+        """
+        return 1.0 if self.alone is None else scale_of(self.alone)
 
     def step_alone(self) -> tuple[float, str] | None:
         """Return how long a step on a single device takes, and whether measured or simulated.
@@ -175,6 +194,17 @@ class Evidence:
             found["file"], found["line"] = self.line_of[op]
         return found
 
+    def saving(self, before: Placement, after: Placement, scale: float) -> Saving | None:
+        """Return what another placement surely saves, at the scale of a split; None if nothing.
+
+        It is asked of many that save little: what ops alone leave in doubt is looked at first.
+        """
+        step_ns = self.simulator.step_ns(before)
+        if self.simulator.step_ns(after) * self.doubt.ops >= step_ns:
+            return None
+        ratio = Sensitivity(self.simulator, before, self.doubt).ratio(after)
+        return by_ratio(step_ns, ratio, scale)
+
 
 def gather(
     *,
@@ -194,22 +224,39 @@ def gather(
     own_of_replicas: Sequence[str] = (),
     recommended: str | None = None,
     costs_are_assumed: bool = False,
+    doubt: Doubt = MEASURED_DOUBT,
     growing: GrowingStep | None = None,
     takes_batch_size: bool = True,
     break_even: BreakEven | None = None,
 ) -> Evidence:
     """Return the evidence, with the splits that rules judge.
 
-    ``recommended`` is the split to use, None if the verdict is not to split.
+    ``recommended`` is the split to use, None if the verdict is not to split. ``doubt`` is how wrong
+    costs may be.
     """
     splits = []
     own = as_written(graph, requested_device_of, cluster)
     if own is not None:
-        splits.append(Split(YOUR_SPLIT, own, simulator.schedule(own)))
-    judged = [c for c in candidates if recommended is None or c.name == recommended]
-    best = best_split(judged)
-    if best is not None:
-        splits.append(best._replace(is_hypothetical=recommended is None))
+        scales = [scale_of(c) for c in candidates if c.family == single.FAMILY]
+        splits.append(
+            Split(
+                YOUR_SPLIT,
+                own,
+                simulator.schedule(own),
+                scales[0] if scales else 1.0,
+            )
+        )
+    best = best_split([c for c in candidates if recommended is None or c.name == recommended])
+    if best is not None and best.placement is not None and best.predicted is not None:
+        splits.append(
+            Split(
+                best.name,
+                best.placement,
+                best.predicted,
+                scale_of(best),
+                is_hypothetical=recommended is None,
+            )
+        )
     return Evidence(
         graph=graph,
         cluster=cluster,
@@ -227,6 +274,7 @@ def gather(
         own_of_replicas=tuple(own_of_replicas),
         recommended=recommended,
         costs_are_assumed=costs_are_assumed,
+        doubt=doubt,
         growing=growing,
         takes_batch_size=takes_batch_size,
         break_even=break_even,
@@ -234,20 +282,28 @@ def gather(
     )
 
 
-def best_split(candidates: Sequence[Candidate]) -> Split | None:
+def scale_of(candidate: Candidate) -> float:
+    """Return what a candidate's step took as measured, over the same as simulated; 1 if unknown."""
+    steps = candidate.measured.step_ns if candidate.measured else ()
+    if not steps or candidate.predicted is None or not candidate.predicted.step_ns:
+        return 1.0
+    return median(steps) / candidate.predicted.step_ns
+
+
+def best_split(candidates: Sequence[Candidate]) -> Candidate | None:
     """Return the fastest candidate on several devices: as measured if any was, else as simulated.
 
     A candidate that failed is none; ties go to the first.
     """
-    best: tuple[tuple[bool, float], Split] | None = None
+    best: tuple[tuple[bool, float], Candidate] | None = None
     for candidate in candidates:
-        placement, schedule = candidate.placement, candidate.predicted
+        schedule = candidate.predicted
         if candidate.family in _NO_ADVICE or candidate.failure is not None:
             continue
-        if placement is None or schedule is None:
+        if candidate.placement is None or schedule is None:
             continue
         steps = candidate.measured.step_ns if candidate.measured else ()
         time = (not steps, median(steps) if steps else schedule.step_ns)
         if best is None or time < best[0]:
-            best = time, Split(candidate.name, placement, schedule)
+            best = time, candidate
     return None if best is None else best[1]

@@ -34,9 +34,8 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
     step_ns, basis = step
     batch_ns = mean(timing.batch_ns)
     kinds = _kinds(timing.transformations)
-    is_last = [kind for kind in kinds if kind not in _NO_WORK][-1:] == ["Prefetch"]
     missing = _missing(kinds)
-    if is_last or not missing or batch_ns < MIN_INPUT_SHARE * step_ns:
+    if overlaps(timing.transformations) or not missing or batch_ns < MIN_INPUT_SHARE * step_ns:
         return ()
     return (
         Finding(
@@ -47,7 +46,6 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
             f"step's {format_ns(step_ns)} ({basis})",
             action=f"add {', '.join(missing.values())}",
             where={},
-            saving_ns=None,
         ),
     )
 
@@ -65,6 +63,12 @@ def lacking(transformations: tuple[str, ...]) -> tuple[str, ...]:
         "cache": "Cache" not in kinds,
     }
     return tuple(what for what, is_lacking in lacks.items() if is_lacking)
+
+
+def overlaps(transformations: tuple[str, ...]) -> bool:
+    """Return whether the next batch is made while a step runs: the pipeline ends in a prefetch."""
+    kinds = [kind for kind in _kinds(transformations) if kind not in _NO_WORK]
+    return kinds[-1:] == ["Prefetch"]
 
 
 def _kinds(transformations: tuple[str, ...]) -> list[str]:

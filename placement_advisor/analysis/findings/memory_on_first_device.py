@@ -45,6 +45,5 @@ def _finding(evidence: Evidence, split: Split) -> Finding | None:
         f"{format_bytes(elsewhere_bytes)} (simulated)",
         action=f"put the layers of the largest on another device: {held}",
         where={"device": first.name},
-        saving_ns=None,
         is_hypothetical=split.is_hypothetical,
     )

@@ -40,7 +40,6 @@ def _seen(evidence: Evidence) -> tuple[Finding, ...]:
             action="put these ops where TensorFlow runs them, or give them kernels where they are "
             "wanted: until then the measurement is one of another placement",
             where={"op": moved[0].partition(": ")[0], "candidate": candidate.name},
-            saving_ns=None,
             is_hypothetical=evidence.is_hypothetical(candidate.name),
         )
         for candidate in evidence.candidates
@@ -63,7 +62,6 @@ def _torn_from_variables(evidence: Evidence) -> tuple[Finding, ...]:
             " TensorFlow runs all of them where the variable is, without a word",
             action="use the variable in one tf.device scope alone, and create it there",
             where=evidence.where(next(reversed(by_device.values())).name),
-            saving_ns=None,
         )
         for variable, by_device in asking.items()
         if len(by_device) > 1
@@ -94,6 +92,5 @@ def _fused(evidence: Evidence) -> tuple[Finding, ...]:
             action="keep a product and its bias in one tf.device scope, or switch the remapper off "
             'with tf.config.optimizer.set_experimental_options({"remapping": False})',
             where=evidence.where(bias, device=asked[bias]),
-            saving_ns=None,
         ),
     )

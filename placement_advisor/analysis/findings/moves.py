@@ -1,10 +1,10 @@
 """What to move in a split, so that all that is said of it can be followed together.
 
 Rules hand in what they found in a split, each with the moves that would help against it. The move
-that shortens the simulated step most is taken; all others are simulated again on top of it, and so
-on, until none is worth telling. So the savings add up: each is what a move brings beyond those
-before it. Gradients beside their forward ops come first, since what another layer moved is worth
-depends on where its gradients are.
+that shortens the simulated step most is taken, of those that do so for sure (`savings`); all others
+are simulated again on top of it, and so on, until none is worth telling. So the savings add up:
+each is what a move brings beyond those before it. Gradients beside their forward ops come first,
+since what another layer moved is worth depends on where its gradients are.
 
 A move takes along what cannot stay behind: all that touches a variable goes with it. No move takes
 an op elsewhere than one before it, leaves a device of the split without work, which would be no
@@ -30,6 +30,7 @@ from placement_advisor.units import format_ns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from placement_advisor.analysis.analysis_result import Saving
     from placement_advisor.analysis.findings.evidence import Evidence, Split
     from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
@@ -54,8 +55,8 @@ class Move(NamedTuple):
 class InSplit:
     """What a rule has found in a split; one of ``moves`` is enough against it.
 
-    Where none of them helps, ``otherwise`` says what is to be done, at ``where``; without it
-    nothing is found then.
+    Where none of them helps for sure, ``otherwise`` says what is to be done, at ``where``; without
+    it nothing is found then.
     """
 
     code: str
@@ -68,14 +69,14 @@ class InSplit:
 
 
 class _Told(NamedTuple):
-    """What to do about something that was found; ``saving_ns`` is beyond what is told before."""
+    """What to do about something that was found; ``saving`` is beyond what is told before."""
 
     found: InSplit
     action: str
     where: Mapping[str, str | int]
-    saving_ns: int | None
+    saving: Saving | None
 
-    def finding(self, lead: str, saving_ns: int | None) -> Finding:
+    def finding(self, lead: str, saving: Saving | None) -> Finding:
         """Return the finding, with words before what is to be done."""
         return Finding(
             code=self.found.code,
@@ -83,7 +84,7 @@ class _Told(NamedTuple):
             finding=self.found.finding,
             action=f"{lead}{self.action}",
             where=self.where,
-            saving_ns=saving_ns,
+            saving=saving,
             is_hypothetical=self.found.split.is_hypothetical,
         )
 
@@ -96,18 +97,18 @@ def together(evidence: Evidence, found: Sequence[InSplit]) -> tuple[Finding, ...
     """
     split = found[0].split
     told, step_ns = _told(evidence, found)
-    alone_ns = _better_alone_ns(evidence, split, step_ns)
-    if alone_ns is None or not told:
-        return tuple(each.finding(f"in {split.name}, ", each.saving_ns) for each in told)
+    given_up = _given_up(evidence, split, step_ns)
+    if given_up is None or not told:
+        return tuple(each.finding(f"in {split.name}, ", each.saving) for each in told)
     first, *others = told
-    now_ns = split.schedule.step_ns
+    now_ns, (alone_ns, saving) = split.schedule.step_ns, given_up
     at_best = f", and {format_ns(step_ns)} with all that helps here" if step_ns < now_ns else ""
     give_up = (
         f"give {split.name} up: it takes {format_ns(now_ns)} for a step{at_best}, one device "
         f"{format_ns(alone_ns)} (simulated); if you keep it, "
     )
     return (
-        first.finding(give_up, now_ns - alone_ns),
+        first.finding(give_up, saving),
         *(each.finding(f"if you keep {split.name}, ", None) for each in others),
     )
 
@@ -154,29 +155,27 @@ def _told(evidence: Evidence, found: Sequence[InSplit]) -> tuple[list[_Told], in
     left, helpless = list(found), None
     while True:
         tries = [
-            (step_ns - evidence.simulator.step_ns(other), each, move, other)
+            (saving, each, move, other)
             for each in left
             for move in each.moves
             if all(settled.get(op, device) == device for op, device in move.device_of.items())
             for other in [_moved(evidence.graph, placement, move)]
-        ]
-        tries = [
-            each
-            for each in tries
-            if each[0] >= _enough_ns(split) and _working(evidence, each[3]) >= working
+            if _working(evidence, other) >= working
+            if (saving := evidence.saving(placement, other, split.scale)) is not None
+            if saving.saving_ns >= MIN_SAVING_SHARE * split.schedule.step_ns
         ]
         if helpless is None:
             helped = {id(against) for _, against, _, _ in tries}
             helpless = [each for each in left if id(each) not in helped]
-        tries.sort(key=lambda each: (not each[2].gradients, -each[0]))
+        tries.sort(key=lambda each: (not each[2].gradients, -each[0].saving_ns))
         best = next((each for each in tries if _fits(evidence, split, each[3])), None)
         if best is None:
             break
-        saving_ns, against, move, placement = best
-        told.append(_Told(against, move.action, move.where, saving_ns))
+        saving, against, move, placement = best
+        told.append(_Told(against, move.action, move.where, saving))
         left.remove(against)
         settled |= move.device_of
-        step_ns -= saving_ns
+        step_ns = evidence.simulator.step_ns(placement)
     told += [
         _Told(each, each.otherwise, each.where, None)
         for each in helpless
@@ -184,10 +183,6 @@ def _told(evidence: Evidence, found: Sequence[InSplit]) -> tuple[list[_Told], in
         if each.otherwise is not None and each.where.get("device") not in settled.values()
     ]
     return told, step_ns
-
-
-def _enough_ns(split: Split) -> float:
-    return max(1, MIN_SAVING_SHARE * split.schedule.step_ns)
 
 
 def _moved(graph: OpGraph, placement: Placement, move: Move) -> Placement:
@@ -221,12 +216,18 @@ def _working(evidence: Evidence, placement: Placement) -> set[str]:
     }
 
 
-def _better_alone_ns(evidence: Evidence, split: Split, step_ns: int) -> int | None:
-    """Return what one device takes, None if the user's own split takes less with what is told."""
+def _given_up(evidence: Evidence, split: Split, step_ns: int) -> tuple[int, Saving] | None:
+    """Return what one device takes and saves for sure, in place of the user's own split.
+
+    None if it does not, or if the split takes less with what is told.
+    """
     alone = evidence.alone
-    if split.name != YOUR_SPLIT or alone is None or alone.predicted is None:
+    if split.name != YOUR_SPLIT or alone is None or not alone.predicted or not alone.placement:
         return None
     if shortages(alone.predicted.peak_memory, evidence.cluster.devices):
         return None
     alone_ns = alone.predicted.step_ns
-    return alone_ns if alone_ns <= WORTHWHILE_RATIO * step_ns else None
+    if alone_ns > WORTHWHILE_RATIO * step_ns:
+        return None
+    saving = evidence.saving(split.placement, alone.placement, split.scale)
+    return None if saving is None else (alone_ns, saving)

@@ -46,7 +46,6 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
                 action="leave these ops out of the tf.device scope, best in the input pipeline; "
                 "tf.config.set_soft_device_placement(False) makes such ops an error",
                 where=evidence.where(ops[0], device=device),
-                saving_ns=None,
             )
         )
     return tuple(findings)

@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Finding
+from placement_advisor.analysis.findings.savings import sure_saving
 from placement_advisor.units import format_ns
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
             "has to look at each step: callbacks then see every "
             f"{timing.steps_per_call}th",
             where={},
-            saving_ns=timing.saving_ns,
-            saving_basis="measured",
+            saving=sure_saving(timing.saving_ns, timing.savings_ns, "measured"),
         ),
     )

@@ -36,8 +36,8 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
         return ()
     mixed_ns = assumed.step_ns(with_policy(evidence.graph, policy))
     mixed_ns += casts_ns(evidence.graph, assumed.device, assumed.gpu)
-    saving_ns = assumed.saving_ns(mixed_ns)
-    if saving_ns is None:
+    saving = assumed.saving(mixed_ns)
+    if saving is None:
         return ()
     return (
         Finding(
@@ -49,6 +49,6 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
             action=f"try keras.mixed_precision.set_global_policy('mixed_{policy.value}') on one "
             "device before splitting, and compare the loss",
             where={},
-            saving_ns=saving_ns,
+            saving=saving,
         ),
     )

@@ -44,7 +44,6 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
             action="compare losses over some epochs before you trust a faster step; keep the share "
             "of each device large enough for its statistics",
             where=evidence.where(evidence.own_of_replicas[0]),
-            saving_ns=None,
             is_hypothetical=not any(
                 each.samples and each.name == evidence.recommended for each in evidence.candidates
             ),

@@ -81,10 +81,10 @@ def find_all(evidence: Evidence) -> tuple[Finding, ...]:
     for group in settled(evidence, [each for rule in RULES for each in rule.find(evidence)]):
         least_ns = math.inf  # What builds on another finding comes behind it.
         for finding in group:
-            shown = replace(finding, saving_ns=None) if finding.is_hypothetical else finding
-            least_ns = min(least_ns, shown.saving_ns or 0)
+            shown = replace(finding, saving=None) if finding.is_hypothetical else finding
+            least_ns = min(least_ns, shown.saving.saving_ns if shown.saving else 0)
             fits = shown.code != does_not_fit.CODE
-            is_far = shown.saving_ns is not None and shown.saving_basis == EXTRAPOLATED
+            is_far = shown.saving is not None and shown.saving.basis == EXTRAPOLATED
             ranked.append(((shown.is_hypothetical, fits, is_far, -least_ns), shown))
     ranked.sort(key=lambda each: each[0])
     return tuple(finding for _, finding in ranked)

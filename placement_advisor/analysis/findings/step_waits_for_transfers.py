@@ -56,7 +56,7 @@ def _found(evidence: Evidence, split: Split) -> InSplit | None:
         finding=f"{format_share(share)} of the step of {split.name} waits for transfers "
         f"(simulated); costliest: {told}",
         moves=tuple(move for copy in costliest for move in _joins(evidence, split, copy)),
-        otherwise="take another split, or faster links: joining no single tensor makes it faster",
+        otherwise="take another split, or faster links: joining no single tensor surely helps",
         where=_where(evidence, costliest[0]),
     )
 

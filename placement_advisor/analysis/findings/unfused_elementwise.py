@@ -31,8 +31,8 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
         return ()
     fused = with_trees_as_one(evidence.graph)
     fused_ns = assumed.step_ns(fused)
-    saving_ns = assumed.saving_ns(fused_ns)
-    if saving_ns is None:
+    saving = assumed.saving(fused_ns)
+    if saving is None:
         return ()
     fewer = len(evidence.graph) - len(fused)
     takes = (
@@ -53,12 +53,8 @@ def find(evidence: Evidence) -> tuple[Finding, ...]:
             f"your program has XLA make {fewer} elementwise ops one with the op that reads them, "
             f"which is left out of all steps here: {takes}"
         )
-        action, saving_ns = compare, None
-    return (
-        Finding(
-            code=CODE, name=NAME, finding=finding, action=action, where={}, saving_ns=saving_ns
-        ),
-    )
+        action, saving = compare, None
+    return (Finding(code=CODE, name=NAME, finding=finding, action=action, where={}, saving=saving),)
 
 
 def _outside(graph: OpGraph) -> str:

@@ -377,9 +377,11 @@ def _finding(finding: Finding, options: AnalyzeOptions) -> dict[str, Any]:
         "where": dict(finding.where),
         "hypothetical": finding.is_hypothetical,
     }
-    if finding.saving_ns is not None:
-        content["saving_ns"] = finding.saving_ns
-        content["saving_basis"] = finding.saving_basis
+    if (saving := finding.saving) is not None:
+        content["saving_ns"] = saving.saving_ns
+        content["saving_low_ns"] = saving.low_ns
+        content["saving_high_ns"] = saving.high_ns
+        content["saving_basis"] = saving.basis
     if finding.batch_size is not None:
         content["command"] = options.command(batch_size=finding.batch_size)
     return content

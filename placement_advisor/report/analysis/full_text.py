@@ -50,6 +50,7 @@ from placement_advisor.report.analysis.tables import (
     predicted_speedup,
     range_text,
     ranked_findings,
+    saving_text,
     speedup,
     times_text,
     verdict_is_split,
@@ -271,9 +272,8 @@ def _finding(finding: Finding) -> RenderableType:
     where = where_text(finding)
     if where:
         body.append(f"\nwhere: {one_line(where)}")
-    if finding.saving_ns is not None:
-        saves = f"{format_ns(finding.saving_ns)} per step ({finding.saving_basis})"
-        body.append(f"\nsaves: {saves}")
+    if finding.saving is not None:
+        body.append(f"\nsaves: {saving_text(finding.saving)}")
     return _hanging([(Text(finding.code), body)])
 
 

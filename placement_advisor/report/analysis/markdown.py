@@ -48,6 +48,7 @@ from placement_advisor.report.analysis.tables import (
     predicted_range,
     predicted_speedup,
     ranked_findings,
+    saving_text,
     speedup,
     verdict_is_split,
     was_measured,
@@ -240,8 +241,8 @@ def _finding(finding: Finding) -> str:
     ]
     if where := where_text(finding):
         lines.append(f"- where: {escape(where)}")
-    if finding.saving_ns is not None:
-        lines.append(f"- saves: {format_ns(finding.saving_ns)} per step ({finding.saving_basis})")
+    if finding.saving is not None:
+        lines.append(f"- saves: {saving_text(finding.saving)}")
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
+    from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun, Saving
     from placement_advisor.cost.gpu.assumed_times import AssumedTimes
     from placement_advisor.measurement.failure import FailureKind
     from placement_advisor.measurement.measurement import Interval
@@ -83,8 +83,7 @@ class FindingRecord:
     code: str
     name: str
     action: str
-    saving_ns: int | None
-    saving_basis: str
+    saving: Saving | None
     command: str | None
 
 

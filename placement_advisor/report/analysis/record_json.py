@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun
+from placement_advisor.analysis.analysis_result import AdviceVerdict, NextRun, Saving
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.foreign_json import (
     MisfitError,
@@ -254,10 +254,20 @@ def _finding(value: object) -> FindingRecord | None:
         code=field(document, "code", text),
         name=field(document, "name", text),
         action=field(document, "action", _prose),
-        saving_ns=_or_none(_time)(document.get("saving_ns")),
-        saving_basis=text(document.get("saving_basis", "")),
+        saving=_saving(document) if "saving_low_ns" in document else None,
         command=_or_none(_prose)(document.get("command")),
     )
+
+
+def _saving(document: dict[str, object]) -> Saving:
+    low_ns, saving_ns, high_ns = (
+        field(document, f"saving_{end}ns", _time) for end in ("low_", "", "high_")
+    )
+    basis = field(document, "saving_basis", _basis)
+    try:
+        return Saving(saving_ns=saving_ns, low_ns=low_ns, high_ns=high_ns, basis=basis)
+    except ValueError as error:
+        raise MisfitError(str(error)) from None
 
 
 def _option(value: object) -> str:

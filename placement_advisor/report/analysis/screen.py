@@ -31,6 +31,7 @@ from placement_advisor.report.analysis.tables import (
     left_out_text,
     no_findings,
     one_line,
+    saving_text,
     with_range,
 )
 from placement_advisor.testbed.trial import BASELINE
@@ -243,8 +244,8 @@ def _findings(record: AnalysisRecord, folder: Path, width: int, most: int) -> It
         yield from _paragraph(f"Findings: {none}", width, most)
     for finding in findings[:_FINDINGS]:
         title = f"{finding.code} {finding.name}"
-        if finding.saving_ns is not None:
-            title += f" saves {format_ns(finding.saving_ns)} per step ({finding.saving_basis})"
+        if finding.saving is not None:
+            title += f" saves {saving_text(finding.saving)}"
         yield from _paragraph(title, width, min(most, _MOST_OF_A_TITLE), _HEADING_STYLE)
         instead = f"what to do: {_file(folder, FULL_TEXT)}"
         yield from _instruction(finding.action, width, most, instead, lead=_GAP)

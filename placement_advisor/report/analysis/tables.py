@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from placement_advisor.analysis.analysis_result import TO_SPLIT
+from placement_advisor.analysis.analysis_result import TO_SPLIT, Saving
 from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement.measurement import Interval, SizeBasis, bootstrap_median
 from placement_advisor.testbed.trial import BASELINE
-from placement_advisor.units import copies_text, format_bytes, format_ns
+from placement_advisor.units import copies_text, format_bytes, format_ns, number_of_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -406,6 +406,16 @@ def ranked_findings(analysis: Analysis) -> list[Finding]:
 def hypothetical_findings(analysis: Analysis) -> list[Finding]:
     """Return those about a split that is not recommended."""
     return [finding for finding in analysis.findings if finding.is_hypothetical]
+
+
+def saving_text(saving: Saving) -> str:
+    """Return what a finding saves, with its least and its most.
+
+    >>> saving_text(Saving(saving_ns=5_780_000, low_ns=490_000, high_ns=6_500_000))
+    '5.78 ms per step (0.49–6.50, simulated)'
+    """
+    ends = (number_of_ns(end, saving.saving_ns) for end in (saving.low_ns, saving.high_ns))
+    return f"{format_ns(saving.saving_ns)} per step ({_DASH.join(ends)}, {saving.basis})"
 
 
 def where_text(finding: Finding) -> str:

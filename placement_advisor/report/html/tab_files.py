@@ -232,8 +232,7 @@ _OVERVIEW = _object(
             action=_text,
             where=_text,
             hypothetical=boolean,
-            saving_ns=_or_null(_count),
-            saving_basis=_text,
+            saves=_or_null(_text),
             page=text,
         )
     ),

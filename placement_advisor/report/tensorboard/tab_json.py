@@ -30,6 +30,7 @@ from placement_advisor.report.analysis.tables import (
     no_findings_text,
     predicted_range,
     range_after_runs,
+    saving_text,
     verdict_is_split,
     where_text,
 )
@@ -200,8 +201,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "action": finding.action,
         "where": where_text(finding),
         "hypothetical": finding.is_hypothetical,
-        "saving_ns": finding.saving_ns,
-        "saving_basis": finding.saving_basis,
+        "saves": None if finding.saving is None else saving_text(finding.saving),
         "page": page(finding.code),
     }
 

@@ -33,7 +33,9 @@ def test_what_does_not_fit_comes_first_then_what_saves_most():
     codes = [finding.code for finding in find_all(evidence)]
     # Neither fits anywhere; joining right with meet saves most, then launches.
     assert codes[:3] == ["PA401"] * 3
-    savings = [finding.saving_ns or 0 for finding in find_all(evidence)[3:]]
+    savings = [
+        finding.saving.saving_ns if finding.saving else 0 for finding in find_all(evidence)[3:]
+    ]
     assert len(savings) >= 2
     assert savings == sorted(savings, reverse=True)
 
@@ -59,13 +61,13 @@ def test_what_is_found_in_a_split_that_nobody_makes_has_no_rank_and_no_saving():
     # No tf.device anywhere, and no split that is recommended.
     assert by_code["PA101"].is_hypothetical
     assert by_code["PA201"].is_hypothetical
-    assert all(f.saving_ns is None for f in findings if f.is_hypothetical)
+    assert all(f.saving is None for f in findings if f.is_hypothetical)
 
 
 def test_what_is_found_in_a_recommended_split_is_ranked_with_its_saving():
     by_code = {f.code: f for f in find_all(_hand_split(recommended="by hand"))}
     assert not by_code["PA101"].is_hypothetical
-    assert by_code["PA101"].saving_ns == 410
+    assert by_code["PA101"].saving.saving_ns == 410
     # With gradients beside their forward ops no join is left that would make it faster.
     assert "PA201" not in by_code
     # Of another one, what a tape would make of this model stays a supposition.
@@ -77,7 +79,7 @@ def test_what_is_found_in_the_users_own_scopes_is_ranked_with_its_saving():
     asked = {"first": "GPU:0", "second": "GPU:1"}
     own = [f for f in find_all(_hand_split(requested_device_of=asked)) if not f.is_hypothetical]
     # 50, to b 110, 60, back 410, 120, in place of 50 + 60 + 120.
-    assert [(finding.code, finding.saving_ns) for finding in own] == [("PA101", 750 - 230)]
+    assert [(finding.code, finding.saving.saving_ns) for finding in own] == [("PA101", 750 - 230)]
     assert own[0].action.startswith(
         "give your own split up: it takes 750 ns for a step, and 340 ns with all that helps here, "
         "one device 230 ns (simulated); if you keep it, compute gradients with tf.gradients("
@@ -94,11 +96,11 @@ def test_a_variable_read_across_is_hypothetical_in_a_rejected_split():
     split = on(graph, "towers", {"high": "b", "rest": "b"})
     costs = {"read": 1, "high": 10, "rest": 1}
     (found,) = [f for f in find_all(evidence_of(graph, costs, split)) if f.code == "PA103"]
-    assert (found.is_hypothetical, found.saving_ns) == (True, None)
+    assert (found.is_hypothetical, found.saving) == (True, None)
     told = evidence_of(graph, costs, split, recommended="towers")
     (found,) = [f for f in find_all(told) if f.code == "PA103"]
     assert not found.is_hypothetical
-    assert found.saving_ns
+    assert found.saving
 
 
 def test_a_recommended_split_of_the_batch_leaves_no_split_of_the_graph_to_judge():

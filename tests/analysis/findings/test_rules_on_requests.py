@@ -49,10 +49,10 @@ def test_a_backward_pass_without_devices_by_hand():
     # With gradients beside 550: second's at once 120, its result back 110, first's 100. No gain.
     assert finding.action == (
         "give your own split up: it takes 490 ns for a step, one device 330 ns (simulated); if you "
-        "keep it, leave the backward pass where it is: beside its forward ops it makes the step no "
-        "shorter (simulated)"
+        "keep it, leave the backward pass where it is: beside its forward ops it does not surely "
+        "make the step shorter (simulated)"
     )
-    assert finding.saving_ns == 490 - 330
+    assert finding.saving.saving_ns == 490 - 330
 
 
 def test_a_backward_pass_that_keeps_what_it_needs_is_what_the_cure_saves():
@@ -71,7 +71,7 @@ def test_a_backward_pass_that_keeps_what_it_needs_is_what_the_cure_saves():
     evidence = evidence_of(graph, COST_NS | {"beside": 280}, requested_device_of=asked)
     (finding,) = told(backward_on_default_device, evidence)
     # Nothing comes after the gradient, so the copy back, 410 ns, is all that goes.
-    assert finding.saving_ns == 410
+    assert finding.saving.saving_ns == 410
     assert finding.action.startswith("in your own split, compute gradients with tf.gradients(")
 
 
@@ -106,7 +106,7 @@ def test_gradients_in_a_scope_have_its_device_and_its_line():
         "layer": "second", "op": "second/grad", "device": "GPU:0", "file": "model.py", "line": 9,
     }  # fmt: skip
     # Outside of that scope, and beside their forward op, as in the test above.
-    assert finding.saving_ns == 410
+    assert finding.saving.saving_ns == 410
 
 
 def test_gradients_of_a_library_that_ask_for_a_device_are_not_the_users_scope():
@@ -152,14 +152,15 @@ def test_a_split_by_hand_is_compared_with_one_whose_gradients_follow():
     # 50 + 110 + 60 + 50 + 120 + 100 against 50 + 110 + 60 + 120 + 110 + 100.
     assert (slower, faster) == (490, 550)
     assert told(backward_on_default_device, evidence) == ()
-    swapped = evidence_of(
-        CHAIN,
-        COST_NS,
+    swapped = (
         on(CHAIN, "towers", {"second": "b"}, "towers"),
         on(CHAIN, "by hand", {"second": "b", "second/grad": "b"}, "towers-forward-only"),
     )
-    (finding,) = told(backward_on_default_device, swapped)
-    assert (finding.where, finding.saving_ns) == ({"candidate": "by hand"}, 60)
+    # 60 of 550, with copies at two thirds 40 of 477: ops may take as much more.
+    assert told(backward_on_default_device, evidence_of(CHAIN, COST_NS, *swapped)) == ()
+    few_ops = COST_NS | {"second/grad": 20}
+    (finding,) = told(backward_on_default_device, evidence_of(CHAIN, few_ops, *swapped))
+    assert (finding.where, finding.saving.saving_ns) == ({"candidate": "by hand"}, 60)
 
 
 def test_more_devices_than_there_are_leave_the_saving_unknown():
@@ -167,7 +168,7 @@ def test_more_devices_than_there_are_leave_the_saving_unknown():
     evidence = evidence_of(CHAIN, COST_NS, requested_device_of=asked)
     assert evidence.splits == ()
     (finding,) = told(backward_on_default_device, evidence)
-    assert finding.saving_ns is None
+    assert finding.saving is None
 
 
 def test_the_placement_that_scopes_make():
@@ -218,7 +219,7 @@ def test_each_kind_without_a_kernel_is_found_where_it_is_pinned_to_a_gpu():
     # Only what hash hands to dense leaves the ops that run on the host.
     assert "at least 80 B per step" in hashed.finding
     assert hashed.where == {"layer": "hash", "op": "hash", "device": "GPU:0"}
-    assert hashed.saving_ns is None
+    assert hashed.saving is None
 
 
 def test_ops_without_a_kernel_may_stand_on_the_host_or_nowhere():

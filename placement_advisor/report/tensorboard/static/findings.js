@@ -1,5 +1,4 @@
 import { el } from './dom.js';
-import { formatNs } from './format.js';
 
 /** Returns the findings, each with its explanation to unfold; `none` says that there are none. */
 export function findingList(findings, none) {
@@ -8,10 +7,6 @@ export function findingList(findings, none) {
 }
 
 function finding(each) {
-  const saves =
-    each.saving_ns === null
-      ? null
-      : el('p', {}, `Saves ${formatNs(each.saving_ns)} per step (${each.saving_basis}).`);
   return el(
     'article',
     { class: 'finding' },
@@ -21,7 +16,7 @@ function finding(each) {
       : null,
     el('p', {}, each.action),
     each.where ? el('p', { class: 'hint' }, each.where) : null,
-    saves,
+    each.saves === null ? null : el('p', {}, `Saves ${each.saves}.`),
     el('details', {}, el('summary', {}, `What ${each.code} means`), ...page(each.page)),
   );
 }

@@ -1,0 +1,155 @@
+"""What findings say that they save: a range that holds it, and nothing where it may be nothing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from finding_evidence import (
+    evidence_of,
+    graph_of,
+    growing_of,
+    measured_as,
+    on,
+    op,
+    told,
+    two_devices,
+)
+
+from placement_advisor.analysis.analysis_result import Saving
+from placement_advisor.analysis.findings import step_waits_for_transfers
+from placement_advisor.analysis.findings.rules import find_all
+from placement_advisor.analysis.findings.savings import by_ops, by_ratio, sure_saving
+from placement_advisor.cost.batch import Throughput
+from placement_advisor.measurement.input_timing import InputTiming
+from placement_advisor.measurement.loop_timing import LoopTiming
+from placement_advisor.simulator.sensitivity import Doubt, PredictedRatio
+
+DOUBT = Doubt(copies=1.5, launches=1.5, ops=1.1)
+# Two branches that meet, the shorter one on another device.
+WIDE = graph_of([op("left", 8), op("right", 200), op("meet")], ("left", "meet"), ("right", "meet"))
+COSTS_NS = {"left": 100, "right": 60, "meet": 10}
+
+
+@pytest.mark.parametrize(("low_ns", "high_ns"), [(0, 9), (-3, 9), (6, 9), (1, 4)])
+def test_a_saving_lies_within_its_ends_and_is_surely_one(low_ns, high_ns):
+    with pytest.raises(ValueError, match="is no saving"):
+        Saving(saving_ns=5, low_ns=low_ns, high_ns=high_ns)
+
+
+def test_what_may_save_nothing_is_no_saving():
+    assert sure_saving(50, [1, 90]) == Saving(saving_ns=50, low_ns=1, high_ns=90)
+    assert sure_saving(50, [0.4, 90]) is None
+    assert sure_saving(50, [-10, 90]) is None
+
+
+def test_another_placement_saves_what_both_scales_and_all_doubts_allow():
+    ratio = PredictedRatio(ratio=0.5, low=0.4, high=0.7, doubt=DOUBT)
+    # Of 100 simulated, which took 120: 30 to 60, and a fifth more.
+    assert by_ratio(100, ratio, 1.2) == Saving(saving_ns=50, low_ns=30, high_ns=72)
+    assert by_ratio(100, ratio, 0.9) == Saving(saving_ns=50, low_ns=27, high_ns=60)
+    doubtful = PredictedRatio(ratio=0.9, low=0.8, high=1.01, doubt=DOUBT)
+    assert by_ratio(100, doubtful, 1.0) is None
+
+
+def test_other_ops_save_no_more_than_the_step():
+    assert by_ops(100, 60, within=2.0, scale=1.0) == Saving(saving_ns=40, low_ns=20, high_ns=80)
+    assert by_ops(100, 20, within=2.0, scale=1.0) == Saving(saving_ns=80, low_ns=40, high_ns=100)
+
+
+def test_a_join_is_advised_where_it_wins_whatever_copies_cost():
+    evidence = evidence_of(WIDE, COSTS_NS, on(WIDE, "halves", {"right": "b"}))
+    (finding,) = told(step_waits_for_transfers, evidence)
+    # right 60, its copy 10 + 200, meet 10; or left 100, 10 + 8, meet 10. With copies at 1.5 and
+    # 1 / 1.5 times that 385 against 137 and 210 against 122 of what ops take, by a tenth more.
+    assert finding.action == "in halves, put op meet on b"
+    assert finding.saving.saving_ns == 280 - 128
+    assert finding.saving.low_ns == round(280 * (1 - 122 / 210 * 1.1))
+    assert finding.saving.high_ns == round(280 * (1 - 137 / 385 / 1.1))
+
+
+def test_a_join_that_may_as_well_lose_is_not_advised():
+    # 60 + 60 + 10 as it is, 100 + 18 + 10 with meet on b: 2 of 130.
+    graph = graph_of(
+        [op("left", 8), op("right", 50), op("meet")], ("left", "meet"), ("right", "meet")
+    )
+    evidence = evidence_of(graph, COSTS_NS, on(graph, "halves", {"right": "b"}))
+    (finding,) = told(step_waits_for_transfers, evidence)
+    assert "no single tensor surely helps" in finding.action
+    assert finding.saving is None
+
+
+def test_a_range_holds_the_saving_at_the_pace_of_the_step_that_ran():
+    run = {"halves": measured_as(560)}
+    evidence = evidence_of(WIDE, COSTS_NS, on(WIDE, "halves", {"right": "b"}), measured=run)
+    (finding,) = told(step_waits_for_transfers, evidence)
+    assert finding.saving.saving_ns == 280 - 128
+    assert finding.saving.high_ns == round(2 * 280 * (1 - 137 / 385 / 1.1))
+
+
+def _drawn(seed):
+    """Return the evidence of a random step with splits, runs, loops, input and batches."""
+    draw = random.Random(seed)
+    names = [f"op{i}" for i in range(draw.randint(2, 9))]
+    sizes = [draw.choice([1, 50, 900]) for _ in names]
+    edges = {
+        (names[draw.randrange(i)], names[i])
+        for i in range(1, len(names))
+        for _ in range(draw.randint(0, 2))
+    }
+
+    def at(samples):
+        return graph_of(
+            [
+                op(name, size * samples // 32, flops=100 * samples, bytes_accessed=0)
+                for name, size in zip(names, sizes, strict=True)
+            ],
+            *sorted(edges),
+        )
+
+    graph, costs_ns = at(32), {name: draw.randint(0, 500) for name in names}
+    splits = [
+        on(graph, label, {name: draw.choice("ab") for name in names}) for label in ("one", "two")
+    ]
+    ran = {label: measured_as(draw.randint(1, 3_000)) for label in ("single", "one")}
+    fixed_ns = draw.randint(0, 2_000)
+    batches = tuple(
+        Throughput(
+            batch=size,
+            samples_per_s=size * 1e9 / (fixed_ns + 10 * size * draw.uniform(0.95, 1.05)),
+            within=draw.uniform(1, 2),
+        )
+        for size in draw.choice([(32, 16, 8), (32, 16, 8, 64), (32, 16)])
+    )
+    return evidence_of(
+        graph,
+        costs_ns,
+        *splits,
+        growing=growing_of(at, 32, costs_ns),
+        cluster=two_devices(launch_overhead_ns=draw.choice([0, 20])),
+        measured=draw.choice([{}, ran]),
+        recommended=draw.choice([None, "one", "two"]),
+        requested_device_of=draw.choice([{}, {n: f"GPU:{draw.randint(0, 1)}" for n in names}]),
+        batch_size=32,
+        batch_points=draw.choice([(), batches]),
+        loop_timing=LoopTiming(
+            steps_per_call=10,
+            one_ns=tuple(draw.randint(500, 900) for _ in range(5)),
+            several_ns=tuple(draw.randint(300, 600) for _ in range(5)),
+        ),
+        input_timing=InputTiming(
+            batch_ns=tuple(draw.randint(1, 2_000) for _ in range(12)), transformations=("Map",)
+        ),
+    )
+
+
+def test_whatever_is_found_saves_something_for_sure_or_says_no_saving():
+    said = set()
+    for seed in range(300):
+        for finding in find_all(_drawn(seed)):
+            if finding.saving is not None:
+                said.add(finding.code)
+                assert 0 < finding.saving.low_ns <= finding.saving.saving_ns
+                assert finding.saving.saving_ns <= finding.saving.high_ns
+    # Else this would have held for nothing.
+    assert said >= {"PA201", "PA202", "PA203", "PA301", "PA302", "PA308"}
