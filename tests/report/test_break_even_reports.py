@@ -103,7 +103,10 @@ def test_free_copies_that_gain_less_than_todays_are_explained():
 
 def test_corrections_by_what_was_measured_are_said_in_title_line_and_json(full):
     found = replace(FOUND, corrections={"towers": 1.26, "alternating": 1.1})
-    assert break_even_title(found).startswith("Break-even (simulated, corrected): ")
+    assert break_even_title(found) == (
+        "Break-even (simulated, corrected): a split that leaves the batch whole wins above 1.03× "
+        "over single"
+    )
     *_, line = break_even_lines(found)
     assert line.startswith("corrected: the simulated step of a split times its measured ratio over")
     assert line.endswith("(towers 1.26)")
@@ -135,7 +138,7 @@ def test_without_break_even_and_dataset_reports_do_not_speak_of_them(analysis):
 
 def test_the_report_has_lines_picture_and_what_was_assumed(full, tmp_path):
     text = render_markdown(full)
-    assert "## Break-even\n\nBreak-even (simulated): a split wins above 1.03×" in text
+    assert f"## Break-even\n\n{break_even_title(FOUND)}." in text
     assert all(line in text for line in break_even_lines(FOUND))
     assert "(break-even.png)" in text
     assert "Whether a batch fits into memory is not looked at." in text

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.break_even import BreakEven, Sweep
 
 BREAK_EVEN_NOTE = (
-    "One figure is changed at a time, and the best of the splits above taken at each value; what "
-    "copies take for their bytes, or whatever their size, on all links between devices alike. What "
-    "grows with the batch, and how fast, is told from traces at several batches. Whether a batch "
-    "fits into memory is not looked at."
+    "One figure is changed at a time, and the best of the splits above that leave the batch whole "
+    "is taken at each value; what copies take for their bytes, or whatever their size, on all "
+    "links between devices alike. What grows with the batch, and how fast, is told from traces at "
+    "several batches. Whether a batch fits into memory is not looked at."
 )
 
 
@@ -39,8 +39,8 @@ def break_even_title(found: BreakEven) -> str:
     """Return what the lines are about."""
     basis = "simulated, corrected" if found.corrections else "simulated"
     return (
-        f"Break-even ({basis}): a split wins above {speedup_of(found.worthwhile_ratio)} "
-        f"over {found.baseline}"
+        f"Break-even ({basis}): a split that leaves the batch whole wins above "
+        f"{speedup_of(found.worthwhile_ratio)} over {found.baseline}"
     )
 
 

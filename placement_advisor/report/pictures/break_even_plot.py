@@ -83,7 +83,9 @@ def draw_break_even(analysis: Analysis, found: BreakEven, page: Page = new_page)
         Line2D([], [], label=drawable(split), color=INK, marker=sign, linestyle="", markersize=5)
         for split, sign in signs.items()
     ]
-    add_head(figure, analysis, "break-even, simulated", handles)
+    add_head(
+        figure, analysis, "break-even of splits that leave the batch whole, simulated", handles
+    )
     return figure
 
 
