@@ -28,6 +28,7 @@ def load(
         "mode": found.mode,
         "chosen": found.chosen,
         "batch_size": found.batch_size,
+        "has_devices": found.has_devices,
         "input_names": found.input_names,
         "shapes": [
             [tuple(tensor.shape) for tensor in tf.nest.flatten(batch)]

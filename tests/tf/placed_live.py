@@ -84,11 +84,13 @@ def fit_placed() -> dict[str, Any]:
         data = tf.data.Dataset.from_tensor_slices(((left, right), y)).batch(16, drop_remainder=True)
         live.step.evaluate(data, verbose=0)  # Traced before: must not see emptied variables.
         if way == "placed":
+            live.step.jit_compile = True
             graph = live_step(live.step, live.batches[0]).graph
             placement_advisor.place(live.step, at_random(graph, WORKERS, 3), *live.batches[0])
         history = live.step.fit(data, epochs=2, shuffle=False, verbose=0).history
         found[way] = [*history["loss"], *live.step.evaluate(data, verbose=0)]
         found[f"{way} weights"] = live.step.get_weights()
+        found[f"{way} with XLA"] = live.step.jit_compile
     return found
 
 

@@ -50,6 +50,7 @@ def test_a_compiled_model_is_trained_on_its_dataset(load: Callable[..., Any]) ->
         "mode": "train",
         "chosen": "model (compiled Functional), batches from `dataset`",
         "batch_size": 4,
+        "has_devices": False,
         "input_names": ("user", "item", "target"),
         "shapes": [[(4, 10), (4, 10), (4, 1)]] * 4,
     }
@@ -91,6 +92,7 @@ def train_step(batch, more):
         "mode": "train",
         "chosen": "train_step (tf.function), one batch from `inputs`",
         "batch_size": 5,
+        "has_devices": False,
         "input_names": ("batch", "more_0", "more_1"),
         "shapes": [[(5, 3), (5,), ()]],
     }

@@ -119,7 +119,7 @@ def test_a_frozen_graph_computes_its_only_end_from_its_placeholders(
     assert found["chosen"] == (
         "frozen graph with outputs sum:0, batches made up for its placeholders, batch 32 assumed"
     )
-    assert found["input_names"] == ("rows",)
+    assert (found["input_names"], found["has_devices"]) == (("rows",), True)
     assert {"Enter", "Exit", "MatMul"} <= found["kinds"]
     rows = found["batches"][-1][0]
     np.testing.assert_allclose(found["returned"][0], 8 * rows @ np.ones((4, 2)) + 1, rtol=1e-5)
@@ -130,6 +130,7 @@ def test_a_frozen_graph_is_asked_for_outputs_and_needs_only_their_placeholders(
 ) -> None:
     found = trace("two_ends.pb", outputs=("first",))
     assert (found["input_names"], found["shapes"]) == (("used",), [[(2, 3)]])
+    assert not found["has_devices"]
     np.testing.assert_allclose(found["returned"][0], -found["batches"][-1][0])
 
 

@@ -51,6 +51,8 @@ def test_fit_trains_with_the_placed_step_and_the_other_methods_see_its_variables
     child: Child,
 ) -> None:
     found: Any = child.call(placed_live.fit_placed, time_limit_s=_LIMIT_S)
+    # XLA would ignore the devices.
+    assert not found["placed with XLA"]
     assert isinstance(found, dict), found
     assert found["placed"] == pytest.approx(found["own"], rel=TOLERANCE)
     for own, placed in zip(found["own weights"], found["placed weights"], strict=True):
