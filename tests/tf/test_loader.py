@@ -155,9 +155,13 @@ def test_one_batch_cannot_be_batched_anew(load: Callable[..., Any]) -> None:
         load("tf_gradients_step", batch_size=5)
 
 
-def test_a_batch_larger_than_the_dataset_is_refused(load: Callable[..., Any]) -> None:
-    with pytest.raises(ModelError, match="less than one batch of 1000"):
-        load("norm_dropout", batch_size=1000)
+def test_a_batch_larger_than_the_dataset_has_its_samples_several_times(
+    load: Callable[..., Any],
+) -> None:
+    found = load("norm_dropout", batch_size=1000)
+    assert found["batch_size"] == 1000
+    assert found["shapes"] == [[(1000, 6), (1000, 1), (1000, 1)]] * 4
+    assert "its samples several times" in found["chosen"]
 
 
 STEP = """
