@@ -250,21 +250,22 @@ def samples(analysis: dict[str, Any], name: str) -> list[int]:
     return steps
 
 
+@pytest.fixture(scope="module")
+def resumed(
+    analysed: Analysed, two_towers: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Analysed:
+    """Two rounds more than those of the complete run."""
+    folder = tmp_path_factory.mktemp("resumed") / "out"
+    shutil.copytree(analysed.folder, folder)
+    with mock.patch.object(added_rounds, "MAX_ROUNDS", 1):
+        words = ("--resume", "--rounds", "2", *FEW[2:])
+        ran = run_here("analyze", str(two_towers), "-o", str(folder), *words)
+    assert ran.code == 0, ran.err
+    return Analysed(ran=ran, folder=folder, calls=[])
+
+
 @needs_workers
 class TestAResumedRun:
-    @pytest.fixture(scope="class")
-    def resumed(
-        self, analysed: Analysed, two_towers: Path, tmp_path_factory: pytest.TempPathFactory
-    ) -> Analysed:
-        """Two rounds more than those of the complete run."""
-        folder = tmp_path_factory.mktemp("resumed") / "out"
-        shutil.copytree(analysed.folder, folder)
-        with mock.patch.object(added_rounds, "MAX_ROUNDS", 1):
-            words = ("--resume", "--rounds", "2", *FEW[2:])
-            ran = run_here("analyze", str(two_towers), "-o", str(folder), *words)
-        assert ran.code == 0, ran.err
-        return Analysed(ran=ran, folder=folder, calls=[])
-
     @pytest.mark.parametrize("name", NAMES)
     def test_adds_its_rounds_to_those_before(
         self, analysed: Analysed, resumed: Analysed, name: str
