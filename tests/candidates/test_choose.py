@@ -28,6 +28,7 @@ def test_a_single_on_another_kind_of_device_runs_where_it_is_among_the_best():
 
 
 def test_what_is_there_to_be_understood_does_not_run_for_being_fast():
+    assert {"alternating", "alternating-ops", "towers-forward-only"} == TO_UNDERSTAND
     fast = dict.fromkeys(TO_UNDERSTAND, 9)
     assert to_run({"single": 100, **fast}) == ("single",)
 

@@ -42,6 +42,25 @@ def test_a_variable_without_a_name_of_its_own_is_named_after_its_op() -> None:
     assert (kind.kind, kind.bound_ops) == ("Find", 2)
 
 
+def test_what_crosses_is_read_by_the_host_or_from_it_and_each_tensor_once() -> None:
+    ops = [
+        Op(name="x", kind="MatMul", device_kinds=BOTH, output_bytes=(8, 8)),
+        *(Op(name=name, kind="Find", output_bytes=(16,)) for name in ("find", "again")),
+        *(Op(name=name, kind="MatMul", device_kinds=BOTH) for name in ("y", "z")),
+    ]
+    edges = [
+        edge("x", "find"),
+        edge("x", "again"),
+        edge("find", "again", size_bytes=16),
+        edge("again", "y", size_bytes=16),
+        edge("again", "z", size_bytes=16),
+        edge("x", "z", port=1),
+    ]
+    (kind,) = host_kinds(OpGraph(ops, edges))
+    # x's first output, and what `again` gives to both others.
+    assert (kind.crossing.known, kind.crossing.unknown) == (8 + 16, 0)
+
+
 @given(graphs())
 def test_ops_of_one_variable_stay_together_and_no_others_do(graph: OpGraph) -> None:
     bound = host_bound(graph, "GPU")

@@ -7,6 +7,7 @@ from op_graphs import edge
 
 from placement_advisor.graph.op_graph import Op, OpGraph
 from placement_advisor.graph.waiting import MOST_LIMIT_S, step_limit_s, what_waits
+from placement_advisor.testbed.testbed import CALL_LIMIT_S
 
 
 def op(name: str, kind: str, *, flops: int | None = 0, moved_bytes: int | None = 0) -> Op:
@@ -23,7 +24,11 @@ def test_a_limit_is_half_a_minute_and_what_a_very_slow_device_takes() -> None:
     "most", [op("a", "MatMul", flops=10**15), op("a", "While", flops=None, moved_bytes=None)]
 )
 def test_a_large_step_and_a_loop_of_unknown_work_have_the_longest_limit(most: Op) -> None:
-    assert step_limit_s(OpGraph([most], [])) == MOST_LIMIT_S
+    assert step_limit_s(OpGraph([op("b", "Add"), most], [])) == MOST_LIMIT_S
+
+
+def test_a_step_ends_by_its_own_limit_before_whoever_called_for_it_gives_up() -> None:
+    assert MOST_LIMIT_S < CALL_LIMIT_S
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.measurement.measurement import Interval
 from placement_advisor.measurement.verdict import (
     WORTHWHILE_RATIO,
+    WORTHWHILE_SPEEDUP,
     Comparison,
     Verdict,
     compare,
@@ -33,6 +34,10 @@ def test_a_ratio_is_candidate_over_baseline_by_hand() -> None:
     assert (result.ratio.low, result.ratio.median, result.ratio.high) == (0.5, 0.5, 0.5)
     assert (result.baseline, result.rounds) == ("single", 8)
     assert result.verdict is Verdict.FASTER
+
+
+def test_what_is_worthwhile_is_the_same_as_a_ratio_and_as_a_speed_up() -> None:
+    assert pytest.approx(1.0) == WORTHWHILE_SPEEDUP * WORTHWHILE_RATIO
 
 
 def test_rounds_are_paired_so_a_slow_minute_cancels_out() -> None:

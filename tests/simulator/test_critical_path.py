@@ -17,7 +17,7 @@ from placed_steps import (
     price,
 )
 
-from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.machine.devices import Dispatch
 from placement_advisor.simulator.critical_path import (
     PathKind,
@@ -162,6 +162,31 @@ def test_an_op_that_is_launched_ahead_waited_for_its_launch_or_for_its_device() 
         ("compute", "long", "a", 10, 110),
         ("compute", "y", "a", 110, 111),
     ]
+
+
+def test_a_launch_that_found_its_thread_busy_waited_for_the_launch_before() -> None:
+    step = PlacedStep(
+        graph=OpGraph([op("x"), op("y")], []),
+        placement=place({"x": "a", "y": "a"}),
+        costs=price({"x": 1, "y": 100}),
+        cluster=launching_ahead(5),
+    )
+    assert told(step) == [
+        ("overhead", "launch of x", "a", 0, 5),
+        ("overhead", "launch of y", "a", 5, 10),
+        ("compute", "y", "a", 10, 110),
+    ]
+
+
+def test_a_constant_is_no_input_that_anything_waited_for() -> None:
+    constant = op("one", 4, kind="Const", role=Role.CONSTANT)
+    step = PlacedStep(
+        graph=OpGraph([constant, op("x", 4), op("y")], [edge("one", "y", 4), edge("x", "y", 4)]),
+        placement=place({"x": "a", "y": "a"}),
+        costs=price({"x": 10, "y": 30}),
+        cluster=pair(),
+    )
+    assert told(step) == [("compute", "x", "a", 0, 10), ("compute", "y", "a", 10, 40)]
 
 
 def test_a_step_without_ops_is_overhead() -> None:
