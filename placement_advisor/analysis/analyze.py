@@ -77,10 +77,10 @@ if TYPE_CHECKING:
     from placement_advisor.analysis.price import MeasuredCosts, Priced
     from placement_advisor.analysis.prices_elsewhere import Elsewhere
     from placement_advisor.analysis.recorder import Recorder
-    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.machine.testbed_plan import TestbedPlan
     from placement_advisor.testbed.trial import Watcher
+    from placement_advisor.tf.answers import Traced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +92,11 @@ class _Onlookers:
 
 
 def analyze(
-    options: AnalyzeOptions, recording: Callable[[OpGraph], Recorder], course: Course
+    options: AnalyzeOptions, recording: Callable[[Traced], Recorder], course: Course
 ) -> Analysis:
     """Analyse a model.
 
-    ``recording`` gives what keeps findings about a graph, ``course`` is told of each stage.
+    ``recording`` gives what keeps findings about a step, ``course`` is told of each stage.
 
     Raises:
         AdvisorError: anything that the user can fix.
@@ -143,7 +143,7 @@ def analyze(
             raise
         if kept is not None:
             check_same(kept.traced, conditions_traced(subject), options.folder)
-        onlookers = _Onlookers(recorder=recording(subject.graph), course=course)
+        onlookers = _Onlookers(recorder=recording(subject.traced), course=course)
         if plan.not_run is not None:
             loader.close()
             return _by_predicting(subject, elsewhere, onlookers)

@@ -173,8 +173,9 @@ class _Checking:
         )
         try:
             if model.graph is not None and self._options.graphs_only:
-                graph, asked = load_graph(Path(_from_here(self._config.root / model.graph)))
-                return self._checked(found, model, graph, asked, CodeLines(), None)[0]
+                file = load_graph(Path(_from_here(self._config.root / model.graph)))
+                asked = file.requested_device_of
+                return self._checked(found, model, file.graph, asked, CodeLines(), None)[0]
             if self._options.graphs_only:
                 raise AdvisorError(
                     "no graph file is configured, and --graphs-only runs no model code",

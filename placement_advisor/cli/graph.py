@@ -79,14 +79,14 @@ def _check_options(
 def _draw(file: Path, png: Path, placement: Path | None, depth: int | None) -> None:
     """Draw the layers of a graph file, in the colours of a placement's devices if there is one."""
     from placement_advisor.files.output_file import output_file
-    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.op_graph import load_graph
     from placement_advisor.graph.placement import Placement
     from placement_advisor.report.pictures.layer_boxes import layer_boxes
     from placement_advisor.report.pictures.layer_picture import plot_layers
 
     with output_file(png, option="--png", read=file) as put:
-        graph = OpGraph.load(file)
-        placed = None if placement is None else Placement.load(placement, graph)
+        graph, _, traced_as = load_graph(file)
+        placed = None if placement is None else Placement.load(placement, graph, traced_as)
         boxes = layer_boxes(graph, file.name, depth=depth, placement=placed)
         put(lambda path: plot_layers(boxes, path))
 
@@ -109,9 +109,9 @@ def _write(path: Path, text: str) -> None:
 
 def _text(file: Path, form: GraphFormat, placement: Path | None) -> str:
     from placement_advisor.graph.exchange import graph_text
-    from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.op_graph import load_graph
     from placement_advisor.graph.placement import Placement
 
-    graph = OpGraph.load(file)
-    placed = None if placement is None else Placement.load(placement, graph)
+    graph, _, traced_as = load_graph(file)
+    placed = None if placement is None else Placement.load(placement, graph, traced_as)
     return graph_text(graph, form, None if placed is None else placed.device_of)

@@ -13,7 +13,7 @@ from placement_advisor.analysis.prices_elsewhere import read_elsewhere
 from placement_advisor.cost.links import assumed_cluster
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.files.output_file import output_file
-from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_graph import load_graph
 from placement_advisor.graph.placement import read_placement
 from placement_advisor.report.chrome_trace import chrome_trace
 from placement_advisor.simulator.simulation import Origin, Simulation, simulation
@@ -37,8 +37,8 @@ def simulate_file(
         if trace_file is not None:
             put = stack.enter_context(output_file(trace_file, option="--trace", read=graph_file))
         cluster = None if hardware is None else read_elsewhere(hardware, None).cluster
-        graph = OpGraph.load(graph_file)
-        placement, file = read_placement(placement_file, graph)
+        graph, _, traced_as = load_graph(graph_file)
+        placement, file = read_placement(placement_file, graph, traced_as)
         cluster = cluster or assumed_cluster(len(file.devices))
         renamed = file.names_in(cluster.device_names(), cluster.place_names())
         told = simulation(

@@ -55,7 +55,7 @@ def trace(
     with progress(quiet=quiet) as watcher, output_file(file, option="-o", read=path) as put:
         traced = trace_model(source, watcher)
         watcher.working(f"writing {file}", 0, 1)
-        put(lambda path: traced.graph.save(path, traced.requested_device_of))
+        put(lambda path: traced.graph.save(path, traced.requested_device_of, traced.traced_as))
     _print(traced, source, file, as_json=as_json)
 
 

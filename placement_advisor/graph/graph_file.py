@@ -36,16 +36,19 @@ from placement_advisor.files.limits import MAX_BYTES
 from placement_advisor.graph.op import CONTROL_PORT, Edge, Inside, Op, Role
 from placement_advisor.graph.op_work.kernels import DIMENSIONS, Arithmetic, Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
+from placement_advisor.graph.traced_as import read_traced_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from enum import StrEnum
     from pathlib import Path
 
+    from placement_advisor.graph.traced_as import TracedAs
+
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
-FIELDS = ("schema_version", "ops", "edges", "requested_device_of")
+FIELDS = ("schema_version", "ops", "edges", "requested_device_of", "traced_as")
 # Level 9 takes three times as long for 3 % less.
 COMPRESSION_LEVEL = 6
 
@@ -60,11 +63,15 @@ _DEFAULTS = tuple(Op._field_defaults.get(name, object()) for name in Op._fields)
 
 
 class GraphFile(NamedTuple):
-    """What a file holds. ``requested_device_of`` is None where it says nothing of scopes."""
+    """What a file holds.
+
+    ``requested_device_of`` and ``traced_as`` are None where it says nothing of them.
+    """
 
     ops: list[Op]
     edges: list[Edge]
     requested_device_of: dict[str, str] | None
+    traced_as: TracedAs | None
 
 
 def write_graph(
@@ -72,11 +79,12 @@ def write_graph(
     ops: Sequence[Op],
     edges: Sequence[Edge],
     requested_device_of: Mapping[str, str] | None = None,
+    traced_as: TracedAs | None = None,
 ) -> None:
     """Write the file. Neither name nor time go into it: equal graphs give equal bytes.
 
-    ``requested_device_of`` has the devices that the user's own scopes ask for, by op. They are no
-    part of the graph: its fingerprint is the same for any.
+    ``requested_device_of`` has the devices that the user's own scopes ask for, by op. Neither they
+    nor ``traced_as`` are part of the graph: its fingerprint is the same for any.
 
     Raises:
         OSError: the file cannot be written.
@@ -90,6 +98,9 @@ def write_graph(
         if requested_device_of is not None:
             asked = json.dumps(dict(requested_device_of), sort_keys=True, separators=(",", ":"))
             file.write(f',"requested_device_of":{asked}'.encode())
+        if traced_as is not None:
+            how = json.dumps(traced_as.as_json(), sort_keys=True, separators=(",", ":"))
+            file.write(f',"traced_as":{how}'.encode())
         file.write(_END)
 
 
@@ -117,7 +128,10 @@ def read_graph(path: Path) -> GraphFile:
         asked = document.get("requested_device_of")
         if asked is not None:
             asked = within("requested_device_of", partial(object_of, text), asked)
-        return GraphFile(ops, edges, asked)
+        traced_as = document.get("traced_as")
+        if traced_as is not None:
+            traced_as = within("traced_as", read_traced_as, traced_as)
+        return GraphFile(ops, edges, asked, traced_as)
     except MisfitError as misfit:
         raise AdvisorError(
             f"{path}: {misfit}", hint="a graph file is written by `advisor trace`"

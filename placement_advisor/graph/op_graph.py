@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from operator import le
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement_advisor.errors import AdvisorError
 from placement_advisor.files.limits import MAX_BYTES, MAX_TOTAL_BYTES
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import networkx as nx
+
+    from placement_advisor.graph.traced_as import TracedAs
 
 __all__ = ["CONTROL_PORT", "Edge", "Op", "OpGraph", "Role"]
 
@@ -178,16 +180,21 @@ class OpGraph:
         """
         return cls(*from_networkx(graph))
 
-    def save(self, path: str | Path, requested_device_of: Mapping[str, str] | None = None) -> None:
+    def save(
+        self,
+        path: str | Path,
+        requested_device_of: Mapping[str, str] | None = None,
+        traced_as: TracedAs | None = None,
+    ) -> None:
         """Write the graph as gzipped JSON; equal graphs give equal bytes.
 
         ``requested_device_of`` has the devices that `tf.device` scopes ask for, by op; a check
-        from the file alone places by them.
+        from the file alone places by them. ``traced_as`` is for what is held against the graph.
 
         Raises:
             OSError: the file cannot be written.
         """
-        write_graph(Path(path), self.ops, self.edges, requested_device_of)
+        write_graph(Path(path), self.ops, self.edges, requested_device_of, traced_as)
 
     @classmethod
     def load(cls, path: str | Path) -> OpGraph:
@@ -197,11 +204,19 @@ class OpGraph:
             AdvisorError: the file cannot be read, is damaged, or describes no graph; the message
                 names the file and the place in it.
         """
-        return load_graph(Path(path))[0]
+        return load_graph(Path(path)).graph
 
 
-def load_graph(path: Path) -> tuple[OpGraph, Mapping[str, str] | None]:
-    """Read a graph, and what `tf.device` scopes ask for, None if the file does not say.
+class LoadedGraph(NamedTuple):
+    """A graph, and what its file says of it otherwise; None where it does not."""
+
+    graph: OpGraph
+    requested_device_of: Mapping[str, str] | None
+    traced_as: TracedAs | None
+
+
+def load_graph(path: Path) -> LoadedGraph:
+    """Read a graph, and what its file says beside it.
 
     Raises:
         AdvisorError: as `OpGraph.load`.
@@ -211,7 +226,7 @@ def load_graph(path: Path) -> tuple[OpGraph, Mapping[str, str] | None]:
         graph = OpGraph(file.ops, file.edges)
     except AdvisorError as error:
         raise AdvisorError(f"{path}: {error.message}", hint=error.hint) from None
-    return graph, file.requested_device_of
+    return LoadedGraph(graph, file.requested_device_of, file.traced_as)
 
 
 def _check_sizes(ops: Sequence[Op], edges: Sequence[Edge]) -> None:

@@ -30,19 +30,26 @@ from placement_advisor.files.foreign_json import (
     text,
     within,
 )
+from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
+from placement_advisor.graph.structure.fingerprint import layer_fingerprints
 from placement_advisor.graph.structure.identities import (
     Identities,
     identities_json,
     read_identities,
 )
+from placement_advisor.graph.traced_as import read_traced_as
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
+    from placement_advisor.graph.traced_as import TracedAs
+
 SCHEMA_VERSION = 1
 NO_LAYER = ""
+# More layers than these no reader of an error takes in.
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +105,9 @@ class Placement:
                 devices.setdefault(op.layer, set()).add(self.device_of[op.name])
         return sum(len(each) > 1 for each in devices.values())
 
-    def as_json(self, graph: OpGraph, devices: tuple[str, ...]) -> dict[str, Any]:
+    def as_json(
+        self, graph: OpGraph, devices: tuple[str, ...], traced_as: TracedAs | None = None
+    ) -> dict[str, Any]:
         """Return the content of a placement file: layers, and the ops that differ from theirs."""
         by_layer = self.by_layer(graph)
         by_op = {
@@ -116,11 +125,19 @@ class Placement:
             "by_layer": by_layer,
             "by_op": by_op,
             "structure": identities_json(graph, by_layer, by_op),
+            **({} if traced_as is None else {"traced_as": traced_as.as_json()}),
         }
 
-    def save(self, path: Path, graph: OpGraph, devices: tuple[str, ...]) -> None:
-        """Write a placement file."""
-        path.write_text(json.dumps(self.as_json(graph, devices), indent=2) + "\n", encoding="utf-8")
+    def save(
+        self,
+        path: Path,
+        graph: OpGraph,
+        devices: tuple[str, ...],
+        traced_as: TracedAs | None = None,
+    ) -> None:
+        """Write a placement file, with how the graph was traced if that is known."""
+        document = self.as_json(graph, devices, traced_as)
+        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
     def renamed(self, device: Mapping[str, str]) -> Placement:
         """Return the placement with other names for its devices."""
@@ -128,9 +145,9 @@ class Placement:
         return replace(self, device_of=device_of)
 
     @classmethod
-    def load(cls, path: Path, graph: OpGraph) -> Placement:
+    def load(cls, path: Path, graph: OpGraph, traced_as: TracedAs | None = None) -> Placement:
         """Read a placement file for this graph; see `read_placement`."""
-        return read_placement(path, graph)[0]
+        return read_placement(path, graph, traced_as)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +155,8 @@ class PlacementFile:
     """What a placement file says, whether or not it fits a graph.
 
     ``by_op`` has the ops that run elsewhere than their layer. ``structure`` says which layers and
-    ops these are beside their names; None in files that an older advisor wrote.
+    ops these are beside their names, ``traced_as`` how their step was traced; None in files that
+    an older advisor wrote.
     """
 
     path: Path
@@ -150,6 +168,7 @@ class PlacementFile:
     by_layer: Mapping[str, str]
     by_op: Mapping[str, str]
     structure: Identities | None
+    traced_as: TracedAs | None
 
     def named_as_in(self, graph: OpGraph) -> PlacementFile | None:
         """Return the file with the graph's names, None if that is another graph.
@@ -204,8 +223,12 @@ class PlacementFile:
         return dict(zip(self.devices, there, strict=False))
 
 
-def read_placement(path: Path, graph: OpGraph) -> tuple[Placement, PlacementFile]:
+def read_placement(
+    path: Path, graph: OpGraph, traced_as: TracedAs | None = None
+) -> tuple[Placement, PlacementFile]:
     """Return a placement and the file that it stands in, whose content is not trusted.
+
+    ``traced_as`` is how this graph was traced, if that is known.
 
     Whether variables and their ops are together, and the devices exist is for `Placement.check` to
     say.
@@ -218,9 +241,9 @@ def read_placement(path: Path, graph: OpGraph) -> tuple[Placement, PlacementFile
     file = written.named_as_in(graph)
     if file is None:
         raise PlacementError(
-            f"{path}: written for graph {written.fingerprint}, this graph is {graph.fingerprint}, "
-            "and differs from it in more than names",
-            hint="analyse the model again to write a placement that fits it",
+            f"{path}: written for another graph than this one: "
+            f"{'; '.join(_what_differs(written, graph, traced_as))}",
+            hint="trace the step as it was then, or analyse it again as it is now",
         )
     unknown = next((name for name in file.by_op if name not in graph), None)
     if unknown is not None:
@@ -235,6 +258,35 @@ def read_placement(path: Path, graph: OpGraph) -> tuple[Placement, PlacementFile
         label=file.label, family=file.family, device_of=device_of, rationale=file.rationale
     )
     return placement, file
+
+
+def _what_differs(file: PlacementFile, graph: OpGraph, traced_as: TracedAs | None) -> list[str]:
+    """Say what makes a graph another one than a file was written for."""
+    then = file.traced_as
+    is_known = then is not None and traced_as is not None
+    found = [] if then is None or traced_as is None else [*then.differences(traced_as)]
+    made_of = {layer or NO_LAYER: made for layer, made in layer_fingerprints(graph).items()}
+    was = {} if file.structure is None else file.structure.made_of
+    changed = [layer for layer, made in made_of.items() if was.get(layer, made) != made]
+    # How a step is traced changes layers as well.
+    if changed and not found:
+        all_of_them = len(changed) == len(made_of) > 1
+        found.append(
+            f"all {len(changed)} layers are made of other ops or sizes here"
+            + ("" if is_known else ", as by another batch")
+            if all_of_them
+            else f"{_layers(changed)} made of other ops or sizes here"
+        )
+    gone = [layer for layer in file.by_layer if layer not in made_of]
+    new = [layer for layer in made_of if layer not in file.by_layer]
+    found += [f"{_layers(gone)} gone"] * bool(gone) + [f"{_layers(new)} new"] * bool(new)
+    return found or ["its ops read other ones here"]
+
+
+def _layers(names: Sequence[str]) -> str:
+    """Return the first of some layers as people call them, and the verb that they take."""
+    verb = "is" if len(names) == 1 and names[0] else "are"
+    return f"{first_names([name or 'ops of no layer' for name in names], MOST_NAMED)} {verb}"
 
 
 def read_placement_file(path: Path) -> PlacementFile:
@@ -258,6 +310,9 @@ def read_placement_file(path: Path) -> PlacementFile:
         structure = None
         if "structure" in document:
             structure = within("structure", read_identities, document["structure"])
+        traced_as = None
+        if "traced_as" in document:
+            traced_as = within("traced_as", read_traced_as, document["traced_as"])
     except MisfitError as misfit:
         raise PlacementError(
             f"{path}: {misfit}", hint="`advisor analyze` writes placement files"
@@ -272,6 +327,7 @@ def read_placement_file(path: Path) -> PlacementFile:
         by_layer=by_layer,
         by_op=by_op,
         structure=structure,
+        traced_as=traced_as,
     )
 
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.sensitivity import PredictedRatio
     from placement_advisor.solvers.certificate import Certificate
     from placement_advisor.testbed.testbed import ProfileFiles
+    from placement_advisor.tf.answers import Traced
 
 
 def analyze_into_folder(options: AnalyzeOptions, watcher: Onlooker) -> Analysis:
@@ -65,7 +66,7 @@ def analyze_into_folder(options: AnalyzeOptions, watcher: Onlooker) -> Analysis:
     course = Course(watcher, options)
     with output_folder(options.folder) as staging:
         keep = TextFolder if options.quick else AnalysisFolder
-        analysis = analyze(options, lambda graph: keep(staging, graph), course)
+        analysis = analyze(options, lambda traced: keep(staging, traced), course)
         course.begin(Stage.REPORT)
         watcher.working("writing reports", 0, 1)
         write_reports(analysis, staging)
@@ -79,9 +80,9 @@ def analyze_into_folder(options: AnalyzeOptions, watcher: Onlooker) -> Analysis:
 class TextFolder:
     """Keeps what an analysis finds in a folder, as text and nothing to look at; see `Recorder`."""
 
-    def __init__(self, folder: Path, graph: OpGraph) -> None:
-        """Write into a folder, about a graph."""
-        self._folder = folder
+    def __init__(self, folder: Path, traced: Traced) -> None:
+        """Write into a folder, about a step."""
+        self._folder, self._traced_as = folder, traced.traced_as
 
     def placements(self, graph: OpGraph, cluster: Cluster, placements: Sequence[Placement]) -> None:
         """Write placements, each with the devices, and the hosts that it uses."""
@@ -92,7 +93,8 @@ class TextFolder:
             used = set(placement.device_of.values())
             hosts = (host.name for host in cluster.hosts if host.name in used)
             names = (*cluster.device_names(), *hosts)
-            placement.save(folder / f"{placement.label}.json", graph, names)
+            file = folder / f"{placement.label}.json"
+            placement.save(file, graph, names, self._traced_as)
 
     def prediction(self, label: str, schedule: Schedule, ratio: PredictedRatio | None) -> None:
         """Write what was predicted for a candidate."""
@@ -110,7 +112,7 @@ class TextFolder:
     def bound(self, graph: OpGraph, certificate: Certificate) -> None:
         """Write a certificate, and beside it the graph that it is about."""
         write_certificate(self._folder / CERTIFICATE, certificate)
-        graph.save(self._folder / GRAPH)
+        graph.save(self._folder / GRAPH, traced_as=self._traced_as)
 
     def rounds(self, kept: Kept) -> None:
         """Write what `--resume` goes on from."""
@@ -131,10 +133,10 @@ class TextFolder:
 class AnalysisFolder(TextFolder):
     """Keeps what an analysis finds in a folder, for TensorBoard's tab as well."""
 
-    def __init__(self, folder: Path, graph: OpGraph) -> None:
-        """Write into a folder, about a graph."""
-        super().__init__(folder, graph)
-        self._tab = Tab(folder / LOG_FOLDER, graph)
+    def __init__(self, folder: Path, traced: Traced) -> None:
+        """Write into a folder, about a step."""
+        super().__init__(folder, traced)
+        self._tab = Tab(folder / LOG_FOLDER, traced.graph)
 
     def review(self, review: Review) -> None:
         """Write what the tab shows."""

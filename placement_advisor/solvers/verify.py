@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement_advisor.graph.host_ops import host_bound
+from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op_graph import Op, OpGraph, Role
 from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.bounds.arguments import (
@@ -44,9 +45,7 @@ def verify(certificate: Certificate, graph: OpGraph) -> None:
 class _Check:
     def __init__(self, certificate: Certificate, graph: OpGraph) -> None:
         if certificate.graph_fingerprint != graph.fingerprint:
-            raise RefusedError(
-                f"it is about graph {certificate.graph_fingerprint}, this is {graph.fingerprint}"
-            )
+            raise RefusedError(f"it is about another graph: {_what_differs(certificate, graph)}")
         self._certificate, self._graph = certificate, graph
         self._cluster = cluster = certificate.cluster
         self._dispatch = cluster.dispatch
@@ -263,3 +262,19 @@ def _together(op: Op) -> tuple[str, str]:
     Which of the two it is stands with it: a graph may name a variable as it likes.
     """
     return ("op", op.name) if op.variable is None else ("variable", op.variable)
+
+
+def _what_differs(certificate: Certificate, graph: OpGraph) -> str:
+    """Say what a graph has otherwise than the one of a certificate, which has its ops by name."""
+    there = {name for table in certificate.costs.values() for name in table.costs}
+    here = {op.name for op in graph.ops if op.role is not Role.CONSTANT}
+    found = [
+        f"{first_names([repr(name) for name in sorted(names)], 1)} only {where}"
+        for names, where in ((there - here, "there"), (here - there, "here"))
+        if names
+    ]
+    return (
+        f"there are ops {', and '.join(found)}"
+        if found
+        else "its ops have the same names, and other sizes or edges, as with another batch"
+    )

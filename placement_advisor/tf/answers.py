@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from placement_advisor.candidates.batch_split.split_graph import SplitGraph
     from placement_advisor.graph.op_graph import OpGraph
+    from placement_advisor.graph.traced_as import TracedAs
     from placement_advisor.profile.timeline.worker_steps import Crossing
 
 
@@ -72,7 +73,8 @@ class LeftOut:
 class Traced:
     """What the command learns about the model; the bundle itself stays on disk.
 
-    ``members`` names the ops that run within each loop or conditional of the graph.
+    ``traced_as`` is None for a step that nobody traced. ``members`` names the ops that run within
+    each loop or conditional of the graph.
     ``requested_device_of`` has the device that `tf.device` scopes ask for, as ``GPU:1``, for the
     ops within such scopes (the user's own, and those of Keras around lookups of texts) and for the
     variables that were created within them; ``scope_of`` has the line of the user's own scope,
@@ -91,6 +93,7 @@ class Traced:
     batch_size: int | None
     tensorflow_version: str
     takes_batch_size: bool = True
+    traced_as: TracedAs | None = None
     requested_device_of: Mapping[str, str] = field(default_factory=dict)
     scope_of: Mapping[str, SourceLine] = field(default_factory=dict)
     stack_of: Mapping[str, tuple[SourceLine, ...]] = field(default_factory=dict)

@@ -122,7 +122,7 @@ def _compared(
     costing = measure_costs(trial, plan, traced, calibration)
     cluster = costing.cluster
     simulator = Simulator(graph, costing.costs.everywhere(cluster), cluster)
-    folder = AnalysisFolder(scratch, graph)
+    folder = AnalysisFolder(scratch, traced)
     alone_there = trial.entries[BASELINE].placement
     placements = [alone_there, *proposals(graph, costing, simulator, _FAMILIES)]
     sensitivity = Sensitivity(simulator, alone_there, MEASURED_DOUBT)

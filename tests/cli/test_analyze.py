@@ -729,3 +729,10 @@ def test_inference_of_another_batch_size_can_be_asked_for(
     ran = advisor("analyze", str(two_towers), "-o", str(tmp_path / "out"), *words)
     model = json.loads(ran.out)["model"]
     assert (model["mode"], model["batch_size"]) == ("infer", 16)
+    # A graph of its own batch is another one, and what differs is said in the user's words.
+    graph = str(tmp_path / "model.graph.json.gz")
+    assert advisor("trace", str(two_towers), "--mode", "infer", "-o", graph, "-q").code == 0
+    towers = str(tmp_path / "out" / "placements" / "towers.json")
+    refused = advisor("simulate", graph, "--placement", towers)
+    assert refused.code == 2
+    assert "this one: the batch was 16, and is 32 here\n" in refused.err

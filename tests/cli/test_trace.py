@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import pytest
 from command_runs import Ran, run_here
 
 from placement_advisor.graph.graph_summary import summarize
-from placement_advisor.graph.op_graph import OpGraph
+from placement_advisor.graph.op_graph import OpGraph, load_graph
 from placement_advisor.report.analysis.analysis_json import load_schema
 from placement_advisor.report.trace_summary import render_summary
 
@@ -87,7 +88,12 @@ def test_json_is_all_there_is_on_stdout_and_options_reach_the_tracer(
     assert content["graph_file"] == str(file)
     assert content["trains"] is False
     assert "backward" not in content["ops_by_role"]
-    assert content["graph_fingerprint"] == OpGraph.load(file).fingerprint
+    graph, _, traced_as = load_graph(file)
+    assert content["graph_fingerprint"] == graph.fingerprint
+    assert traced_as is not None
+    assert (traced_as.mode, traced_as.batch_size) == ("infer", 8)
+    assert traced_as.inputs
+    assert all(re.fullmatch(r"[a-z]+\d+ \[8\b[^]]*\]", each) for each in traced_as.inputs)
 
 
 def test_a_model_that_fails_leaves_no_file(

@@ -20,6 +20,7 @@ from placement_advisor.graph.op import Inside
 from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role, load_graph
 from placement_advisor.graph.op_work.kernels import Arithmetic, Kernel, KernelFamily
 from placement_advisor.graph.op_work.signature import WorkBasis
+from placement_advisor.graph.traced_as import TracedAs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -306,11 +307,18 @@ def test_what_scopes_ask_for_goes_with_a_graph_and_is_no_part_of_it(tmp_path: Pa
     plain, asking = tmp_path / "plain.gz", tmp_path / "asking.gz"
     GRAPH.save(plain)
     GRAPH.save(asking, {"end": "GPU:1"})
-    assert load_graph(plain) == (GRAPH, None)
-    assert load_graph(asking) == (GRAPH, {"end": "GPU:1"})
+    assert load_graph(plain) == (GRAPH, None, None)
+    assert load_graph(asking) == (GRAPH, {"end": "GPU:1"}, None)
     assert OpGraph.load(asking).fingerprint == GRAPH.fingerprint
     GRAPH.save(asking, {})
-    assert load_graph(asking) == (GRAPH, {})
+    assert load_graph(asking) == (GRAPH, {}, None)
+
+
+def test_how_a_step_was_traced_goes_with_its_graph_and_is_no_part_of_it(tmp_path: Path) -> None:
+    how = TracedAs(mode="train", batch_size=None, inputs=("int32 [8]",), outputs=())
+    GRAPH.save(tmp_path / "graph.gz", traced_as=how)
+    assert load_graph(tmp_path / "graph.gz") == (GRAPH, None, how)
+    assert OpGraph.load(tmp_path / "graph.gz").fingerprint == GRAPH.fingerprint
 
 
 def test_what_scopes_ask_for_is_checked(refused: Callable[..., str]) -> None:

@@ -12,6 +12,7 @@ from placement_advisor.errors import PlacementError
 from placement_advisor.graph.op_graph import Edge, Op, OpGraph, Role
 from placement_advisor.graph.placement import Placement, placed_ops, read_placement
 from placement_advisor.graph.structure.identities import identities_json
+from placement_advisor.graph.traced_as import TracedAs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,10 +138,67 @@ def test_a_file_for_another_graph_is_refused(tmp_path: Path) -> None:
     graph = graph_with_layers("a")
     path = tmp_path / "towers.json"
     place(graph, 0).save(path, graph, DEVICES)
-    with pytest.raises(PlacementError, match=r"towers\.json: written for graph") as caught:
+    with pytest.raises(PlacementError, match=r"towers\.json: written for another") as caught:
         Placement.load(path, graph_with_layers("a", "b"))
-    assert "differs from it in more than names" in caught.value.message
-    assert caught.value.hint == "analyse the model again to write a placement that fits it"
+    assert caught.value.message == f"{path}: written for another graph than this one: b is new"
+    assert caught.value.hint == "trace the step as it was then, or analyse it again as it is now"
+
+
+AS_BEFORE = TracedAs(
+    mode="train", batch_size=32, inputs=("float32 [32, 8]",), outputs=("float32 []",)
+)
+ALL_OTHERWISE = "all 2 layers are made of other ops or sizes here"
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "differs"),
+    [
+        (
+            replace(AS_BEFORE, batch_size=16, inputs=("float32 [16, 8]",)),
+            AS_BEFORE,
+            "the batch was 16, and is 32 here",
+        ),
+        (
+            replace(AS_BEFORE, batch_size=16, inputs=("float64 [16, 8]",)),
+            AS_BEFORE,
+            "the batch was 16, and is 32 here; "
+            "inputs only there: 'float64 [batch, 8]', only here: 'float32 [batch, 8]'",
+        ),
+        (replace(AS_BEFORE, mode="infer"), AS_BEFORE, "the mode was infer, and is train here"),
+        (
+            replace(AS_BEFORE, outputs=("float32 []", "float32 [32, 8]")),
+            AS_BEFORE,
+            "outputs only there: 'float32 [32, 8]'",
+        ),
+        # A step that is called has inputs, of which nobody says what the batch is.
+        (AS_BEFORE, replace(AS_BEFORE, batch_size=None), ALL_OTHERWISE),
+        (AS_BEFORE, AS_BEFORE, ALL_OTHERWISE),
+        (None, AS_BEFORE, f"{ALL_OTHERWISE}, as by another batch"),
+        (AS_BEFORE, None, f"{ALL_OTHERWISE}, as by another batch"),
+    ],
+)
+def test_what_differs_from_the_graph_that_a_file_was_written_for_is_said(
+    tmp_path: Path, then: TracedAs | None, now: TracedAs | None, differs: str
+) -> None:
+    graph, path = graph_with_layers("a", "b"), tmp_path / "towers.json"
+    place(graph, 0, 1).save(path, graph, DEVICES, then)
+    larger = OpGraph([op._replace(output_bytes=(64,)) for op in graph.ops], [])
+    with pytest.raises(PlacementError) as caught:
+        Placement.load(path, larger, now)
+    assert caught.value.message == f"{path}: written for another graph than this one: {differs}"
+
+
+def test_layers_that_differ_are_named(tmp_path: Path) -> None:
+    graph, path = graph_with_layers("a", "b", "c"), tmp_path / "towers.json"
+    place(graph, 0, 1, 0).save(path, graph, DEVICES, AS_BEFORE)
+    ops = [op._replace(output_bytes=(8,)) if op.layer == "b" else op for op in graph.ops[:2]]
+    others = [Op(name=f"more{i}", kind="MatMul", layer=layer) for i, layer in enumerate("defghi")]
+    with pytest.raises(PlacementError) as caught:
+        Placement.load(path, OpGraph([*ops, *others], []), AS_BEFORE)
+    assert caught.value.message.endswith(
+        "this one: b is made of other ops or sizes here; c is gone; "
+        "d, e, f, g, h and 1 more are new"
+    )
 
 
 NAMES = {"a": "dense_3", "op0": "dense_3/MatMul", "op1": "op0", "op2": "c", "op3": "a"}
@@ -184,7 +242,7 @@ def test_a_file_of_an_older_version_holds_for_its_own_names_alone(tmp_path: Path
     del document["structure"]
     path.write_text(json.dumps(document), encoding="utf-8")
     assert Placement.load(path, graph).device_of["op2"] == "worker:1"
-    with pytest.raises(PlacementError, match="written for graph"):
+    with pytest.raises(PlacementError, match="written for another graph"):
         Placement.load(path, called(graph, NAMES))
 
 
@@ -231,6 +289,12 @@ def placement_document(graph: OpGraph) -> dict[str, Any]:
         ("devices", [5], "devices[0]: 5 is not a string"),
         ("structure", 3, "structure: 3 is not an object"),
         ("structure", {"fingerprint": "f"}, "structure: no field 'layers'"),
+        ("traced_as", {"batch": 3}, "traced_as: unknown field 'batch'"),
+        (
+            "traced_as",
+            {"mode": "train", "batch_size": -3, "inputs": [], "outputs": []},
+            "traced_as.batch_size: -3 is not a number of samples",
+        ),
         (
             "structure",
             {"fingerprint": "f", "layers": {"a": {"number": -1, "made_of": "m"}}},

@@ -237,9 +237,9 @@ def another_fingerprint(folder: str) -> str:
     """Place a step at other shapes than the placement file was written for."""
     cpus(2)
     live = STEPS_BY_NAME["tape_step"]()
-    graph = live_step(live.step, live.batches[0]).graph
+    step = live_step(live.step, live.batches[0])
     path = Path(folder) / "placement.json"
-    at_random(graph, WORKERS, 1).save(path, graph, WORKERS)
+    at_random(step.graph, WORKERS, 1).save(path, step.graph, WORKERS, step.traced_as())
     half = tuple(value[:8] for value in live.batches[0])
     return _error(lambda: placement_advisor.place(live.step, path, *half))
 

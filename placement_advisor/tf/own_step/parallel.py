@@ -155,7 +155,7 @@ def _split(
         assert not isinstance(placed, NotApplicable)
         placement = replace(placed, label=_LABEL)
     else:
-        layout, names = fitting(within, live.graph)
+        layout, names = fitting(within, live)
         _check_layout(groups, names)
         layouts = [dict(zip(names, (real[d] for d in group), strict=True)) for group in groups]
         placement = graph.laid_out(layout, layouts, label=_LABEL, rationale="")

@@ -32,7 +32,6 @@ from placement_advisor.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from placement_advisor.graph.op_graph import OpGraph
     from placement_advisor.tf.load.loaded_step import LoadedStep
     from placement_advisor.tf.split.split_step import SplitStep
     from placement_advisor.tf.trace.flat_step import FlatStep
@@ -88,7 +87,7 @@ def placed_step(
         AdvisorError: the step cannot be traced, or the placement does not fit it or this process.
     """
     live = live_step(step, inputs)
-    placement, names = fitting(placement, live.graph)
+    placement, names = fitting(placement, live)
     real = real_devices(names, devices_here(), devices)
     specs = dict(zip(live.flat.inputs, tf.nest.flatten(live.loaded.specs), strict=True))
     run = runner(live, live.flat, specs, placement.renamed(real))
@@ -155,8 +154,9 @@ def _loaded(path: Path, step: Any, inputs: tuple[Any, ...]) -> LoadedStep:
     return function_step(path, step, label, found, mode="train", batch_size=None)
 
 
-def fitting(placement: Placement | Path, graph: OpGraph) -> tuple[Placement, tuple[str, ...]]:
-    """Return the placement, checked against the graph, and its devices in order."""
+def fitting(placement: Placement | Path, live: TracedStep) -> tuple[Placement, tuple[str, ...]]:
+    """Return the placement, checked against the step, and its devices in order."""
+    graph = live.graph
     if isinstance(placement, Placement):
         names = _numbered(set(placement.device_of.values()))
         unknown = placement.device_of.keys() - {op.name for op in placed_ops(graph)}
@@ -167,7 +167,7 @@ def fitting(placement: Placement | Path, graph: OpGraph) -> tuple[Placement, tup
                 "graph that it was made for, and give the file: it holds under other names",
             )
     else:
-        placement, file = read_placement(placement, graph)
+        placement, file = read_placement(placement, graph, live.traced_as())
         names = file.devices
     placement.check(graph, names)
     return placement, names

@@ -22,6 +22,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from placement_advisor.errors import ModelError
+from placement_advisor.graph.traced_as import TracedAs
 from placement_advisor.tf.answers import AUTO_JIT, LeftOut, Traced
 from placement_advisor.tf.load.loader import load
 from placement_advisor.tf.load.made_up_batches import make_batches, resampled
@@ -74,9 +75,22 @@ class TracedStep:
         own = {op.name for op in self.graph.ops}
         return {name: found.members.difference(own) for name, found in self.composites.items()}
 
+    def traced_as(self) -> TracedAs:
+        """Return what another graph of the same model may have otherwise."""
+        return TracedAs(
+            mode=self.loaded.mode,
+            batch_size=self.loaded.batch_size,
+            inputs=tuple(map(_type, tf.nest.flatten(self.loaded.specs))),
+            outputs=tuple(_type(each) for each in self.function.outputs if each is not None),
+        )
+
     def batches(self) -> tuple[tuple[Any, ...], ...]:
         """Return the example batches as arrays, flattened."""
         return tuple(map(_arrays, self.loaded.batches))
+
+
+def _type(spec: Any) -> str:
+    return f"{spec.dtype.name} {list(spec.shape)}"
 
 
 def trace_step(path: Path, loaded: LoadedStep, *, like: TracedStep | None = None) -> TracedStep:
@@ -171,6 +185,7 @@ def trace_workload(path: str, folder: str | None) -> Traced:
         batch_size=workload.batch_size,
         takes_batch_size=workload.takes_batch_size,
         tensorflow_version=tf.__version__,
+        traced_as=step.traced_as(),
         requested_device_of=requested,
         scope_of=scopes(requested, stack_of | created_at),
         stack_of=stack_of,

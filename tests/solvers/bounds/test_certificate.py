@@ -296,8 +296,12 @@ def test_a_graph_without_ops_takes_no_time_and_no_more_is_confirmed() -> None:
 
 
 def test_a_certificate_of_another_graph_is_refused() -> None:
-    with pytest.raises(RefusedError, match="it is about graph"):
+    with pytest.raises(RefusedError, match="it is about another graph: there are ops"):
         verify(certified(diamond()), clock().graph)
+    step = diamond()
+    ops = [op._replace(flops=7) for op in step.graph.ops]
+    with pytest.raises(RefusedError, match="have the same names, and other sizes or edges"):
+        verify(certified(step), OpGraph(ops, list(step.graph.edges)))
 
 
 @settings(deadline=None, max_examples=30)

@@ -1,0 +1,96 @@
+"""How a step was traced: what makes two graphs of one model beside a change of its code.
+
+It stands in files beside what was made of the graph, so that a file held against another graph can
+say in the user's words what differs. No part of a graph: fingerprints do not have it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from placement_advisor.files.foreign_json import (
+    as_object,
+    field,
+    integer,
+    list_of,
+    shown,
+    text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_FIELDS = ("mode", "batch_size", "inputs", "outputs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedAs:
+    """A step's mode, batch, and the types and shapes of what it takes and returns, as text.
+
+    ``batch_size`` is None where the inputs hold no batch.
+    """
+
+    mode: str
+    batch_size: int | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a file holds of it."""
+        return {**asdict(self), "inputs": list(self.inputs), "outputs": list(self.outputs)}
+
+    def differences(self, today: TracedAs) -> Iterator[str]:
+        """Say what was otherwise then than it is ``today``."""
+        if self.mode != today.mode:
+            yield f"the mode was {self.mode}, and is {today.mode} here"
+        has_other_batch = (
+            self.batch_size is not None
+            and today.batch_size is not None
+            and self.batch_size != today.batch_size
+        )
+        if has_other_batch:
+            yield f"the batch was {self.batch_size}, and is {today.batch_size} here"
+        for what, then, now in (
+            ("inputs", self.inputs, today.inputs),
+            ("outputs", self.outputs, today.outputs),
+        ):
+            if has_other_batch:
+                then, now = _of_any(self.batch_size, then), _of_any(today.batch_size, now)
+            # Inputs may come in another order, as they may have other names.
+            there, here = Counter(then) - Counter(now), Counter(now) - Counter(then)
+            only = [
+                f"only {where}: {shown(', '.join(types.elements()))}"
+                for where, types in (("there", there), ("here", here))
+                if types
+            ]
+            if only:
+                yield f"{what} {', '.join(only)}"
+
+
+def _of_any(batch_size: int | None, types: Sequence[str]) -> tuple[str, ...]:
+    """Return types without the batch, which is in most shapes."""
+    return tuple(re.sub(rf"\[{batch_size}\b", "[batch", each) for each in types)
+
+
+def read_traced_as(value: object) -> TracedAs:
+    """Return what `TracedAs.as_json` made.
+
+    Raises:
+        MisfitError: it is something else.
+    """
+    table = as_object(value, _FIELDS)
+    inputs, outputs = (field(table, key, partial(list_of, text)) for key in ("inputs", "outputs"))
+    return TracedAs(
+        mode=field(table, "mode", text),
+        batch_size=field(table, "batch_size", _size),
+        inputs=inputs,
+        outputs=outputs,
+    )
+
+
+def _size(value: object) -> int | None:
+    return None if value is None else integer(value, "a number of samples")
