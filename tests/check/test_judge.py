@@ -268,6 +268,16 @@ def test_effects_stand_under_the_cause_without_which_they_are_gone() -> None:
     ]
 
 
+@pytest.mark.parametrize(("left", "is_gone"), [(1, True), (2, False), (3, False)])
+def test_an_effect_is_gone_where_less_than_half_of_it_is_left(left: int, is_gone: bool) -> None:
+    layers = {"lower": layer("12", ONE), "upper": layer("22", TWO, backward=ONE)}
+    after = replace(MOVED, graph="c1", layers=layers, copies=1 + 4)
+    without = record(copies=1 + left)
+    found = judged(after, put_back={("upper", Part.BACKWARD): without})
+    has_it = next(each.code for each in found.problems if Code.COPIES in each.codes)
+    assert has_it is (Code.MOVED if is_gone else Code.LAYERS_CHANGED)
+
+
 def test_an_effect_that_stays_with_layers_put_back_comes_from_layers_that_changed() -> None:
     layers = {"lower": layer("12", ONE, busy_us=300), "upper": layer("22", TWO, backward=ONE)}
     after = replace(MOVED, graph="c1", layers=layers, copies=3, step_us=1_200)
