@@ -121,7 +121,7 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
         bundle, scratch = Path(folder) / "bundle", Path(folder) / "scratch"
         bundle.mkdir()
         scratch.mkdir()
-        options = _options(path, "train" if model.training else "infer")
+        options = usual_options(path, "train" if model.training else "infer")
         course = Course(SilentOnlooker(), options)
         loader = stack.enter_context(Child("loader"))
         load_model(options.source, loader, course.watcher)
@@ -157,7 +157,7 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
             run(subject, to_be_run(forecast, options), None, apparatus, course, show, look)
 
 
-def _options(path: Path, mode: str) -> AnalyzeOptions:
+def usual_options(path: Path, mode: str) -> AnalyzeOptions:
     """Return those of `advisor analyze` without an option, but for where it runs."""
     return AnalyzeOptions(
         source=ModelSource(

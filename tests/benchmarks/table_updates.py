@@ -35,7 +35,7 @@ from placement_advisor.testbed.testbed import STEP, Testbed
 from placement_advisor.testbed.trial import Trial
 from placement_advisor.units import format_ns
 
-_CODE = re.findall(r"```python\n(.*?)```", page("PA307"), re.DOTALL)[0]
+LAZY_ADAM = re.findall(r"```python\n(.*?)```", page("PA307"), re.DOTALL)[0]
 _MODEL = """
 import numpy as np
 {code}
@@ -96,7 +96,7 @@ def _files(folder: Path, drawn: dict[str, Any]) -> tuple[Path, Path]:
         ("lazy", "LazyAdam()", "RowEmbedding"),
     ):
         path = folder / f"{name}.py"
-        path.write_text(_MODEL.format(code=_CODE, optimizer=optimizer, layer=layer, **drawn))
+        path.write_text(_MODEL.format(code=LAZY_ADAM, optimizer=optimizer, layer=layer, **drawn))
         written.append(path)
     return written[0], written[1]
 

@@ -159,7 +159,7 @@ def _told(evidence: Evidence, found: Sequence[InSplit]) -> tuple[list[_Told], in
             for each in left
             for move in each.moves
             if all(settled.get(op, device) == device for op, device in move.device_of.items())
-            for other in [_moved(evidence.graph, placement, move)]
+            for other in [moved(evidence.graph, placement, move)]
             if _working(evidence, other) >= working
             if (saving := evidence.saving(placement, other, split.scale)) is not None
             if saving.saving_ns >= MIN_SAVING_SHARE * split.schedule.step_ns
@@ -185,7 +185,7 @@ def _told(evidence: Evidence, found: Sequence[InSplit]) -> tuple[list[_Told], in
     return told, step_ns
 
 
-def _moved(graph: OpGraph, placement: Placement, move: Move) -> Placement:
+def moved(graph: OpGraph, placement: Placement, move: Move) -> Placement:
     """Return the placement with what a move takes elsewhere."""
     device_of = {**placement.device_of, **move.device_of}
     if move.gradients:
