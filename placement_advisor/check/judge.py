@@ -1,7 +1,8 @@
 """Whether a step fails the check against the locked one, and why: each cause once.
 
-A graph that is the same but for names and order, placed the same, is not compared at all. A
-placement by a rule or a search may move layers as it likes: only what that costs counts. Where
+A graph that is the same but for names and order, placed the same, is not compared at all; nor is
+one that was searched, whose search may end otherwise under other names. A placement by a rule or a
+search may move layers as it likes: only what that costs counts. Where
 layers moved, the step is simulated with them put back, cause by cause: an effect stands under the
 cause with which most of it is gone. What is left comes from the layers themselves.
 
@@ -90,7 +91,7 @@ def judge(before: Record | None, today: Predicted, setting: Setting) -> Judgemen
         notes.append(_renamed("devices of other names", new_names))
         before = with_devices(before, new_names)
     is_same = before.placed == after.placed or (
-        freedom is not Freedom.NONE and same_versions and before.graph == after.graph
+        freedom is Freedom.SEARCH and same_versions and before.graph == after.graph
     )
     if is_same and before.placement == after.placement:
         return Judgement(problems=_alone(broken, setting), notes=tuple(notes), difference=None)

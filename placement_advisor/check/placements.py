@@ -23,10 +23,9 @@ from placement_advisor.candidates.families import (
 )
 from placement_advisor.candidates.not_applicable import NotApplicable
 from placement_advisor.check.layer_pairs import same_layers
-from placement_advisor.check.problem import MAX_CULPRITS, some
+from placement_advisor.check.problem import some
 from placement_advisor.check.record import PART_OF
 from placement_advisor.errors import AdvisorError, PlacementError
-from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.graph.op import Role
 from placement_advisor.graph.placement import NO_LAYER, Placement, placed_ops, read_placement_file
 from placement_advisor.graph.structure.fingerprint import layer_fingerprints
@@ -210,7 +209,6 @@ def _from_file(
         gone = [name for name in written.by_layer if name not in former.values()]
     else:
         former = {name: name for name in file.by_layer}
-    # Ops are other ones where layers are: those first.
     new = [layer for layer in _layers(graph) if layer not in former]
     if new:
         raise DoesNotFitError(
@@ -246,35 +244,21 @@ def _as_named_today(
 ) -> PlacementFile:
     """Return the file with the names of a graph that is another one than it was written for.
 
-    ``former`` has the name in the file of layers that are still there.
-
-    Raises:
-        DoesNotFitError: it places an op apart from its layer, which is there, and the op is not.
+    ``former`` has the name in the file of layers that are still there. An op that was apart from
+    its layer and is gone leaves nothing to place: most of these only touch a variable of another
+    layer, such as a learning rate. What came in its place is with its layer, and figures tell
+    whether that matters.
     """
     layer_of = {} if file.structure is None else file.structure.layer_of
-    strays = []
-    for name in file.by_op:
+
+    def is_there(name: str) -> bool:
         then = layer_of.get(name)
-        if then is not None and then not in former.values():
-            continue  # Gone with its layer.
-        if name not in graph or then not in (None, former.get(graph.op(name).layer or NO_LAYER)):
-            strays.append(name)
-    if strays:
-        was = {} if file.structure is None else file.structure.made_of
-        made = {layer or NO_LAYER: found for layer, found in layer_fingerprints(graph).items()}
-        changed = [now for now, then in former.items() if was and was.get(then) != made[now]]
-        why = f"; since it was written, {some(changed)} changed" if changed else ""
-        raise DoesNotFitError(
-            f"{file.path.name} places {first_names([f'{name!r}' for name in strays], MAX_CULPRITS)}"
-            f" apart from {'its layer' if len(strays) == 1 else 'their layers'}, and the model has "
-            f"no such op any more{why}",
-            hint="write the file anew with advisor analyze, or remove what is gone from its by_op",
-            ops=_ops_of(changed, graph),
-        )
+        return name in graph and then in (None, former.get(graph.op(name).layer or NO_LAYER))
+
     return replace(
         file,
         by_layer={now: file.by_layer[then] for now, then in former.items()},
-        by_op={name: device for name, device in file.by_op.items() if name in graph},
+        by_op={name: device for name, device in file.by_op.items() if is_there(name)},
     )
 
 
