@@ -134,9 +134,9 @@ def said_moves(moves: Iterable[Move], lines: CodeLines) -> Iterator[str]:
     everything = {layer for layer, _, _ in parts}
     alike: defaultdict[tuple[Part, str, str, Place | None], list[str]] = defaultdict(list)
     for (layer, before, after), moved in parts.items():
-        part = Part.FORWARD if Part.FORWARD in moved else moved[0]
-        place = lines.of_parts([(layer, part)], everything)
-        alike[part, before, after, place].append(layer)
+        # The forward pass is named where it moved: moves have it first.
+        place = lines.of_parts([(layer, moved[0])], everything)
+        alike[moved[0], before, after, place].append(layer)
     for (part, before, after, place), layers in alike.items():
         yield at(f"{_PARTS[part]}{some(layers)}: {before} -> {after}", place)
 

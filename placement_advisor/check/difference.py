@@ -64,7 +64,12 @@ def difference(before: Record, after: Record, alike: Iterable[Sequence[str]]) ->
     """Compare two records; ``alike`` are groups of devices that may trade places."""
     before = with_devices(before, _traded(before, after, alike))
     pairs = layer_pairs(before.layers, after.layers)
-    renamed = {old: new for old, new in pairs if old != new}
+    # Layers made alike are paired by their devices; one whose name has stayed has no other name.
+    renamed = {
+        old: new
+        for old, new in pairs
+        if old != new and (old not in after.layers or _make(after, old) != _make(before, old))
+    }
     matched_before, matched_after = {old for old, _ in pairs}, {new for _, new in pairs}
     growths = [
         Growth(
@@ -89,8 +94,12 @@ def difference(before: Record, after: Record, alike: Iterable[Sequence[str]]) ->
         ),
         cuts_added=_without(after.cuts, before.cuts),
         cuts_removed=_without(before.cuts, after.cuts),
-        on_host_added=_on_host_added(before, after, renamed),
+        on_host_added=_on_host_added(before, after, dict(pairs)),
     )
+
+
+def _make(record: Record, layer: str) -> str:
+    return record.layers[layer].fingerprint
 
 
 def _traded(before: Record, after: Record, alike: Iterable[Sequence[str]]) -> dict[str, str]:
@@ -136,13 +145,11 @@ def _nameless(cut: Cut) -> Hashable:
 
 
 def _on_host_added(
-    before: Record, after: Record, renamed: Mapping[str, str]
+    before: Record, after: Record, same: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
     """Return layers and kinds of ops that were not on the host before, whatever their names."""
     known = {
-        (renamed.get(layer, layer), kind)
-        for layer, kinds in before.on_host.items()
-        for kind in kinds
+        (same.get(layer, layer), kind) for layer, kinds in before.on_host.items() for kind in kinds
     }
     counts = Counter(kind for _, kind in known)
     found = {(layer, kind) for layer, kinds in after.on_host.items() for kind in kinds}

@@ -89,6 +89,15 @@ def test_a_layer_of_the_same_name_and_other_ops_is_the_same() -> None:
     assert (found.renamed, found.gone, found.new) == ({}, (), ())
 
 
+def test_twins_that_trade_devices_keep_their_names() -> None:
+    found = difference(
+        of_layers(layers(a=("1", ONE), b=("1", TWO), c=("2", TWO))),
+        of_layers(layers(a=("1", TWO), b=("1", ONE), c=("3", TWO))),
+        ALIKE,
+    )
+    assert (found.renamed, found.gone, found.new, found.moves) == ({}, (), (), ())
+
+
 def test_layers_of_another_name_and_other_ops_are_gone_and_new() -> None:
     found = difference(
         of_layers(layers(a=("1", ONE), b=("2", TWO))),

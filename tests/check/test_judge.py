@@ -414,6 +414,24 @@ def test_a_slower_step_fails_beyond_its_tolerance_and_names_what_grew() -> None:
     assert faster.notes == ("better: the predicted step takes 10.0% less (1.00 ms -> 900 µs)",)
 
 
+def test_a_change_of_all_layers_is_told_as_one() -> None:
+    layers = {"lower": layer("12", ONE, busy_us=200), "upper": layer("23", TWO)}
+    (problem,) = judged(changed(step_us=1_200, layers=layers)).problems
+    assert problem.what == "all 2 layers are made of other ops or sizes, as by another batch"
+    (alone,) = judged(
+        changed(step_us=1_200, layers={"lower": layers["lower"]}),
+        record(layers={"lower": record().layers["lower"]}),
+    ).problems
+    assert alone.what == "lower is made of other ops or sizes"
+
+
+def test_a_rule_is_blamed_on_names_only_where_a_name_is_gone() -> None:
+    renamed = {"low": layer("11", ONE), "upper": layer("23", TWO, busy_us=300)}
+    (problem,) = judged(changed(step_us=1_200, layers=renamed), freedom=Freedom.RULE).problems
+    assert problem.what == "upper is made of other ops or sizes"
+    assert "name scope" not in problem.action
+
+
 def test_what_crosses_is_to_blame_where_layers_hardly_take_longer() -> None:
     layers = {"lower": layer("11", ONE), "upper": layer("23", TWO, busy_us=101)}
     cuts = (cut("lower/Relu:0", 9_000_000),)
