@@ -47,19 +47,24 @@ def cause_in_layers(
         unnamed = []
     if not (changed or found.new or found.gone or unnamed):
         return None
+    is_same_graph = found.before.graph == found.after.graph
     parts = [
         (found.gone, "gone"),
         (unnamed, "in no name scope any more"),
         (found.new, "new"),
-        (changed, "made of other ops or sizes"),
+        (changed, "cut otherwise" if is_same_graph else "made of other ops or sizes"),
     ]
     said = [f"{some(layers)} {_are(layers)} {how}" for layers, how in parts if layers]
-    if len(changed) == len(found.after.layers) > 1:
+    if is_same_graph:
+        said.insert(0, "the step has the same ops, grouped into other layers")
+    elif len(changed) == len(found.after.layers) > 1:
         said = [f"all {len(changed)} layers are made of other ops or sizes, as by another batch"]
     moves = [] if freedom is Freedom.NONE else said_moves(found.moves, lines)
     action = "see whether they need to be so, or split the model anew with advisor analyze"
     if (found.gone or unnamed) and freedom is not Freedom.NONE:
         action = "put the name scope or layer back that the placement went by, or accept the change"
+    elif is_same_graph:
+        action = "accept the change if advisor is another one, or else put names back"
     here = [*found.new, *(found.renamed[old] for old in unnamed), *changed]
     return Problem(
         code=Code.LAYERS_CHANGED,

@@ -357,6 +357,17 @@ def test_an_unchanged_graph_is_compared_unless_it_was_searched() -> None:
     ]
 
 
+def test_the_same_ops_in_other_layers_are_not_said_to_be_other_ops() -> None:
+    regrouped = {"lower": layer("12", ONE), "upper": layer("21", TWO)}
+    (problem,) = judged(
+        record(placed="b1", layers=regrouped, copies=9), freedom=Freedom.RULE
+    ).problems
+    assert problem.codes == (Code.LAYERS_CHANGED, Code.COPIES)
+    assert problem.what == (
+        "the step has the same ops, grouped into other layers; lower, upper are cut otherwise"
+    )
+
+
 def test_another_placement_in_the_settings_is_compared() -> None:
     assert judged(record(placement="towers")).difference is not None
 
