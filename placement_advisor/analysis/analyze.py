@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from placement_advisor import defaults
 from placement_advisor.analysis.apparatus import set_up
-from placement_advisor.analysis.assemble import assemble, candidates_of, review_of, review_so_far
+from placement_advisor.analysis.assemble import (
+    advised,
+    assemble,
+    candidates_of,
+    review_of,
+    review_so_far,
+)
 from placement_advisor.analysis.batch_splits import growth_of, split_batch
 from placement_advisor.analysis.durations import Stage, known_at_first
 from placement_advisor.analysis.hosts import connect
@@ -266,6 +272,9 @@ def _by_running(
         forecast = refined.forecast
         return refined.placement
 
+    def advise(results: Results) -> list[Placement]:
+        return advised(subject, learned(forecast, results), results)
+
     if kept is None:
         chosen = to_be_run(forecast, subject.options)
         brief = to_be_run_briefly(forecast, subject.options)
@@ -276,7 +285,7 @@ def _by_running(
     course.known = _known_of(course.known, forecast, chosen, brief)
     growing = subject.growing(priced.prices)
     beside = Beside() if kept is None else kept.beside
-    results = run(subject, chosen, brief, apparatus, course, show, look, growing, beside)
+    results = run(subject, chosen, brief, apparatus, course, show, look, advise, growing, beside)
     results = replace(results, sessions=1 if kept is None else kept.sessions + 1)
     results = _with_profiles_kept(results, recorder)
     last = learned(forecast, results)

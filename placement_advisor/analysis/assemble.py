@@ -24,7 +24,7 @@ from placement_advisor.analysis.analysis_result import (
     TestbedSummary,
 )
 from placement_advisor.analysis.findings.evidence import Evidence, gather
-from placement_advisor.analysis.findings.rules import find_all
+from placement_advisor.analysis.findings.rules import find_all, what_to_time
 from placement_advisor.analysis.recorder import Review
 from placement_advisor.analysis.run import Results
 from placement_advisor.candidates.batch_split.mirrored_graph import FAMILY as MIRRORED
@@ -111,6 +111,14 @@ def answer_of(
     """Return the answer that these candidates give; see `recommend` for ``again``."""
     as_is = results.beside.as_is_ns or None
     return recommend(candidates, _testbed(subject, forecast), as_is, bound, again)
+
+
+def advised(subject: Subject, forecast: Forecast, results: Results) -> list[Placement]:
+    """Return what to time so that savings of moves in a split are known (`what_to_time`)."""
+    candidates = candidates_of(forecast, results)
+    as_is = results.beside.as_is_ns or None
+    answer = recommend(candidates, _testbed(subject, forecast), as_is)
+    return what_to_time(_evidence(subject, forecast, results, candidates, answer, None))
 
 
 def assemble(
@@ -271,6 +279,7 @@ def _evidence(
         break_even=break_even,
         left_out=traced.left_out,
         doubt=proposals.prices.doubt,
+        timed=results.timed,
     )
 
 

@@ -26,7 +26,7 @@ from placement_advisor.tf.calls import as_is, input_timer
 from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.analysis.apparatus import Apparatus
     from placement_advisor.analysis.course import Course
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from placement_advisor.measurement.verdict import Comparison
     from placement_advisor.processes.children import Child
     from placement_advisor.testbed.testbed import ProfileFiles
-    from placement_advisor.testbed.trial import Trial, Watcher
+    from placement_advisor.testbed.trial import Timed, Trial, Watcher
 
 # After each such share of the usual rounds a candidate may join, so that the second one has most of
 # them, too. Judgement.
@@ -51,6 +51,8 @@ _ROUNDS_PER_LOOK = 5
 # What is there to be understood is not waited for much longer than that, beside the minute and a
 # half that rounds may take which decide. Judgement; who wants it all the same asks for it by name.
 _BRIEF_BUDGET_S = 20.0
+# The same for what is advised: what takes longer is left at what costs say of it.
+ADVICE_BUDGET_S = 30.0
 # A pipeline is timed for a few seconds; one batch that takes most of a minute is a hang.
 _INPUT_LIMIT_S = 60.0
 _ADDS_UP = (
@@ -88,11 +90,13 @@ class Beside:
 class Results:
     """What runs have shown, of candidates by label; without arguments, that nothing ran.
 
-    ``sessions`` is in how many analyses, each resuming the one before.
+    ``timed`` are splits with what findings would move in them, and without. ``sessions`` is in how
+    many analyses, each resuming the one before.
     """
 
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     beside: Beside = Beside()
+    timed: tuple[Timed, ...] = ()
     batch_points: tuple[Throughput, ...] = ()
     loop_timing: LoopTiming | None = None
     input_timing: InputTiming | None = None
@@ -136,6 +140,7 @@ def run(
     course: Course,
     show: Callable[[str, Results], None],
     refine: Callable[[Results], Placement | None],
+    advise: Callable[[Results], Sequence[Placement]],
     growing: GrowingStep | BatchSplitError | None = None,
     beside: Beside = Beside(),
 ) -> Results:
@@ -143,8 +148,9 @@ def run(
 
     What is ``brief`` runs last, for a few rounds. ``growing`` is the step at other batches, of
     which those are run that tell of a larger one. ``show`` is told what goes on, with what is known
-    by then. ``refine`` says which candidate is to join by what has run, None if none is. What runs
-    ``beside`` them is added to what it has by now.
+    by then. ``refine`` says which candidate is to join by what has run, None if none is; ``advise``
+    what is to be timed at the end that is no candidate. What runs ``beside`` them is added to what
+    it has by now.
     """
     trial, loader, watcher = apparatus.trial, apparatus.loader, course.watcher
     course.begin(Stage.PREPARE)
@@ -155,6 +161,9 @@ def run(
     course.begin(Stage.RUN)
     beside = _race(subject.options, brief, apparatus, course, show, refine, beside)
     course.end_rounds()
+    watcher.working("looking for advice", 0, 1)
+    to_time = advise(Results(outcomes=_outcomes(trial), beside=beside))
+    timed = trial.time_apart(to_time, ADVICE_BUDGET_S)
     watcher.working("timing other batch sizes", 0, 1)
     points: tuple[Throughput, ...] = ()
     if isinstance(growing, GrowingStep):
@@ -166,6 +175,7 @@ def run(
     results = Results(
         outcomes=_outcomes(trial),
         beside=beside,
+        timed=timed,
         batch_points=points,
         loop_timing=loop,
         input_timing=input_timing,

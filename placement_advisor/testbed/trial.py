@@ -4,7 +4,8 @@ Rounds are interleaved (A B C, B C A, …) and run without the profiler, each in
 it: a turn is slower or faster for what ran before. It begins with a step that is not counted, since
 the turn before has left its data in the caches. A candidate that joins between rounds has no steps
 in those before. One that runs briefly has rounds of its own with the baseline: nothing is chosen
-for what it shows, so that it takes neither time nor certainty from those that are compared.
+for what it shows, so that it takes neither time nor certainty from those that are compared. What
+is no candidate is timed apart, after all rounds.
 One that fails is out; if its failure took
 the testbed down, the testbed is built anew and the others go on. When a host is lost, the trial
 ends: candidates are left with the rounds that all of them completed, and fail if there is none.
@@ -18,10 +19,12 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from placement_advisor import defaults
 from placement_advisor.candidates import single
 from placement_advisor.errors import AdvisorError
 from placement_advisor.graph.name_patterns import first_names
 from placement_advisor.machine.testbed_plan import TestbedKind
+from placement_advisor.measurement.anytime_interval import least_samples
 from placement_advisor.measurement.failure import Failure, FailureKind
 from placement_advisor.measurement.measurement import Measurement
 from placement_advisor.measurement.verdict import Comparison, compare
@@ -31,9 +34,10 @@ from placement_advisor.profile.gpu_steps import read_gpu_steps
 from placement_advisor.profile.timeline.worker_steps import read_worker_steps
 from placement_advisor.testbed.testbed import HAVE_WORKERS, STEP, ProfileFiles
 from placement_advisor.tf.calls import runner
+from placement_advisor.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from placement_advisor.graph.placement import Placement
     from placement_advisor.measurement.measurement import StepProfile
@@ -151,6 +155,14 @@ class Entry:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """The steps of a placement in each of the rounds in which it was timed with others, in ns."""
+
+    placement: Placement
+    rounds: tuple[tuple[int, ...], ...]
+
+
 class Trial:
     """Runs placements on a testbed; the first one entered is the reference for results."""
 
@@ -233,6 +245,37 @@ class Trial:
         if entry.failure is None:
             self._testbed.call(runner.discard, placement.label)
         return entry, step_ns
+
+    def time_apart(self, placements: Sequence[Placement], budget_s: float) -> tuple[Timed, ...]:
+        """Time placements against one another, with the steps of a turn as in all rounds.
+
+        All of them or none: where one fails, or the time does not suffice for an interval, nothing
+        is returned. What is no candidate is gone afterwards.
+        """
+        entries: list[Entry] = []
+        for placement in placements:
+            entries.append(self._apart(placement))
+            if entries[-1].failure is not None:
+                break
+        failed = any(entry.failure is not None for entry in entries)
+        steps_ns = sum(entry.warmup_ns[-1] for entry in entries if entry.warmup_ns)
+        within = budget_s * NS_PER_S / max(1, (1 + self._steps) * steps_ns)
+        rounds = min(defaults.ROUNDS, int(within)) if entries and not failed else 0
+        for number in range(rounds if rounds >= least_samples() else 0):
+            self._watcher.working("timing what is advised", number, rounds)
+            for entry in random.Random(number).sample(entries, len(entries)):
+                self._timed_turn(entry, number)
+            if any(entry.failure is not None for entry in entries) or self.ended is not None:
+                failed = True
+                break
+        for entry in entries:
+            if entry.placement.label not in self.entries:
+                self._testbed.call(runner.discard, entry.placement.label)
+        return tuple(
+            Timed(placement=entry.placement, rounds=tuple(entry.rounds))
+            for entry in entries
+            if entry.rounds and not failed
+        )
 
     def examine(self, entry: Entry) -> int | None:
         """Profile a candidate and return its median step time, None if it fails."""
@@ -364,6 +407,18 @@ class Trial:
         if self.ended is not None:
             return []
         return [entry for entry in self.entries.values() if entry.failure is None]
+
+    def _apart(self, placement: Placement) -> Entry:
+        """Return what is timed apart: a candidate as it stands, or else prepared and verified."""
+        known = self.entries.get(placement.label)
+        if known is not None and known.placement.device_of == placement.device_of:
+            return replace(known, rounds=[], warmup_ns=[*known.warmup_ns])
+        entry = Entry(placement=placement, bench=self._testbed)
+        self._prepare(entry)
+        if entry.failure is None:
+            self._verify(entry)
+        self._turn(entry, 0, _WARMUP_STEPS, entry.warmup_ns.extend)
+        return entry
 
     def _prepare(self, entry: Entry) -> None:
         self._stand_up()

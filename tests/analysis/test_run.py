@@ -85,6 +85,7 @@ def ran(
     brief: Any = None,
     before: int = 0,
     beside: Beside | None = None,
+    advise: Callable[[Results], Any] = lambda results: [],
 ) -> tuple[Results, Loader]:
     """Run no candidate but the mirrored one for some rounds."""
     loader = Loader(cues or {})
@@ -106,6 +107,7 @@ def ran(
         rounds=before,
         round=time_round,
         enter=enter,
+        time_apart=lambda placements, budget_s: tuple(placements),
         profile_all=lambda: None,
     )
     subject = SimpleNamespace(
@@ -126,9 +128,24 @@ def ran(
         bundles=Path(),
     )
     course = Course(onlooker or SilentOnlooker(), replace(OPTIONS, rounds=ROUNDS))
-    found = run(subject, (), brief, apparatus, course, show, joining, beside=beside or Beside())  # type: ignore[arg-type]
+    found = run(
+        subject, (), brief, apparatus, course, show, joining, advise, beside=beside or Beside()
+    )  # type: ignore[arg-type]
     assert loader.is_closed
     return found, loader
+
+
+def test_what_is_advised_is_timed_once_all_rounds_have_shown_what_to_advise() -> None:
+    seen: list[Results] = []
+
+    def advise(results: Results) -> list[str]:
+        seen.append(results)
+        return ["a split", "a split with a move"]
+
+    found, _ = ran(advise=advise)
+    (known,) = seen
+    assert known.beside == found.beside
+    assert found.timed == ("a split", "a split with a move")
 
 
 def test_the_step_as_it_is_is_timed_once_a_round_after_a_call_that_traces() -> None:

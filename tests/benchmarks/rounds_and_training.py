@@ -154,7 +154,16 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
                 raise _NotProfiledError
 
         with suppress(_NotProfiledError):
-            run(subject, to_be_run(forecast, options), None, apparatus, course, show, look)
+            run(
+                subject,
+                to_be_run(forecast, options),
+                None,
+                apparatus,
+                course,
+                show,
+                look,
+                lambda _: [],
+            )
 
 
 def usual_options(path: Path, mode: str) -> AnalyzeOptions:

@@ -4,9 +4,10 @@ A case is a random model that trains. It is analysed as by `advisor analyze`, on
 findings; then what they advise is done and timed:
 
 - Moves in a split (PA101, PA103, PA201, PA202, PA203). As random models have no `tf.device`, scopes
-  are drawn, as often with gradients outside of them, or variables. The split that they make runs
-  beside the one with the first move, with the first and the second, and so on, or beside one device
-  where the finding says to give the split up: in rounds, on the workers.
+  are drawn, as often with gradients outside of them, or variables. The split that they make is
+  timed with what would be moved in it, as in an analysis. What is then told runs once more: the
+  split beside the one with the first move, with the first and the second, and so on, or beside one
+  device where the finding says to give the split up: in rounds, on the workers.
 - PA302: the file with the batch that is advised, in a process of its own beside the one with its
   own batch; on a worker where the finding knows of no other batch that ran.
 - PA307: the file with `LazyAdam` of its page, where it has Keras' Adam, on a worker.
@@ -39,11 +40,11 @@ from placement_advisor.analysis.course import Course, SilentOnlooker
 from placement_advisor.analysis.findings.backward_on_default_device import CURE, left_behind
 from placement_advisor.analysis.findings.evidence import YOUR_SPLIT, gather
 from placement_advisor.analysis.findings.moves import Move, layer_ops, moved, with_variables
-from placement_advisor.analysis.findings.rules import find_all
+from placement_advisor.analysis.findings.rules import find_all, what_to_time
 from placement_advisor.analysis.predict import predict
 from placement_advisor.analysis.price import measure_prices, priced_by
 from placement_advisor.analysis.propose import propose_all
-from placement_advisor.analysis.run import Results, run
+from placement_advisor.analysis.run import ADVICE_BUDGET_S, Results, run
 from placement_advisor.analysis.subject import Subject
 from placement_advisor.analysis.traced_model import load_model, trace_loaded, traced_model
 from placement_advisor.candidates import single
@@ -169,7 +170,7 @@ def _analysed(path: Path, text: str, stack: ExitStack) -> _Analysed:
 
     growing = subject.growing(priced.prices)
     with suppress(_ProfilingError):
-        run(subject, (), None, apparatus, course, show, lambda _: None, growing)
+        run(subject, (), None, apparatus, course, show, lambda _: None, lambda _: [], growing)
     return _Analysed(
         path=path,
         text=text,
@@ -192,6 +193,8 @@ def _followed_in_splits(model: _Analysed, draw: random.Random) -> list[dict[str,
         own = next((split for split in evidence.splits if split.name == YOUR_SPLIT), None)
         if own is None:
             continue
+        timed = trial.time_apart(what_to_time(evidence), ADVICE_BUDGET_S)
+        evidence = replace(evidence, timed=timed)
         before = replace(own.placement, label=f"own-{number}")
         told = [f for f in find_all(evidence) if f.code in _OF_A_SPLIT and f.saving]
         for i, finding in enumerate(told):

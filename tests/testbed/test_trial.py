@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from placement_advisor import defaults
 from placement_advisor.errors import TestbedError
 from placement_advisor.graph.placement import Placement
 from placement_advisor.machine.slots import core_slots, gpu_slots
@@ -83,6 +84,7 @@ class FakeTestbed:
         self.up = True
         self.lost: str | None = None
         self.prepared: list[str] = []
+        self.discarded: list[str] = []
         self.profiled: dict[str, int] = {}
         self.reference: str | None = None
         self._seen: Counter[tuple[str, str]] = Counter()
@@ -139,6 +141,10 @@ class FakeTestbed:
     def _run_steps(self, label: str, _: int, steps: int) -> list[int]:
         assert label in self.prepared, f"{label} runs unprepared"
         return [STEP_NS[label]] * steps
+
+    def call(self, function: Callable[[str], None], label: str) -> None:
+        assert function.__name__ == "discard"
+        self.discarded.append(label)
 
     def _profile(self, label: str, steps: int) -> ProfileFiles:
         assert label in self.prepared
@@ -444,6 +450,59 @@ def test_a_host_that_is_lost_in_brief_rounds_costs_those_alone() -> None:
     assert {len(entry.rounds) for entry in trial.entries.values()} == {ROUNDS + 2}
     assert trial.comparisons()["towers"].rounds == ROUNDS
     assert all(entry.failure is None for entry in trial.entries.values())
+
+
+def apart(
+    cues: dict[tuple[str, str, int], Any] | None = None, budget_s: float = 1.0
+) -> tuple[Trial, FakeTestbed, dict[str, tuple[tuple[int, ...], ...]]]:
+    """Time two more placements apart from a trial of two; return it, its testbed, their rounds."""
+    testbed = FakeTestbed(cues or {})
+    trial = Trial(testbed, steps=2, watcher=Silent())  # type: ignore[arg-type]
+    ran, other = (
+        Placement(label=label, family=label, device_of={"op": device}, rationale="")
+        for label, device in (("single", "GPU:0"), ("towers", "GPU:1"))
+    )
+    trial.enter(ran)
+    time_in_rounds(trial, ROUNDS, lambda _: None)
+    found = trial.time_apart([other, ran], budget_s)
+    return trial, testbed, {each.placement.label: each.rounds for each in found}
+
+
+def test_what_is_no_candidate_is_timed_apart_from_rounds_and_is_gone_then() -> None:
+    trial, testbed, found = apart()
+    assert found == {
+        "towers": ((700, 700),) * defaults.ROUNDS,
+        "single": ((1_000, 1_000),) * defaults.ROUNDS,
+    }
+    assert trial.entries.keys() == {"single"}
+    assert trial.entries["single"].rounds == [(1_000, 1_000)] * ROUNDS
+    assert ("verify", "towers") in testbed.calls
+    assert testbed.discarded == ["towers"]
+
+
+def test_what_would_take_too_long_is_not_timed_apart() -> None:
+    # A round of both: three steps of 700 and 1,000 ns.
+    assert apart(budget_s=(least_samples() - 0.5) * 5.1e-6)[2] == {}
+    rounds = apart(budget_s=(least_samples() + 0.5) * 5.1e-6)[2]["towers"]
+    assert len(rounds) == least_samples()
+
+
+@pytest.mark.parametrize(
+    ("cue", "answer"),
+    [
+        (("prepare", "towers", 0), DOWN),
+        (("run_steps", "towers", 0), REFUSED),
+        (("run_steps", "towers", 3), DOWN),
+        (("verify", "towers", 0), wrong(0.5)),
+    ],
+)
+def test_what_fails_apart_leaves_nothing_timed_and_costs_no_candidate(
+    cue: tuple[str, str, int], answer: object
+) -> None:
+    trial, _, found = apart({cue: answer})
+    assert found == {}
+    trial.profile_all()
+    assert trial.entries["single"].failure is None
 
 
 def test_a_worker_that_dies_under_the_profiler_costs_that_candidates_profile(

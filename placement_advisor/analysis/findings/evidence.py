@@ -13,12 +13,13 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.doubts import MEASURED_DOUBT
-from placement_advisor.analysis.findings.savings import by_ops, by_ratio
+from placement_advisor.analysis.findings.savings import by_ops, by_ratio, sure_saving
 from placement_advisor.candidates import single
 from placement_advisor.candidates.as_written import as_written
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.machine.gpu_facts import gpu_facts
+from placement_advisor.measurement.anytime_interval import median_interval
 from placement_advisor.simulator.sensitivity import Sensitivity
 from placement_advisor.simulator.simulator import Simulator
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from placement_advisor.simulator.schedule import Schedule
     from placement_advisor.simulator.sensitivity import Doubt
     from placement_advisor.simulator.step_growth import GrowingStep
+    from placement_advisor.testbed.trial import Timed
     from placement_advisor.tf.answers import LeftOut
 
 YOUR_SPLIT = "your own split"
@@ -127,6 +129,7 @@ class Evidence:
     takes_batch_size: bool
     break_even: BreakEven | None
     left_out: LeftOut
+    timed: tuple[Timed, ...]
 
     def is_of_batch(self, candidate: str | None) -> bool:
         """Whether a candidate splits the batch."""
@@ -194,6 +197,21 @@ class Evidence:
             found["file"], found["line"] = self.line_of[op]
         return found
 
+    def timed_ns(self, placement: Placement) -> tuple[float, ...]:
+        """Return the median step in each round in which a placement was timed; nothing if none."""
+        for timed in self.timed:
+            if timed.placement.device_of == placement.device_of:
+                return tuple(median(steps) for steps in timed.rounds)
+        return ()
+
+    def measured_saving(self, before: Placement, after: Placement) -> Saving | None:
+        """Return what another placement has surely saved, both being timed; None if nothing."""
+        pairs = zip(self.timed_ns(before), self.timed_ns(after), strict=False)
+        interval = median_interval([then - now for then, now in pairs])
+        if interval is None:
+            return None
+        return sure_saving(interval.median, (interval.low, interval.high), "measured")
+
     def saving(self, before: Placement, after: Placement, scale: float) -> Saving | None:
         """Return what another placement surely saves, at the scale of a split; None if nothing.
 
@@ -228,6 +246,7 @@ def gather(
     growing: GrowingStep | None = None,
     takes_batch_size: bool = True,
     break_even: BreakEven | None = None,
+    timed: Sequence[Timed] = (),
 ) -> Evidence:
     """Return the evidence, with the splits that rules judge.
 
@@ -279,6 +298,7 @@ def gather(
         takes_batch_size=takes_batch_size,
         break_even=break_even,
         left_out=left_out,
+        timed=tuple(timed),
     )
 
 

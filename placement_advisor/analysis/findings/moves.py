@@ -1,10 +1,15 @@
 """What to move in a split, so that all that is said of it can be followed together.
 
 Rules hand in what they found in a split, each with the moves that would help against it. The move
-that shortens the simulated step most is taken, of those that do so for sure (`savings`); all others
-are simulated again on top of it, and so on, until none is worth telling. So the savings add up:
-each is what a move brings beyond those before it. Gradients beside their forward ops come first,
-since what another layer moved is worth depends on where its gradients are.
+that shortens the simulated step most is taken; all others are simulated again on top of it, and so
+on, until none is worth telling. So the savings add up: each is what a move brings beyond those
+before it. Gradients beside their forward ops come first, since what another layer moved is worth
+depends on where its gradients are.
+
+Where candidates run, the split then runs as it is, with the first move, with the first and the
+second, and so on (`to_be_timed`): each move saves what it has saved there. The first one that has
+not surely saved anything is not told, nor is any that builds on it. Where nothing runs, only moves
+count that save something for sure as far as costs are known (`savings`).
 
 A move takes along what cannot stay behind: all that touches a variable goes with it. No move takes
 an op elsewhere than one before it, leaves a device of the split without work, which would be no
@@ -16,6 +21,7 @@ Left out: two moves that help only together.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,6 +43,8 @@ if TYPE_CHECKING:
 
 # Each costs a simulation; past the largest layers a move changes less than is worth telling.
 MAX_LAYERS_TRIED = 8
+# Each has to be prepared and takes a turn of every round; those behind the first save the least.
+_MAX_TIMED = 4
 
 
 class Move(NamedTuple):
@@ -69,12 +77,17 @@ class InSplit:
 
 
 class _Told(NamedTuple):
-    """What to do about something that was found; ``saving`` is beyond what is told before."""
+    """What to do about something that was found.
+
+    ``after`` is the split with it and all that is told before, None if it moves nothing; ``saving``
+    is beyond what is told before.
+    """
 
     found: InSplit
     action: str
     where: Mapping[str, str | int]
-    saving: Saving | None
+    after: Placement | None = None
+    saving: Saving | None = None
 
     def finding(self, lead: str, saving: Saving | None) -> Finding:
         """Return the finding, with words before what is to be done."""
@@ -96,21 +109,41 @@ def together(evidence: Evidence, found: Sequence[InSplit]) -> tuple[Finding, ...
     and has the saving; the others say what helps whoever keeps it.
     """
     split = found[0].split
-    told, step_ns = _told(evidence, found)
-    given_up = _given_up(evidence, split, step_ns)
+    is_timed = bool(evidence.timed_ns(split.placement))
+    told = _told(evidence, found, is_sure=not is_timed)
+    if is_timed:
+        told = _as_timed(evidence, split, told)
+    given_up = _given_up(evidence, split, told)
     if given_up is None or not told:
         return tuple(each.finding(f"in {split.name}, ", each.saving) for each in told)
+    why, saving = given_up
     first, *others = told
-    now_ns, (alone_ns, saving) = split.schedule.step_ns, given_up
-    at_best = f", and {format_ns(step_ns)} with all that helps here" if step_ns < now_ns else ""
-    give_up = (
-        f"give {split.name} up: it takes {format_ns(now_ns)} for a step{at_best}, one device "
-        f"{format_ns(alone_ns)} (simulated); if you keep it, "
-    )
     return (
-        first.finding(give_up, saving),
+        first.finding(f"give {split.name} up: {why}; if you keep it, ", saving),
         *(each.finding(f"if you keep {split.name}, ", None) for each in others),
     )
+
+
+def to_be_timed(evidence: Evidence, found: Sequence[InSplit]) -> list[Placement]:
+    """Return what shows, once timed, what is saved by the first moves in a split; none without any.
+
+    It is the split as it is, with the first move, with the first and the second, and so on; of the
+    user's own also one device.
+    """
+    split = found[0].split
+    told = _told(evidence, found, is_sure=False)
+    moved = [each.after for each in told if each.after is not None][:_MAX_TIMED]
+    if not moved:
+        return []
+    alone = evidence.alone if split.name == YOUR_SPLIT else None
+    return [
+        split.placement,
+        *(
+            replace(after, label=f"{split.placement.label}, {i} moved")
+            for i, after in enumerate(moved, start=1)
+        ),
+        *([] if alone is None or alone.placement is None else [alone.placement]),
+    ]
 
 
 def with_variables(graph: OpGraph, ops: Iterable[str], device: str) -> dict[str, str]:
@@ -145,44 +178,80 @@ def layer_moves(evidence: Evidence, split: Split, source: str, target: str) -> I
         )
 
 
-def _told(evidence: Evidence, found: Sequence[InSplit]) -> tuple[list[_Told], int]:
-    """Return what is told, at most one move against each finding, and the step with all of it."""
+def _told(evidence: Evidence, found: Sequence[InSplit], *, is_sure: bool) -> list[_Told]:
+    """Return what is told, at most one move against each finding.
+
+    ``is_sure``: only moves count that save something as wrong as costs may be.
+    """
     split = found[0].split
-    placement, step_ns = split.placement, split.schedule.step_ns
+    placement = split.placement
     working = _working(evidence, placement)
     told: list[_Told] = []
     settled: dict[str, str] = {}
     left, helpless = list(found), None
     while True:
         tries = [
-            (saving, each, move, other)
+            (gain_ns, each, move, other)
             for each in left
             for move in each.moves
             if all(settled.get(op, device) == device for op, device in move.device_of.items())
             for other in [moved(evidence.graph, placement, move)]
             if _working(evidence, other) >= working
-            if (saving := evidence.saving(placement, other, split.scale)) is not None
-            if saving.saving_ns >= MIN_SAVING_SHARE * split.schedule.step_ns
+            for gain_ns in [_gain_ns(evidence, split, placement, other, is_sure=is_sure)]
+            if gain_ns >= MIN_SAVING_SHARE * split.schedule.step_ns
         ]
         if helpless is None:
             helped = {id(against) for _, against, _, _ in tries}
             helpless = [each for each in left if id(each) not in helped]
-        tries.sort(key=lambda each: (not each[2].gradients, -each[0].saving_ns))
+        tries.sort(key=lambda each: (not each[2].gradients, -each[0]))
         best = next((each for each in tries if _fits(evidence, split, each[3])), None)
         if best is None:
             break
-        saving, against, move, placement = best
-        told.append(_Told(against, move.action, move.where, saving))
+        _, against, move, after = best
+        saving = evidence.saving(placement, after, split.scale)
+        told.append(_Told(against, move.action, move.where, after, saving))
         left.remove(against)
         settled |= move.device_of
-        step_ns = evidence.simulator.step_ns(placement)
-    told += [
-        _Told(each, each.otherwise, each.where, None)
+        placement = after
+    return told + [
+        _Told(each, each.otherwise, each.where)
         for each in helpless
         # Where something was sent, nothing is to be taken away again.
         if each.otherwise is not None and each.where.get("device") not in settled.values()
     ]
-    return told, step_ns
+
+
+def _gain_ns(
+    evidence: Evidence, split: Split, before: Placement, after: Placement, *, is_sure: bool
+) -> int:
+    if is_sure:
+        saving = evidence.saving(before, after, split.scale)
+        return 0 if saving is None else saving.saving_ns
+    return evidence.simulator.step_ns(before) - evidence.simulator.step_ns(after)
+
+
+def _as_timed(evidence: Evidence, split: Split, told: Sequence[_Told]) -> list[_Told]:
+    """Return what is told with the savings that runs have shown.
+
+    Behind the moves that were timed only those are left that save something for sure.
+    """
+    before = split.placement
+    found: list[_Told] = []
+    holds = True
+    for each in told:
+        if each.after is None:
+            found.append(each)
+            continue
+        saving = each.saving
+        if evidence.timed_ns(each.after):
+            saving = evidence.measured_saving(before, each.after)
+        holds = holds and saving is not None
+        if holds:
+            found.append(each._replace(saving=saving))
+        elif each.found.otherwise is not None:
+            found.append(_Told(each.found, each.found.otherwise, each.found.where))
+        before = each.after
+    return found
 
 
 def moved(graph: OpGraph, placement: Placement, move: Move) -> Placement:
@@ -216,18 +285,33 @@ def _working(evidence: Evidence, placement: Placement) -> set[str]:
     }
 
 
-def _given_up(evidence: Evidence, split: Split, step_ns: int) -> tuple[int, Saving] | None:
-    """Return what one device takes and saves for sure, in place of the user's own split.
+def _given_up(evidence: Evidence, split: Split, told: Sequence[_Told]) -> tuple[str, Saving] | None:
+    """Say why to use one device in place of the user's own split, and what that saves for sure.
 
-    None if it does not, or if the split takes less with what is told.
+    None if it saves nothing, or if the split takes less with what is told.
     """
     alone = evidence.alone
     if split.name != YOUR_SPLIT or alone is None or not alone.predicted or not alone.placement:
         return None
     if shortages(alone.predicted.peak_memory, evidence.cluster.devices):
         return None
-    alone_ns = alone.predicted.step_ns
-    if alone_ns > WORTHWHILE_RATIO * step_ns:
+    best = next((each.after for each in reversed(told) if each.after), split.placement)
+    steps = [split.placement, best, alone.placement]
+    timed = [evidence.timed_ns(placement) for placement in steps]
+    saving: Saving | None
+    if all(timed):
+        basis = "measured side by side"
+        saving = evidence.measured_saving(split.placement, alone.placement)
+        now_ns, best_ns, alone_ns = (median(each) for each in timed)
+    else:
+        basis = "simulated"
+        saving = evidence.saving(split.placement, alone.placement, split.scale)
+        now_ns, best_ns, alone_ns = (evidence.simulator.step_ns(each) for each in steps)
+    if saving is None or alone_ns > WORTHWHILE_RATIO * best_ns:
         return None
-    saving = evidence.saving(split.placement, alone.placement, split.scale)
-    return None if saving is None else (alone_ns, saving)
+    at_best = f", and {format_ns(best_ns)} with all that helps here" if best_ns < now_ns else ""
+    why = (
+        f"it takes {format_ns(now_ns)} for a step{at_best}, one device {format_ns(alone_ns)} "
+        f"({basis})"
+    )
+    return why, saving

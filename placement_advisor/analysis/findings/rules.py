@@ -29,13 +29,14 @@ from placement_advisor.analysis.findings import (
     unfused_elementwise,
     variable_read_across,
 )
-from placement_advisor.analysis.findings.moves import InSplit, together
+from placement_advisor.analysis.findings.moves import InSplit, to_be_timed, together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from placement_advisor.analysis.analysis_result import Finding
     from placement_advisor.analysis.findings.evidence import Evidence
+    from placement_advisor.graph.placement import Placement
 
 
 class Rule(Protocol):
@@ -92,11 +93,29 @@ def find_all(evidence: Evidence) -> tuple[Finding, ...]:
 
 def settled(evidence: Evidence, found: Sequence[Finding | InSplit]) -> list[tuple[Finding, ...]]:
     """Return the findings: each alone, or with the others about its split, in their order."""
+    return [
+        *((each,) for each in found if not isinstance(each, InSplit)),
+        *(together(evidence, group) for group in _by_split(found)),
+    ]
+
+
+def what_to_time(evidence: Evidence) -> list[Placement]:
+    """Return the splits to run, as they are and with what would be moved in them.
+
+    Of a split that nobody has or is told to make nothing is shown that it would save.
+    """
+    groups = _by_split([each for rule in RULES for each in rule.find(evidence)])
+    return [
+        placement
+        for group in groups
+        if not group[0].split.is_hypothetical
+        for placement in to_be_timed(evidence, group)
+    ]
+
+
+def _by_split(found: Sequence[Finding | InSplit]) -> list[list[InSplit]]:
     about: dict[str, list[InSplit]] = {}
     for each in found:
         if isinstance(each, InSplit):
             about.setdefault(each.split.name, []).append(each)
-    return [
-        *((each,) for each in found if not isinstance(each, InSplit)),
-        *(together(evidence, group) for group in about.values()),
-    ]
+    return [*about.values()]

@@ -24,16 +24,19 @@ from placement_advisor.analysis.findings import (
     uneven_load,
     variable_read_across,
 )
+from placement_advisor.analysis.findings.evidence import YOUR_SPLIT
 from placement_advisor.analysis.findings.moves import (
     InSplit,
     Move,
     layer_moves,
+    to_be_timed,
     together,
     with_variables,
 )
 from placement_advisor.graph.op_graph import OpGraph, Role
 from placement_advisor.machine.presets import read_hardware
 from placement_advisor.measurement.failure import Failure, FailureKind
+from placement_advisor.testbed.trial import Timed
 
 
 def _with_variable(size_bytes):
@@ -106,6 +109,76 @@ def test_moves_of_one_split_are_simulated_on_top_of_one_another():
     # a 780, b 20. With layer0 there 480 and 320; nothing else is worth moving after that.
     assert [(f.code, f.saving.saving_ns) for f in findings] == [("PA1", 780 - 480)]
     assert findings[0].action == "in split, put layer layer0 with its gradients and variables on b"
+
+
+def _timed(placement, step_ns, rounds=8):
+    return Timed(placement=placement, rounds=((step_ns, step_ns),) * rounds)
+
+
+def _two_moves(**more):
+    """Return the evidence of a split, and two findings in it, each with a move that helps."""
+    graph, costs = _layers(300, 200, 100, 20)
+    split = on(graph, "split", {"layer3": "b"})
+    evidence = evidence_of(graph, costs, split, recommended="split", **more)
+    found = [
+        InSplit(
+            code=code,
+            name="",
+            split=evidence.splits[0],
+            finding="",
+            moves=(Move(f"move {layer}", {}, {layer: "b"}),),
+            where={},
+        )
+        for code, layer in (("PA1", "layer1"), ("PA2", "layer2"))
+    ]
+    return evidence, found
+
+
+def test_moves_in_a_split_are_timed_one_after_the_other():
+    evidence, found = _two_moves()
+    plain, first, second = to_be_timed(evidence, found)
+    assert plain is evidence.splits[0].placement
+    assert (first.device_of["layer1"], first.device_of["layer2"]) == ("b", "a")
+    assert (second.device_of["layer1"], second.device_of["layer2"]) == ("b", "b")
+    assert len({placement.label for placement in (plain, first, second)}) == 3
+    assert to_be_timed(evidence, [replace(each, moves=()) for each in found]) == []
+
+
+def test_what_moves_save_is_what_they_have_saved_where_they_were_timed():
+    evidence, found = _two_moves()
+    plain, first, second = to_be_timed(evidence, found)
+    timed = (_timed(plain, 1_000), _timed(first, 900), _timed(second, 850))
+    told = together(replace(evidence, timed=timed), found)
+    savings = [(each.code, each.saving.saving_ns, each.saving.basis) for each in told]
+    assert savings == [("PA1", 100, "measured"), ("PA2", 50, "measured")]
+
+
+def test_a_move_that_has_saved_nothing_is_not_told_nor_is_what_builds_on_it():
+    evidence, found = _two_moves()
+    plain, first, second = to_be_timed(evidence, found)
+    timed = (_timed(plain, 1_000), _timed(first, 1_000), _timed(second, 850))
+    assert together(replace(evidence, timed=timed), found) == ()
+    instead = [replace(found[0], otherwise="do without"), found[1]]
+    (only,) = together(replace(evidence, timed=timed), instead)
+    assert (only.action, only.saving) == ("in split, do without", None)
+
+
+def test_one_device_that_was_timed_says_whether_to_give_the_users_split_up():
+    evidence, found = _two_moves()
+    own = evidence.splits[0]._replace(name=YOUR_SPLIT)
+    found = [replace(each, split=own) for each in found]
+    plain, first, second, alone = to_be_timed(evidence, found)
+    assert alone.family == "single"
+    timed = (_timed(plain, 1_000), _timed(first, 900), _timed(second, 850))
+    gives_up, other = together(replace(evidence, timed=(*timed, _timed(alone, 700))), found)
+    assert gives_up.action.startswith(
+        "give your own split up: it takes 1.00 µs for a step, and 850 ns with all that helps here, "
+        "one device 700 ns (measured side by side); if you keep it, move layer1"
+    )
+    assert (gives_up.saving.saving_ns, gives_up.saving.basis) == (300, "measured")
+    assert (other.action, other.saving) == ("if you keep your own split, move layer2", None)
+    keeps, _ = together(replace(evidence, timed=(*timed, _timed(alone, 840))), found)
+    assert keeps.action == "in your own split, move layer1"
 
 
 def test_no_move_takes_an_op_elsewhere_than_one_before_it():
