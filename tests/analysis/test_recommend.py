@@ -967,6 +967,13 @@ def test_a_split_that_is_bad_on_purpose_is_the_answer_only_where_it_surely_beats
         "alternating at 2.00× is not surely faster than searched, and more complicated: it is "
         "laid out badly on purpose"
     )
+    towers = copying(simulated("towers", 0.5, 0.6, 0.65), 1)
+    answer = recommend([single, alternating, searched, towers], NOT_RUN, None)
+    assert answer.candidate == "towers"
+    assert answer.deciding[0] == (
+        "alternating at 2.00× and searched at 1.82× are not surely faster than towers, and more "
+        "complicated: alternating is laid out badly on purpose, searched tears 5 layers against 0"
+    )
     slower = replace(searched, predicted_ratio=simulated("", 0.61, 0.7, 0.8).predicted_ratio)
     assert recommend([single, alternating, slower], NOT_RUN, None).candidate == "alternating"
 
@@ -980,7 +987,9 @@ def test_simple_is_first_whole_layers_then_no_host_then_few_copies_and_a_split_b
     more = copying(simulated("more", 0.3, 0.4, 0.5), 10)
     answer = recommend([candidate("single", predicted=10), few, more, many], hosts, None)
     assert answer.candidate == "many"
-    assert answer.deciding[0].endswith("it copies 10 tensors against 9")
+    assert answer.deciding[0].endswith(
+        "more copies 10 tensors against 9, few copies 2 tensors over the host against 0"
+    )
     answer = recommend([candidate("single", predicted=10), few, many], hosts, None)
     assert answer.candidate == "many"
     assert answer.deciding[0].endswith("it copies 2 tensors over the host against 0")

@@ -175,9 +175,9 @@ def _rule_faster(
     ]
     if not won:
         return rulings[0]
-    best, _, comparison = won[0][0]
     chosen = simplest_measured([(candidate, run) for (candidate, run, _), _ in won], hosts)
-    because = complicated_reason(best, comparison.ratio.median, chosen, hosts)
+    ratios = [(candidate, comparison.ratio.median) for (candidate, _, comparison), _ in won]
+    because = complicated_reason(ratios, chosen, hosts)
     ruling = next(ruling for _, ruling in won if ruling.split is chosen)
     return replace(ruling, because=because)
 
@@ -242,14 +242,14 @@ def rule_simulated(
     best, ratio = by_ratio[0]
     sure = [entry for entry in by_ratio if entry[1].high < WORTHWHILE_RATIO]
     if sure:
-        surest, least = sure[0]
         chosen, given = simplest_simulated(sure, hosts)
-        unsure = None if surest is best else unsure_reason(best.name, ratio)
+        unsure = None if sure[0][0] is best else unsure_reason(best.name, ratio)
+        ratios = [(candidate, predicted.ratio) for candidate, predicted in sure]
         return Ruling(
             verdict=AdviceVerdict.SPLIT,
             says=f"{chosen.name}, {speedup_of(given.ratio)}",
             split=chosen,
-            because=complicated_reason(surest, least.ratio, chosen, hosts) or unsure,
+            because=complicated_reason(ratios, chosen, hosts) or unsure,
         )
     says = f"{best.name} at {speedup_of(ratio.ratio)}"
     if all(each.low > WORTHWHILE_RATIO for _, each in tried):

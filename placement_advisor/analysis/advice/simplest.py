@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from placement_advisor.analysis.advice.reasons import speedup_of
 from placement_advisor.candidates.families import BAD_ON_PURPOSE
 from placement_advisor.candidates.rationale_phrases import counted
+from placement_advisor.graph.name_patterns import listed
 from placement_advisor.measurement.verdict import compare
 from placement_advisor.solvers.step.latency import FAMILY as SEARCHED
 
@@ -91,13 +92,23 @@ def simplest_simulated(
 
 
 def complicated_reason(
-    best: Candidate, ratio: float, chosen: Candidate, hosts: Collection[str]
+    faster: Sequence[tuple[Candidate, float]], chosen: Candidate, hosts: Collection[str]
 ) -> str | None:
-    """Return why a candidate that is faster, but not surely, is not the answer; None if it is."""
-    if best is chosen:
+    """Return why candidates that are faster, but not surely, are not the answer; None if none is.
+
+    ``faster`` are candidates with their ratios, the fastest first; those before the chosen one
+    count.
+    """
+    names = [candidate.name for candidate, _ in faster]
+    before = faster[: names.index(chosen.name)]
+    if not before:
         return None
-    more = Complexity.of(best, hosts).beyond(Complexity.of(chosen, hosts))
-    return (
-        f"{best.name} at {speedup_of(ratio)} is not surely faster than {chosen.name}, and more "
-        f"complicated: it {more}"
-    )
+    simple = Complexity.of(chosen, hosts)
+    mores = [Complexity.of(candidate, hosts).beyond(simple) for candidate, _ in before]
+    told = [f"{candidate.name} at {speedup_of(ratio)}" for candidate, ratio in before]
+    if len(before) == 1:
+        are, why = "is", f"it {mores[0]}"
+    else:
+        are = "are"
+        why = ", ".join(f"{name} {more}" for name, more in zip(names, mores, strict=False))
+    return f"{listed(told)} {are} not surely faster than {chosen.name}, and more complicated: {why}"
