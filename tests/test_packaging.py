@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from email.parser import Parser
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -190,3 +191,13 @@ def test_the_lock_has_a_hash_for_every_package_and_names_no_registry_or_path():
         assert re.match(r"[\w.-]+==\S+ ", requirement)
         assert "--hash=sha256:" in requirement
     assert not re.search(r"://|file:|--(extra-)?index|--find-links|^/", lock, re.M)
+
+
+def test_no_two_modules_of_the_tests_have_one_name():
+    # Tests import them from folders that are all on the path: the first one found is meant.
+    names = Counter(
+        path.name
+        for path in (ROOT / "tests").rglob("*.py")
+        if path.name not in {"conftest.py", "__init__.py"}
+    )
+    assert [name for name, count in names.items() if count > 1] == []

@@ -28,9 +28,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from model_tracing import traced_model
 from network_lab.lab import lab
 from silent import Silent
-from traced_models import traced_model
 
 from placement_advisor.candidates.by_layer import place_by_layer
 from placement_advisor.graph.layer_view import layer_view

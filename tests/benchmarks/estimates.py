@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from traced_models import traced_model
+from model_tracing import traced_model
 
 from placement_advisor.candidates import alternating, single
 from placement_advisor.candidates.not_applicable import NotApplicable

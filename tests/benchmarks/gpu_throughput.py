@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from traced_models import traced_model
+from model_tracing import traced_model
 
 from placement_advisor.cost.roofline import roofline_by_place
 from placement_advisor.cost.table import CostBasis

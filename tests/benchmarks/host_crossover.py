@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from host_ratios import NEEDS, written
 from host_testbeds import host_options, host_testbed
+from model_tracing import traced_model
 from network_lab.lab import lab
 from network_lab.two_hosts import TwoHosts
 from silent import Silent
-from traced_models import traced_model
 
 from placement_advisor.candidates import families, single, towers
 from placement_advisor.measurement.verdict import compare

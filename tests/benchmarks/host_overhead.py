@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 from clock_alignment import alternating
 from host_testbeds import host_options, host_testbed
+from model_tracing import traced_model
 from network_lab.lab import lab
 from network_lab.two_hosts import TwoHosts
-from traced_models import traced_model
 
 from placement_advisor.machine.testbed_plan import HostLink, TestbedKind, plan_testbed
 from placement_advisor.measurement.verdict import compare

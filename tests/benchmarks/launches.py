@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from model_tracing import traced_model
 from silent import Silent
-from traced_models import traced_model
 
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed
 from placement_advisor.processes.children import preload

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from machine_facts import machine_facts
+from model_tracing import traced_model
 from more_cuts import MORE_CUTS
 from replayed_steps import Replayed, replayed
 from silent import Silent
-from traced_models import traced_model
 
 from placement_advisor.candidates import alternating, families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable

@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from model_tracing import traced_model
 from proposals import proposals
 from silent import Silent
-from traced_models import traced_model
 
 from placement_advisor.analysis.doubts import MEASURED_DOUBT
 from placement_advisor.candidates import alternating, towers

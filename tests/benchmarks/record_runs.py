@@ -24,11 +24,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from model_tracing import traced_model
 from proposals import EVERY_FAMILY, proposals
 from random_models import random_model
 from silent import Silent
 from steadiest import TRIES, steadiest
-from traced_models import traced_model
 
 from placement_advisor.candidates import single
 from placement_advisor.machine.testbed_plan import TestbedKind, plan_testbed

@@ -19,8 +19,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from machine_facts import machine_facts
+from model_tracing import traced_model
 from silent import Silent
-from traced_models import traced_model
 
 from placement_advisor.candidates import families, single, towers
 from placement_advisor.candidates.not_applicable import NotApplicable

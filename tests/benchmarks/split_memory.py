@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from machine_facts import machine_facts
+from model_tracing import answered, called
 from random_models import random_model
 from replayed_steps import replayed
-from traced_models import answered, called
 
 from placement_advisor.analysis.batch_splits import split_among
 from placement_advisor.analysis.folded_steps import FoldedSteps

@@ -20,8 +20,8 @@ from statistics import median
 from typing import Any
 
 from finding_evidence import evidence_of
+from model_tracing import traced_model
 from silent import Silent
-from traced_models import traced_model
 
 from placement_advisor.analysis.findings import table_updated_whole
 from placement_advisor.analysis.findings.explanations import page

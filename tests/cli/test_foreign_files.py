@@ -36,6 +36,7 @@ OF_ONE_CANDIDATE = {
     "candidates": [{"name": "special", "rationale": "", "details": 1}],
     "graph": {"box": [1, 1], "layers": [], "flows": []},
     "findings": [],
+    "no_findings": "",
     "warnings": [],
 }
 READS = {

@@ -24,12 +24,11 @@ def test_strong_scaling_keeps_the_global_batch_and_weak_scaling_that_of_each_dev
 
 
 def test_throughput_stands_beside_step_time_with_its_basis():
-    alone, strong, *_ = scaling(with_batch().candidates)
+    _, strong, *_ = scaling(with_batch().candidates)
     lines = scaling_lines(with_batch().candidates)
-    # 64 samples in 60 ms; on one device 32 in the 52 ms that were simulated.
+    # 64 samples in 60 ms. One device with as many did not run, nor is it known by one with half.
     assert lines[3] == (
-        "weak scaling (batch), 2 devices, 64 samples a step: 60.0 ms, 1,067 samples/s, "
-        f"{64 / 60 / (32 / (alone.predicted_ns or 0) * MS):.2f}× (simulated)"
+        "weak scaling (batch), 2 devices, 64 samples a step: 60.0 ms, 1,067 samples/s (simulated)"
     )
     assert " (measured); " in lines[1]
     # The verdict's own, a median of ratios within rounds.

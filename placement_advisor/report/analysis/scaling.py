@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 TITLE = "Scaling with the batch"
 WHICH = (
     "the same training, faster: strong scaling, which the verdict is about; more samples per "
-    "second: weak scaling, whose larger batch wants another learning rate"
+    "second: weak scaling, whose larger batch brings a part of that on one device as well, and "
+    "wants another learning rate"
 )
 _STRONG, _WEAK = "strong scaling", "weak scaling"
 
@@ -136,6 +137,6 @@ def _figures(
     times = ""
     if basis == "measured" and row.speedup is not None:
         times = f", {row.speedup:.2f}× within rounds"
-    elif row is not alone and alone_ns:
+    elif row.batch == alone.batch and row is not alone and alone_ns:
         times = f", {rate / alone.samples_per_s(alone_ns):.2f}×"
     return f"{format_ns(step_ns)}, {rate:,.0f} samples/s{times} ({basis})"
