@@ -175,7 +175,7 @@ MODELS = (
            (r"layers=(2), width=128",), r"batch=(8), words=24",
            (('name="source_dropout")(embed(source))', "read"),
             ('name="target_dropout")(embed(target))', "written"))),
-    Sample(BY_HAND / "deepconn.py", (r"^FILTERS, UNITS = (\d+)", r"^FILTERS, UNITS = 50, (\d+)"),
+    Sample(BY_HAND / "deepconn.py", (r"UNITS = 50, (\d+)", r"UNITS = 50, 10, (\d+)"),
            (), r"^BATCH.* = (2_048),"),
     Sample(BY_HAND / "ranker.py", (r"USER_UNITS.* = \((1_024), 512", r"^RANK_UNITS = (\d+)",
                                    r"256\), \((512), 256\), \(64"), (), r"^BATCH.* = (8_192),"),

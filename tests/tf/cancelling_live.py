@@ -53,7 +53,7 @@ def found_and_resets(reads_after_an_update: bool) -> tuple[list[str], int]:
 
     def place(step: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
         graph = placed_graph(step, device_of, _DEVICE)
-        return PlacedStep(step, graph, Runtime(address="", logical_cpus=1))
+        return PlacedStep(step, graph, Runtime(address="", logical_cpus=1), 60.0)
 
     placed = {node.name: _DEVICE for node in bundle.graph_def.node}
     (name,) = (name for name, value in bundle.variables.items() if value.shape == (5,))

@@ -160,7 +160,7 @@ def verified_tie(loses_a_share: bool) -> Verification:
 
     def place(step: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
         graph = placed_graph(step, device_of, "/device:CPU:0")
-        return PlacedStep(step, graph, Runtime(address="", logical_cpus=2))
+        return PlacedStep(step, graph, Runtime(address="", logical_cpus=2), 60.0)
 
     first, ours = (dict.fromkeys(_names(each), "/device:CPU:0") for each in (bundle, split))
     verifier = Verifier(place, bundle, first)
@@ -177,7 +177,7 @@ def reordered(name: str) -> dict[str, tuple[Results, Results]]:
     assert split is not None
     bundle = whole.flat.bundle(whole.batches())
     graph = placed_graph(bundle, dict.fromkeys(_names(bundle), "/device:CPU:0"), "/device:CPU:0")
-    step = PlacedStep(bundle, graph, Runtime(address="", logical_cpus=1))
+    step = PlacedStep(bundle, graph, Runtime(address="", logical_cpus=1), 60.0)
     return {
         way: (
             results_of_shares(step, split, samples, 2, None),

@@ -90,7 +90,8 @@ class TracedStep:
 
 
 def _type(spec: Any) -> str:
-    return f"{spec.dtype.name} {list(spec.shape)}"
+    shape = "any shape" if spec.shape.rank is None else spec.shape.as_list()
+    return f"{spec.dtype.name} {shape}"
 
 
 def trace_step(path: Path, loaded: LoadedStep, *, like: TracedStep | None = None) -> TracedStep:

@@ -84,7 +84,8 @@ def test_all_sections_of_an_analysis_are_there(show: Callable[..., Opened], tmp_
     scaling = page.section("Scaling").locator("tbody tr")
     # 64 samples in 80 ms.
     expect(scaling.last).to_contain_text("weak scaling")
-    expect(scaling.last).to_contain_text("80.0 ms, 800 samples/s (measured)")
+    expect(scaling.last).to_contain_text("80.0 ms, 800 samples/s")
+    expect(scaling.last).not_to_contain_text("×")
     page.section("Break-even").get_by_text("All that was tried: bandwidth").click()
     points = page.section("Break-even").locator("details[open] tbody tr")
     expect(points.nth(2)).to_have_text("1.50 GB/stowers0.77×here")

@@ -7,7 +7,9 @@ export function scalingTable({ note, rows }) {
     const [step, alone] = [row[which], rows[0][which]];
     if (!step) return NOTHING;
     const rate = row.batch / step;
-    let times = row === rows[0] || !alone ? '' : `, ${formatTimes((rate * alone) / rows[0].batch)}`;
+    // What a larger batch brings on one device nobody has shown.
+    const compares = row !== rows[0] && row.batch === rows[0].batch && alone;
+    let times = compares ? `, ${formatTimes((rate * alone) / rows[0].batch)}` : '';
     if (which === 'measured_ns' && row.speedup) times = `, ${formatTimes(row.speedup)} within rounds`;
     return `${formatNs(step)}, ${Math.round(rate * 1e9).toLocaleString('en')} samples/s${times}`;
   };
@@ -18,7 +20,7 @@ export function scalingTable({ note, rows }) {
       'div',
       { class: 'wide' },
       table(
-        'Step, throughput, and how many times that of one device',
+        'Step, throughput, and at the same batch how many times that of one device',
         ['', 'Candidate', 'Devices', 'Samples a step', 'Predicted (simulated)', 'Measured'],
         rows.map((row) => [
           row.name,
