@@ -361,7 +361,7 @@ def test_a_simulated_verdict_survives_costs_as_wrong_as_they_may_be(towers, alte
     assert answer.candidate == ("towers" if towers[1] < alternating[1] else "alternating")
     assert "simulated for 2 CPU stand-ins" in answer.headline
     assert "measured" not in answer.headline
-    says = "the verdict changes if copies and launches cost up to 2 times as much or as little "
+    says = "the verdict changes if copies and launches are up to 2× off, and a split's ops "
     assert any(r.startswith(says) for r in answer.reasons) == (verdict is AdviceVerdict.CANNOT_TELL)
 
 
@@ -526,7 +526,7 @@ def test_a_simulated_answer_rests_on_simulated_figures_after_what_it_doubts():
     doubt, copies, compute = recommend(
         [candidate("single", predicted=10), unsure], NOT_RUN, None, bound(6 * MS)
     ).deciding
-    assert doubt.startswith("the verdict changes if copies and launches cost up to 2 times")
+    assert doubt.startswith("the verdict changes if copies and launches are up to 2× off")
     assert copies == "towers: no copies (simulated)"
     assert compute == "towers: w0 computes for 2.00 ms a step, single for 2.00 ms (simulated)"
 
@@ -669,7 +669,7 @@ def test_what_is_proved_is_said_with_the_costs_that_it_is_proved_for(source, if_
     )
     (told,) = (reason for reason in answer.reasons if reason.startswith("bound"))
     held = "that holds" if if_wrong > 0.97 else "that is not proved"
-    assert f"{held} if copies and launches cost up to 2 times" in told
+    assert f"{held} if copies and launches are up to 2× off" in told
 
 
 @pytest.mark.parametrize(

@@ -40,13 +40,11 @@ _VERDICT_WORDS = {
 
 def doubt_text(doubt: Doubt) -> str:
     """Return how wrong costs may be."""
-    times = f"copies and launches cost up to {doubt.copies:g} times"
+    off = f"copies and launches are up to {doubt.copies:g}× off"
     if doubt.launches != doubt.copies:
-        times = f"copies cost up to {doubt.copies:g} and launches up to {doubt.launches:g} times"
-    hidden = ", or launches nothing" if doubt.may_hide_launches else ""
-    return (
-        f"{times} as much or as little against ops{hidden}, and a split's ops {doubt.ops:g} times"
-    )
+        off = f"copies are up to {doubt.copies:g}× and launches up to {doubt.launches:g}× off"
+    free = " (launches perhaps free)" if doubt.may_hide_launches else ""
+    return f"{off}{free}, and a split's ops {doubt.ops:g}×"
 
 
 def speedup_text(speedup: Interval) -> str:

@@ -261,8 +261,8 @@ def rule_simulated(
         says=says,
         split=best,
         settling=settling,
-        because=f"the verdict changes if {doubt_text(doubtful.doubt)}: costs that were not "
-        "measured here may be that wrong",
+        because=f"the verdict changes if {doubt_text(doubtful.doubt)}: as wrong as costs may be "
+        "that nobody measured here",
     )
 
 

@@ -52,8 +52,8 @@ MOST_LINES = 30
 _MOST_OF_THE_ANSWER = 3
 _REASONS, _FINDINGS, _FAILURES = 3, 2, 2
 _MOST_OF_A_TITLE = 2
-# As many candidates are worth more than the ends of long sentences.
-_FEWEST_ROWS = 4
+# How many lines a sentence may have, and how many candidates are worth more than its end.
+_WITHIN = ((6, 99), (3, 4), (2, 4), (1, 4))
 _GAP = "  "
 _ELLIPSIS = "…"
 _NUMBER = re.compile(r"\d")
@@ -80,13 +80,13 @@ def screen(record: AnalysisRecord, folder: Path, width: int) -> list[Line]:
     basis = "measured" if any(c.step("measured") for c in record.candidates) else "simulated"
     ranked = _ranked(record.candidates, basis)
     last = _commands(record, folder)
-    for most in (3, 2, 1):
+    for most, rows in _WITHIN:
         head = list(_head(record, folder, width, most))
         beside = list(_beside(record, folder, basis, width, most))
         rest = [*_why(record, width, most), *_findings(record, folder, width, most)]
         # A gap, the heading of the table, and the line that counts rows that are not shown.
         room = MOST_LINES - len(head) - len(beside) - len(rest) - len(last) - 3
-        if room >= min(len(ranked), _FEWEST_ROWS):
+        if room >= min(len(ranked), rows):
             break
     table = _table(ranked, record, basis, width, room)
     return [*head, Line(""), *table, *beside, *rest, *last]
