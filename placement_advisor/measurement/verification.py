@@ -12,6 +12,10 @@ may do so without the hundredth of its elements that rounding moves most: ties, 
 decide what a few rows of a table hear of, and say nothing of the others. A variable is verified if
 its change shows, or all that its updates were given.
 
+A mistake is made wherever a run begins. That rounding turns a ReLU over for one sample, of which a
+table's row hears and nobody else, is none: what is wrong, and again from the same values, is
+compared from others (`from_other_values`).
+
 Left out: mistakes in a few elements that are small against the largest of their tensor, or that
 rounding moves most.
 """
@@ -19,12 +23,14 @@ rounding moves most.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+Found = TypeVar("Found")
 
 # A step on each of the example batches, which the loader takes four of.
 VERIFIED_STEPS = 4
@@ -44,6 +50,8 @@ _SET_ASIDE = 1e-2
 _OF_ZERO = 4
 # A mistake that is a step late shows from the second step on.
 _STEPS_THAT_SHOW = 2
+# By these seeds values are rounded from which what was wrong begins again.
+SEEDS = (31_303, 41_414)
 # Kinds of NumPy's types that are equal or not; all others (also bfloat16) can be nearly equal.
 EXACT_KINDS = "biuOSU"
 
@@ -261,6 +269,26 @@ def _compare_variable(
         steps[update] = steps.get(update, 0) + is_seen
     asked = min(_STEPS_THAT_SHOW, 1 + max(step for _, step in given[0]))
     return is_shown or all(count >= asked for count in steps.values())
+
+
+def from_other_values(compared: Callable[[int | None], Found]) -> Found:
+    """Return what a comparison finds that is wrong only if it is so from whatever values.
+
+    It is given a seed by which the values are rounded from which both sides begin, None for the
+    values that there are. What is wrong from the same values once and then no more is wrong.
+    """
+    found = compared(None)
+    if not _is_wrong(found) or not _is_wrong(compared(None)):
+        return found
+    for seed in SEEDS:
+        found = compared(seed)
+        if not _is_wrong(found):
+            break
+    return found
+
+
+def _is_wrong(found: object) -> bool:
+    return isinstance(found, Verification) and bool(found.wrong)
 
 
 def shows(reference: Any, rounded: Any) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from placement_advisor.errors import AdvisorError, TestbedError
+from placement_advisor.measurement.verification import from_other_values
 from placement_advisor.processes.call_failure import CallFailure, expect
 from placement_advisor.processes.children import Child
 from placement_advisor.testbed.deaths import crash, dead_among, has_crashed
@@ -91,11 +92,11 @@ class MirroredTestbed:
     def verify(self, label: str, steps: int) -> Verification | CallFailure | None:
         """Compare the step's results with the right ones; None if these are not known."""
         try:
-            return self._verify(steps)
+            return from_other_values(partial(self._verify, steps))
         except TestbedError as error:  # A host is gone.
             return self._lost(error)
 
-    def _verify(self, steps: int) -> Verification | CallFailure | None:
+    def _verify(self, steps: int, seed: int | None) -> Verification | CallFailure | None:
         site = self._testbed.site
         paths = {
             child.name: f"{site.new_folder(i, child.name)}/results"
@@ -104,7 +105,7 @@ class MirroredTestbed:
         limit_s = steps_limit_s(self._testbed.plan, steps)
         failed = self._first(
             lambda child: child.start(
-                mirrored.save_results, steps, paths[child.name], not self._draws
+                mirrored.save_results, steps, paths[child.name], not self._draws, seed
             ),
             limit_s,
         )
@@ -113,7 +114,7 @@ class MirroredTestbed:
         files = [site.fetch(i, path) for i, path in enumerate(paths.values())]
         named = list(map(str, files))
         found = self._testbed.call(
-            runner.compare, self._program, named, steps, time_limit_s=limit_s
+            runner.compare, self._program, named, steps, seed, time_limit_s=limit_s
         )
         for path in files:
             path.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pytest
 
 from placement_advisor.machine.slots import core_slots
 from placement_advisor.machine.testbed_plan import TestbedKind
-from placement_advisor.measurement.verification import Verification
+from placement_advisor.measurement.verification import SEEDS, Verification
 from placement_advisor.processes.call_failure import CallFailure, FailureCause
 from placement_advisor.testbed import site
 from placement_advisor.testbed.mirrored_testbed import MirroredTestbed
@@ -40,6 +41,7 @@ class FakeChild:
     log: list[tuple[str, str]]
     answers: dict[str, Any]
     once: dict[tuple[str, str], Any]
+    found: dict[int | None, Any]
     died: str
     profile: Path
 
@@ -53,7 +55,7 @@ class FakeChild:
             self.profile = Path(args[0]) / "vm.xplane.pb"
             self.profile.write_text("")
         if asked == "save_results":
-            Path(args[1]).write_text("")
+            Path(args[1]).write_text(str(args[3]))
 
         def wait(**_: Any) -> Any:
             self.log.append((self.name, f"{asked} done"))
@@ -71,7 +73,7 @@ class FakeChild:
 
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
-    made = type("Made", (FakeChild,), {"log": [], "once": {}, "died": ""})
+    made = type("Made", (FakeChild,), {"log": [], "once": {}, "found": {}, "died": ""})
     made.answers = {
         "prepare": PREPARED,
         "run_steps": [600, 610],
@@ -97,11 +99,16 @@ def bench(child: type[FakeChild], tmp_path: Path) -> MirroredTestbed:
     machine = site.ThisMachine(tmp_path, open_ports=True)
 
     def call(
-        function: Callable[..., Any], program: str, paths: list[str], steps: int, **_: float
+        function: Callable[..., Any],
+        program: str,
+        paths: list[str],
+        steps: int,
+        seed: int | None,
+        **_: float,
     ) -> Any:
         assert (function.__name__, program, steps) == ("compare", "batch", 4)
-        assert all(Path(path).exists() for path in paths)
-        return RIGHT
+        assert all(Path(path).read_text() == str(seed) for path in paths)
+        return child.found.get(seed, RIGHT)
 
     made = MirroredTestbed(
         SimpleNamespace(  # type: ignore[arg-type]
@@ -142,6 +149,17 @@ def test_results_are_compared_on_the_testbed_and_are_gone_then(
 ) -> None:
     assert bench.verify("mirrored", 4) == RIGHT
     assert list(tmp_path.glob("*.results")) == []
+
+
+def test_results_are_wrong_that_are_so_from_wherever_they_begin(
+    bench: MirroredTestbed, child: type[FakeChild]
+) -> None:
+    wrong = replace(RIGHT, wrong="what was added to variable 'w'")
+    first, second = SEEDS
+    child.found |= {None: wrong, first: wrong}
+    assert bench.verify("mirrored", 4) == RIGHT
+    child.found[second] = wrong
+    assert bench.verify("mirrored", 4) == wrong
 
 
 @pytest.mark.parametrize("answer", [KILLED, REFUSED])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -24,7 +25,7 @@ from placement_advisor.tf.verify.share_by_share import results_of_shares
 from placement_advisor.tf.verify.verifier import Verifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from placement_advisor.measurement.verification import Results, Verification
     from placement_advisor.tf.trace.bundle import Bundle
@@ -166,6 +167,47 @@ def verified_tie(loses_a_share: bool) -> Verification:
     verifier = Verifier(place, bundle, first)
     verifier.begin(2)
     return verifier.verify("batch", split, ours, place(split, ours), 2)
+
+
+class _TurnedOver(PlacedStep):
+    """A step in which rounding turns a ReLU over, of which one row of a table hears.
+
+    Of its runs those of ``wrong_runs`` are so.
+    """
+
+    wrong_runs: Collection[int] = ()
+    _runs = 0
+
+    def results(self, steps: int, values: Mapping[str, Any] | None = None) -> Results:
+        """Return what the step computes, one number apart by a tenth of the largest change."""
+        found = super().results(steps, values)
+        self._runs += 1
+        if self._runs not in self.wrong_runs:
+            return found
+        name = next(iter(found.state))
+        apart = found.state[name].copy()
+        apart.flat[0] += np.abs(apart - found.before[name]).max() / 10
+        return replace(found, state={**found.state, name: apart})
+
+
+def verified_where_one_number_differs(runs: list[int]) -> Verification:
+    """Verify a split step of which one number differs in some runs."""
+    cpus(2)
+    live = LIVE["tape_step"]()
+    whole = live_step(live.step, live.batches[0])
+    split = split_step(whole, (BATCH // 2, BATCH // 2)).bundle()
+    bundle = whole.flat.bundle(whole.batches())
+    runtime = Runtime(address="", logical_cpus=2)
+
+    def place(step: Bundle, device_of: Mapping[str, str]) -> PlacedStep:
+        return PlacedStep(step, placed_graph(step, device_of, "/device:CPU:0"), runtime, 60.0)
+
+    first, ours = (dict.fromkeys(_names(each), "/device:CPU:0") for each in (bundle, split))
+    verifier = Verifier(place, bundle, first)
+    verifier.begin(2)
+    ready = _TurnedOver(split, placed_graph(split, ours, "/device:CPU:0"), runtime, 60.0)
+    ready.wrong_runs = runs
+    return verifier.verify("batch", split, ours, ready, 2)
 
 
 def reordered(name: str) -> dict[str, tuple[Results, Results]]:

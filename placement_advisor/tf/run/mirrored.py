@@ -31,6 +31,7 @@ from placement_advisor.tf.trace.bundle import Bundle
 from placement_advisor.tf.trace.tracer import seed_everything
 from placement_advisor.tf.trace.variable_log import VariableLog
 from placement_advisor.tf.verify.results_file import save_results as write_results
+from placement_advisor.tf.verify.rounding import rounded
 from placement_advisor.tf.verify.watched_step import WatchedStep
 
 if TYPE_CHECKING:
@@ -117,14 +118,15 @@ def run_weak_steps(batch: int, steps: int) -> list[int] | CallFailure:
     return times
 
 
-def save_results(steps: int, path: str, draws: bool) -> CallFailure | None:
+def save_results(steps: int, path: str, draws: bool, seed: int | None) -> CallFailure | None:
     """Write what steps from the initial state compute; the state is reset before and after.
 
-    Unless it ``draws`` random numbers, the step draws constants.
+    Unless it ``draws`` random numbers, the step draws constants. With a ``seed`` the initial state
+    is rounded by it.
     """
 
     def save(step: _MirroredStep) -> None:
-        write_results(Path(path), step.results(steps, draws=draws))
+        write_results(Path(path), step.results(steps, draws=draws, seed=seed))
 
     failed: CallFailure | None = _attempt(save)
     return failed
@@ -208,16 +210,20 @@ class _MirroredStep:
         self._put_batch(0)
         return self._watched(draws=True).unexchanged(self._batch)
 
-    def results(self, steps: int, *, draws: bool) -> list[Results]:
-        """Return what steps from the initial state compute, for each replica of this process."""
+    def results(self, steps: int, *, draws: bool, seed: int | None) -> list[Results]:
+        """Return what steps from the initial state compute, for each replica of this process.
+
+        With a ``seed`` that state is rounded by it.
+        """
         watched = self._watched(draws=draws)
-        self._reset()
+        initial = self._initial if seed is None else rounded(self._initial, seed)
+        self._reset(initial)
 
         def batch(number: int) -> Any:
             self._put_batch(number)
             return self._batch
 
-        found = watched.results(steps, batch, self._initial)
+        found = watched.results(steps, batch, initial)
         self._reset()
         return found
 
@@ -255,10 +261,10 @@ class _MirroredStep:
         values = [part_of(place) for place in range(len(parts[0]))]
         self._batch = tf.nest.pack_sequence_as(loaded.specs, values)
 
-    def _reset(self) -> None:
+    def _reset(self, values: Mapping[str, Any] | None = None) -> None:
         with _strategy.scope():
             for name, variable in self._variables.items():
-                variable.assign(self._initial[name])
+                variable.assign((values or self._initial)[name])
 
 
 def _matched(

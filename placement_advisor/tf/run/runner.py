@@ -130,10 +130,13 @@ def verify(label: str, steps: int) -> Verification | CallFailure | None:
         return _failure(error, program)
 
 
-def compare(program: str, paths: list[str], steps: int) -> Verification | CallFailure | None:
+def compare(
+    program: str, paths: list[str], steps: int, seed: int | None
+) -> Verification | CallFailure | None:
     """Compare results that other processes wrote with those of the first candidate verified.
 
-    They are of a step that is split as ``program`` is. None without such a reference.
+    They are of a step that is split as ``program`` is, from values rounded by a seed, if there is
+    one. None without such a reference.
     """
     if _verifier is None:
         return None
@@ -141,7 +144,7 @@ def compare(program: str, paths: list[str], steps: int) -> Verification | CallFa
     split = _programs[program].bundle.split
     assert split is not None, f"{program} is not split"
     try:
-        return _verifier.compare(found, split, steps)
+        return _verifier.compare(found, split, steps, seed)
     except tf.errors.OpError as error:
         return _failure(error, program)
 

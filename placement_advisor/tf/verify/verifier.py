@@ -10,6 +10,8 @@ something of their own, it is made comparable first:
 
 What a split step then does otherwise may be what only splits round otherwise: the reference is
 computed once more with lookups rounded as well, and with samples in another order.
+A step that differs all the same begins anew from other values, as does the reference: a mistake is
+made from there as well.
 What still drowns in rounding since a sum cancels is compared once more in a step in which it
 does not (`cancelling`, `held.without_cancelling`).
 
@@ -26,7 +28,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from placement_advisor.measurement.verification import Results, Verification, rounding, verify
+from placement_advisor.measurement.verification import (
+    Results,
+    Verification,
+    from_other_values,
+    rounding,
+    verify,
+)
 from placement_advisor.tf.verify.cancelling import find_cancelling
 from placement_advisor.tf.verify.held import (
     Cancelling,
@@ -94,13 +102,38 @@ class Verifier:
         ready: PlacedStep,
         steps: int,
     ) -> Verification:
-        """Compare a candidate that is ``ready`` with the reference."""
+        """Compare a candidate that is ``ready`` with the reference, from where it is right."""
+
+        def compared(seed: int | None) -> Verification:
+            begun = bundle
+            if seed is not None:
+                begun = replace(bundle, variables=rounded(bundle.variables, seed))
+            ours = ready.results(steps, begun.variables)
+            return self._from(seed)._begun(program, begun, device_of, ours, steps)
+
+        return from_other_values(compared)
+
+    def _from(self, seed: int | None) -> Verifier:
+        """Return one whose reference begins from other values; None for those that there are."""
+        if seed is None:
+            return self
+        begun = replace(self._bundle, variables=rounded(self._bundle.variables, seed))
+        return Verifier(self._place, begun, self._device_of)
+
+    def _begun(
+        self,
+        program: str,
+        bundle: Bundle,
+        device_of: Mapping[str, str],
+        ours: Results,
+        steps: int,
+    ) -> Verification:
+        """Compare what a candidate computes from the values of its bundle."""
         split = bundle.split
         how = _comparable(split)
         if how is None or (how.constant_draws and goes_on_drawing(bundle)):
             return _unverified(bundle, steps)
         self._split = split
-        ours = ready.results(steps)
         try:
             return self._verified(program, bundle, device_of, ours, how, steps)
         except _CANNOT_HOLD:
@@ -126,11 +159,17 @@ class Verifier:
             found = self._with_sums_shown(bundle, device_of, how, found, steps)
         return replace(found, held_equal=how != _Comparable())
 
-    def compare(self, ours: Sequence[Results], split: Split, steps: int) -> Verification:
+    def compare(
+        self, ours: Sequence[Results], split: Split, steps: int, seed: int | None
+    ) -> Verification:
         """Compare what replicas of a mirrored step computed, draws held equal, with the reference.
 
-        Of several results the one that is farthest off counts.
+        They began from values rounded by a seed, None for those that there are. Of several results
+        the one that is farthest off counts.
         """
+        return self._from(seed)._compared(ours, split, steps)
+
+    def _compared(self, ours: Sequence[Results], split: Split, steps: int) -> Verification:
         how = _comparable(split)
         if how is None or (how.constant_draws and goes_on_drawing(self._bundle)):
             return _unverified(self._bundle, steps)
