@@ -8,6 +8,7 @@ too large for the memory of the machine, for it to be worth the wait.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -59,16 +60,25 @@ def batch_points(
         return points
     # The machine may have become slower meanwhile: what counts is the one over the other.
     ratio = median(again[larger]) / median(again[batch])
-    turns = [
-        median(again[larger][start : start + _STEPS]) / median(again[batch][start : start + _STEPS])
-        for start in range(0, _ROUNDS * _STEPS, _STEPS)
-    ]
+    now_ns = median(times[batch])
+    before, here, there = map(_turns, (times[batch], again[batch], again[larger]))
     point = Throughput(
         batch=larger,
-        samples_per_s=larger / (median(times[batch]) * ratio) * NS_PER_S,
-        within=max(max(turn / ratio, ratio / turn) for turn in turns),
+        samples_per_s=larger / (now_ns * ratio) * NS_PER_S,
+        within=_within(ratio, [over / of for over, of in zip(there, here, strict=True)]),
     )
-    return (*points, point)
+    own = replace(points[0], within=_within(now_ns, [*before, *here]))
+    return (own, *points[1:], point)
+
+
+def _turns(steps_ns: Sequence[int]) -> list[float]:
+    """Return the median step of each turn."""
+    return [median(steps_ns[start : start + _STEPS]) for start in range(0, len(steps_ns), _STEPS)]
+
+
+def _within(middle: float, turns: Sequence[float]) -> float:
+    """Return the factor by which turns were off at most."""
+    return max(max(turn / middle, middle / turn) for turn in turns)
 
 
 def _worth_a_run(points: Sequence[Throughput], growing: GrowingStep) -> int | None:

@@ -128,7 +128,7 @@ def examine(seed: int, seconds: float, kept: Kept, deadline: float) -> None:
         traced = trace_loaded(options.source, bundle, loader, course.watcher)
         plan = plan_testbed(options.testbed, options.devices)
         splits = split_batch(options, options.devices, traced, bundle, loader, course.watcher)
-        subject = Subject(options=options, plan=plan, traced=traced, splits=splits)
+        subject = Subject(options=options, plan=plan, traced=traced, splits=splits, growth=None)
         apparatus = set_up(subject, loader, bundle, scratch, course.watcher, None)
         stack.callback(apparatus.close)
         forecast = predict(

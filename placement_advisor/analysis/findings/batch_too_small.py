@@ -6,8 +6,9 @@ own step as measured at its batch and at smaller ones, and the batch that it lea
 well, if that is quick. Where no step ran, it is simulated at each batch. Nothing is found where
 measurements lie on no line, or the step is not known at other batches.
 
-What a batch saves that ran is within what its turns were; one that did not run, within what the
-lines through each two of the points say; a simulated one, within what costs may be off.
+What a batch saves that ran is within what its turns were, and those of the own batch; one that did
+not run, within what the lines through each two of the points say; a simulated one, within what
+costs may be off.
 """
 
 from __future__ import annotations
@@ -63,8 +64,13 @@ def _measured(evidence: Evidence, growing: GrowingStep) -> Finding | None:
         return _finding(evidence, growing, found, saving, _AS_IS)
     if now.samples_per_s >= GOOD_SHARE * ran.samples_per_s:
         return None
-    of_sample_ns = [ran.step_ns * factor / ran.batch for factor in (1, 1 / ran.within, ran.within)]
-    saving_ns, *ends_ns = [now.step_ns - now.batch * each for each in of_sample_ns]
+    # A machine that is slower is so for both: what turns leave in doubt is one over the other.
+    then_ns = now.batch * ran.step_ns / ran.batch
+    saving_ns, *ends_ns = [
+        pace * (now.step_ns - then_ns * factor)
+        for pace in (1, 1 / now.within, now.within)
+        for factor in (1, 1 / ran.within, ran.within)
+    ]
     return Finding(
         code=CODE,
         name=NAME,

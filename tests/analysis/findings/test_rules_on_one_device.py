@@ -168,6 +168,11 @@ def test_a_batch_that_ran_saves_what_its_turns_were_within():
     (finding,) = batch_too_small.find(replace(_of_batch(), batch_points=points))
     ends = finding.saving.low_ns, finding.saving.high_ns
     assert ends == (round(500 - 1.2 * 6_000 / 36), round(500 - 6_000 / 36 / 1.2))
+    # How fast the machine is counts for both.
+    points = (replace(points[0], within=1.1), *points[1:])
+    (finding,) = batch_too_small.find(replace(_of_batch(), batch_points=points))
+    ends = finding.saving.low_ns, finding.saving.high_ns
+    assert ends == (round((500 - 200) / 1.1), round(1.1 * (500 - 6_000 / 36 / 1.2)))
 
 
 def test_a_batch_that_did_not_run_saves_what_all_lines_agree_on():
