@@ -204,6 +204,9 @@ def _train(
 ) -> None:
     """Time longer turns, then run each split whose line is missing."""
     entries = {each.placement.label: each for each in apparatus.trial.running() if any(each.rounds)}
+    if BASELINE not in entries:
+        kept.add({"model": seed, "why": "the single device failed"})
+        return
     among = apparatus.trial.competitors
     turns = {ANALYSIS: {label: entry.rounds for label, entry in entries.items()}}
     turns |= _in_longer_turns(apparatus, entries)
