@@ -110,9 +110,7 @@ def together(evidence: Evidence, found: Sequence[InSplit]) -> tuple[Finding, ...
     """
     split = found[0].split
     is_timed = bool(evidence.timed_ns(split.placement))
-    told = _told(evidence, found, is_sure=not is_timed)
-    if is_timed:
-        told = _as_timed(evidence, split, told)
+    told = _with_savings(evidence, split, _told(evidence, found, is_sure=not is_timed))
     given_up = _given_up(evidence, split, told)
     if given_up is None or not told:
         return tuple(each.finding(f"in {split.name}, ", each.saving) for each in told)
@@ -190,6 +188,7 @@ def _told(evidence: Evidence, found: Sequence[InSplit], *, is_sure: bool) -> lis
     settled: dict[str, str] = {}
     left, helpless = list(found), None
     while True:
+        step_ns = evidence.simulator.step_ns(placement)
         tries = [
             (gain_ns, each, move, other)
             for each in left
@@ -197,8 +196,9 @@ def _told(evidence: Evidence, found: Sequence[InSplit], *, is_sure: bool) -> lis
             if all(settled.get(op, device) == device for op, device in move.device_of.items())
             for other in [moved(evidence.graph, placement, move)]
             if _working(evidence, other) >= working
-            for gain_ns in [_gain_ns(evidence, split, placement, other, is_sure=is_sure)]
-            if gain_ns >= MIN_SAVING_SHARE * split.schedule.step_ns
+            if (gain_ns := step_ns - evidence.simulator.step_ns(other))
+            >= MIN_SAVING_SHARE * split.schedule.step_ns
+            if not is_sure or evidence.saving(placement, other, split.scale) is not None
         ]
         if helpless is None:
             helped = {id(against) for _, against, _, _ in tries}
@@ -207,12 +207,10 @@ def _told(evidence: Evidence, found: Sequence[InSplit], *, is_sure: bool) -> lis
         best = next((each for each in tries if _fits(evidence, split, each[3])), None)
         if best is None:
             break
-        _, against, move, after = best
-        saving = evidence.saving(placement, after, split.scale)
-        told.append(_Told(against, move.action, move.where, after, saving))
+        _, against, move, placement = best
+        told.append(_Told(against, move.action, move.where, placement))
         left.remove(against)
         settled |= move.device_of
-        placement = after
     return told + [
         _Told(each, each.otherwise, each.where)
         for each in helpless
@@ -221,19 +219,10 @@ def _told(evidence: Evidence, found: Sequence[InSplit], *, is_sure: bool) -> lis
     ]
 
 
-def _gain_ns(
-    evidence: Evidence, split: Split, before: Placement, after: Placement, *, is_sure: bool
-) -> int:
-    if is_sure:
-        saving = evidence.saving(before, after, split.scale)
-        return 0 if saving is None else saving.saving_ns
-    return evidence.simulator.step_ns(before) - evidence.simulator.step_ns(after)
+def _with_savings(evidence: Evidence, split: Split, told: Sequence[_Told]) -> list[_Told]:
+    """Return what is told with what it saves: as runs have shown where it was timed.
 
-
-def _as_timed(evidence: Evidence, split: Split, told: Sequence[_Told]) -> list[_Told]:
-    """Return what is told with the savings that runs have shown.
-
-    Behind the moves that were timed only those are left that save something for sure.
+    It ends with the first move that may save nothing; all others build on that.
     """
     before = split.placement
     found: list[_Told] = []
@@ -242,9 +231,10 @@ def _as_timed(evidence: Evidence, split: Split, told: Sequence[_Told]) -> list[_
         if each.after is None:
             found.append(each)
             continue
-        saving = each.saving
         if evidence.timed_ns(each.after):
             saving = evidence.measured_saving(before, each.after)
+        else:
+            saving = evidence.saving(before, each.after, split.scale)
         holds = holds and saving is not None
         if holds:
             found.append(each._replace(saving=saving))

@@ -104,6 +104,8 @@ def what_to_time(evidence: Evidence) -> list[Placement]:
 
     Of a split that nobody has or is told to make nothing is shown that it would save.
     """
+    if all(split.is_hypothetical for split in evidence.splits):
+        return []
     groups = _by_split([each for rule in RULES for each in rule.find(evidence)])
     return [
         placement
