@@ -1,4 +1,4 @@
-"""A pipeline: layers in one order, cut into as many stretches as there are devices.
+"""A pipeline: layers in one order, cut into stretches, one for each device.
 
 The order keeps together what belongs together (`structure.order`); the cuts make the fullest device
 as little loaded as possible. A device is loaded with its ops, forward and backward ops of a layer
@@ -7,7 +7,8 @@ stretches read stands with the first of them. Parameters must fit the memory of 
 
 A device can stay without a stretch where one more cut costs more than it takes off. One step goes
 through the stages of a chain one after the other: there, the fullest device tells what further
-steps could follow at, and not what this one takes.
+steps could follow at, and not what this one takes. So of three devices and more as many are used,
+from the first on, as make the simulated step shorter, one after the other.
 
 Left out: micro-batches; memory of activations; links that differ (the one between the first two
 devices counts); cuts within a layer, and, of more than a thousand layers, between some.
@@ -16,7 +17,7 @@ devices counts); cuts within a layer, and, of more than a thousand layers, betwe
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from placement_advisor.candidates.busy_time import busy_ns
@@ -26,7 +27,9 @@ from placement_advisor.candidates.rationale_phrases import counted, listed
 from placement_advisor.graph.host_ops import host_bound
 from placement_advisor.graph.layer_view import layer_view
 from placement_advisor.graph.placement import Placement
+from placement_advisor.graph.roles import COMPUTING_ROLES
 from placement_advisor.graph.structure.order import depth_first
+from placement_advisor.simulator.simulator import Simulator
 from placement_advisor.solvers.problem import Pool, Problem
 from placement_advisor.units import format_bytes, format_ns
 
@@ -80,15 +83,36 @@ def propose(
     # Blocks stand in for devices: every op gets the block that it moves with.
     with_block = place_by_layer(graph, block_of, {}, blocks[0], member=view.membership)
     problem = _problem(graph, with_block, blocks, work_ns, cluster)
-    cut = best_along(problem, range(len(blocks)))
-    if cut is None:
+    names = cluster.device_names()
+    simulator = Simulator(graph, costs, cluster)
+    # Without costs there is no step to simulate. What runs on hosts has its cost there.
+    is_priced = all(
+        any(op.name in table.costs for table in costs.values())
+        for op in graph.ops
+        if op.role in COMPUTING_ROLES
+    )
+    on: dict[str, str] | None = None
+    device_of: dict[str, str] = {}
+    step_ns = 0
+    for count in range(MIN_STAGES, len(names) + 1):
+        pools = _pools(problem.ops, cluster.with_devices(names[:count]), work_ns)
+        cut = best_along(replace(problem, pools=pools), range(len(blocks)))
+        if cut is None:
+            continue
+        on_block = dict(zip(blocks, cut, strict=True))
+        found = {op: on_block[block] for op, block in with_block.items()}
+        if len(names) > MIN_STAGES and is_priced:
+            its_ns = simulator.step_ns(_placement(found))
+            if on is not None and its_ns >= step_ns:
+                break
+            step_ns = its_ns
+        on, device_of = on_block, found
+    if on is None:
         return NotApplicable(
             family=FAMILY,
             reason="no cut gives each device parameters that fit its memory: the step has "
             f"{format_bytes(graph.parameter_bytes)} of them",
         )
-    on = dict(zip(blocks, cut, strict=True))
-    device_of = {op: on[block] for op, block in with_block.items()}
     stages = _stages({layer: on[block_of[layer]] for layer in layers}, device_of, work_ns)
     if len(stages) < MIN_STAGES:
         return NotApplicable(
@@ -97,13 +121,15 @@ def propose(
             f"{format_ns(stages[0].busy_ns)} of work",
         )
     tensors, crossing_bytes = _crossing(graph, device_of)
-    return Placement(
-        label=FAMILY,
-        family=FAMILY,
-        device_of=device_of,
-        rationale=f"{len(stages)} stages: {listed(list(map(str, stages)))}; "
+    return _placement(
+        device_of,
+        f"{len(stages)} stages: {listed(list(map(str, stages)))}; "
         f"{counted(tensors, 'tensor')} of {format_bytes(crossing_bytes)} together cross",
     )
+
+
+def _placement(device_of: Mapping[str, str], rationale: str = "") -> Placement:
+    return Placement(label=FAMILY, family=FAMILY, device_of=device_of, rationale=rationale)
 
 
 def _blocks(
@@ -136,7 +162,7 @@ def _problem(
     work_ns: Mapping[str, Mapping[str, int]],
     cluster: Cluster,
 ) -> Problem:
-    """Return what is to be cut, in ns; the groups are the blocks."""
+    """Return what is to be cut, in ns, on devices yet to be told; the groups are the blocks."""
     ops = tuple(op for op in graph.ops if op.name in with_block)
     number = {op.name: i for i, op in enumerate(ops)}
     groups: dict[str, list[int]] = {block: [] for block in blocks}
@@ -154,9 +180,6 @@ def _problem(
         if with_block[edge.producer] != with_block[edge.consumer]:
             pairs[number[edge.producer], number[edge.consumer]] = None
             leaving[number[edge.producer]][edge.port] = link.transfer_ns(edge.size_bytes or 0)
-    pools: dict[tuple[int, int | None], list[str]] = defaultdict(list)
-    for device in cluster.devices:
-        pools[id(work_ns[device.name]), device.memory_bytes].append(device.name)
     return Problem(
         ops=tuple(op.name for op in ops),
         edges=tuple(pairs),
@@ -164,14 +187,24 @@ def _problem(
         size_bytes=tuple(op.parameter_bytes for op in ops),
         backward=frozenset(),
         groups=tuple(map(tuple, groups.values())),
-        pools=tuple(
-            Pool(
-                devices=tuple(devices),
-                work=tuple(float(work_ns[devices[0]].get(op.name, 0)) for op in ops),
-                capacity_bytes=memory_bytes,
-            )
-            for (_, memory_bytes), devices in pools.items()
-        ),
+        pools=(),
+    )
+
+
+def _pools(
+    ops: Sequence[str], cluster: Cluster, work_ns: Mapping[str, Mapping[str, int]]
+) -> tuple[Pool, ...]:
+    """Return the devices, those together that take the same time and have the same memory."""
+    alike: dict[tuple[int, int | None], list[str]] = defaultdict(list)
+    for device in cluster.devices:
+        alike[id(work_ns[device.name]), device.memory_bytes].append(device.name)
+    return tuple(
+        Pool(
+            devices=tuple(devices),
+            work=tuple(float(work_ns[devices[0]].get(op, 0)) for op in ops),
+            capacity_bytes=memory_bytes,
+        )
+        for (_, memory_bytes), devices in alike.items()
     )
 
 

@@ -22,7 +22,7 @@ import tempfile
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
+from math import sqrt
 from pathlib import Path
 from statistics import mean, median, quantiles
 from typing import TYPE_CHECKING, Any
@@ -71,9 +71,8 @@ _SEEDS = 10**6
 _SPLITS = 5
 # The rounds of an analysis, and the same once more: that they differ is noise, or as-is beside.
 ANALYSIS, AGAIN = "as analyzed", "again"
-# Steps that are counted in a turn, or how long a turn of `single` is.
-_LONGER_STEPS = (16, 80)
-_LONGER_S = 0.25
+# Steps that are counted in a turn.
+_LONGER_STEPS = (80,)
 _TENTHS = 10
 
 
@@ -250,8 +249,6 @@ def _in_longer_turns(
         for label, entry in entries.items()
     }
     lengths = {AGAIN: defaults.STEPS} | {f"{steps} steps": steps for steps in _LONGER_STEPS}
-    by_time = ceil(_LONGER_S / step_s[BASELINE])
-    lengths[f"{_LONGER_S:g} s"] = max(defaults.STEPS, by_time)
     found = {}
     for name, steps in lengths.items():
         trial = Trial(apparatus.testbed, steps=steps, watcher=SilentWatcher())

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from placement_advisor.tf.answers import Traced
 
 # Drawn after the last change of what is checked.
-SEEDS = (578_953, 348_268)
+SEEDS = (945_387, 530_268)
 SORTS = {"innocuous": 100, "other": 150}
 HARDWARE = "2xV100-NVLink"
 CLUSTER = read_hardware(HARDWARE)

@@ -95,6 +95,20 @@ def test_devices_that_are_of_no_use_stay_without_a_stage():
     assert len(set(found.device_of.values())) == 2
 
 
+def test_another_device_is_used_only_where_the_step_gets_shorter():
+    # A chain runs one stage after the other: a third one makes the fullest device less loaded,
+    # and adds copies to the step.
+    chained, _ = cut(chain(100, 100, 100), "d0", "d1", "d2")
+    assert len(set(chained.device_of.values())) == 2
+    # Branches run beside one another.
+    branches = [
+        Call(name=name, feeds=("in:x",), out_bytes=5, cost_ns=100) for name in ("a", "b", "c")
+    ]
+    join = Call(name="d", feeds=("a", "b", "c"), out_bytes=5, cost_ns=1)
+    wide, _ = cut([*branches, join], "d0", "d1", "d2")
+    assert len(set(wide.device_of.values())) == 3
+
+
 def test_parameters_must_fit_their_device():
     # Slots take as much as the variable: 60 bytes a layer. By cost, a alone would be one stage.
     calls = chain(900, 100, 100, 100, variable_bytes=30)

@@ -470,10 +470,9 @@ def apart(
 
 def test_what_is_no_candidate_is_timed_apart_from_rounds_and_is_gone_then() -> None:
     trial, testbed, found = apart()
-    assert found == {
-        "towers": ((700, 700),) * defaults.ROUNDS,
-        "single": ((1_000, 1_000),) * defaults.ROUNDS,
-    }
+    rounds = len(found["towers"])
+    assert rounds > defaults.ROUNDS
+    assert found == {"towers": ((700, 700),) * rounds, "single": ((1_000, 1_000),) * rounds}
     assert trial.entries.keys() == {"single"}
     assert trial.entries["single"].rounds == [(1_000, 1_000)] * ROUNDS
     assert ("verify", "towers") in testbed.calls

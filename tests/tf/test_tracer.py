@@ -49,7 +49,9 @@ def test_all_that_serves_a_layer_carries_it(
 ) -> None:
     graph = traced(name).graph
     assert [op.name for op in _of(graph, role=Role.BACKWARD, layer=None)] == []
-    assert [op.name for op in _of(graph, role=Role.UPDATE, layer=None)] == []
+    # What counts the steps serves all layers.
+    counted = {op.variable for op in _of(graph, role=Role.UPDATE, layer=None)} - {None}
+    assert all(name.endswith("/iteration") for name in counted)
     # Forward ops without a layer are the loss and metrics of the step, after all layers.
     for op in _of(graph, role=Role.FORWARD, layer=None):
         readers = _readers(graph, op.name)
@@ -345,6 +347,30 @@ def step(x):
     assert view.feeders()[left] == view.feeders()[right] == ()
     (join,) = towers(view, counting_layers(graph, view))
     assert [layers[0] for layers in join.towers] == [left, right]
+
+
+def test_a_learning_rate_of_several_layers_belongs_to_none_of_them(
+    trace_source: Callable[..., TracedModel],
+) -> None:
+    graph = trace_source(
+        STEP
+        + """
+rate = tf.Variable(0.1, name="rate")
+
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.sin(x @ weight) @ other)
+    for variable, gradient in zip((weight, other), tape.gradient(loss, [weight, other])):
+        variable.assign_sub(rate * gradient)
+    return loss
+"""
+    ).graph
+    assert graph.op("rate").layer is None
+    layers = [graph.op(name).layer for name in ("weight", "other")]
+    assert None not in layers
+    scaled = _of(graph, kind="Mul", role=Role.UPDATE)
+    assert sorted(op.layer for op in scaled) == sorted(layers)
 
 
 def test_a_forward_pass_after_an_update_is_forward(

@@ -18,7 +18,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import EXTRAPOLATED, Finding
-from placement_advisor.analysis.findings.savings import by_ratio, sure_saving
+from placement_advisor.analysis.findings.savings import by_ratio, by_run, sure_saving
 from placement_advisor.cost.batch import (
     GOOD_SHARE,
     MAX_FACTOR,
@@ -78,7 +78,7 @@ def _measured(evidence: Evidence, growing: GrowingStep) -> Finding | None:
         f"{ran.samples_per_s:,.0f} at batch {ran.batch} ({_AS_IS}){_peak(found, growing)}",
         action=f"take a batch of {ran.batch}, {_IF}{_then(evidence, ran.batch)}",
         where={},
-        saving=sure_saving(saving_ns, ends_ns, "measured"),
+        saving=by_run(now.step_ns, saving_ns, ends_ns),
         batch_size=ran.batch if evidence.takes_batch_size else None,
     )
 

@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_advisor.analysis.doubts import MEASURED_DOUBT
-from placement_advisor.analysis.findings.savings import by_ops, by_ratio, sure_saving
+from placement_advisor.analysis.findings.savings import by_ops, by_ratio, by_run
 from placement_advisor.candidates import single
 from placement_advisor.candidates.as_written import as_written
 from placement_advisor.candidates.families import BAD_ON_PURPOSE, SPLITS
@@ -206,11 +206,12 @@ class Evidence:
 
     def measured_saving(self, before: Placement, after: Placement) -> Saving | None:
         """Return what another placement has surely saved, both being timed; None if nothing."""
-        pairs = zip(self.timed_ns(before), self.timed_ns(after), strict=False)
+        pairs = list(zip(self.timed_ns(before), self.timed_ns(after), strict=False))
         interval = median_interval([then - now for then, now in pairs])
         if interval is None:
             return None
-        return sure_saving(interval.median, (interval.low, interval.high), "measured")
+        step_ns = median(then for then, _ in pairs)
+        return by_run(step_ns, interval.median, (interval.low, interval.high))
 
     def saving(self, before: Placement, after: Placement, scale: float) -> Saving | None:
         """Return what another placement surely saves, at the scale of a split; None if nothing.

@@ -123,17 +123,18 @@ def together(evidence: Evidence, found: Sequence[InSplit]) -> tuple[Finding, ...
 
 
 def to_be_timed(evidence: Evidence, found: Sequence[InSplit]) -> list[Placement]:
-    """Return what shows, once timed, what is saved by the first moves in a split; none without any.
+    """Return what shows, once timed, what is saved by the first moves in a split.
 
     It is the split as it is, with the first move, with the first and the second, and so on; of the
-    user's own also one device.
+    user's own also one device. Nothing is to be timed where nothing is told, or no move of a split
+    that is not the user's own.
     """
     split = found[0].split
     told = _told(evidence, found, is_sure=False)
     moved = [each.after for each in told if each.after is not None][:_MAX_TIMED]
-    if not moved:
-        return []
     alone = evidence.alone if split.name == YOUR_SPLIT else None
+    if not told or (alone is None and not moved):
+        return []
     return [
         split.placement,
         *(

@@ -4,13 +4,14 @@ Model: a saving by another placement is a ratio of two placements as any other, 
 than that: copies, launches and ops as wrong as costs of the analysis may be (`Sensitivity`). One by
 other ops on the same device is off by the factor that the time of these ops is within. Steps that
 ran show by how much all simulated times are too short or too long: a range holds the saving by both
-scales. One that was measured is known as far as its repeats agree.
+scales. One that was measured is known as far as its repeats agree, in one run and in the next.
 
 What may save nothing, or cost something, is no saving.
 """
 
 from __future__ import annotations
 
+from math import hypot
 from typing import TYPE_CHECKING
 
 from placement_advisor.analysis.analysis_result import Saving
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 # Less than this share of a saving is zero at the three digits that are shown.
 _NOTHING = 0.01
+# A step, and the ratio of two steps, measured once more in another run: nine in ten are within
+# this factor (`tests/benchmarks/rounds_and_training.py`, table in docs/trust.md).
+_AGAIN = 1.06
 
 
 def sure_saving(
@@ -34,6 +38,18 @@ def sure_saving(
     return Saving(
         saving_ns=round(saving_ns), low_ns=round(low_ns), high_ns=round(high_ns), basis=basis
     )
+
+
+def by_run(step_ns: float, saving_ns: float, ends_ns: Sequence[float]) -> Saving | None:
+    """Return what a step has saved beside another one; ``ends_ns`` is what its run leaves in doubt.
+
+    Whoever acts on it has another run. There the step itself takes more or less, and so does the
+    other one beside it; both is independent of what the turns of this run show.
+    """
+    again_ns = (_AGAIN - 1) * hypot(saving_ns, step_ns - saving_ns)
+    below_ns, above_ns = saving_ns - min(ends_ns), max(ends_ns) - saving_ns
+    others_ns = (saving_ns - hypot(below_ns, again_ns), saving_ns + hypot(above_ns, again_ns))
+    return sure_saving(saving_ns, others_ns, "measured")
 
 
 def by_ratio(

@@ -292,7 +292,8 @@ def _rest_of_forward(
     """What stands outside layers goes with the one layer that feeds it, or with what it feeds.
 
     So metrics stand with the loss that they average, and constants with what reads them. What an op
-    of the forward pass hands to several layers makes it part of none.
+    of the forward pass, or a variable, hands to several layers makes it part of none: so a learning
+    rate does not stand with whichever layer happens to be written first.
     """
     rest = [op for op in operations if op.name not in layers and roles[op.name] is not _INPUT]
     found = -1
@@ -307,7 +308,8 @@ def _rest_of_forward(
                 layers.setdefault(op.name, feeding.pop())
         for op in reversed(rest):
             reading = [layers[r.name] for r in readers[op.name] if r.name in layers]
-            if reading and (roles[op.name] is not _FORWARD or _one(reading) != _SEVERAL):
+            may_be_shared = roles[op.name] in (_FORWARD, _VARIABLE)
+            if reading and not (may_be_shared and _one(reading) == _SEVERAL):
                 layers.setdefault(op.name, reading[0])
 
 

@@ -19,7 +19,7 @@ from finding_evidence import (
 from placement_advisor.analysis.analysis_result import Saving
 from placement_advisor.analysis.findings import step_waits_for_transfers
 from placement_advisor.analysis.findings.rules import find_all
-from placement_advisor.analysis.findings.savings import by_ops, by_ratio, sure_saving
+from placement_advisor.analysis.findings.savings import by_ops, by_ratio, by_run, sure_saving
 from placement_advisor.cost.batch import Throughput
 from placement_advisor.measurement.input_timing import InputTiming
 from placement_advisor.measurement.loop_timing import LoopTiming
@@ -50,6 +50,19 @@ def test_another_placement_saves_what_both_scales_and_all_doubts_allow():
     assert by_ratio(100, ratio, 0.9) == Saving(saving_ns=50, low_ns=27, high_ns=60)
     doubtful = PredictedRatio(ratio=0.9, low=0.8, high=1.01, doubt=DOUBT)
     assert by_ratio(100, doubtful, 1.0) is None
+
+
+def test_what_was_measured_is_as_sure_as_its_turns_and_as_another_run():
+    alike = by_run(1_000, 500, (500, 500))
+    assert alike.basis == "measured"
+    # Each of both steps may take some hundredths more or less in another run.
+    assert 450 < alike.low_ns < 480
+    assert 520 < alike.high_ns < 550
+    turns = by_run(1_000, 500, (400, 700))
+    assert 380 < turns.low_ns < 400
+    assert 700 < turns.high_ns < 710
+    # Nor is a saving sure that another run may turn around.
+    assert by_run(1_000, 30, (29, 31)) is None
 
 
 def test_other_ops_save_no_more_than_the_step():
