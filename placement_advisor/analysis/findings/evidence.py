@@ -207,11 +207,15 @@ class Evidence:
     def measured_saving(self, before: Placement, after: Placement) -> Saving | None:
         """Return what another placement has surely saved, both being timed; None if nothing."""
         pairs = list(zip(self.timed_ns(before), self.timed_ns(after), strict=False))
-        interval = median_interval([then - now for then, now in pairs])
-        if interval is None:
+        # Ratios within rounds: what slows the machine down for a while does so to both.
+        ratio = median_interval([now / then for then, now in pairs])
+        if ratio is None:
             return None
         step_ns = median(then for then, _ in pairs)
-        return by_run(step_ns, interval.median, (interval.low, interval.high))
+        saving_ns, *ends_ns = (
+            step_ns * (1 - each) for each in (ratio.median, ratio.low, ratio.high)
+        )
+        return by_run(step_ns, saving_ns, ends_ns)
 
     def saving(self, before: Placement, after: Placement, scale: float) -> Saving | None:
         """Return what another placement surely saves, at the scale of a split; None if nothing.

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 # Less than this share of a saving is zero at the three digits that are shown.
 _NOTHING = 0.01
-# A step, and the ratio of two steps, measured once more in another run: nine in ten are within
-# this factor (`tests/benchmarks/rounds_and_training.py`, table in docs/trust.md).
-_AGAIN = 1.06
+# In another run all steps are faster or slower by so much, and the ratio of two of them by so much:
+# nine in ten (`tests/benchmarks/again.py`, table in docs/trust.md).
+_PACE, _AGAIN = 1.10, 1.04
 
 
 def sure_saving(
@@ -43,10 +43,10 @@ def sure_saving(
 def by_run(step_ns: float, saving_ns: float, ends_ns: Sequence[float]) -> Saving | None:
     """Return what a step has saved beside another one; ``ends_ns`` is what its run leaves in doubt.
 
-    Whoever acts on it has another run. There the step itself takes more or less, and so does the
-    other one beside it; both is independent of what the turns of this run show.
+    Whoever acts on it has another run. There the machine is faster or slower, for both alike, and
+    one of them a little more so than the other; the turns of this run show nothing of that.
     """
-    again_ns = (_AGAIN - 1) * hypot(saving_ns, step_ns - saving_ns)
+    again_ns = hypot((_PACE - 1) * saving_ns, (_AGAIN - 1) * (step_ns - saving_ns))
     below_ns, above_ns = saving_ns - min(ends_ns), max(ends_ns) - saving_ns
     others_ns = (saving_ns - hypot(below_ns, again_ns), saving_ns + hypot(above_ns, again_ns))
     return sure_saving(saving_ns, others_ns, "measured")

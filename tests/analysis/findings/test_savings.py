@@ -55,12 +55,12 @@ def test_another_placement_saves_what_both_scales_and_all_doubts_allow():
 def test_what_was_measured_is_as_sure_as_its_turns_and_as_another_run():
     alike = by_run(1_000, 500, (500, 500))
     assert alike.basis == "measured"
-    # Each of both steps may take some hundredths more or less in another run.
-    assert 450 < alike.low_ns < 480
-    assert 520 < alike.high_ns < 550
+    # In another run the machine has another pace, and either step some hundredths more or less.
+    assert 430 < alike.low_ns < 460
+    assert 540 < alike.high_ns < 570
     turns = by_run(1_000, 500, (400, 700))
     assert 380 < turns.low_ns < 400
-    assert 700 < turns.high_ns < 710
+    assert 700 < turns.high_ns < 715
     # Nor is a saving sure that another run may turn around.
     assert by_run(1_000, 30, (29, 31)) is None
 
