@@ -34,7 +34,7 @@ from placement_advisor.solvers.problem import Pool, Problem
 from placement_advisor.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from placement_advisor.cost.table import CostTable
     from placement_advisor.graph.op_graph import OpGraph
@@ -67,9 +67,6 @@ def propose(
 
     Not applicable with one device or one layer, where no cut pays, or where none fits.
     """
-    # What finds the cuts is compiled code, which takes a second to load.
-    from placement_advisor.solvers.throughput.cut_along_order import best_along
-
     view = layer_view(graph)
     layers = depth_first(view)
     if len(cluster.devices) < MIN_STAGES:
@@ -83,36 +80,19 @@ def propose(
     # Blocks stand in for devices: every op gets the block that it moves with.
     with_block = place_by_layer(graph, block_of, {}, blocks[0], member=view.membership)
     problem = _problem(graph, with_block, blocks, work_ns, cluster)
-    names = cluster.device_names()
-    simulator = Simulator(graph, costs, cluster)
-    # Without costs there is no step to simulate. What runs on hosts has its cost there.
-    is_priced = all(
-        any(op.name in table.costs for table in costs.values())
-        for op in graph.ops
-        if op.role in COMPUTING_ROLES
-    )
-    on: dict[str, str] | None = None
-    device_of: dict[str, str] = {}
-    step_ns = 0
-    for count in range(MIN_STAGES, len(names) + 1):
-        pools = _pools(problem.ops, cluster.with_devices(names[:count]), work_ns)
-        cut = best_along(replace(problem, pools=pools), range(len(blocks)))
-        if cut is None:
-            continue
-        on_block = dict(zip(blocks, cut, strict=True))
-        found = {op: on_block[block] for op, block in with_block.items()}
-        if len(names) > MIN_STAGES and is_priced:
-            its_ns = simulator.step_ns(_placement(found))
-            if on is not None and its_ns >= step_ns:
-                break
-            step_ns = its_ns
-        on, device_of = on_block, found
+    cuts = _cuts(problem, blocks, cluster, work_ns)
+    if len(cluster.devices) > MIN_STAGES and _is_priced(graph, costs):
+        simulator = Simulator(graph, costs, cluster)
+        on = _shortest(cuts, lambda cut: simulator.step_ns(_placement(_placed(with_block, cut))))
+    else:
+        on = next(reversed([*cuts]), None)
     if on is None:
         return NotApplicable(
             family=FAMILY,
             reason="no cut gives each device parameters that fit its memory: the step has "
             f"{format_bytes(graph.parameter_bytes)} of them",
         )
+    device_of = _placed(with_block, on)
     stages = _stages({layer: on[block_of[layer]] for layer in layers}, device_of, work_ns)
     if len(stages) < MIN_STAGES:
         return NotApplicable(
@@ -126,6 +106,50 @@ def propose(
         f"{len(stages)} stages: {listed(list(map(str, stages)))}; "
         f"{counted(tensors, 'tensor')} of {format_bytes(crossing_bytes)} together cross",
     )
+
+
+def _cuts(
+    problem: Problem,
+    blocks: Sequence[str],
+    cluster: Cluster,
+    work_ns: Mapping[str, Mapping[str, int]],
+) -> Iterator[dict[str, str]]:
+    """Yield the device of each block on the first two devices, three, and so on, where one fits."""
+    # What finds the cuts is compiled code, which takes a second to load.
+    from placement_advisor.solvers.throughput.cut_along_order import best_along
+
+    names = cluster.device_names()
+    for count in range(MIN_STAGES, len(names) + 1):
+        pools = _pools(problem.ops, cluster.with_devices(names[:count]), work_ns)
+        cut = best_along(replace(problem, pools=pools), range(len(blocks)))
+        if cut is not None:
+            yield dict(zip(blocks, cut, strict=True))
+
+
+def _is_priced(graph: OpGraph, costs: Mapping[str, CostTable]) -> bool:
+    """Return whether there is a step to simulate. What runs on hosts has its cost there."""
+    return all(
+        any(op.name in table.costs for table in costs.values())
+        for op in graph.ops
+        if op.role in COMPUTING_ROLES
+    )
+
+
+def _shortest(
+    cuts: Iterator[dict[str, str]], step_ns: Callable[[dict[str, str]], int]
+) -> dict[str, str] | None:
+    """Return the last cut before the first that makes the step no shorter; None of none."""
+    best, best_ns = None, 0
+    for cut in cuts:
+        its_ns = step_ns(cut)
+        if best is not None and its_ns >= best_ns:
+            break
+        best, best_ns = cut, its_ns
+    return best
+
+
+def _placed(with_block: Mapping[str, str], on: Mapping[str, str]) -> dict[str, str]:
+    return {op: on[block] for op, block in with_block.items()}
 
 
 def _placement(device_of: Mapping[str, str], rationale: str = "") -> Placement:
