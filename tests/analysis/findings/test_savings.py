@@ -56,11 +56,11 @@ def test_what_was_measured_is_as_sure_as_its_turns_and_as_another_run():
     alike = by_run(1_000, 500, (500, 500))
     assert alike.basis == "measured"
     # In another run the machine has another pace, and either step some hundredths more or less.
-    assert 430 < alike.low_ns < 460
-    assert 540 < alike.high_ns < 570
+    assert 360 < alike.low_ns < 390
+    assert 610 < alike.high_ns < 640
     turns = by_run(1_000, 500, (400, 700))
-    assert 380 < turns.low_ns < 400
-    assert 700 < turns.high_ns < 715
+    assert 325 < turns.low_ns < 355
+    assert 725 < turns.high_ns < 750
     # Nor is a saving sure that another run may turn around.
     assert by_run(1_000, 30, (29, 31)) is None
 
